@@ -1,0 +1,117 @@
+#include "duplicates.h"
+
+#include <string.h>
+
+#define HAS_CANDIDATE 1ULL
+
+static void restart(gs_window *window, int64_t slot, bool from_publisher, uint64_t now_ns)
+{
+    window->newest = slot;
+    window->bits[0] = 1;
+    window->bits[1] = window->bits[2] = window->bits[3] = 0;
+    window->policed = from_publisher;
+    window->accepted_at_ns = now_ns & ~HAS_CANDIDATE;
+}
+
+static void advance(gs_window *window, uint32_t by)
+{
+    uint64_t *bits = window->bits;
+    uint32_t words = by / 64;
+    uint32_t rest = by % 64;
+    for (uint32_t i = 4; i-- > 0;) {
+        uint64_t word = i >= words ? bits[i - words] << rest : 0;
+        if (rest != 0 && i >= words + 1)
+            word |= bits[i - words - 1] >> (64 - rest);
+        bits[i] = word;
+    }
+    window->policed = by < 64 ? window->policed << by : 0;
+}
+
+/* Two different events near each other, on the far side of the window, move it there. */
+static gs_verdict jump(gs_window *window, int64_t slot, bool from_publisher, uint64_t now_ns)
+{
+    __int128 newest = window->newest;
+    if (window->accepted_at_ns & HAS_CANDIDATE) {
+        __int128 distance = (__int128)window->candidate - newest;
+        bool same_side = slot > newest ? distance >= GS_WINDOW_SLOTS
+                                       : distance <= -GS_WINDOW_SLOTS;
+        __int128 apart = (__int128)slot - window->candidate;
+        if (same_side && apart != 0 && apart < GS_WINDOW_SLOTS && -apart < GS_WINDOW_SLOTS) {
+            restart(window, slot, from_publisher, now_ns);
+            return GS_ACCEPTED;
+        }
+    }
+    window->candidate = slot;
+    window->accepted_at_ns |= HAS_CANDIDATE;
+    return GS_POLICED_JUMP;
+}
+
+static gs_verdict behind(gs_window *window, uint32_t back, bool from_publisher, uint64_t now_ns)
+{
+    if (from_publisher && back < GS_POLICED_SLOTS) {
+        if (window->policed >> back & 1)
+            return GS_POLICED_SLOT;
+        window->policed |= 1ULL << back;
+    }
+    uint64_t mask = 1ULL << (back % 64);
+    if (window->bits[back / 64] & mask)
+        return GS_DUPLICATE;
+    window->bits[back / 64] |= mask;
+    window->accepted_at_ns = now_ns & ~HAS_CANDIDATE;
+    return GS_ACCEPTED;
+}
+
+gs_verdict gs_window_accept_rare(gs_window *window, int64_t slot, bool from_publisher,
+                                 uint64_t now_ns)
+{
+    if (window->accepted_at_ns == 0) {
+        restart(window, slot, from_publisher, now_ns);
+        return GS_ACCEPTED;
+    }
+    __int128 distance = (__int128)slot - window->newest;
+    if (distance > 0 && distance < GS_WINDOW_SLOTS) {
+        advance(window, (uint32_t)distance);
+        window->bits[0] |= 1;
+        window->policed |= from_publisher;
+        window->newest = slot;
+        window->accepted_at_ns = now_ns & ~HAS_CANDIDATE;
+        return GS_ACCEPTED;
+    }
+    if (distance <= 0 && distance > -GS_WINDOW_SLOTS)
+        return behind(window, (uint32_t)-distance, from_publisher, now_ns);
+    if (distance < 0) {
+        uint64_t accepted_at_ns = window->accepted_at_ns & ~HAS_CANDIDATE;
+        if (now_ns < accepted_at_ns || now_ns - accepted_at_ns < GS_QUIET_NS)
+            return GS_DUPLICATE;
+    }
+    return jump(window, slot, from_publisher, now_ns);
+}
+
+static bool has_seen(const gs_ring *ring, const gs_occurrence *event)
+{
+    for (uint32_t i = 0; i < GS_RING_EVENTS; i++) {
+        if (ring->created_ns[i] == event->created_ns && ring->sequence[i] == event->sequence &&
+            ring->arrived_ns[i] != 0 &&
+            (event->now_ns < ring->arrived_ns[i] ||
+             event->now_ns - ring->arrived_ns[i] <= event->expiry_ns))
+            return true;
+    }
+    return false;
+}
+
+gs_verdict gs_ring_accept(gs_ring *ring, const gs_occurrence *event)
+{
+    if (has_seen(ring, event))
+        return GS_DUPLICATE;
+    if (event->interval_ns_min != 0 && ring->has_last &&
+        (__int128)event->created_ns < (__int128)ring->last_created_ns + event->interval_ns_min)
+        return GS_POLICED_INTERVAL;
+    uint32_t at = ring->next;
+    ring->created_ns[at] = event->created_ns;
+    ring->sequence[at] = event->sequence;
+    ring->arrived_ns[at] = event->now_ns | 1;
+    ring->next = (at + 1) % GS_RING_EVENTS;
+    ring->last_created_ns = event->created_ns;
+    ring->has_last = true;
+    return GS_ACCEPTED;
+}

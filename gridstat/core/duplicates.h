@@ -1,0 +1,78 @@
+/* First copy only: which events of a variable have been here before.
+ *
+ * Periodic variables: a bitmap window of 256 slots, keyed by the 64-bit slot, one cache line each.
+ * Aperiodic ones: a ring of the last exact (created, sequence) pairs, with expiry. Never a
+ * high-water mark: under loss and jitter "newest wins" threw away a third of the good events.
+ * A jump beyond the window needs two consistent events, so that one forged stamp cannot silence a
+ * variable. `gridstat/core/reference.py` says the same in Python.
+ */
+#ifndef GS_DUPLICATES_H
+#define GS_DUPLICATES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GS_WINDOW_SLOTS 256
+#define GS_POLICED_SLOTS 64
+#define GS_RING_EVENTS 128
+#define GS_QUIET_NS 1000000000ULL
+
+typedef enum {
+    GS_ACCEPTED = 0,
+    GS_DUPLICATE,
+    GS_POLICED_SLOT,
+    GS_POLICED_JUMP,
+    GS_POLICED_INTERVAL,
+} gs_verdict;
+
+typedef struct {
+    int64_t newest;
+    uint64_t bits[4]; /* Bit i of the 256 stands for slot newest - i. */
+    int64_t candidate;
+    uint64_t policed; /* Bit i: the publisher itself has used slot newest - i. */
+    uint64_t accepted_at_ns; /* 0: nothing yet. Bit 0 of it: there is a candidate. */
+} __attribute__((aligned(64))) gs_window;
+
+typedef struct {
+    uint64_t created_ns[GS_RING_EVENTS];
+    uint64_t arrived_ns[GS_RING_EVENTS]; /* 0: empty. */
+    uint16_t sequence[GS_RING_EVENTS];
+    uint64_t last_created_ns;
+    uint32_t next;
+    bool has_last;
+} gs_ring;
+
+/* Shifts, jumps and old slots; the common case is inlined below. */
+gs_verdict gs_window_accept_rare(gs_window *window, int64_t slot, bool from_publisher,
+                                 uint64_t now_ns);
+
+/* `now_ns` must not be 0 and loses its lowest bit. */
+static inline gs_verdict gs_window_accept(gs_window *window, int64_t slot, bool from_publisher,
+                                          uint64_t now_ns)
+{
+    uint64_t ahead = (uint64_t)slot - (uint64_t)window->newest;
+    if (__builtin_expect(ahead - 1 < 63 && window->accepted_at_ns != 0, 1)) {
+        uint64_t *bits = window->bits;
+        bits[3] = bits[3] << ahead | bits[2] >> (64 - ahead);
+        bits[2] = bits[2] << ahead | bits[1] >> (64 - ahead);
+        bits[1] = bits[1] << ahead | bits[0] >> (64 - ahead);
+        bits[0] = bits[0] << ahead | 1;
+        window->policed = window->policed << ahead | from_publisher;
+        window->newest = slot;
+        window->accepted_at_ns = now_ns & ~1ULL;
+        return GS_ACCEPTED;
+    }
+    return gs_window_accept_rare(window, slot, from_publisher, now_ns);
+}
+
+typedef struct {
+    uint64_t created_ns;
+    uint64_t now_ns;
+    uint64_t expiry_ns;
+    uint64_t interval_ns_min; /* 0: not policed here. */
+    uint16_t sequence;
+} gs_occurrence;
+
+gs_verdict gs_ring_accept(gs_ring *ring, const gs_occurrence *event);
+
+#endif

@@ -1,0 +1,30 @@
+#include "event.h"
+
+gs_form gs_datagram_read(const uint8_t *datagram, size_t bytes, gs_datagram *read)
+{
+    if (bytes < GS_HEADER_BYTES)
+        return GS_MALFORMED_SHORT;
+    if (datagram[0] != GS_VERSION)
+        return GS_MALFORMED_VERSION;
+    if (datagram[1] != 0)
+        return GS_MALFORMED_EPOCH;
+    uint32_t length = gs_load_u16(datagram + 2);
+    if (length < GS_HEADER_BYTES + GS_EVENT_BYTES || length > bytes)
+        return GS_MALFORMED_LENGTH;
+    uint32_t at = GS_HEADER_BYTES;
+    uint32_t count = 0;
+    while (at < length) {
+        if (length - at < GS_EVENT_BYTES)
+            return GS_MALFORMED_OPTION;
+        uint32_t event_bytes = gs_event_bytes(datagram + at);
+        if (length - at < event_bytes)
+            return GS_MALFORMED_OPTION;
+        at += event_bytes;
+        count++;
+    }
+    read->channel_id = gs_load_u32(datagram + 4);
+    read->counter = gs_load_u64(datagram + 8);
+    read->events_end = length;
+    read->event_count = count;
+    return GS_WELL_FORMED;
+}

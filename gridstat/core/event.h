@@ -1,0 +1,110 @@
+/* A status event and the datagram around it, as bytes (big-endian).
+ *
+ *   event     0 created_ns u64 | 8 variable_id u32 | 12 option_count u8 | 13 flags u8
+ *             14 sequence u16 | 16 value 8 bytes | 24 options, 24 bytes each
+ *   datagram  0 version u8 | 1 key_epoch u8 | 2 length u16 | 4 channel_id u32 | 8 counter u64
+ *             16 events back to back, then padding that `length` does not count
+ *
+ * `gridstat/net/codec/` draws the same bytes in Python; golden files bind the two.
+ */
+#ifndef GS_EVENT_H
+#define GS_EVENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define GS_VERSION 1
+#define GS_HEADER_BYTES 16U
+#define GS_EVENT_BYTES 24U
+#define GS_OPTION_BYTES 24U
+#define GS_EVENT_BYTES_MAX (GS_EVENT_BYTES + 255U * GS_OPTION_BYTES)
+
+typedef enum {
+    GS_WELL_FORMED = 0,
+    GS_MALFORMED_SHORT,
+    GS_MALFORMED_VERSION,
+    GS_MALFORMED_EPOCH,
+    GS_MALFORMED_LENGTH,
+    GS_MALFORMED_OPTION,
+    GS_MALFORMED_REASONS,
+} gs_form;
+
+typedef struct {
+    uint32_t channel_id;
+    uint32_t events_end; /* Offset behind the last event. */
+    uint32_t event_count;
+    uint64_t counter;
+} gs_datagram;
+
+static inline uint64_t gs_load_u64(const uint8_t *at)
+{
+    uint64_t value;
+    memcpy(&value, at, sizeof value);
+    return __builtin_bswap64(value);
+}
+
+static inline uint32_t gs_load_u32(const uint8_t *at)
+{
+    uint32_t value;
+    memcpy(&value, at, sizeof value);
+    return __builtin_bswap32(value);
+}
+
+static inline uint16_t gs_load_u16(const uint8_t *at)
+{
+    uint16_t value;
+    memcpy(&value, at, sizeof value);
+    return __builtin_bswap16(value);
+}
+
+static inline void gs_store_u64(uint8_t *at, uint64_t value)
+{
+    value = __builtin_bswap64(value);
+    memcpy(at, &value, sizeof value);
+}
+
+static inline void gs_store_u32(uint8_t *at, uint32_t value)
+{
+    value = __builtin_bswap32(value);
+    memcpy(at, &value, sizeof value);
+}
+
+static inline void gs_store_u16(uint8_t *at, uint16_t value)
+{
+    value = __builtin_bswap16(value);
+    memcpy(at, &value, sizeof value);
+}
+
+static inline uint64_t gs_event_created_ns(const uint8_t *event) { return gs_load_u64(event); }
+static inline uint32_t gs_event_variable(const uint8_t *event) { return gs_load_u32(event + 8); }
+static inline uint8_t gs_event_flags(const uint8_t *event) { return event[13]; }
+static inline uint16_t gs_event_sequence(const uint8_t *event) { return gs_load_u16(event + 14); }
+
+static inline uint32_t gs_event_bytes(const uint8_t *event)
+{
+    return GS_EVENT_BYTES + GS_OPTION_BYTES * (uint32_t)event[12];
+}
+
+static inline void gs_event_copy(uint8_t *to, const uint8_t *event, uint32_t bytes)
+{
+    if (bytes == GS_EVENT_BYTES)
+        memcpy(to, event, GS_EVENT_BYTES);
+    else
+        memcpy(to, event, bytes);
+}
+
+/* Check a whole datagram before any of it is used; `bytes` is what arrived, padding included. */
+gs_form gs_datagram_read(const uint8_t *datagram, size_t bytes, gs_datagram *read);
+
+static inline void gs_header_write(uint8_t *at, uint32_t length, uint32_t channel_id,
+                                   uint64_t counter)
+{
+    at[0] = GS_VERSION;
+    at[1] = 0;
+    gs_store_u16(at + 2, (uint16_t)length);
+    gs_store_u32(at + 4, channel_id);
+    gs_store_u64(at + 8, counter);
+}
+
+#endif
