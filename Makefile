@@ -1,0 +1,114 @@
+# The two that everyone needs are `make up` and `make test`; `make` alone lists the rest.
+
+PYTHON ?= python3
+CC ?= cc
+VENV := .venv
+BIN := $(VENV)/bin
+
+CORE := gridstat/core
+CORE_C := $(filter-out $(CORE)/_core.c,$(sort $(wildcard $(CORE)/*.c)))
+CORE_H := $(sort $(wildcard $(CORE)/*.h))
+CORE_PYX := $(wildcard $(CORE)/*.pyx)
+OUR_C := $(CORE_C) $(sort $(wildcard tests/fuzz/*.c tests/sanitize/*.c benchmarks/*/*.c examples/*.c))
+OUR_H := $(CORE_H) $(sort $(wildcard tests/fuzz/*.h tests/sanitize/*.h benchmarks/*/*.h))
+CODE := $(wildcard gridstat lab tests tools benchmarks examples) setup.py
+TYPED := $(wildcard gridstat lab tests tools benchmarks examples)
+
+C_STANDARD := -std=gnu11 -pthread -I$(CORE)
+C_STRICT := -Wall -Wextra -Wconversion -Werror
+ASAN := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+TSAN := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
+
+FUZZERS := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(sort $(wildcard tests/fuzz/*.c)))
+STRESSES := $(patsubst tests/sanitize/%.c,%,$(sort $(wildcard tests/sanitize/*.c)))
+STRESS_RUNS := $(addprefix build/sanitize/address/,$(STRESSES)) \
+	$(addprefix build/sanitize/thread/,$(STRESSES))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help install up test lint type tidy features sanitize sanitize-python sanitize-c fuzz \
+	bench wheel fmt clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+up: install ## Install everything and start a small grid here; Ctrl-C ends it
+	@$(BIN)/gridstat up
+
+test: install lint type ## Install everything, check the source, run all tests
+	@$(BIN)/pytest -q tests
+
+install: $(VENV)/.built ## Make .venv with gridstat (editable) and the tools in it
+
+lint: $(VENV)/.tools ## Check style: ruff, clang-format, and a strict compile of our C
+	@$(BIN)/ruff check -q $(CODE)
+	@$(BIN)/ruff format -q --check $(CODE)
+	@$(BIN)/clang-format --dry-run --Werror $(OUR_C) $(OUR_H)
+	@for source in $(OUR_C); do \
+		$(CC) $(C_STANDARD) $(C_STRICT) -O2 -c -o /dev/null $$source || exit 1; done
+
+type: $(VENV)/.built ## Check types, strictly, and the stub against the built core
+	@$(BIN)/mypy --no-error-summary $(TYPED)
+	@$(BIN)/stubtest --concise --mypy-config-file pyproject.toml gridstat.core._core
+
+tidy: $(VENV)/.tools ## Test the source itself: layers, caps, words, docs
+	@$(BIN)/pytest -q tests/tidy
+
+features: $(VENV)/.tools ## List which checklist rows a test verifies, and which not
+	@$(BIN)/python tools/features.py
+
+fmt: $(VENV)/.tools ## Format Python and C
+	@$(BIN)/ruff check -q --fix --select I $(CODE)
+	@$(BIN)/ruff format -q $(CODE)
+	@$(BIN)/clang-format -i $(OUR_C) $(OUR_H)
+	@$(BIN)/python tools/adr_index.py
+
+sanitize: sanitize-python sanitize-c ## Run the core's tests under ASan+UBSan, its stress under TSan too
+
+sanitize-python: $(VENV)/.built
+	@tools/sanitize.sh $(BIN)
+
+sanitize-c: $(STRESS_RUNS)
+	@for run in $(STRESS_RUNS); do echo "$$run"; $$run || exit 1; done
+
+build/sanitize/address/%: tests/sanitize/%.c $(CORE_C) $(CORE_H)
+	@mkdir -p $(@D)
+	@$(CC) $(C_STANDARD) $(ASAN) -o $@ $< $(CORE_C)
+
+build/sanitize/thread/%: tests/sanitize/%.c $(CORE_C) $(CORE_H)
+	@mkdir -p $(@D)
+	@$(CC) $(C_STANDARD) $(TSAN) -o $@ $< $(CORE_C)
+
+fuzz: $(FUZZERS) ## Throw malformed datagrams at every parser, under ASan+UBSan
+	@for run in $(FUZZERS); do $$run || exit 1; done
+
+build/fuzz/%: tests/fuzz/%.c $(CORE_C) $(CORE_H)
+	@mkdir -p $(@D)
+	@$(CC) $(C_STANDARD) $(ASAN) -o $@ $< $(CORE_C)
+
+bench: install ## Run the forwarding experiment; others: gridstat experiment run NAME
+	@$(BIN)/gridstat experiment run forwarding
+
+wheel: $(VENV)/.tools ## Build a wheel and prove that it installs without a compiler
+	@tools/wheel.sh $(BIN)
+
+clean: ## Remove all that was built, and the environment
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -f $(CORE)/*.so
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "gridstat needs Python 3.11 or newer; try: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "hint: apt install python3-venv" >&2; exit 1; }
+
+$(VENV)/.tools: pyproject.toml tools/requirements.py | $(BIN)/python
+	@echo "Fetching tools and libraries into $(VENV)"
+	@$(BIN)/python tools/requirements.py > $(VENV)/requirements.txt
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -r $(VENV)/requirements.txt
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.tools setup.py $(CORE_C) $(CORE_H) $(CORE_PYX)
+	@echo "Compiling the core"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@

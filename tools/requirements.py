@@ -1,0 +1,23 @@
+"""Prints what pyproject.toml asks for to build, run and develop gridstat, a requirement a line.
+
+So `make install` can fetch the tools before it compiles the core, and lint works without it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
+
+
+def requirements(project: Path) -> list[str]:
+    tables = tomllib.loads(project.read_text(encoding="utf-8"))
+    build: list[str] = tables["build-system"]["requires"]
+    run: list[str] = tables["project"]["dependencies"]
+    develop: list[str] = tables["project"]["optional-dependencies"]["dev"]
+    return sorted({*build, *run, *develop})
+
+
+if __name__ == "__main__":
+    print("\n".join(requirements(PROJECT)))
