@@ -105,7 +105,7 @@ $(BIN)/python:
 $(VENV)/.tools: pyproject.toml tools/requirements.py | $(BIN)/python
 	@echo "Fetching tools and libraries into $(VENV)"
 	@$(BIN)/python tools/requirements.py > $(VENV)/requirements.txt
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -r $(VENV)/requirements.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r $(VENV)/requirements.txt
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.tools setup.py $(CORE_C) $(CORE_H) $(CORE_PYX)

@@ -17,7 +17,13 @@ from setuptools.errors import CompileError, LinkError
 CORE = Path("gridstat/core")
 SANITIZERS = {
     "": ["-O2"],
-    "address": ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined"],
+    "address": [
+        "-O1",
+        "-g",
+        "-fno-omit-frame-pointer",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all",
+    ],
     "thread": ["-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=thread"],
 }
 NO_COMPILER = """
@@ -35,7 +41,9 @@ class BuildCore(build_ext):  # type: ignore[misc]  # Cython ships no types.
 
     def initialize_options(self) -> None:
         super().initialize_options()
-        self.cython_c_in_temp = True  # Generated C must not lie among the sources, which are globbed.
+        self.cython_c_in_temp = (
+            True  # Generated C must not lie among the sources, which are globbed.
+        )
 
     def build_extension(self, ext: Extension) -> None:
         command = self.compiler.compiler_so[0]
@@ -47,7 +55,7 @@ class BuildCore(build_ext):  # type: ignore[misc]  # Cython ships no types.
         try:
             super().build_extension(ext)
         except (CompileError, LinkError) as error:
-            reason = f"`{command}` failed as shown above ({error})"
+            reason = f"`{command}` failed as shown above"
             raise SystemExit(NO_COMPILER.format(reason=reason)) from error
 
 

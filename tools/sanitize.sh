@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Builds the core with ASan and UBSan apart from the ordinary one, and runs the core's tests on it.
+# CPython is not instrumented, so the sanitizer's library is loaded ahead of it, and of the leaks
+# at the end only those count that our own code allocated (see tools/leaks.py).
+set -eu
+
+bin=$(cd "$1" && pwd)
+lib=build/asan/lib
+rm -rf build/asan
+mkdir -p build/asan
+echo "Building the core with ASan and UBSan"
+GRIDSTAT_SANITIZE=address "$bin/python" setup.py -q build \
+    --build-base build/asan --build-lib $lib > build/asan/build.log 2>&1 ||
+    { cat build/asan/build.log; exit 1; }
+
+tests=()
+for folder in tests/unit/core tests/unit/endpoint tests/protocol; do
+    [ -d "$folder" ] && tests+=("$folder")
+done
+
+export PYTHONPATH=$PWD/$lib:$PWD PYTHONMALLOC=malloc HYPOTHESIS_PROFILE=brief
+export ASAN_OPTIONS=detect_leaks=1:leak_check_at_exit=0:log_path=$PWD/build/asan/report
+export UBSAN_OPTIONS=print_stacktrace=1
+LD_PRELOAD=$("${CC:-cc}" -print-file-name=libasan.so) "$bin/python" -X faulthandler \
+    "$bin/pytest" -q -p tools.leaks -o timeout=900 -o pythonpath="$lib ." "${tests[@]}" ||
+    { status=$?; cat build/asan/report* 2> /dev/null; exit "$status"; }
