@@ -1,0 +1,356 @@
+"""The forwarding core in plain Python: oracle for the parity tests, baseline for benchmarks.
+
+Reads like the walk of an event: check the datagram, look the variable up, police and de-duplicate
+it, flood or filter it by the rate law, and hand one copy to each channel that it is due on. Slow
+on purpose; whoever doubts the compiled core reads this file instead.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gridstat.core.reference_egress import (
+    HEADER,
+    VERSION,
+    BufferPool,
+    Mouth,
+    Outgoing,
+    PacedEgress,
+    PackedEgress,
+)
+from gridstat.core.reference_sockets import MemoryLine, Sockets, UdpLine
+from gridstat.core.reference_window import Arrival, ArrivalRing, Refusal, SlotWindow
+from gridstat.core.rows import (
+    BASELINE,
+    CLASS_ALERT,
+    PORT_DATA,
+    PORT_URGENT,
+    ChannelSpec,
+    Limits,
+    Row,
+)
+from gridstat.model.errors import LimitReached, UnknownName
+from gridstat.model.rate_law import slot_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+EVENT = struct.Struct(">QIBBH8s")
+"""created_ns, variable_id, option_count, flags, sequence, value; options follow, 24 bytes each."""
+
+OPTION_BYTES = 24
+REASONS = {
+    "malformed": ("short", "version", "epoch", "length", "option"),
+    "unknown": ("channel", "variable"),
+    "policed": ("port", "source", "stamp", "slot", "jump", "interval"),
+}
+ENDS = ("malformed", "unknown", "policed", "duplicate", "not_due", "dispatched")
+"""Every datagram that is malformed, and every event of the others, ends as exactly one of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An incoming channel; a publisher's is policed, being its events' first hop."""
+
+    channel_id: int
+    is_publisher: bool
+    back_channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """An outgoing channel and its way out."""
+
+    spec: ChannelSpec
+    line: MemoryLine | UdpLine
+    egress: PackedEgress | PacedEgress
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event as it arrived: its bytes and the fields that the path looks at."""
+
+    octets: bytes
+    created_ns: int
+    variable_id: int
+    sequence: int
+
+
+@dataclass(slots=True)
+class Entry:
+    """A row and what the path remembers of its variable."""
+
+    row: Row
+    seen: SlotWindow | ArrivalRing
+
+
+class ReferenceCore:
+    """The same calls as the compiled `Core`, with the same outcome; sockets only by `run`."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._pool = BufferPool(self._limits.pool_small, self._limits.pool_large)
+        self._entries: dict[int, Entry] = {}
+        self._sources: dict[int, Source] = {}
+        self._channels: dict[int, Channel] = {}
+        self._modes = 0
+        self._touched: dict[int, Channel] = {}
+        self._counts = dict.fromkeys(_counter_names(), 0)
+        self._sockets: Sockets | None = None
+
+    # What the management plane says.
+
+    @property
+    def modes(self) -> int:
+        """The active modes; the baseline is active beside them."""
+        return self._modes
+
+    def set_modes(self, mask: int) -> None:
+        self._modes = mask
+
+    def open_channel(self, spec: ChannelSpec) -> None:
+        if len(self._channels) >= self._limits.channels_max:
+            raise LimitReached(f"{self._limits.channels_max} channels are open")
+        line = MemoryLine() if spec.address is None else UdpLine(spec.address)
+        mouth = Mouth(spec, line)
+        egress = PacedEgress(mouth) if spec.bandwidth_bytes_per_s > 0 else PackedEgress(mouth)
+        self._channels[spec.channel_id] = Channel(spec, line, egress)
+
+    def close_channel(self, channel_id: int) -> None:
+        channel = self._open(channel_id)
+        channel.egress.close()
+        channel.line.close()
+        del self._channels[channel_id]
+
+    def open_source(
+        self, channel_id: int, *, is_publisher: bool = False, back_channel: int = 0
+    ) -> None:
+        self._sources[channel_id] = Source(channel_id, is_publisher, back_channel)
+
+    def close_source(self, channel_id: int) -> None:
+        if self._sources.pop(channel_id, None) is None:
+            raise UnknownName(f"no source {channel_id} is open")
+
+    def commit(self, upserts: Sequence[Row] = (), removals: Sequence[int] = ()) -> None:
+        """Change the table by one atomic delta."""
+        entries = dict(self._entries)
+        for variable_id in removals:
+            entries.pop(variable_id, None)
+        for row in upserts:
+            entries[row.variable_id] = self._entry(row, entries.get(row.variable_id))
+        rings = sum(isinstance(entry.seen, ArrivalRing) for entry in entries.values())
+        if len(entries) > self._limits.variables_max:
+            raise LimitReached(f"{len(entries)} variables, at most {self._limits.variables_max}")
+        if rings > self._limits.rings_max:
+            raise LimitReached(f"{rings} aperiodic variables, at most {self._limits.rings_max}")
+        self._entries = entries
+
+    def _entry(self, row: Row, old: Entry | None) -> Entry:
+        if old and (old.row.period, old.row.phase_ns) == (row.period, row.phase_ns):
+            return Entry(row, old.seen)
+        fresh = ArrivalRing(self._limits.ring_expiry_ns) if row.period is None else SlotWindow()
+        return Entry(row, fresh)
+
+    # The walk of an event.
+
+    def inject(self, datagram: bytes, *, port: int = PORT_DATA, now_ns: int) -> None:
+        """Take one datagram as if received now, and send all that follows from it."""
+        self._receive(datagram, port=port, now_ns=now_ns)
+        touched, self._touched = self._touched, {}
+        for channel in touched.values():
+            channel.egress.flush(now_ns)
+
+    def pump(self, now_ns: int) -> None:
+        """Send what waits for its channel's pace and may go by now."""
+        for channel in self._channels.values():
+            channel.egress.pump(now_ns)
+
+    def _receive(self, datagram: bytes, *, port: int, now_ns: int) -> None:
+        self._counts["datagrams_in"] += 1
+        self._counts["bytes_in"] += len(datagram)
+        form = _form_of(datagram)
+        if isinstance(form, str):
+            self._counts[form] += 1
+            return
+        channel_id, events = form
+        source = self._sources.get(channel_id)
+        for event in events:
+            self._counts[self._end_of(event, source, port=port, now_ns=now_ns)] += 1
+
+    def _end_of(self, event: Event, source: Source | None, *, port: int, now_ns: int) -> str:
+        """What becomes of the event; the answer is the name of its counter."""
+        if source is None:
+            return "unknown_channel"
+        entry = self._entries.get(event.variable_id)
+        if entry is None:
+            return "unknown_variable"
+        row = entry.row
+        refusal = self._police(event, row, source, port=port, now_ns=now_ns)
+        if refusal is not None:
+            return refusal
+        slot = None if row.period is None else slot_of(event.created_ns, row.period, row.phase_ns)
+        again = _offer(entry, event, slot, is_publisher=source.is_publisher, now_ns=now_ns)
+        if again is not None:
+            return again
+        return "dispatched" if self._dispatch(event, row, slot, source) else "not_due"
+
+    def _police(
+        self, event: Event, row: Row, source: Source, *, port: int, now_ns: int
+    ) -> str | None:
+        """What the event's sender did that it may not do, if anything."""
+        if port == PORT_URGENT and not row.is_urgent:
+            return "policed_port"
+        if not source.is_publisher:
+            return None  # The first hop has looked already.
+        if row.source != source.channel_id:
+            return "policed_source"
+        bound_ns = self._limits.stamp_bound_ns
+        if 0 < bound_ns < abs(event.created_ns - now_ns) and not row.is_stamp_exempt:
+            return "policed_stamp"
+        return None
+
+    def _dispatch(self, event: Event, row: Row, slot: int | None, source: Source) -> bool:
+        """One copy to every channel that the event is due on; whether there was one."""
+        active = self._modes | BASELINE
+        scope = min((flood.level for flood in row.floods if flood.modes & active), default=None)
+        flooded: list[tuple[Channel, int]] = []
+        if scope is not None:
+            self._counts["flooded"] += 1
+            flooded.extend(self._flooded(scope, source))
+        copies = [*flooded, *self._routed(row, slot, scope)]
+        port = PORT_URGENT if row.is_urgent else PORT_DATA
+        outgoing = Outgoing(event.octets, port, self._pool)
+        for channel, traffic_class in copies:
+            channel.egress.append(outgoing, traffic_class)
+            self._touched[channel.spec.channel_id] = channel
+        return bool(copies)
+
+    def _flooded(self, scope: int, source: Source) -> Iterator[tuple[Channel, int]]:
+        """All channels in the scope but the one that leads back to the sender."""
+        for channel_id, channel in sorted(self._channels.items()):
+            if _is_in_scope(channel.spec, scope) and channel_id != source.back_channel:
+                yield channel, CLASS_ALERT
+
+    def _routed(
+        self, row: Row, slot: int | None, scope: int | None
+    ) -> Iterator[tuple[Channel, int]]:
+        """The channels outside of the scope where some term is active and due."""
+        active = self._modes | BASELINE
+        for route in row.routes:
+            channel = self._channels.get(route.channel_id)
+            if channel is None or (scope is not None and _is_in_scope(channel.spec, scope)):
+                continue
+            if any(
+                term.modes & active and (slot is None or slot % term.every == 0)
+                for term in route.terms
+            ):
+                yield channel, CLASS_ALERT if row.is_urgent else route.priority
+
+    # What the management plane asks.
+
+    def take_output(self, channel_id: int) -> list[tuple[int, bytes]]:
+        """The datagrams sent on a memory channel since the last call, each with its port."""
+        line = self._open(channel_id).line
+        if not isinstance(line, MemoryLine):
+            raise UnknownName(f"channel {channel_id} keeps nothing in memory")
+        return line.take()
+
+    def counters(self) -> dict[str, int]:
+        """All counters; `in` is the sum of all ends."""
+        counts = dict(self._counts)
+        for end, reasons in REASONS.items():
+            counts[end] = sum(counts[f"{end}_{reason}"] for reason in reasons)
+        counts["in"] = sum(counts[end] for end in ENDS)
+        return counts
+
+    def channel_counters(self, channel_id: int) -> dict[str, int]:
+        """Counters of one channel: due = sent + drops + queued."""
+        return dict(self._open(channel_id).egress.mouth.counters)
+
+    def pool_free(self) -> tuple[int, int]:
+        """How many small and large buffers are left."""
+        return self._pool.small, self._pool.large
+
+    def _open(self, channel_id: int) -> Channel:
+        channel = self._channels.get(channel_id)
+        if channel is None:
+            raise UnknownName(f"no channel {channel_id} is open")
+        return channel
+
+    # As a router of its own.
+
+    def listen(self, host: str, data_port: int = 0, urgent_port: int = 0) -> tuple[int, int]:
+        """Bind both ports (0: any free one) and say which they are."""
+        self._sockets = Sockets(host, data_port, urgent_port)
+        return self._sockets.ports
+
+    def run(self, stop: Callable[[], bool], *, clock_ns: Callable[[], int]) -> None:
+        """Forward one datagram at a time until `stop` says so."""
+        assert self._sockets is not None, "listen comes before run"
+        while not stop():
+            received = self._sockets.receive()
+            if received is not None:
+                port, datagram = received
+                self.inject(datagram, port=port, now_ns=clock_ns())
+            self.pump(clock_ns())
+
+    def close(self) -> None:
+        """Close every socket."""
+        for channel_id in list(self._channels):
+            self.close_channel(channel_id)
+        if self._sockets is not None:
+            self._sockets.close()
+
+
+def _offer(
+    entry: Entry, event: Event, slot: int | None, *, is_publisher: bool, now_ns: int
+) -> Refusal | None:
+    if isinstance(entry.seen, SlotWindow):
+        assert slot is not None
+        return entry.seen.offer(slot, is_publisher=is_publisher, now_ns=now_ns)
+    arrival = Arrival(event.created_ns, event.sequence, now_ns)
+    interval_ns_min = entry.row.interval_ns_min if is_publisher else 0
+    return entry.seen.offer(arrival, interval_ns_min=interval_ns_min)
+
+
+def _is_in_scope(spec: ChannelSpec, scope: int) -> bool:
+    return spec.floods and spec.level >= scope
+
+
+def _form_of(datagram: bytes) -> str | tuple[int, list[Event]]:
+    """The channel and the events of a datagram, or the name of the counter of its fault."""
+    if len(datagram) < HEADER.size:
+        return "malformed_short"
+    version, key_epoch, length, channel_id, _ = HEADER.unpack_from(datagram)
+    if version != VERSION:
+        return "malformed_version"
+    if key_epoch != 0:
+        return "malformed_epoch"
+    if not HEADER.size + EVENT.size <= length <= len(datagram):
+        return "malformed_length"
+    events = _events_of(datagram[HEADER.size : length])
+    return "malformed_option" if events is None else (channel_id, events)
+
+
+def _events_of(octets: bytes) -> list[Event] | None:
+    """The events back to back in a datagram, or None when they do not fill it exactly."""
+    events = []
+    at = 0
+    while at < len(octets):
+        if len(octets) - at < EVENT.size:
+            return None
+        created_ns, variable_id, option_count, _, sequence, _ = EVENT.unpack_from(octets, at)
+        end = at + EVENT.size + OPTION_BYTES * option_count
+        if end > len(octets):
+            return None
+        events.append(Event(octets[at:end], created_ns, variable_id, sequence))
+        at = end
+    return events
+
+
+def _counter_names() -> Iterator[str]:
+    for end, reasons in REASONS.items():
+        yield from (f"{end}_{reason}" for reason in reasons)
+    yield from ("duplicate", "not_due", "dispatched", "flooded", "datagrams_in", "bytes_in")

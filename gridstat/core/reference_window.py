@@ -1,0 +1,130 @@
+"""First copy only, in plain Python: which events of a variable have been here before.
+
+`duplicates.c` is the fast copy of this file. Never a high-water mark: under loss and jitter
+"newest wins" throws good events away. A jump beyond the window needs two consistent events, so
+that one forged stamp cannot silence a variable (S0 A12).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal
+
+WINDOW_SLOTS = 256
+POLICED_SLOTS = 64
+RING_EVENTS = 128
+QUIET_NS = 1_000_000_000
+"""Silence after which events from far behind the window mean a restarted clock, not old copies."""
+
+Refusal = Literal["duplicate", "policed_slot", "policed_jump", "policed_interval"]
+"""Why an event goes no further; also the name of its counter. None means: accepted."""
+
+_WINDOW_MASK = (1 << WINDOW_SLOTS) - 1
+_POLICED_MASK = (1 << POLICED_SLOTS) - 1
+
+
+@dataclass(slots=True)
+class SlotWindow:
+    """The slots of a periodic variable seen so far; bit i of a bitmap is slot `newest - i`.
+
+    `policed` marks the slots that the publisher itself has used: a second event in one of them is
+    the publisher's fault, whereas a second copy from another channel is a mere duplicate.
+    """
+
+    newest: int | None = None
+    bits: int = 0
+    policed: int = 0
+    candidate: int | None = None
+    accepted_at_ns: int = 0
+
+    def offer(self, slot: int, *, is_publisher: bool, now_ns: int) -> Refusal | None:
+        """Take the event's slot, or say why not."""
+        refusal = self._place(slot, is_publisher=is_publisher, now_ns=now_ns)
+        if refusal is None:
+            self.candidate = None
+            self.accepted_at_ns = now_ns
+        return refusal
+
+    def _place(self, slot: int, *, is_publisher: bool, now_ns: int) -> Refusal | None:
+        if self.newest is None:
+            self._restart(slot, is_publisher=is_publisher)
+            return None
+        ahead = slot - self.newest
+        if -WINDOW_SLOTS < ahead <= 0:
+            return self._fill(-ahead, is_publisher=is_publisher)
+        if 0 < ahead < WINDOW_SLOTS:
+            self._advance(ahead, is_publisher=is_publisher)
+            return None
+        if ahead < 0 and now_ns - self.accepted_at_ns < QUIET_NS:
+            return "duplicate"  # The stream is alive: an old copy, not a restarted clock.
+        return self._jump(ahead, is_publisher=is_publisher)
+
+    def _fill(self, back: int, *, is_publisher: bool) -> Refusal | None:
+        bit = 1 << back
+        if is_publisher and back < POLICED_SLOTS:
+            if self.policed & bit:
+                return "policed_slot"
+            self.policed |= bit
+        if self.bits & bit:
+            return "duplicate"
+        self.bits |= bit
+        return None
+
+    def _advance(self, ahead: int, *, is_publisher: bool) -> None:
+        assert self.newest is not None
+        self.bits = (self.bits << ahead | 1) & _WINDOW_MASK
+        self.policed = (self.policed << ahead | is_publisher) & _POLICED_MASK
+        self.newest += ahead
+
+    def _jump(self, ahead: int, *, is_publisher: bool) -> Refusal | None:
+        """Two different events near each other, on the same far side, move the window there."""
+        assert self.newest is not None
+        slot = self.newest + ahead
+        if self.candidate is not None:
+            was_ahead = self.candidate - self.newest
+            is_same_side = was_ahead * ahead > 0 and abs(was_ahead) >= WINDOW_SLOTS
+            if is_same_side and 0 < abs(slot - self.candidate) < WINDOW_SLOTS:
+                self._restart(slot, is_publisher=is_publisher)
+                return None
+        self.candidate = slot
+        return "policed_jump"
+
+    def _restart(self, slot: int, *, is_publisher: bool) -> None:
+        self.newest = slot
+        self.bits = 1
+        self.policed = int(is_publisher)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What a ring remembers of one aperiodic event."""
+
+    created_ns: int
+    sequence: int
+    arrived_ns: int
+
+
+@dataclass(slots=True)
+class ArrivalRing:
+    """The last aperiodic events of a variable, exactly; each is forgotten after `expiry_ns`."""
+
+    expiry_ns: int
+    arrivals: deque[Arrival] = field(default_factory=lambda: deque(maxlen=RING_EVENTS))
+
+    def offer(self, arrival: Arrival, *, interval_ns_min: int) -> Refusal | None:
+        """Take the event, or say why not; an `interval_ns_min` of 0 is not policed."""
+        for known in self.arrivals:
+            is_same = known.created_ns == arrival.created_ns and known.sequence == arrival.sequence
+            if is_same and arrival.arrived_ns - known.arrived_ns <= self.expiry_ns:
+                return "duplicate"
+        # The newest entry is the last accepted event: entries leave only at the old end.
+        last_created_ns = self.arrivals[-1].created_ns if self.arrivals else None
+        if (
+            interval_ns_min > 0
+            and last_created_ns is not None
+            and arrival.created_ns < last_created_ns + interval_ns_min
+        ):
+            return "policed_interval"
+        self.arrivals.append(arrival)
+        return None
