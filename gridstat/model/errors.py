@@ -3,7 +3,9 @@
 GridStatError
 ├── Refused                    the grid works, and says no              1xxx
 │   ├── LatencyNotSatisfiable  no path is fast enough                   1036
-│   └── ChannelFull            a channel on the path has no room        1039
+│   ├── IntervalNotSatisfiable published more slowly than asked         1037
+│   ├── ChannelFull            a channel on the path has no room        1039
+│   └── NoCommonVersion        two ends share no datagram version       1101
 ├── LinkDown                   a peer cannot be reached                 2xxx
 ├── Malformed                  bytes that are not ours                  3xxx
 │   ├── MalformedShort         not even a header                        3001
@@ -17,15 +19,26 @@ GridStatError
     ├── LimitReached           a bound fixed at the start is full       4003
     ├── UnknownName            no such variable, channel, code          4004
     └── ConfigurationError     a settings file that cannot be used      4100
+
+The digits behind 1xxx are those of the thesis' negative code where it has one (-36 is 1036).
 """
+# ruff: noqa: N818
+# A name says what happened (`Refused`, `LinkDown`); an ending `Error` would add only noise.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 
 class GridStatError(Exception):
-    """Anything that gridstat raises on purpose."""
+    """Anything that gridstat raises on purpose.
+
+    `remedy` is the hint of last resort; whoever raises usually knows a better one.
+    """
 
     code: ClassVar[int] = 0
     remedy: ClassVar[str] = ""
@@ -53,11 +66,25 @@ class LatencyNotSatisfiable(Refused):
     remedy = "allow a longer latency, or fewer disjoint paths"
 
 
+class IntervalNotSatisfiable(Refused):
+    """The variable is published more slowly than it was asked for."""
+
+    code = 1037
+    remedy = "ask for the publishing period or a multiple of it"
+
+
 class ChannelFull(Refused):
     """A channel on the path has no room for the stream."""
 
     code = 1039
     remedy = "take fewer slots (a larger `every`), or give the channel more bandwidth"
+
+
+class NoCommonVersion(Refused):
+    """Two ends of a channel speak no common version of the datagram."""
+
+    code = 1101
+    remedy = "upgrade the older end; neighbouring releases always share a version"
 
 
 class LinkDown(GridStatError):
@@ -150,3 +177,96 @@ class ConfigurationError(Misuse):
     """A settings file that cannot be used; the message names file and key."""
 
     code = 4100
+
+
+_THESIS_WORDS: Final[Mapping[int, tuple[str, type[GridStatError]]]] = MappingProxyType(
+    {
+        -1: ("channel failure to a status router", LinkDown),
+        -2: ("channel could not be opened", LinkDown),
+        -4: ("remote channel could not be opened", LinkDown),
+        -5: ("sending thread failed", LinkDown),
+        -7: ("communication failure", LinkDown),
+        -8: ("communication failure", LinkDown),
+        -9: ("communication failure", LinkDown),
+        -10: ("communication failure", LinkDown),
+        -11: ("server could not start", LinkDown),
+        -12: ("server could not start", LinkDown),
+        -13: ("server shut down", LinkDown),
+        -14: ("thread could not start", LinkDown),
+        -15: ("security violation", Refused),
+        -16: ("wrong cloud", Refused),
+        -17: ("status router not registered", Refused),
+        -18: ("link not registered", Refused),
+        -19: ("link not registered", Refused),
+        -20: ("publisher already registered", Refused),
+        -21: ("publisher not registered", Refused),
+        -22: ("variable already registered", Refused),
+        -23: ("variable not registered", Refused),
+        -24: ("bad publishing interval", InvalidPeriod),
+        -25: ("publisher still has publications", Refused),
+        -26: ("publications must be registered again", Refused),
+        -30: ("subscriber already registered", Refused),
+        -31: ("subscriber not registered", Refused),
+        -32: ("subscription not registered", Refused),
+        -33: ("subscription not registered", Refused),
+        -34: ("variable does not exist", Refused),
+        -36: ("latency not satisfiable", LatencyNotSatisfiable),
+        -37: ("interval not satisfiable", IntervalNotSatisfiable),
+        -41: ("no publisher", Refused),
+        -42: ("no publisher cloud", Refused),
+        -46: ("unknown publisher name", Refused),
+        -50: ("name is not hierarchical", LayoutError),
+        -51: ("not implemented", Misuse),
+        -53: ("group error", Refused),
+        -54: ("group error", Refused),
+        -55: ("group error", Refused),
+        -60: ("condensation creator already registered", Refused),
+        -61: ("condensation creator not registered", Refused),
+        -62: ("condensation function already registered", Refused),
+        -63: ("condensation function not registered", Refused),
+        -64: ("condensation function not registered", Refused),
+        -65: ("condensation function could not be created", Refused),
+        -66: ("condensation function could not be destroyed", Refused),
+        -70: ("interrupted", GridStatError),
+        -71: ("exception", GridStatError),
+        -72: ("unknown host", LinkDown),
+        -73: ("assertion", GridStatError),
+        -74: ("subscription path not present", Refused),
+        -75: ("command failed", Refused),
+    }
+)
+"""The source's codes as far as they are legible (S0 §3.11), each with the nearest of ours."""
+
+
+def all_errors() -> list[type[GridStatError]]:
+    """Every class of the tree, by code; the reference page and `explain` are made from it."""
+    return sorted(_descendants(GridStatError), key=lambda found: found.code)
+
+
+def thesis_codes(error: type[GridStatError]) -> list[int]:
+    """The thesis' negative codes that mean this error, nearest zero first."""
+    return [code for code, (_, ours) in _THESIS_WORDS.items() if ours is error]
+
+
+def explain(code: int) -> str:
+    """What a code means and what to do, in a few lines; the thesis' negative codes work too."""
+    if code in _THESIS_WORDS:
+        words, ours = _THESIS_WORDS[code]
+        return f"{code} in the thesis: {words}.\nHere it is:\n{explain(ours.code)}"
+    for found in all_errors():
+        if found.code == code:
+            lines = [f"{code} {found.__name__}: {(found.__doc__ or '').splitlines()[0]}"]
+            parent = found.__mro__[1]
+            if issubclass(parent, GridStatError):
+                lines.append(f"a kind of: {parent.code} {parent.__name__}")
+            if found.remedy:
+                lines.append(f"what to do: {found.remedy}")
+            return "\n".join(lines)
+    known = ", ".join(str(found.code) for found in all_errors())
+    raise UnknownName(f"no error has the code {code}", hint=f"the codes are {known}")
+
+
+def _descendants(error: type[GridStatError]) -> Iterator[type[GridStatError]]:
+    yield error
+    for child in error.__subclasses__():
+        yield from _descendants(child)

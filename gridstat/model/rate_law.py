@@ -10,15 +10,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import gcd
-from typing import Final
+from heapq import heapify, heappop, heappush
+from itertools import combinations
+from math import gcd, lcm
+from typing import TYPE_CHECKING, Final
 
-from gridstat.model.errors import InvalidPeriod
+from gridstat.model.errors import IntervalNotSatisfiable, InvalidPeriod
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 NS_PER_S: Final = 1_000_000_000
 PERIOD_PART_MAX: Final = 2**32 - 1
 SLOT_MIN: Final = -(2**63)
 SLOT_MAX: Final = 2**63 - 1
+EVERY_MAX: Final = 2**32 - 1
+CHANNEL_DIVISORS_MAX: Final = 12
+"""Divisors of one variable on one channel; more are rounded down to common ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,9 @@ class Period:
         object.__setattr__(self, "seconds", self.seconds // common)
         object.__setattr__(self, "per_seconds", self.per_seconds // common)
 
+    def __str__(self) -> str:
+        return f"{Fraction(self.seconds, self.per_seconds)} s"
+
     @property
     def period_ns(self) -> Fraction:
         """The period in nanoseconds, exact: 100000000/3 for thirty a second."""
@@ -63,3 +74,72 @@ def is_due(created_ns: int, period: Period, every: int, phase_ns: int = 0) -> bo
     """Whether a subscription to every `every`-th slot sees an event created at `created_ns`."""
     assert every >= 1, "a divisor counts slots"
     return slot_of(created_ns, period, phase_ns) % every == 0
+
+
+def every_for(interval: Period, period: Period) -> int:
+    """The divisor for an asked interval: rounded down to a multiple of the period (S0 A7).
+
+    25 ms of a 10 ms variable is every 2nd slot. The interval is exact too, since 66,666,666 ns
+    would just miss every 2nd slot of thirty a second, and Period(1, 15) does not.
+    """
+    every = (interval.seconds * period.per_seconds) // (interval.per_seconds * period.seconds)
+    if every < 1:
+        raise IntervalNotSatisfiable(
+            f"asked for every {interval} of a variable that is published every {period}"
+        )
+    return min(every, EVERY_MAX)
+
+
+def minimal_divisors(
+    asked: Iterable[int], divisors_max: int = CHANNEL_DIVISORS_MAX
+) -> tuple[int, ...]:
+    """The divisors that a channel needs to serve all asked ones, ascending, at most 12.
+
+    A multiple of another adds nothing and goes (S0 A7, lemma). If too many are left, two are
+    replaced by their greatest common divisor, which sees all that both see: never slower than
+    asked. Those two have the largest common divisor, as one n-th is a bound on what is added.
+    """
+    assert divisors_max >= 1
+    divisors = _without_multiples(asked)
+    if len(divisors) <= divisors_max:
+        return tuple(divisors)
+    pairs = [(-gcd(a, b), a, b) for a, b in combinations(divisors, 2)]
+    heapify(pairs)
+    alive = set(divisors)
+    while len(alive) > divisors_max:
+        negative, a, b = heappop(pairs)
+        if a in alive and b in alive:
+            merged = -negative
+            alive = {divisor for divisor in alive if divisor % merged}
+            for divisor in alive:
+                low, high = sorted((merged, divisor))
+                heappush(pairs, (-gcd(low, high), low, high))
+            alive.add(merged)
+    return tuple(sorted(alive))
+
+
+def union_rate(asked: Iterable[int]) -> Fraction:
+    """The exact share of a variable's slots that a channel carries for these divisors (S0 A28).
+
+    Inclusion and exclusion over the minimal divisors; there are at most 12, hence at most 4,096
+    terms whatever is asked, and 90 + 240 ms of 30 ms is 5/12 and not the 1/3 of the faster alone.
+    """
+    counted: dict[int, int] = {}
+    for divisor in minimal_divisors(asked):
+        both = {divisor: 1}
+        for common, sign in counted.items():
+            multiple = lcm(common, divisor)
+            both[multiple] = both.get(multiple, 0) - sign
+        for multiple, sign in both.items():
+            counted[multiple] = counted.get(multiple, 0) + sign
+    whole = lcm(*counted)
+    return Fraction(sum(sign * (whole // multiple) for multiple, sign in counted.items()), whole)
+
+
+def _without_multiples(asked: Iterable[int]) -> list[int]:
+    kept: list[int] = []
+    for divisor in sorted(set(asked)):
+        assert divisor >= 1, "a divisor counts slots"
+        if all(divisor % smaller for smaller in kept):
+            kept.append(divisor)
+    return kept

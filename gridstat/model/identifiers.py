@@ -1,0 +1,20 @@
+"""Numbers that name things; separate types, so that mypy sees one passed for another."""
+
+from __future__ import annotations
+
+from typing import NewType
+
+VariableId = NewType("VariableId", int)
+"""A status variable, unique in the whole system; 32 bits on the wire."""
+
+ChannelId = NewType("ChannelId", int)
+"""A one-way event channel; 32 bits on the wire."""
+
+LinkId = NewType("LinkId", int)
+"""A transport connection that can be measured."""
+
+PathId = NewType("PathId", int)
+"""One subscription's way through one router in one mode."""
+
+ModeId = NewType("ModeId", int)
+"""An operating mode, which is also its bit in a mode mask; 0 is the baseline."""

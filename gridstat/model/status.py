@@ -1,0 +1,252 @@
+"""Status variables, the types of their values, and the events that carry them.
+
+The registered type of a variable fixes everything that the wire leaves open: how long its record
+is, and which derived values follow it (S0 §6.1, §6.2). Bytes are made in `net/codec/value.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum, IntFlag
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from gridstat.model.errors import LayoutError
+
+if TYPE_CHECKING:
+    from gridstat.model.identifiers import VariableId
+    from gridstat.model.rate_law import Period
+
+VALUE_BYTES: Final = 8
+OPTION_BYTES: Final = 24
+OPTIONS_MAX: Final = 255
+PAYLOAD_BYTES_MAX: Final = VALUE_BYTES + OPTIONS_MAX * OPTION_BYTES
+DERIVED_BYTES: Final = 8
+U16_MAX: Final = 2**16 - 1
+U32_MAX: Final = 2**32 - 1
+U64_MAX: Final = 2**64 - 1
+
+FieldValue: TypeAlias = int | float | bool | bytes
+Value: TypeAlias = int | float | bool | Mapping[str, FieldValue]
+
+
+class TimeQuality(IntEnum):
+    """How far an event's time stamp may be trusted; lateness is judged only when it is good."""
+
+    GOOD = 0
+    DEGRADED = 1
+    BAD = 2
+    LEAP_PENDING = 3
+
+
+class EventFlag(IntFlag):
+    """What a subscriber must know of an event beside its value; several may hold at once."""
+
+    NONE = 0
+    SUBSTITUTED = 1 << 2
+    TEST = 1 << 3
+    REPLAYED = 1 << 4
+    CACHED = 1 << 5
+
+
+class BuiltinType(Enum):
+    """A value type that fits into the event itself."""
+
+    INT64 = "int64"
+    FLOAT64 = "float64"
+    BOOL = "bool"
+
+
+class FieldKind(Enum):
+    """What one field of a record holds."""
+
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    UINT8 = "uint8"
+    UINT16 = "uint16"
+    UINT32 = "uint32"
+    UINT64 = "uint64"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    BOOL = "bool"
+    BYTES = "bytes"
+
+
+KIND_BYTES: Final[Mapping[FieldKind, int]] = {
+    FieldKind.INT8: 1,
+    FieldKind.INT16: 2,
+    FieldKind.INT32: 4,
+    FieldKind.INT64: 8,
+    FieldKind.UINT8: 1,
+    FieldKind.UINT16: 2,
+    FieldKind.UINT32: 4,
+    FieldKind.UINT64: 8,
+    FieldKind.FLOAT32: 4,
+    FieldKind.FLOAT64: 8,
+    FieldKind.BOOL: 1,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One named field of a record; `length_bytes` is for bytes only, which have a fixed length."""
+
+    name: str
+    kind: FieldKind
+    length_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise LayoutError(f"field {self.name!r} is not a name", hint="use letters, digits, _")
+        is_sized = 1 <= self.length_bytes <= PAYLOAD_BYTES_MAX
+        if self.kind is FieldKind.BYTES and not is_sized:
+            raise LayoutError(
+                f"field {self.name} has {self.length_bytes} bytes",
+                hint=f"a field of bytes has a fixed length of 1 to {PAYLOAD_BYTES_MAX}",
+            )
+        if self.kind is not FieldKind.BYTES and self.length_bytes:
+            raise LayoutError(
+                f"field {self.name} is {self.kind.value} and cannot be given a length",
+                hint="only a field of bytes has a length of its own",
+            )
+
+    @property
+    def size_bytes(self) -> int:
+        return self.length_bytes or KIND_BYTES[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordType:
+    """A user type: fields back to back in their order, without gaps, 1 to 6,128 bytes in all."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        names = [field.name for field in self.fields]
+        if len(set(names)) != len(names):
+            raise LayoutError(f"record {self.name} names a field twice: {', '.join(names)}")
+        if not 1 <= self.size_bytes <= PAYLOAD_BYTES_MAX:
+            raise LayoutError(
+                f"record {self.name} has {self.size_bytes} bytes",
+                hint=f"an event carries 1 to {PAYLOAD_BYTES_MAX} bytes",
+            )
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(field.size_bytes for field in self.fields)
+
+
+ValueType: TypeAlias = BuiltinType | RecordType
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedValue:
+    """A value that the publisher computes from the variable's own, such as a moving average."""
+
+    name: str
+    value_type: BuiltinType
+
+
+@dataclass(frozen=True, slots=True)
+class StatusVariable:
+    """A named, typed quantity that one publisher owns.
+
+    Without a period it is aperiodic: the rate law does not apply, the minimum interval does. An
+    alert is such a variable, and being one is registered here, never claimed by an event.
+    """
+
+    variable_id: VariableId
+    name: str
+    value_type: ValueType
+    period: Period | None
+    phase_ns: int = 0
+    derived: tuple[DerivedValue, ...] = ()
+    is_alert: bool = False
+    interval_ns_min: int = 0
+
+    def __post_init__(self) -> None:
+        _check_range("variable_id", self.variable_id, U32_MAX)
+        _check_range("phase_ns", self.phase_ns, U64_MAX)
+        _check_range("interval_ns_min", self.interval_ns_min, U64_MAX)
+        if not all(self.name.split("/")) or self.name.split() != [self.name]:
+            raise LayoutError(
+                f"variable name {self.name!r} is not hierarchical",
+                hint="write cloud/substation/device/quantity, without blanks or empty parts",
+            )
+        if len({derived.name for derived in self.derived}) != len(self.derived):
+            raise LayoutError(f"{self.name} names a derived value twice")
+        if self.payload_bytes > PAYLOAD_BYTES_MAX:
+            raise LayoutError(
+                f"{self.name} needs {self.payload_bytes} bytes with its derived values",
+                hint=f"an event carries at most {PAYLOAD_BYTES_MAX} bytes",
+            )
+        self._check_timing()
+
+    def _check_timing(self) -> None:
+        if self.is_alert and (self.period is not None or self.interval_ns_min == 0):
+            raise LayoutError(
+                f"alert {self.name} must be aperiodic and declare a minimum interval",
+                hint="set period to None and interval_ns_min to the shortest time between alerts",
+            )
+        if self.period is not None and self.interval_ns_min:
+            raise LayoutError(
+                f"{self.name} is periodic and cannot have a minimum interval",
+                hint="a periodic variable has one event per slot already",
+            )
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes of the value alone."""
+        return (
+            VALUE_BYTES
+            if isinstance(self.value_type, BuiltinType)
+            else (self.value_type.size_bytes)
+        )
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of the value, at least the event's own 8, and of the derived values after it."""
+        return max(VALUE_BYTES, self.record_bytes) + DERIVED_BYTES * len(self.derived)
+
+    @property
+    def option_count(self) -> int:
+        """How many option fields every event of this variable has."""
+        return -(-(self.payload_bytes - VALUE_BYTES) // OPTION_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusEvent:
+    """One timed value of a variable, its payload already in the layout of the variable's type.
+
+    The payload is 8 bytes and a whole number of 24-byte options.
+    """
+
+    created_ns: int
+    variable_id: VariableId
+    payload: bytes
+    sequence: int = 0
+    time_quality: TimeQuality = TimeQuality.GOOD
+    flags: EventFlag = EventFlag.NONE
+
+    def __post_init__(self) -> None:
+        _check_range("created_ns", self.created_ns, U64_MAX)
+        _check_range("variable_id", self.variable_id, U32_MAX)
+        _check_range("sequence", self.sequence, U16_MAX)
+        rest = len(self.payload) - VALUE_BYTES
+        if rest % OPTION_BYTES or not 0 <= rest <= OPTIONS_MAX * OPTION_BYTES:
+            raise LayoutError(
+                f"a payload of {len(self.payload)} bytes does not fill an event",
+                hint="8 bytes and 0 to 255 options of 24 bytes; pad the last option with zeros",
+            )
+
+    @property
+    def option_count(self) -> int:
+        return (len(self.payload) - VALUE_BYTES) // OPTION_BYTES
+
+
+def _check_range(name: str, number: int, number_max: int) -> None:
+    if not 0 <= number <= number_max:
+        raise LayoutError(f"{name} is {number}, outside 0 to {number_max}")
