@@ -1,0 +1,1 @@
+"""The command line: one sub-command a file, put together in `main.py`."""

@@ -1,0 +1,110 @@
+"""What is wrong with a file, in one message: the file, the key, the problem, and what to write.
+
+Several mistakes at once are told one at a time, with the number of the others: people mend the
+first and run again.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from gridstat.console.config.settings import TABLES, GridSettings
+from gridstat.model.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic import BaseModel, ValidationError
+    from pydantic_core import ErrorDetails
+
+KINDS = {
+    "int_type": "a whole number without quotes",
+    "string_type": "text in quotes",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "model_type": "a table",
+    "dict_type": "a table",
+}
+
+
+def complaint(file: str, key: str, problem: str, *, hint: str) -> ConfigurationError:
+    where = f"{file}: {key}" if key else file
+    return ConfigurationError(f"{where}: {problem}", hint=hint)
+
+
+def complaint_of(
+    error: ValidationError, document: Mapping[str, Any], *, file: str
+) -> ConfigurationError:
+    """The first mistake that the settings found, in our words."""
+    details = error.errors(include_url=False)
+    first = details[0]
+    path = first["loc"]
+    problem, hint = _problem_and_hint(first, path)
+    more = len(details) - 1
+    if more:
+        problem += f" (and {more} more {'mistake' if more == 1 else 'mistakes'} in the file)"
+    return complaint(file, key_of(path, document), problem, hint=hint)
+
+
+def key_of(path: Sequence[str | int], document: Mapping[str, Any]) -> str:
+    """A key as people find it again: `router[1].data_port ("west")`, counted from 0."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    name = _name_at(path, document)
+    return f'{text} ("{name}")' if name else text
+
+
+def _name_at(path: Sequence[str | int], document: Mapping[str, Any]) -> str:
+    match path:
+        case [str(table), int(index), *_]:
+            entries = document.get(table)
+            entry = entries[index] if isinstance(entries, list) and index < len(entries) else None
+            name = entry.get("name") if isinstance(entry, dict) else None
+            return name if isinstance(name, str) else ""
+        case _:
+            return ""
+
+
+def _problem_and_hint(detail: ErrorDetails, path: Sequence[str | int]) -> tuple[str, str]:
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        return "unknown key", unknown_key_hint(str(path[-1]), known_keys(path))
+    if kind == "missing":
+        whole_table = f"write at least one [[{path[0]}]] table"
+        in_each = f"this key is needed in every [[{path[0]}]]"
+        return "missing", whole_table if len(path) == 1 else in_each
+    if kind == "value_error":
+        problem, _, hint = detail["msg"].removeprefix("Value error, ").partition("|")
+        return f"{detail['input']!r}: {problem}", hint
+    if kind in KINDS:
+        is_table = len(path) == 1 and path[0] in TABLES
+        hint = f"write it as a table, [[{path[0]}]]" if is_table else f"write {KINDS[kind]}"
+        return f"{detail['input']!r} is not {KINDS[kind]}", hint
+    if kind == "too_short":
+        return "empty", f"give at least one, as in [[{path[0]}]]"
+    return f"{detail['input']!r} is out of range", _range_hint(detail, str(path[-1]))
+
+
+def _range_hint(detail: ErrorDetails, key: str) -> str:
+    context = detail.get("ctx", {})
+    if key.endswith("_port"):
+        return "a port is 1 to 65535, or 0 to have one chosen when the grid starts"
+    if "ge" in context:
+        return f"the least that works is {context['ge']}"
+    if "le" in context:
+        return f"the most that works is {context['le']}"
+    return str(detail["msg"])
+
+
+def known_keys(path: Sequence[str | int]) -> list[str]:
+    """The keys that may stand where `path` ends, in the words of the file."""
+    model: type[BaseModel] = GridSettings if len(path) == 1 else TABLES[str(path[0])]
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def unknown_key_hint(key: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(key, known, n=1)
+    listed = f"known here: {', '.join(known)}"
+    return f"did you mean `{near[0]}`? {listed}" if near else listed

@@ -1,0 +1,115 @@
+"""What was said: the variables that a router carries and every path that was commanded through it.
+
+Nothing is thrown away here, so a path that is torn down leaves exactly the others behind.
+`forwarding_table.py` keeps only what matters of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gridstat.core.rows import BASELINE, Flood
+from gridstat.model.errors import Misuse, UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gridstat.model.identifiers import ChannelId, PathId, VariableId
+    from gridstat.model.rate_law import Period
+
+PRIORITY_DEFAULT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedVariable:
+    """A status variable as its routers know it; `period` None means aperiodic.
+
+    `source` is the channel of its publisher, at the publisher's own router, and 0 elsewhere.
+    """
+
+    variable_id: VariableId
+    period: Period | None
+    phase_ns: int = 0
+    source: int = 0
+    is_urgent: bool = False
+    interval_ns_min: int = 0
+    is_stamp_exempt: bool = False
+    floods: tuple[Flood, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """One subscription's way through this router: every n-th slot of a variable to a channel."""
+
+    variable_id: VariableId
+    channel_id: ChannelId
+    every: int = 1
+    modes: int = BASELINE
+    priority: int = PRIORITY_DEFAULT
+
+
+class PathTable:
+    """Each path belongs to a carried variable and is known by its own identifier.
+
+    The answers of the changing methods are the variables whose rows they may have changed; a
+    command heard twice changes nothing the second time.
+    """
+
+    def __init__(self) -> None:
+        self._variables: dict[VariableId, CarriedVariable] = {}
+        self._paths: dict[PathId, Path] = {}
+        self._of_variable: dict[VariableId, dict[PathId, Path]] = {}
+
+    def carry(self, variable: CarriedVariable) -> frozenset[VariableId]:
+        if self._variables.get(variable.variable_id) == variable:
+            return frozenset()
+        self._variables[variable.variable_id] = variable
+        self._of_variable.setdefault(variable.variable_id, {})
+        return frozenset((variable.variable_id,))
+
+    def drop(self, variable_id: VariableId) -> frozenset[VariableId]:
+        """Stop carrying a variable; its paths must have been torn down before."""
+        if self._variables.get(variable_id) is None:
+            return frozenset()
+        if self._of_variable[variable_id]:
+            raise Misuse(
+                f"variable {variable_id} still has {len(self._of_variable[variable_id])} paths",
+                hint="tear its paths down first",
+            )
+        del self._variables[variable_id], self._of_variable[variable_id]
+        return frozenset((variable_id,))
+
+    def set_up(self, path_id: PathId, path: Path) -> frozenset[VariableId]:
+        """Add a path, or change the one of that identifier in place."""
+        if path.variable_id not in self._variables:
+            raise UnknownName(f"path {path_id} is of variable {path.variable_id}, not carried here")
+        before = self._paths.get(path_id)
+        if before == path:
+            return frozenset()
+        touched = self.tear_down(path_id)
+        self._paths[path_id] = path
+        self._of_variable[path.variable_id][path_id] = path
+        return touched | {path.variable_id}
+
+    def tear_down(self, path_id: PathId) -> frozenset[VariableId]:
+        path = self._paths.pop(path_id, None)
+        if path is None:
+            return frozenset()
+        del self._of_variable[path.variable_id][path_id]
+        return frozenset((path.variable_id,))
+
+    def variable(self, variable_id: VariableId) -> CarriedVariable | None:
+        return self._variables.get(variable_id)
+
+    def paths_of(self, variable_id: VariableId) -> tuple[Path, ...]:
+        return tuple(self._of_variable.get(variable_id, {}).values())
+
+    def variables(self) -> Iterator[CarriedVariable]:
+        return iter(self._variables.values())
+
+    def path_ids(self) -> frozenset[PathId]:
+        return frozenset(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
