@@ -158,9 +158,10 @@ class ReferenceCore:
     def inject(self, datagram: bytes, *, port: int = PORT_DATA, now_ns: int) -> None:
         """Take one datagram as if received now, and send all that follows from it."""
         self._receive(datagram, port=port, now_ns=now_ns)
-        touched, self._touched = self._touched, {}
-        for channel in touched.values():
-            channel.egress.flush(now_ns)
+        for channel in self._touched.values():
+            channel.egress.flush()
+        self._touched.clear()
+        self.pump(now_ns)
 
     def pump(self, now_ns: int) -> None:
         """Send what waits for its channel's pace and may go by now."""

@@ -88,6 +88,14 @@ class Outgoing:
             self.pool.give_back(self.event)
 
 
+@dataclass(frozen=True, slots=True)
+class Datagram:
+    """A finished datagram, numbered in the order of finishing, and how many events it holds."""
+
+    octets: bytes
+    events: int
+
+
 class Mouth:
     """Numbers, counts and sends the datagrams of one channel: due = sent + drops + queued."""
 
@@ -97,30 +105,33 @@ class Mouth:
         self._line = line
         self._counter = 0
 
-    def send(self, port: int, events: list[bytes], *, pad_to_bytes: int = 0) -> int:
-        """Send the events as one datagram and return its bytes, padding included."""
+    def finish(self, events: list[bytes], *, pad_to_bytes: int = 0) -> Datagram:
+        """Put a header before the events; the padding behind them is not part of `length`."""
         self._counter += 1
         length = HEADER.size + sum(map(len, events))
         header = HEADER.pack(VERSION, 0, length, self.spec.channel_id, self._counter)
-        datagram = b"".join((header, *events)).ljust(pad_to_bytes, b"\0")
+        octets = b"".join((header, *events)).ljust(pad_to_bytes, b"\0")
+        return Datagram(octets, len(events))
+
+    def send(self, port: int, datagram: Datagram) -> None:
         try:
-            self._line.send(port, datagram)
+            self._line.send(port, datagram.octets)
         except OSError as error:
             reason = "too_large" if error.errno == errno.EMSGSIZE else "send_failed"
-            self.counters[reason] += len(events)
+            self.counters[reason] += datagram.events
         else:
-            self.counters["sent"] += len(events)
+            self.counters["sent"] += datagram.events
             self.counters["datagrams_out"] += 1
-            self.counters["bytes_out"] += len(datagram)
-        return len(datagram)
+            self.counters["bytes_out"] += len(datagram.octets)
 
 
 @dataclass(slots=True)
 class Run:
     """Datagrams for one GSO send: all but the last have the length of the first, the stride."""
 
-    segments: list[list[bytes]] = field(default_factory=list)
-    segment_bytes: int = 0
+    finished: list[Datagram] = field(default_factory=list)
+    events: list[bytes] = field(default_factory=list)
+    segment_bytes: int = HEADER.size
     stride: int = 0
 
 
@@ -137,19 +148,17 @@ class PackedEgress:
         self.mouth.counters["due"] += 1
         if HEADER.size + len(event) > self.mouth.spec.mtu_bytes:
             self._send_run(port)
-            self.mouth.send(port, [event])
+            self.mouth.send(port, self.mouth.finish([event]))
             return
-        if not self._has_room(self._runs[port], len(event)):
-            self._send_run(port)
         run = self._runs[port]
-        if not run.segments or run.segment_bytes + len(event) > self._capacity(run):
-            run.segments.append([])
-            run.segment_bytes = HEADER.size
-        run.segments[-1].append(event)
+        if run.segment_bytes + len(event) > (run.stride or self.mouth.spec.mtu_bytes):
+            self._start_segment(port, len(event))
+            run = self._runs[port]
+        run.events.append(event)
         run.segment_bytes += len(event)
 
-    def flush(self, now_ns: int) -> None:
-        del now_ns
+    def flush(self) -> None:
+        """Send what is open, urgent first."""
         self._send_run(PORT_URGENT)
         self._send_run(PORT_DATA)
 
@@ -159,29 +168,29 @@ class PackedEgress:
     def close(self) -> None:
         """Nothing to give back."""
 
-    def _capacity(self, run: Run) -> int:
-        return run.stride if len(run.segments) > 1 else self.mouth.spec.mtu_bytes
-
-    def _has_room(self, run: Run, event_bytes: int) -> bool:
-        """Whether the event can still join the run, in its last segment or in one more."""
-        count = len(run.segments)
-        if count == 0 or run.segment_bytes + event_bytes <= self._capacity(run):
-            return True
-        if count == 1:
-            run.stride = run.segment_bytes
-        return (
-            count < SEGMENTS_MAX
-            and (count + 1) * run.stride <= RUN_BYTES_MAX
-            and HEADER.size + event_bytes <= run.stride
-        )
+    def _start_segment(self, port: int, event_bytes: int) -> None:
+        """The open segment is full: the next one of the run, or the next run."""
+        run = self._runs[port]
+        stride = run.stride or run.segment_bytes
+        segments = len(run.finished) + 1
+        if (
+            segments == SEGMENTS_MAX
+            or (segments + 1) * stride > RUN_BYTES_MAX
+            or HEADER.size + event_bytes > stride
+        ):
+            self._send_run(port)
+            return
+        run.finished.append(self.mouth.finish(run.events, pad_to_bytes=stride))
+        run.stride = stride
+        run.events = []
+        run.segment_bytes = HEADER.size
 
     def _send_run(self, port: int) -> None:
-        segments = self._runs[port].segments
-        stride = self._runs[port].stride
-        self._runs[port] = Run()
-        for index, events in enumerate(segments):
-            is_last = index == len(segments) - 1
-            self.mouth.send(port, events, pad_to_bytes=0 if is_last else stride)
+        run, self._runs[port] = self._runs[port], Run()
+        if run.events:
+            run.finished.append(self.mouth.finish(run.events))
+        for datagram in run.finished:
+            self.mouth.send(port, datagram)
 
 
 class PacedEgress:
@@ -204,19 +213,18 @@ class PacedEgress:
             queue.append(outgoing)
             counters["queued"] += 1
 
-    def flush(self, now_ns: int) -> None:
-        self.pump(now_ns)
+    def flush(self) -> None:
+        """What may leave now leaves by the pump, which knows the time."""
 
     def pump(self, now_ns: int) -> None:
         """Send what the bandwidth allows by now."""
-        while self.next_free_ns <= now_ns and (first := self._first_queue()) is not None:
-            port = first[0].port
-            sent_bytes = self.mouth.send(port, self._take_datagram(first))
-            busy_ns = -(
-                -(sent_bytes + LOWER_LAYER_BYTES)
-                * _NS_PER_S
-                // self.mouth.spec.bandwidth_bytes_per_s
-            )
+        bandwidth = self.mouth.spec.bandwidth_bytes_per_s
+        while self.next_free_ns <= now_ns and (queue := self._first_queue()) is not None:
+            port = queue[0].port
+            datagram = self.mouth.finish(self._take_together(queue))
+            self.mouth.send(port, datagram)
+            wire_bytes = len(datagram.octets) + LOWER_LAYER_BYTES
+            busy_ns = -(-wire_bytes * _NS_PER_S // bandwidth)
             self.next_free_ns = max(self.next_free_ns, now_ns - CREDIT_NS_MAX) + busy_ns
 
     def close(self) -> None:
@@ -225,18 +233,17 @@ class PacedEgress:
             while queue:
                 self._take(queue)
 
-    def _take_datagram(self, queue: deque[Outgoing] | None) -> list[bytes]:
+    def _take_together(self, queue: deque[Outgoing]) -> list[bytes]:
         """The next events in strict order, as long as they share a port and fit together."""
-        assert queue
         port = queue[0].port
         events = [self._take(queue)]
         room_bytes = self.mouth.spec.mtu_bytes - HEADER.size - len(events[0])
-        while (queue := self._first_queue()) is not None:
-            following = queue[0]
-            if following.port != port or len(following.event) > room_bytes:
+        while (following := self._first_queue()) is not None:
+            waiting = following[0]
+            if waiting.port != port or len(waiting.event) > room_bytes:
                 break
-            events.append(self._take(queue))
-            room_bytes -= len(following.event)
+            room_bytes -= len(waiting.event)
+            events.append(self._take(following))
         return events
 
     def _first_queue(self) -> deque[Outgoing] | None:
