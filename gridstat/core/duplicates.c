@@ -89,9 +89,8 @@ gs_verdict gs_window_accept_rare(gs_window *window, int64_t slot, bool from_publ
 
 static bool has_seen(const gs_ring *ring, const gs_occurrence *event)
 {
-    for (uint32_t i = 0; i < GS_RING_EVENTS; i++) {
+    for (uint32_t i = 0; i < ring->count; i++) {
         if (ring->created_ns[i] == event->created_ns && ring->sequence[i] == event->sequence &&
-            ring->arrived_ns[i] != 0 &&
             (event->now_ns < ring->arrived_ns[i] ||
              event->now_ns - ring->arrived_ns[i] <= event->expiry_ns))
             return true;
@@ -103,15 +102,16 @@ gs_verdict gs_ring_accept(gs_ring *ring, const gs_occurrence *event)
 {
     if (has_seen(ring, event))
         return GS_DUPLICATE;
-    if (event->interval_ns_min != 0 && ring->has_last &&
+    if (event->interval_ns_min != 0 && ring->count != 0 &&
         (__int128)event->created_ns < (__int128)ring->last_created_ns + event->interval_ns_min)
         return GS_POLICED_INTERVAL;
     uint32_t at = ring->next;
     ring->created_ns[at] = event->created_ns;
     ring->sequence[at] = event->sequence;
-    ring->arrived_ns[at] = event->now_ns | 1;
+    ring->arrived_ns[at] = event->now_ns;
     ring->next = (at + 1) % GS_RING_EVENTS;
     ring->last_created_ns = event->created_ns;
-    ring->has_last = true;
+    if (ring->count < GS_RING_EVENTS)
+        ring->count++;
     return GS_ACCEPTED;
 }

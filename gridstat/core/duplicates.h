@@ -35,11 +35,11 @@ typedef struct {
 
 typedef struct {
     uint64_t created_ns[GS_RING_EVENTS];
-    uint64_t arrived_ns[GS_RING_EVENTS]; /* 0: empty. */
+    uint64_t arrived_ns[GS_RING_EVENTS];
     uint16_t sequence[GS_RING_EVENTS];
     uint64_t last_created_ns;
     uint32_t next;
-    bool has_last;
+    uint32_t count; /* Entries in use; it only grows, up to all of them. */
 } gs_ring;
 
 /* Shifts, jumps and old slots; the common case is inlined below. */

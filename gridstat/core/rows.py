@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gridstat.model.rate_law import Period
+from typing import TYPE_CHECKING
+
+from gridstat.model.errors import LayoutError
+from gridstat.model.rate_law import EVERY_MAX
+
+if TYPE_CHECKING:
+    from gridstat.model.rate_law import Period
 
 BASELINE = 1
 """Mode bit 0: always active, never switched off."""
@@ -20,6 +26,11 @@ PORT_DATA = 0
 PORT_URGENT = 1
 DIVISORS_MAX = 64
 """Distinct divisors of one variable over all its channels."""
+MTU_BYTES_MIN = 64
+MTU_BYTES_MAX = 9_000
+LEVEL_MAX = 255
+_U32 = 2**32
+_U64 = 2**64
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +97,68 @@ class ChannelSpec:
     bandwidth_bytes_per_s: int = 0
     queue_events_max: int = 1_024
     address: tuple[str, int, int] | None = None
+
+
+def check_row(row: Row) -> None:
+    """Raise `LayoutError` unless the core could hold the row as it stands."""
+    if not 0 < row.variable_id < _U32:
+        raise LayoutError(f"variable_id {row.variable_id} is not a number from 1 to {_U32 - 1}")
+    if not 0 <= row.phase_ns < _U64 or not 0 <= row.interval_ns_min < _U64:
+        raise LayoutError(f"variable {row.variable_id}: phase or interval is out of range")
+    if not 0 <= row.source < _U32:
+        raise LayoutError(f"variable {row.variable_id}: source {row.source} is no channel id")
+    channels = [route.channel_id for route in row.routes]
+    if len(set(channels)) != len(channels):
+        raise LayoutError(
+            f"variable {row.variable_id}: a channel stands in two routes",
+            hint="put all terms of a channel into one route",
+        )
+    for route in row.routes:
+        _check_route(row.variable_id, route)
+    for flood in row.floods:
+        if not 0 <= flood.level <= LEVEL_MAX or not 0 < flood.modes < _U64:
+            raise LayoutError(f"variable {row.variable_id}: {flood} is out of range")
+    if len({term.every for route in row.routes for term in route.terms}) > DIVISORS_MAX:
+        raise LayoutError(
+            f"variable {row.variable_id} has more than {DIVISORS_MAX} distinct divisors",
+            hint="round some of the divisors down to common ones",
+        )
+
+
+def _check_route(variable_id: int, route: Route) -> None:
+    if not 1 <= route.priority <= CLASS_REPLAY:
+        raise LayoutError(f"variable {variable_id}: priority {route.priority} is not 1 to 8")
+    if not route.terms:
+        raise LayoutError(f"variable {variable_id}: a route without terms is never due")
+    for term in route.terms:
+        if not 1 <= term.every <= EVERY_MAX or not 0 < term.modes < _U64:
+            raise LayoutError(f"variable {variable_id}: {term} is out of range")
+
+
+def check_channel(spec: ChannelSpec) -> None:
+    """Raise `LayoutError` unless the core could open the channel."""
+    if not 0 < spec.channel_id < _U32:
+        raise LayoutError(f"channel_id {spec.channel_id} is not a number from 1 to {_U32 - 1}")
+    if not MTU_BYTES_MIN <= spec.mtu_bytes <= MTU_BYTES_MAX:
+        raise LayoutError(
+            f"channel {spec.channel_id}: mtu_bytes {spec.mtu_bytes} is not "
+            f"{MTU_BYTES_MIN} to {MTU_BYTES_MAX}"
+        )
+    if not 0 <= spec.level <= LEVEL_MAX:
+        raise LayoutError(f"channel {spec.channel_id}: level {spec.level} is not 0 to {LEVEL_MAX}")
+    if not 0 <= spec.bandwidth_bytes_per_s <= 2**40:
+        raise LayoutError(f"channel {spec.channel_id}: bandwidth is out of range")
+    if not 1 <= spec.queue_events_max <= 2**20:
+        raise LayoutError(f"channel {spec.channel_id}: queue_events_max is not 1 to {2**20}")
+
+
+def check_delta(upserts: tuple[Row, ...], removals: tuple[int, ...]) -> None:
+    """Raise `LayoutError` unless every variable of a delta stands in it once, and each is sound."""
+    named = [row.variable_id for row in upserts] + list(removals)
+    if len(set(named)) != len(named):
+        raise LayoutError("a variable stands twice in one delta", hint="say each change once")
+    for row in upserts:
+        check_row(row)
+    for variable_id in removals:
+        if not 0 <= variable_id < _U32:
+            raise LayoutError(f"variable_id {variable_id} is not a 32-bit number")

@@ -1,0 +1,82 @@
+/* An outgoing event channel: open datagrams, and the ways they leave.
+ *
+ * A run is a row of equal segments that one GSO send carries; each segment is a datagram with its
+ * own header. A lone event makes a run of one short segment and leaves with the next flush.
+ */
+#ifndef GS_CHANNEL_H
+#define GS_CHANNEL_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "counters.h"
+
+#define GS_PORTS 2
+#define GS_PORT_DATA 0
+#define GS_PORT_URGENT 1
+#define GS_RUN_BYTES_MAX 65000U
+#define GS_RUN_SEGMENTS_MAX 64U
+
+struct gs_queues;
+
+typedef struct {
+    uint8_t *bytes;
+    uint32_t used;          /* 0: nothing open. */
+    uint32_t segment;       /* Where the open segment begins. */
+    uint32_t segment_end;   /* Where it must end. */
+    uint32_t segments;      /* The open one included. */
+    uint32_t stride;        /* 0 until the first segment has closed. */
+    uint32_t events;
+} gs_run;
+
+typedef struct {
+    gs_counter due, sent, queued;
+    gs_counter queue_full, pool_empty, send_failed, too_large;
+    gs_counter datagrams_out, bytes_out, fallback, mtu_changes;
+} gs_channel_counters;
+
+/* What a memory channel would have sent, for tests and for channels inside one process. */
+typedef struct {
+    uint8_t *bytes;
+    size_t used, capacity;
+} gs_sink;
+
+typedef struct gs_channel {
+    gs_run runs[GS_PORTS];
+    uint32_t channel_id;
+    uint32_t index;
+    uint32_t mtu_bytes;
+    uint32_t level;
+    bool floods;
+    bool is_dirty;
+    bool has_gso;
+    bool is_posix;
+    bool is_ipv6;
+    int sockets[GS_PORTS]; /* -1: a memory channel. */
+    uint64_t counter;
+    gs_channel_counters counters;
+    struct gs_queues *queues; /* NULL: not paced. */
+    gs_sink sink;
+} gs_channel;
+
+typedef struct {
+    uint32_t channel_id, index, level, mtu_bytes;
+    bool floods, is_posix;
+    uint64_t bandwidth_bytes_per_s;
+    uint32_t queue_events_max;
+    const struct sockaddr *addresses[GS_PORTS]; /* NULL: memory. */
+    socklen_t address_bytes;
+} gs_channel_words;
+
+/* 0, or the errno of the socket call that failed. */
+int gs_channel_open(const gs_channel_words *words, gs_channel **opened);
+void gs_channel_close(gs_channel *channel);
+
+/* Append one due event; the caller has counted it as due and will flush. */
+void gs_channel_append(gs_channel *channel, uint32_t port, const uint8_t *event, uint32_t bytes);
+
+/* Send what is open, urgent first. */
+void gs_channel_flush(gs_channel *channel);
+
+#endif

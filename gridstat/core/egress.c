@@ -1,0 +1,102 @@
+#include "egress.h"
+
+#include "event.h"
+#include "memory.h"
+
+#define NS_PER_S 1000000000ULL
+#define CATCH_UP_NS 2000000ULL /* A timer that fires late costs no bandwidth up to this. */
+#define IP_UDP_BYTES 28U
+
+gs_queues *gs_queues_open(uint64_t bandwidth_bytes_per_s, uint32_t queue_events_max)
+{
+    gs_queues *queues = gs_allocate(sizeof *queues);
+    queues->bandwidth_bytes_per_s = bandwidth_bytes_per_s;
+    queues->queue_events_max = queue_events_max;
+    for (uint32_t i = 0; i < GS_CLASSES; i++)
+        queues->classes[i].buffers = gs_allocate(sizeof(gs_buffer *) * (queue_events_max + 1UL));
+    return queues;
+}
+
+void gs_queues_close(gs_queues *queues)
+{
+    for (uint32_t i = 0; i < GS_CLASSES; i++)
+        gs_release(queues->classes[i].buffers);
+    gs_release(queues);
+}
+
+void gs_queue_put(gs_channel *channel, uint32_t event_class, gs_buffer *buffer)
+{
+    gs_queues *queues = channel->queues;
+    struct gs_queue *queue = &queues->classes[event_class];
+    uint32_t at = queue->first + queue->count;
+    if (at >= queues->queue_events_max)
+        at -= queues->queue_events_max;
+    queue->buffers[at] = buffer;
+    queue->count++;
+    queues->waiting |= 1U << event_class;
+    buffer->references++;
+    gs_add(&channel->counters.queued, 1);
+}
+
+static gs_buffer *first_waiting(const gs_queues *queues)
+{
+    const struct gs_queue *queue = &queues->classes[__builtin_ctz(queues->waiting)];
+    return queue->buffers[queue->first];
+}
+
+static void take_first(gs_channel *channel)
+{
+    gs_queues *queues = channel->queues;
+    uint32_t event_class = (uint32_t)__builtin_ctz(queues->waiting);
+    struct gs_queue *queue = &queues->classes[event_class];
+    queue->first = queue->first + 1 == queues->queue_events_max ? 0 : queue->first + 1;
+    if (--queue->count == 0)
+        queues->waiting &= ~(1U << event_class);
+    gs_subtract(&channel->counters.queued, 1);
+}
+
+/* One datagram's worth in strict order, all for the same port; its bytes. */
+static uint32_t fill_datagram(gs_channel *channel, gs_buffer_pool *pool)
+{
+    gs_queues *queues = channel->queues;
+    uint32_t port = first_waiting(queues)->port;
+    uint32_t bytes = GS_HEADER_BYTES;
+    do {
+        gs_buffer *buffer = first_waiting(queues);
+        if (bytes > GS_HEADER_BYTES &&
+            (buffer->port != port || bytes + buffer->bytes > channel->mtu_bytes))
+            break;
+        take_first(channel);
+        gs_channel_append(channel, port, buffer->event, buffer->bytes);
+        bytes += buffer->bytes;
+        gs_pool_drop(pool, buffer);
+    } while (queues->waiting != 0);
+    gs_channel_flush(channel);
+    return bytes;
+}
+
+uint64_t gs_egress_pump(gs_channel *channel, gs_buffer_pool *pool, uint64_t now_ns)
+{
+    gs_queues *queues = channel->queues;
+    while (queues->waiting != 0) {
+        if (queues->next_free_ns > now_ns)
+            return queues->next_free_ns;
+        uint64_t wire_bytes = fill_datagram(channel, pool) + IP_UDP_BYTES;
+        uint64_t earliest_ns = now_ns > CATCH_UP_NS ? now_ns - CATCH_UP_NS : 0;
+        if (queues->next_free_ns < earliest_ns)
+            queues->next_free_ns = earliest_ns;
+        queues->next_free_ns += (wire_bytes * NS_PER_S + queues->bandwidth_bytes_per_s - 1) /
+                                queues->bandwidth_bytes_per_s;
+    }
+    return GS_IDLE_NS;
+}
+
+void gs_egress_drop(gs_channel *channel, gs_buffer_pool *pool)
+{
+    while (channel->queues->waiting != 0) {
+        gs_buffer *buffer = first_waiting(channel->queues);
+        take_first(channel);
+        gs_pool_drop(pool, buffer);
+        gs_add(&channel->counters.send_failed, 1);
+    }
+}

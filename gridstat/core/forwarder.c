@@ -1,0 +1,357 @@
+#include "forwarder.h"
+
+#include "egress.h"
+#include "memory.h"
+
+#define GROUP 24U /* Events that are looked up together, so that their cache misses overlap. */
+#define NO_SCOPE UINT32_MAX
+
+typedef struct {
+    gs_core *core;
+    const gs_root *root;
+    const gs_source *source;
+    uint64_t active;
+    gs_now now;
+    uint32_t port;
+} passage;
+
+typedef struct {
+    const uint8_t *bytes;
+    const gs_row *row;
+    gs_buffer *buffer; /* The shared copy for paced channels, once there is one. */
+    uint32_t length;
+    uint32_t port;
+} flight;
+
+gs_core *gs_core_open(const gs_limits *limits)
+{
+    gs_core *core = gs_allocate(sizeof *core);
+    core->limits = *limits;
+    core->table = gs_table_open(limits->variables_max, limits->rings_max);
+    core->channels = gs_allocate(sizeof(gs_channel *) * (limits->channels_max + 1UL));
+    core->dirty = gs_allocate(sizeof(gs_channel *) * (limits->channels_max + 1UL));
+    core->backlog = gs_allocate(sizeof(gs_channel *) * (limits->channels_max + 1UL));
+    core->wake_ns = GS_IDLE_NS;
+    gs_pool_open(&core->pool, limits->pool_small, limits->pool_large);
+    return core;
+}
+
+void gs_core_close(gs_core *core)
+{
+    for (uint32_t i = 0; i < core->limits.channels_max; i++)
+        if (core->channels[i] != NULL)
+            gs_channel_close(core->channels[i]);
+    gs_table_close(core->table);
+    gs_pool_close(&core->pool);
+    gs_release(core->channels);
+    gs_release(core->dirty);
+    gs_release(core->backlog);
+    gs_release(core);
+}
+
+static void mark_dirty(gs_core *core, gs_channel *channel)
+{
+    if (!channel->is_dirty) {
+        channel->is_dirty = true;
+        core->dirty[core->dirty_count++] = channel;
+    }
+}
+
+static void enqueue(gs_core *core, gs_channel *channel, flight *event, uint32_t event_class)
+{
+    if (!gs_queue_has_room(channel->queues, event_class)) {
+        gs_add(&channel->counters.queue_full, 1);
+        return;
+    }
+    if (event->buffer == NULL)
+        event->buffer =
+            gs_pool_take(&core->pool, event->bytes, event->length, (uint8_t)event->port);
+    if (event->buffer == NULL) {
+        gs_add(&channel->counters.pool_empty, 1);
+        return;
+    }
+    gs_queue_put(channel, event_class, event->buffer);
+}
+
+static inline void dispatch(gs_core *core, gs_channel *channel, flight *event,
+                            uint32_t event_class)
+{
+    gs_add(&channel->counters.due, 1);
+    if (__builtin_expect(channel->queues == NULL, 1))
+        gs_channel_append(channel, event->port, event->bytes, event->length);
+    else
+        enqueue(core, channel, event, event_class);
+    mark_dirty(core, channel);
+}
+
+static inline gs_channel *channel_at(const gs_core *core, uint32_t index)
+{
+    return __atomic_load_n(&core->channels[index], __ATOMIC_ACQUIRE);
+}
+
+/* The widest scope that an active mode asks for. */
+static uint32_t flooding_scope(const gs_row *row, uint64_t active)
+{
+    const uint64_t *flood = row->program + row->flood_at;
+    uint32_t scope = NO_SCOPE;
+    for (uint32_t i = 0; i < row->flood_count; i++, flood += 2)
+        if ((flood[0] & active) != 0 && flood[1] < scope)
+            scope = (uint32_t)flood[1];
+    return scope;
+}
+
+/* To every channel in scope but the one that leads back to where the event came from. */
+static uint32_t flood(const passage *way, flight *event, uint32_t scope)
+{
+    const gs_flood_set *set = way->root->floods;
+    uint32_t copies = 0;
+    for (uint32_t i = 0; i < set->count; i++) {
+        if (set->ways[i].level < scope ||
+            set->ways[i].channel_index == way->source->back_channel_index)
+            continue;
+        gs_channel *channel = channel_at(way->core, set->ways[i].channel_index);
+        if (channel != NULL) {
+            dispatch(way->core, channel, event, 0);
+            copies++;
+        }
+    }
+    gs_add(&way->core->counters.flooded, 1);
+    return copies;
+}
+
+static inline uint64_t due_divisors(const gs_row *row, int64_t slot)
+{
+    const uint32_t *divisors = gs_row_divisors(row);
+    uint64_t due = 0;
+    for (uint32_t i = 0; i < row->divisor_count; i++)
+        due |= (uint64_t)gs_slot_is_due(slot, divisors[i]) << i;
+    return due;
+}
+
+static inline uint32_t route(const passage *way, flight *event, uint64_t due, uint32_t scope)
+{
+    const gs_row *row = event->row;
+    const uint64_t *at = gs_row_groups(row);
+    uint32_t copies = 0;
+    for (uint32_t group = 0; group < row->group_count; group++) {
+        uint32_t terms = (uint32_t)*at, ways = (uint32_t)(*at >> 32);
+        const uint64_t *term = at + 1;
+        const uint32_t *channels = (const uint32_t *)(const void *)(term + 2 * (size_t)terms);
+        at = term + 2 * (size_t)terms + (ways + 1) / 2;
+        bool is_wanted = false;
+        for (uint32_t i = 0; i < terms && !is_wanted; i++, term += 2)
+            is_wanted = (term[0] & way->active) != 0 && (term[1] & due) != 0;
+        if (!is_wanted)
+            continue;
+        for (uint32_t i = 0; i < ways; i++) {
+            gs_channel *channel = channel_at(way->core, channels[i] >> 4);
+            if (channel == NULL || (channel->floods && channel->level >= scope))
+                continue;
+            dispatch(way->core, channel, event, channels[i] & 15);
+            copies++;
+        }
+    }
+    return copies;
+}
+
+/* The first hop holds a publisher to its own variables and to the present. */
+static inline gs_counter *policed_by(const passage *way, const gs_row *row, uint64_t created_ns)
+{
+    gs_core_counters *counters = &way->core->counters;
+    if (way->port == GS_PORT_URGENT && !(row->flags & GS_ROW_URGENT))
+        return &counters->policed_port;
+    if (!way->source->is_publisher)
+        return NULL;
+    if (row->source != way->source->channel_id)
+        return &counters->policed_source;
+    uint64_t bound_ns = way->core->limits.stamp_bound_ns;
+    uint64_t apart_ns = created_ns > way->now.wall_ns ? created_ns - way->now.wall_ns
+                                                      : way->now.wall_ns - created_ns;
+    if (bound_ns != 0 && apart_ns > bound_ns && !(row->flags & GS_ROW_STAMP_EXEMPT))
+        return &counters->policed_stamp;
+    return NULL;
+}
+
+static inline gs_verdict first_copy(const passage *way, const gs_row *row, const uint8_t *event,
+                                    int64_t *slot)
+{
+    gs_table *table = way->core->table;
+    uint64_t created_ns = gs_event_created_ns(event);
+    bool from_publisher = way->source->is_publisher;
+    if (row->flags & GS_ROW_PERIODIC) {
+        *slot = gs_slot_of(created_ns, &row->period);
+        return gs_window_accept(&gs_table_windows(table)[row->state], *slot, from_publisher,
+                                way->now.steady_ns);
+    }
+    gs_occurrence occurrence = {
+        .created_ns = created_ns,
+        .now_ns = way->now.steady_ns,
+        .expiry_ns = way->core->limits.ring_expiry_ns,
+        .interval_ns_min = from_publisher ? row->interval_ns_min : 0,
+        .sequence = gs_event_sequence(event),
+    };
+    *slot = 0; /* Every divisor of an aperiodic row is 1. */
+    return gs_ring_accept(&gs_table_rings(table)[row->state], &occurrence);
+}
+
+static inline gs_counter *rejected_by(gs_core_counters *counters, gs_verdict verdict)
+{
+    switch (verdict) {
+    case GS_DUPLICATE:
+        return &counters->duplicate;
+    case GS_POLICED_SLOT:
+        return &counters->policed_slot;
+    case GS_POLICED_JUMP:
+        return &counters->policed_jump;
+    case GS_POLICED_INTERVAL:
+        return &counters->policed_interval;
+    case GS_ACCEPTED:
+        break;
+    }
+    return NULL;
+}
+
+/* The whole way of one event: exactly one counter of the core ends it. */
+static inline gs_counter *pass(const passage *way, const gs_row *row, const uint8_t *bytes)
+{
+    gs_core_counters *counters = &way->core->counters;
+    if (row == NULL)
+        return &counters->unknown_variable;
+    gs_counter *stopped = policed_by(way, row, gs_event_created_ns(bytes));
+    if (stopped != NULL)
+        return stopped;
+    int64_t slot;
+    gs_verdict verdict = first_copy(way, row, bytes, &slot);
+    if (__builtin_expect(verdict != GS_ACCEPTED, 0))
+        return rejected_by(counters, verdict);
+    flight event = {
+        .bytes = bytes,
+        .row = row,
+        .length = gs_event_bytes(bytes),
+        .port = row->flags & GS_ROW_URGENT ? GS_PORT_URGENT : GS_PORT_DATA,
+    };
+    uint32_t copies = 0, scope = NO_SCOPE;
+    if (__builtin_expect(row->flood_count != 0, 0)) {
+        scope = flooding_scope(row, way->active);
+        if (scope != NO_SCOPE)
+            copies = flood(way, &event, scope);
+    }
+    copies += route(way, &event, due_divisors(row, slot), scope);
+    return copies != 0 ? &counters->dispatched : &counters->not_due;
+}
+
+/* Three short passes over a group of events: fetch the slots, fetch row and window, forward. */
+static void pass_group(const passage *way, const uint8_t *const *events, uint32_t count)
+{
+    const gs_row *rows[GROUP];
+    const gs_page *pages[GROUP];
+    gs_core *core = way->core;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t hash = gs_hash(gs_event_variable(events[i]));
+        pages[i] = gs_page_of(way->root, hash);
+        __builtin_prefetch(gs_slot_first(pages[i], hash));
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t variable_id = gs_event_variable(events[i]);
+        const gs_slot *slot = gs_find(pages[i], gs_hash(variable_id), variable_id);
+        rows[i] = slot == NULL ? NULL : slot->row;
+        if (slot == NULL)
+            continue;
+        __builtin_prefetch(slot->row);
+        __builtin_prefetch(slot->row->program);
+        __builtin_prefetch(&gs_table_windows(core->table)[slot->state], 1);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        gs_add(pass(way, rows[i], events[i]), 1);
+}
+
+void gs_forward(gs_core *core, const gs_root *root, uint32_t port, const uint8_t *datagram,
+                size_t bytes, gs_now now)
+{
+    gs_datagram read;
+    gs_add(&core->counters.datagrams_in, 1);
+    gs_add(&core->counters.bytes_in, bytes);
+    gs_form form = gs_datagram_read(datagram, bytes, &read);
+    if (__builtin_expect(form != GS_WELL_FORMED, 0)) {
+        gs_add(&core->counters.in, 1);
+        gs_add(&core->counters.malformed[form], 1);
+        return;
+    }
+    gs_add(&core->counters.in, read.event_count);
+    passage way = {
+        .core = core,
+        .root = root,
+        .source = gs_source_of(root->sources, read.channel_id),
+        .active = gs_active_modes(core),
+        .now = now,
+        .port = port,
+    };
+    if (way.source == NULL) {
+        gs_add(&core->counters.unknown_channel, read.event_count);
+        return;
+    }
+    const uint8_t *events[GROUP];
+    uint32_t count = 0;
+    for (uint32_t at = GS_HEADER_BYTES; at < read.events_end;) {
+        events[count++] = datagram + at;
+        at += gs_event_bytes(datagram + at);
+        if (count == GROUP || at >= read.events_end) {
+            pass_group(&way, events, count);
+            count = 0;
+        }
+    }
+}
+
+static void note_backlog(gs_core *core, gs_channel *channel, uint64_t again_ns)
+{
+    if (again_ns == GS_IDLE_NS)
+        return;
+    core->backlog[core->backlog_count++] = channel;
+    if (again_ns < core->wake_ns)
+        core->wake_ns = again_ns;
+}
+
+void gs_pump(gs_core *core, uint64_t steady_ns)
+{
+    uint32_t count = core->backlog_count;
+    core->backlog_count = 0;
+    core->wake_ns = GS_IDLE_NS;
+    for (uint32_t i = 0; i < count; i++) {
+        gs_channel *channel = core->backlog[i];
+        note_backlog(core, channel, gs_egress_pump(channel, &core->pool, steady_ns));
+    }
+}
+
+static bool is_backlogged(const gs_core *core, const gs_channel *channel)
+{
+    for (uint32_t i = 0; i < core->backlog_count; i++)
+        if (core->backlog[i] == channel)
+            return true;
+    return false;
+}
+
+void gs_flush(gs_core *core, uint64_t steady_ns)
+{
+    for (uint32_t i = 0; i < core->dirty_count; i++) {
+        gs_channel *channel = core->dirty[i];
+        channel->is_dirty = false;
+        if (channel->queues == NULL)
+            gs_channel_flush(channel);
+        else if (!is_backlogged(core, channel))
+            note_backlog(core, channel, gs_egress_pump(channel, &core->pool, steady_ns));
+    }
+    core->dirty_count = 0;
+    if (core->wake_ns <= steady_ns)
+        gs_pump(core, steady_ns);
+}
+
+void gs_forget(gs_core *core, gs_channel *channel)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < core->backlog_count; i++)
+        if (core->backlog[i] != channel)
+            core->backlog[kept++] = core->backlog[i];
+    core->backlog_count = kept;
+    if (channel->queues != NULL)
+        gs_egress_drop(channel, &core->pool);
+}

@@ -1,0 +1,88 @@
+/* The forwarding core: what happens to an event between its arrival and its channels.
+ *
+ * One thread owns a core: table snapshot, windows, channels, queues, pool. The writer's side (the
+ * door, under the interpreter's lock) builds tables and swaps them; the two meet in a few atomic
+ * words. A router that needs more than one processor runs several cores.
+ */
+#ifndef GS_FORWARDER_H
+#define GS_FORWARDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "buffer_pool.h"
+#include "channel.h"
+#include "counters.h"
+#include "event.h"
+#include "forwarding_table.h"
+
+typedef struct {
+    uint32_t variables_max, rings_max, channels_max, pool_small, pool_large;
+    uint64_t stamp_bound_ns, ring_expiry_ns;
+    bool is_posix;
+} gs_limits;
+
+typedef struct {
+    gs_counter in;
+    gs_counter malformed[GS_MALFORMED_REASONS]; /* By gs_form; [0] is not used. */
+    gs_counter unknown_channel, unknown_variable;
+    gs_counter policed_port, policed_source, policed_stamp, policed_slot, policed_jump,
+        policed_interval;
+    gs_counter duplicate, not_due, dispatched, flooded;
+    gs_counter datagrams_in, bytes_in, kernel_dropped, receive_calls;
+} gs_core_counters;
+
+typedef struct gs_core {
+    gs_limits limits;
+    gs_table *table;
+    gs_channel **channels; /* By index; NULL: closed. */
+    uint64_t modes;
+    gs_buffer_pool pool;
+    gs_channel **dirty; /* Channels with something to flush, in the order of first append. */
+    uint32_t dirty_count;
+    gs_channel **backlog; /* Paced channels that wait for their line. */
+    uint32_t backlog_count;
+    uint64_t wake_ns; /* When the first of them is due, GS_IDLE_NS when none. */
+    gs_core_counters counters;
+    gs_histogram latency;
+} gs_core;
+
+gs_core *gs_core_open(const gs_limits *limits);
+void gs_core_close(gs_core *core);
+
+/* One moment, by both clocks: stamps are compared with the wall, spans with the steady one. */
+typedef struct {
+    uint64_t wall_ns;
+    uint64_t steady_ns;
+} gs_now;
+
+/* Take in one datagram; its copies stay open until the flush. */
+void gs_forward(gs_core *core, const gs_root *root, uint32_t port, const uint8_t *datagram,
+                size_t bytes, gs_now now);
+
+/* Let everything leave that may leave now. */
+void gs_flush(gs_core *core, uint64_t steady_ns);
+
+/* The paced channels whose line has come free. */
+void gs_pump(gs_core *core, uint64_t steady_ns);
+
+/* On the owning thread: forget a channel that the table no longer reaches, with what it queued. */
+void gs_forget(gs_core *core, gs_channel *channel);
+
+static inline uint64_t gs_active_modes(const gs_core *core)
+{
+    return __atomic_load_n(&core->modes, __ATOMIC_ACQUIRE) | 1;
+}
+
+/* The writer's words, one store each. */
+static inline void gs_switch_modes(gs_core *core, uint64_t modes)
+{
+    __atomic_store_n(&core->modes, modes, __ATOMIC_RELEASE);
+}
+
+static inline void gs_set_channel(gs_core *core, uint32_t index, gs_channel *channel)
+{
+    __atomic_store_n(&core->channels[index], channel, __ATOMIC_RELEASE);
+}
+
+#endif

@@ -1,0 +1,368 @@
+#include "forwarding_table.h"
+
+#include <string.h>
+
+#include "memory.h"
+
+#define ASLEEP UINT64_MAX
+#define PAGE_SLOTS_MIN 16U
+#define RETIRED_MIN 1024U
+
+typedef struct {
+    uint64_t epoch;
+    void (*release)(void *);
+    void *thing;
+    uint32_t *state_stack; /* Or: a window or ring goes back to its stack. */
+    uint32_t *state_count;
+    uint32_t state;
+} retired;
+
+struct gs_table {
+    gs_root *root;
+    uint64_t epoch;                                  /* Moves with every swap. */
+    uint64_t seen __attribute__((aligned(64)));      /* The epoch the reader entered with. */
+    gs_window *windows __attribute__((aligned(64))); /* Cold from here on for the reader. */
+    gs_ring *rings;
+    uint32_t page_bits, page_count;
+    uint32_t rows, variables_max, ring_rows, rings_max;
+    uint32_t *free_windows, free_window_count;
+    uint32_t *free_rings, free_ring_count;
+    retired *retired;
+    uint32_t retired_count, retired_capacity;
+};
+
+static gs_page *page_make(uint32_t slots)
+{
+    gs_page *page = gs_allocate(sizeof(gs_page) + slots * sizeof(gs_slot));
+    page->mask = slots - 1;
+    return page;
+}
+
+static void page_put(gs_page *page, gs_slot slot)
+{
+    uint32_t at = (uint32_t)(gs_hash(slot.variable_id) >> 16) & page->mask;
+    while (page->slots[at].row != NULL && page->slots[at].variable_id != slot.variable_id)
+        at = (at + 1) & page->mask;
+    page->count += page->slots[at].row == NULL;
+    page->slots[at] = slot;
+}
+
+/* A copy, without one variable, with room for one more (never more than half full). */
+static gs_page *page_copy(const gs_page *page, const uint32_t *without)
+{
+    uint32_t slots = page->mask + 1;
+    while ((page->count + 1) * 2 > slots)
+        slots *= 2;
+    gs_page *copy = page_make(slots);
+    for (uint32_t i = 0; i <= page->mask; i++)
+        if (page->slots[i].row != NULL &&
+            (without == NULL || page->slots[i].variable_id != *without))
+            page_put(copy, page->slots[i]);
+    return copy;
+}
+
+/* Somewhat more than the bounds: a state that waits for the reader is not free yet. */
+static void open_states(gs_table *table)
+{
+    uint32_t windows = table->variables_max + table->variables_max / 8 + 64;
+    uint32_t rings = table->rings_max + table->rings_max / 8 + 16;
+    table->windows = gs_allocate(sizeof(gs_window) * windows);
+    table->rings = gs_allocate(sizeof(gs_ring) * rings);
+    table->free_windows = gs_allocate(sizeof(uint32_t) * windows);
+    table->free_rings = gs_allocate(sizeof(uint32_t) * rings);
+    for (uint32_t i = windows; i-- > 0;)
+        table->free_windows[table->free_window_count++] = i;
+    for (uint32_t i = rings; i-- > 0;)
+        table->free_rings[table->free_ring_count++] = i;
+}
+
+gs_table *gs_table_open(uint32_t variables_max, uint32_t rings_max)
+{
+    gs_table *table = gs_allocate(sizeof *table);
+    table->page_bits = 1;
+    while (table->page_bits < 14 && (32U << table->page_bits) < variables_max)
+        table->page_bits++;
+    table->page_count = 1U << table->page_bits;
+    table->variables_max = variables_max;
+    table->rings_max = rings_max;
+    open_states(table);
+    table->retired_capacity = RETIRED_MIN;
+    table->retired = gs_allocate(sizeof(retired) * table->retired_capacity);
+    gs_root *root = gs_allocate(sizeof *root + table->page_count * sizeof(gs_page *));
+    root->page_shift = 64 - table->page_bits;
+    for (uint32_t i = 0; i < table->page_count; i++)
+        root->pages[i] = page_make(PAGE_SLOTS_MIN);
+    root->sources = gs_allocate(sizeof(gs_source_set) + sizeof(gs_source));
+    root->floods = gs_allocate(sizeof(gs_flood_set));
+    table->root = root;
+    table->epoch = 1;
+    table->seen = ASLEEP;
+    return table;
+}
+
+static void release_retired(retired *item)
+{
+    if (item->release != NULL)
+        item->release(item->thing);
+    else
+        item->state_stack[(*item->state_count)++] = item->state;
+}
+
+void gs_table_close(gs_table *table)
+{
+    for (uint32_t i = 0; i < table->retired_count; i++)
+        release_retired(&table->retired[i]);
+    for (uint32_t p = 0; p < table->page_count; p++) {
+        gs_page *page = table->root->pages[p];
+        for (uint32_t i = 0; i <= page->mask; i++)
+            gs_release((void *)(uintptr_t)page->slots[i].row);
+        gs_release(page);
+    }
+    gs_release(table->root->sources);
+    gs_release(table->root->floods);
+    gs_release(table->root);
+    gs_release(table->retired);
+    gs_release(table->windows);
+    gs_release(table->rings);
+    gs_release(table->free_windows);
+    gs_release(table->free_rings);
+    gs_release(table);
+}
+
+static retired *retire_slot(gs_table *table)
+{
+    if (table->retired_count == table->retired_capacity) {
+        retired *larger = gs_allocate(sizeof(retired) * table->retired_capacity * 2);
+        memcpy(larger, table->retired, sizeof(retired) * table->retired_count);
+        gs_release(table->retired);
+        table->retired = larger;
+        table->retired_capacity *= 2;
+    }
+    retired *item = &table->retired[table->retired_count++];
+    *item = (retired){.epoch = table->epoch + 1};
+    return item;
+}
+
+void gs_table_retire(gs_table *table, void (*release)(void *), void *thing)
+{
+    retired *item = retire_slot(table);
+    item->release = release;
+    item->thing = thing;
+}
+
+static void retire_state(gs_table *table, const gs_row *row)
+{
+    retired *item = retire_slot(table);
+    bool is_periodic = row->flags & GS_ROW_PERIODIC;
+    item->state_stack = is_periodic ? table->free_windows : table->free_rings;
+    item->state_count = is_periodic ? &table->free_window_count : &table->free_ring_count;
+    item->state = row->state;
+}
+
+static void retire_row(gs_table *table, const gs_row *row)
+{
+    gs_table_retire(table, gs_release, (void *)(uintptr_t)row);
+}
+
+void gs_table_reclaim(gs_table *table)
+{
+    uint64_t seen = __atomic_load_n(&table->seen, __ATOMIC_SEQ_CST);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < table->retired_count; i++) {
+        if (table->retired[i].epoch <= seen)
+            release_retired(&table->retired[i]);
+        else
+            table->retired[kept++] = table->retired[i];
+    }
+    table->retired_count = kept;
+}
+
+uint32_t gs_table_retired(const gs_table *table) { return table->retired_count; }
+uint32_t gs_table_rows(const gs_table *table) { return table->rows; }
+
+static gs_root *root_copy(const gs_table *table)
+{
+    size_t bytes = sizeof(gs_root) + table->page_count * sizeof(gs_page *);
+    gs_root *copy = gs_allocate(bytes);
+    memcpy(copy, table->root, bytes);
+    return copy;
+}
+
+static void swap(gs_table *table, gs_root *fresh)
+{
+    gs_root *old = table->root;
+    gs_table_retire(table, gs_release, old);
+    __atomic_store_n(&table->root, fresh, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&table->epoch, table->epoch + 1, __ATOMIC_SEQ_CST);
+    gs_table_reclaim(table);
+}
+
+/* The page of a variable in the new root, copied from the old one at the first touch. */
+static gs_page **own_page(gs_table *table, gs_root *fresh, uint32_t variable_id,
+                          const uint32_t *without)
+{
+    uint64_t at = gs_hash(variable_id) >> fresh->page_shift;
+    gs_page *page = fresh->pages[at];
+    bool is_shared = page == table->root->pages[at];
+    if (!is_shared && without == NULL && (page->count + 1) * 2 <= page->mask + 1)
+        return &fresh->pages[at];
+    fresh->pages[at] = page_copy(page, without);
+    if (is_shared)
+        gs_table_retire(table, gs_release, page);
+    else
+        gs_release(page);
+    return &fresh->pages[at];
+}
+
+static bool keeps_state(const gs_row *old, const gs_row_words *words)
+{
+    if (((old->flags ^ words->flags) & GS_ROW_PERIODIC) != 0)
+        return false;
+    if (!(words->flags & GS_ROW_PERIODIC))
+        return true;
+    gs_period period = gs_period_make(words->seconds, words->per_seconds, words->phase_ns);
+    return memcmp(&period, &old->period, sizeof period) == 0;
+}
+
+static uint32_t take_state(gs_table *table, bool is_periodic)
+{
+    if (is_periodic) {
+        uint32_t state = table->free_windows[--table->free_window_count];
+        memset(&table->windows[state], 0, sizeof(gs_window));
+        return state;
+    }
+    uint32_t state = table->free_rings[--table->free_ring_count];
+    memset(&table->rings[state], 0, sizeof(gs_ring));
+    return state;
+}
+
+static const gs_row *row_in(const gs_root *root, uint32_t variable_id)
+{
+    uint64_t hash = gs_hash(variable_id);
+    const gs_slot *slot = gs_find(gs_page_of(root, hash), hash, variable_id);
+    return slot == NULL ? NULL : slot->row;
+}
+
+static void put_row(gs_table *table, gs_root *fresh, const gs_row_words *words, gs_row *row)
+{
+    const gs_row *old = row_in(fresh, words->variable_id);
+    bool is_periodic = words->flags & GS_ROW_PERIODIC;
+    if (old != NULL && keeps_state(old, words)) {
+        row->state = old->state;
+    } else {
+        row->state = take_state(table, is_periodic);
+        if (old != NULL)
+            retire_state(table, old);
+    }
+    table->rows += old == NULL;
+    table->ring_rows += !is_periodic;
+    table->ring_rows -= old != NULL && !(old->flags & GS_ROW_PERIODIC);
+    gs_page **page = own_page(table, fresh, words->variable_id, NULL);
+    page_put(*page, (gs_slot){words->variable_id, row->state, row});
+    if (old != NULL)
+        retire_row(table, old);
+}
+
+static void remove_row(gs_table *table, gs_root *fresh, uint32_t variable_id)
+{
+    const gs_row *old = row_in(fresh, variable_id);
+    if (old == NULL)
+        return;
+    own_page(table, fresh, variable_id, &variable_id);
+    retire_state(table, old);
+    table->ring_rows -= !(old->flags & GS_ROW_PERIODIC);
+    table->rows--;
+    retire_row(table, old);
+}
+
+/* Whether the bounds hold after the delta; a variable stands in it once (the door has checked). */
+static gs_commit_result has_room(const gs_table *table, const gs_row_words *upserts, uint32_t count)
+{
+    uint32_t windows = 0, rings = 0, rows = table->rows, ring_rows = table->ring_rows;
+    for (uint32_t i = 0; i < count; i++) {
+        const gs_row *old = row_in(table->root, upserts[i].variable_id);
+        bool is_periodic = upserts[i].flags & GS_ROW_PERIODIC;
+        rows += old == NULL;
+        ring_rows += !is_periodic && (old == NULL || old->flags & GS_ROW_PERIODIC);
+        if (old != NULL && keeps_state(old, &upserts[i]))
+            continue;
+        windows += is_periodic;
+        rings += !is_periodic;
+    }
+    if (rows > table->variables_max || windows > table->free_window_count)
+        return GS_TOO_MANY_VARIABLES;
+    if (ring_rows > table->rings_max || rings > table->free_ring_count)
+        return GS_TOO_MANY_RINGS;
+    return GS_COMMITTED;
+}
+
+gs_commit_result gs_table_commit(gs_table *table, const gs_row_words *upserts, uint32_t upsert_count,
+                                 const uint32_t *removals, uint32_t removal_count)
+{
+    gs_table_reclaim(table);
+    gs_commit_result result = has_room(table, upserts, upsert_count);
+    if (result != GS_COMMITTED)
+        return result;
+    gs_row **rows = gs_allocate(sizeof(gs_row *) * (upsert_count + 1U));
+    for (uint32_t i = 0; i < upsert_count && result == GS_COMMITTED; i++) {
+        rows[i] = gs_row_make(&upserts[i], 0);
+        if (rows[i] == NULL)
+            result = GS_TOO_MANY_DIVISORS;
+    }
+    if (result == GS_COMMITTED) {
+        gs_root *fresh = root_copy(table);
+        for (uint32_t i = 0; i < removal_count; i++)
+            remove_row(table, fresh, removals[i]);
+        for (uint32_t i = 0; i < upsert_count; i++)
+            put_row(table, fresh, &upserts[i], rows[i]);
+        swap(table, fresh);
+    } else {
+        for (uint32_t i = 0; i < upsert_count; i++)
+            gs_release(rows[i]);
+    }
+    gs_release(rows);
+    return result;
+}
+
+void gs_table_set_sources(gs_table *table, const gs_source *sources, uint32_t count)
+{
+    uint32_t slots = 2;
+    while (slots < count * 2)
+        slots *= 2;
+    gs_source_set *set = gs_allocate(sizeof *set + slots * sizeof(gs_source));
+    set->mask = slots - 1;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = (sources[i].channel_id * 0x9E3779B1U >> 16) & set->mask;
+        while (set->sources[at].is_open)
+            at = (at + 1) & set->mask;
+        set->sources[at] = sources[i];
+        set->sources[at].is_open = true;
+    }
+    gs_root *fresh = root_copy(table);
+    gs_table_retire(table, gs_release, fresh->sources);
+    fresh->sources = set;
+    swap(table, fresh);
+}
+
+void gs_table_set_floods(gs_table *table, const struct gs_flood_way *ways, uint32_t count)
+{
+    gs_flood_set *set = gs_allocate(sizeof *set + count * sizeof(struct gs_flood_way));
+    set->count = count;
+    memcpy(set->ways, ways, count * sizeof(struct gs_flood_way));
+    gs_root *fresh = root_copy(table);
+    gs_table_retire(table, gs_release, fresh->floods);
+    fresh->floods = set;
+    swap(table, fresh);
+}
+
+const gs_root *gs_table_enter(gs_table *table)
+{
+    /* Epoch first, root second: a root loaded now is at least as new as the epoch says. */
+    uint64_t epoch = __atomic_load_n(&table->epoch, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&table->seen, epoch, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&table->root, __ATOMIC_SEQ_CST);
+}
+
+void gs_table_sleep(gs_table *table) { __atomic_store_n(&table->seen, ASLEEP, __ATOMIC_SEQ_CST); }
+gs_window *gs_table_windows(gs_table *table) { return table->windows; }
+gs_ring *gs_table_rings(gs_table *table) { return table->rings; }

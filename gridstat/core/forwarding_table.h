@@ -1,0 +1,206 @@
+/* The forwarding table: variable -> row, a snapshot to the forwarding thread.
+ *
+ * The root points to small hash pages, the pages to rows. A commit copies only the pages that it
+ * touches and the root, then swaps one pointer; what became old is freed once the forwarding
+ * thread has passed a quiet point (no event in its hands), or sleeps. Windows and rings live
+ * outside, so a change of routes forgets nothing.
+ *
+ * A row is laid out as a small program for one pass: the distinct divisors of the variable, each
+ * tested once an event, then groups of channels that want the same thing. S0's "close" layout tests
+ * every interval of every channel, its "sparse" layout marks channels while it goes; this one does
+ * neither (ADR-0008, benchmarks/micro/table_layouts.py).
+ */
+#ifndef GS_FORWARDING_TABLE_H
+#define GS_FORWARDING_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "duplicates.h"
+#include "rate_law.h"
+
+#define GS_DIVISORS_MAX 64
+
+enum {
+    GS_ROW_PERIODIC = 1,
+    GS_ROW_URGENT = 2,
+    GS_ROW_STAMP_EXEMPT = 4,
+};
+
+typedef struct {
+    uint64_t modes;
+    uint32_t every;
+} gs_term;
+
+typedef struct {
+    uint32_t channel_index;
+    uint32_t event_class;
+    uint32_t term_first;
+    uint32_t term_count;
+} gs_route;
+
+typedef struct {
+    uint64_t modes;
+    uint32_t level;
+} gs_flood;
+
+/* What the writer says of one variable. */
+typedef struct {
+    uint32_t variable_id;
+    uint32_t flags;
+    uint32_t seconds, per_seconds;
+    uint64_t phase_ns;
+    uint64_t interval_ns_min;
+    uint32_t source;
+    uint32_t route_count;
+    uint32_t flood_count;
+    const gs_route *routes;
+    const gs_term *terms;
+    const gs_flood *floods;
+} gs_row_words;
+
+/* What the forwarding thread reads. `program` holds, in 64-bit words:
+ *   the divisors, two to a word,
+ *   group_count times { terms | ways << 32, terms x { modes, divisor bits }, ways two to a word },
+ *   then flood_count times { modes, level }. A way is channel_index << 4 | class. */
+typedef struct {
+    uint32_t variable_id;
+    uint32_t state; /* Index of the window or the ring. */
+    uint32_t source;
+    uint8_t flags;
+    uint8_t divisor_count;
+    uint16_t flood_count;
+    uint32_t group_count;
+    uint32_t flood_at;
+    union {
+        gs_period period;
+        uint64_t interval_ns_min;
+    };
+    uint64_t program[];
+} gs_row;
+
+static inline const uint32_t *gs_row_divisors(const gs_row *row)
+{
+    return (const uint32_t *)(const void *)row->program;
+}
+
+static inline const uint64_t *gs_row_groups(const gs_row *row)
+{
+    return row->program + (row->divisor_count + 1U) / 2;
+}
+
+typedef struct {
+    uint32_t variable_id;
+    uint32_t state;
+    const gs_row *row;
+} gs_slot;
+
+typedef struct {
+    uint32_t mask;
+    uint32_t count;
+    uint64_t reserved; /* Keeps each slot within one cache line. */
+    gs_slot slots[];
+} gs_page;
+
+typedef struct {
+    uint32_t channel_id;
+    bool is_open;
+    bool is_publisher;
+    uint32_t back_channel_index; /* UINT32_MAX: none. */
+} gs_source;
+
+typedef struct {
+    uint32_t mask;
+    gs_source sources[];
+} gs_source_set;
+
+typedef struct {
+    uint32_t count;
+    struct gs_flood_way {
+        uint32_t channel_index;
+        uint32_t level;
+    } ways[];
+} gs_flood_set;
+
+typedef struct {
+    uint32_t page_shift;
+    gs_source_set *sources;
+    gs_flood_set *floods;
+    gs_page *pages[];
+} gs_root;
+
+typedef struct gs_table gs_table;
+
+/* NULL when the variable has more distinct divisors than GS_DIVISORS_MAX. */
+gs_row *gs_row_make(const gs_row_words *words, uint32_t state);
+
+typedef enum {
+    GS_COMMITTED = 0,
+    GS_TOO_MANY_VARIABLES,
+    GS_TOO_MANY_RINGS,
+    GS_TOO_MANY_DIVISORS,
+} gs_commit_result;
+
+gs_table *gs_table_open(uint32_t variables_max, uint32_t rings_max);
+void gs_table_close(gs_table *table);
+
+/* The writer's side. All of a delta becomes visible at once, or nothing of it. */
+gs_commit_result gs_table_commit(gs_table *table, const gs_row_words *upserts, uint32_t upsert_count,
+                                 const uint32_t *removals, uint32_t removal_count);
+void gs_table_set_sources(gs_table *table, const gs_source *sources, uint32_t count);
+void gs_table_set_floods(gs_table *table, const struct gs_flood_way *ways, uint32_t count);
+uint32_t gs_table_rows(const gs_table *table);
+
+/* Hand something to be released when the forwarding thread can no longer hold it. */
+void gs_table_retire(gs_table *table, void (*release)(void *), void *thing);
+void gs_table_reclaim(gs_table *table);
+uint32_t gs_table_retired(const gs_table *table);
+
+/* The forwarding thread's side. */
+const gs_root *gs_table_enter(gs_table *table); /* Also a quiet point: forgets the old root. */
+void gs_table_sleep(gs_table *table);           /* Holds nothing until the next enter. */
+gs_window *gs_table_windows(gs_table *table);
+gs_ring *gs_table_rings(gs_table *table);
+
+static inline uint64_t gs_hash(uint32_t variable_id)
+{
+    return variable_id * 0x9E3779B97F4A7C15ULL;
+}
+
+static inline const gs_page *gs_page_of(const gs_root *root, uint64_t hash)
+{
+    return root->pages[hash >> root->page_shift];
+}
+
+static inline const gs_slot *gs_slot_first(const gs_page *page, uint64_t hash)
+{
+    return &page->slots[(hash >> 16) & page->mask];
+}
+
+/* NULL when the variable has no row. */
+static inline const gs_slot *gs_find(const gs_page *page, uint64_t hash, uint32_t variable_id)
+{
+    uint32_t at = (uint32_t)(hash >> 16) & page->mask;
+    for (;;) {
+        const gs_slot *slot = &page->slots[at];
+        if (slot->row == NULL)
+            return NULL;
+        if (slot->variable_id == variable_id)
+            return slot;
+        at = (at + 1) & page->mask;
+    }
+}
+
+static inline const gs_source *gs_source_of(const gs_source_set *set, uint32_t channel_id)
+{
+    uint32_t at = (channel_id * 0x9E3779B1U >> 16) & set->mask;
+    while (set->sources[at].is_open) {
+        if (set->sources[at].channel_id == channel_id)
+            return &set->sources[at];
+        at = (at + 1) & set->mask;
+    }
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,51 @@
+/* The thread of a core: receive a batch, forward it, flush; urgent events first in every round. */
+#ifndef GS_LOOP_H
+#define GS_LOOP_H
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "forwarder.h"
+
+#define GS_RECEIVE_BUFFERS 4
+#define GS_RECEIVE_BYTES 65536
+
+typedef struct {
+    gs_core *core;
+    int sockets[GS_PORTS]; /* -1: not listening. */
+    int wake[2];           /* A pipe: the writer's way to wake the thread. */
+    bool is_running;
+    bool must_stop;        /* Atomic. */
+    gs_channel *forget;    /* Atomic: a channel that the thread shall let go of. */
+    pthread_t thread;
+    pid_t process;         /* Who started it: after a fork the child has no such thread. */
+    int cpu;               /* -1: any. */
+    int fifo_priority;     /* 0: ordinary scheduling. */
+    int scheduling_error;  /* errno of the refused wish, 0 when granted. */
+    uint64_t thread_cpu_ns;
+    uint32_t kernel_dropped[GS_PORTS];
+    uint8_t *buffers;
+} gs_loop;
+
+gs_loop *gs_loop_open(gs_core *core);
+void gs_loop_close(gs_loop *loop);
+
+/* Bind one port; the chosen address is written back. 0 or an errno. */
+int gs_loop_listen(gs_loop *loop, uint32_t port, struct sockaddr *address, socklen_t *bytes);
+
+int gs_loop_start(gs_loop *loop);
+void gs_loop_stop(gs_loop *loop);
+
+/* Processor time of the thread, running or ended. */
+uint64_t gs_loop_cpu_ns(const gs_loop *loop);
+
+/* Returns when the thread (or nobody) holds the channel any more. */
+void gs_loop_forget(gs_loop *loop, gs_channel *channel);
+
+/* Open, bind and widen one receiving socket; shared with the receiver of an end-point. */
+int gs_receiving_socket(struct sockaddr *address, socklen_t *bytes, bool is_posix, int *opened);
+
+gs_now gs_now_read(void);
+
+#endif

@@ -1,0 +1,15 @@
+/* Memory of the core: taken at start and by the writer of tables, never on an event's way. */
+#ifndef GS_MEMORY_H
+#define GS_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Zeroed and aligned to a cache line; ends the process when there is none, as nothing can go on. */
+void *gs_allocate(size_t bytes);
+void gs_release(void *memory);
+
+/* How often memory was taken since the process began; flat while events flow. */
+uint64_t gs_allocations(void);
+
+#endif
