@@ -1,0 +1,94 @@
+/* The receiving end: a thread that turns datagrams into samples for Python.
+ *
+ *   urgent port, then data port -> check -> first copy? -> ring, newest value, counters
+ *
+ * The thread blocks all signals, never takes Python's lock and never allocates. Every event ends in
+ * exactly one counter: in = malformed + unknown + duplicate + policed_jump + delivered + ring_full,
+ * where a malformed datagram counts once.
+ */
+#ifndef GS_RECEIVER_H
+#define GS_RECEIVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "counters.h"
+#include "end_socket.h"
+#include "sample_ring.h"
+
+typedef enum {
+    GS_KEEP_RING = 0, /* Every event for the reader, and the newest of each variable. */
+    GS_KEEP_NEWEST,   /* The newest of each variable only. */
+    GS_KEEP_COUNT,    /* Counters and latencies only. */
+} gs_keep;
+
+typedef enum {
+    GS_RECEIVED_IN = 0,
+    GS_RECEIVED_MALFORMED,
+    GS_RECEIVED_MALFORMED_SHORT, /* In the order of `gs_form`. */
+    GS_RECEIVED_MALFORMED_VERSION,
+    GS_RECEIVED_MALFORMED_EPOCH,
+    GS_RECEIVED_MALFORMED_LENGTH,
+    GS_RECEIVED_MALFORMED_OPTION,
+    GS_RECEIVED_UNKNOWN,
+    GS_RECEIVED_DUPLICATE,
+    GS_RECEIVED_POLICED_JUMP,
+    GS_RECEIVED_DELIVERED,
+    GS_RECEIVED_RING_FULL,
+    GS_RECEIVED_DATAGRAMS,
+    GS_RECEIVED_BYTES,
+    GS_RECEIVED_COUNTERS,
+} gs_received;
+
+/* Words of the shared page, written after each receive call. */
+typedef enum {
+    GS_PAGE_DELIVERED = 0,
+    GS_PAGE_DATAGRAMS,
+    GS_PAGE_DUPLICATE,
+    GS_PAGE_RING_FULL,
+    GS_PAGE_RECEIVED_NS,
+} gs_page_word;
+
+typedef struct {
+    const char *host;
+    uint16_t ports[2];
+    uint32_t ring_events;
+    uint32_t option_bytes;
+    uint32_t variables_max;
+    uint64_t ring_expiry_ns;
+    gs_keep keep;
+    bool accepts_unknown;
+    bool is_posix;
+    uint64_t *page; /* NULL: none. */
+} gs_receiver_words;
+
+typedef struct gs_receiver gs_receiver;
+
+gs_end_status gs_receiver_open(const gs_receiver_words *words, gs_receiver **opened);
+
+/* Ends the thread if it runs; in a forked child, where there is none, only frees. */
+void gs_receiver_close(gs_receiver *receiver);
+
+gs_end_status gs_receiver_start(gs_receiver *receiver);
+void gs_receiver_stop(gs_receiver *receiver); /* Also wakes a reader that waits. */
+bool gs_receiver_is_running(const gs_receiver *receiver);
+bool gs_receiver_is_foreign(const gs_receiver *receiver); /* Opened before this fork. */
+
+/* False: `variables_max` is reached. A period of 0 seconds: aperiodic. */
+bool gs_receiver_expect(gs_receiver *receiver, uint32_t variable_id, uint32_t seconds,
+                        uint32_t per_seconds, uint64_t phase_ns);
+bool gs_receiver_newest(gs_receiver *receiver, uint32_t variable_id, gs_sample *sample);
+
+/* Waits until there is something to take; false after `timeout_ms` or on a signal. */
+bool gs_receiver_wait(gs_receiver *receiver, int timeout_ms);
+gs_sample_ring *gs_receiver_ring(gs_receiver *receiver);
+int gs_receiver_wake_fd(const gs_receiver *receiver);
+
+uint16_t gs_receiver_port(const gs_receiver *receiver, uint32_t port);
+uint32_t gs_receiver_buffer_bytes(const gs_receiver *receiver);
+uint64_t gs_receiver_count(const gs_receiver *receiver, uint32_t counter);
+uint64_t gs_receiver_kernel_dropped(const gs_receiver *receiver);
+const gs_histogram *gs_receiver_latency(const gs_receiver *receiver);
+uint64_t gs_receiver_cpu_ns(const gs_receiver *receiver);
+
+#endif

@@ -1,0 +1,454 @@
+#define _GNU_SOURCE
+#include "sender.h"
+
+#include <errno.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "channel.h"
+#include "event.h"
+#include "lazy_memory.h"
+#include "memory.h"
+#include "variable_index.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+
+#define RUN_EVENTS_MAX (GS_RUN_BYTES_MAX / GS_EVENT_BYTES)
+#define WAIT_MS 100
+#define FULL_DEVICE_WAIT_NS 1000000L
+#define MTU_BYTES_MIN 256U
+
+/* Datagrams on their way to the kernel: all as long as the stride but for the last. */
+typedef struct {
+    uint8_t *bytes;
+    uint32_t length;
+    uint32_t sent;
+    uint32_t stride;
+    uint32_t event_bytes;
+    uint32_t port;
+    bool may_fragment; /* Larger than the path takes in one piece. */
+    bool was_refused;
+} gs_outgoing_run;
+
+struct gs_sender {
+    uint32_t channel_id;
+    uint32_t mtu_bytes;
+    bool is_posix, has_gso;
+    bool may_fragment[GS_PORTS]; /* As the socket is set now. */
+    int sockets[GS_PORTS];
+    uint32_t fork_generation;
+    uint32_t variables_max, variable_count;
+    gs_variable_index index;
+    uint16_t *sequences;
+    uint64_t counter;
+    gs_outgoing_run lone, run;
+    gs_sender_counters counters;
+    pthread_mutex_t lock;
+    uint32_t places[RUN_EVENTS_MAX];
+    struct mmsghdr messages[GS_RUN_SEGMENTS_MAX];
+    struct iovec parts[GS_RUN_SEGMENTS_MAX];
+};
+
+/* --- Handing a run to the kernel --------------------------------------------------------- */
+
+static uint32_t segment_bytes(const gs_outgoing_run *run, uint32_t at)
+{
+    return run->length - at < run->stride ? run->length - at : run->stride;
+}
+
+static uint32_t datagrams_in(const gs_outgoing_run *run, uint32_t bytes)
+{
+    return (bytes + run->stride - 1) / run->stride;
+}
+
+static uint32_t events_in(const gs_outgoing_run *run, uint32_t bytes)
+{
+    return (bytes - datagrams_in(run, bytes) * GS_HEADER_BYTES) / run->event_bytes;
+}
+
+static ssize_t send_segmented(gs_sender *sender, const gs_outgoing_run *run)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(uint16_t))];
+    } control = {0};
+    struct iovec part = {run->bytes + run->sent, run->length - run->sent};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    message.msg_control = control.bytes;
+    message.msg_controllen = sizeof control.bytes;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    uint16_t stride = (uint16_t)run->stride;
+    header->cmsg_level = IPPROTO_UDP;
+    header->cmsg_type = UDP_SEGMENT;
+    header->cmsg_len = CMSG_LEN(sizeof stride);
+    memcpy(CMSG_DATA(header), &stride, sizeof stride);
+    return sendmsg(sender->sockets[run->port], &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static ssize_t send_separately(gs_sender *sender, const gs_outgoing_run *run)
+{
+    uint32_t count = 0;
+    for (uint32_t at = run->sent; at < run->length; at += run->stride) {
+        sender->parts[count] = (struct iovec){run->bytes + at, segment_bytes(run, at)};
+        sender->messages[count].msg_hdr = (struct msghdr){
+            .msg_iov = &sender->parts[count],
+            .msg_iovlen = 1,
+        };
+        count++;
+    }
+    int taken = sendmmsg(sender->sockets[run->port], sender->messages, count,
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (taken < 0)
+        return -1;
+    ssize_t bytes = 0;
+    for (int i = 0; i < taken; i++)
+        bytes += (ssize_t)sender->parts[i].iov_len;
+    return bytes;
+}
+
+static ssize_t send_first(gs_sender *sender, const gs_outgoing_run *run)
+{
+    return send(sender->sockets[run->port], run->bytes + run->sent, segment_bytes(run, run->sent),
+                MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* The path is narrower than thought: learn its MTU for the next runs, let this one be cut. */
+static void narrow(gs_sender *sender, gs_outgoing_run *run)
+{
+    uint32_t payload_bytes = gs_socket_payload_bytes_max(sender->sockets[run->port]);
+    if (payload_bytes >= MTU_BYTES_MIN && payload_bytes < sender->mtu_bytes)
+        sender->mtu_bytes = payload_bytes;
+    gs_add(&sender->counters.mtu_changes, 1);
+    run->may_fragment = true;
+    sender->has_gso = !sender->is_posix; /* What looked like missing GSO was this. */
+}
+
+/* After a call that sent nothing: DONE to try again, else how the run fares. */
+static gs_send_status recover(gs_sender *sender, gs_outgoing_run *run)
+{
+    switch (errno) {
+    case EINTR:
+        return GS_SEND_DONE;
+    case EAGAIN:
+    case ENOBUFS:
+        return GS_SEND_BLOCKED;
+    case ECONNREFUSED: /* Tells of an earlier datagram; this one has not been tried. */
+        gs_add(&sender->counters.refused, 1);
+        if (run->was_refused)
+            return GS_SEND_FAILED;
+        run->was_refused = true;
+        return GS_SEND_DONE;
+    case EMSGSIZE:
+        if (run->may_fragment)
+            return GS_SEND_FAILED;
+        narrow(sender, run);
+        return GS_SEND_DONE;
+    case EINVAL:
+    case EIO:
+        if (!sender->has_gso)
+            return GS_SEND_FAILED;
+        gs_add(&sender->counters.fallback, 1);
+        sender->has_gso = false;
+        return GS_SEND_DONE;
+    default:
+        return GS_SEND_FAILED;
+    }
+}
+
+static void set_fragmenting(gs_sender *sender, const gs_outgoing_run *run)
+{
+    if (sender->may_fragment[run->port] == run->may_fragment)
+        return;
+    gs_socket_set_dont_fragment(sender->sockets[run->port], !run->may_fragment);
+    sender->may_fragment[run->port] = run->may_fragment;
+}
+
+static void count_sent(gs_sender *sender, const gs_outgoing_run *run, uint32_t bytes)
+{
+    gs_add(&sender->counters.sent, events_in(run, bytes));
+    gs_add(&sender->counters.datagrams_out, datagrams_in(run, bytes));
+    gs_add(&sender->counters.bytes_out, bytes);
+}
+
+static gs_send_status send_run(gs_sender *sender, gs_outgoing_run *run)
+{
+    while (run->sent < run->length) {
+        set_fragmenting(sender, run);
+        bool is_last = run->length - run->sent <= run->stride;
+        ssize_t bytes;
+        if (is_last || sender->is_posix)
+            bytes = send_first(sender, run);
+        else if (sender->has_gso && !run->may_fragment)
+            bytes = send_segmented(sender, run);
+        else
+            bytes = send_separately(sender, run);
+        if (bytes > 0) {
+            count_sent(sender, run, (uint32_t)bytes);
+            run->sent += (uint32_t)bytes;
+            run->was_refused = false;
+            continue;
+        }
+        gs_send_status status = recover(sender, run);
+        if (status != GS_SEND_DONE)
+            return status;
+    }
+    return GS_SEND_DONE;
+}
+
+static void drop_rest(gs_outgoing_run *run, gs_counter *reason)
+{
+    if (run->sent < run->length)
+        gs_add(reason, events_in(run, run->length - run->sent));
+    run->sent = run->length;
+}
+
+/* --- Building events --------------------------------------------------------------------- */
+
+/* Where the variable's sequence is kept; GS_NO_PLACE when there are too many variables. */
+static uint32_t place_of(gs_sender *sender, uint32_t variable_id)
+{
+    uint32_t place = gs_variable_index_find(&sender->index, variable_id);
+    if (__builtin_expect(place != GS_NO_PLACE || sender->variable_count == sender->variables_max,
+                         1))
+        return place;
+    place = sender->variable_count++;
+    gs_variable_index_put(&sender->index, variable_id, place);
+    return place;
+}
+
+static inline void write_event(uint8_t *at, uint64_t created_ns, uint32_t variable_id,
+                               uint32_t option_count, uint8_t flags, uint16_t sequence)
+{
+    gs_store_u64(at, created_ns);
+    gs_store_u32(at + 8, variable_id);
+    at[12] = (uint8_t)option_count;
+    at[13] = flags;
+    gs_store_u16(at + 14, sequence);
+}
+
+gs_send_status gs_sender_send(gs_sender *sender, const gs_outgoing *event)
+{
+    uint32_t place = place_of(sender, event->variable_id);
+    if (place == GS_NO_PLACE)
+        return GS_SEND_TOO_MANY_VARIABLES;
+    uint32_t options = event->record_bytes <= 8 ? 0 : (event->record_bytes - 8 + 23) / 24;
+    gs_outgoing_run *run = &sender->lone;
+    run->event_bytes = GS_EVENT_BYTES + GS_OPTION_BYTES * options;
+    run->length = run->stride = GS_HEADER_BYTES + run->event_bytes;
+    run->sent = 0;
+    run->port = event->is_urgent ? GS_PORT_URGENT : GS_PORT_DATA;
+    run->may_fragment = run->length > sender->mtu_bytes;
+    run->was_refused = false;
+
+    uint8_t *at = run->bytes + GS_HEADER_BYTES;
+    gs_header_write(run->bytes, run->length, sender->channel_id, ++sender->counter);
+    write_event(at, event->created_ns, event->variable_id, options, event->flags,
+                sender->sequences[place]++);
+    memcpy(at + 16, event->record, event->record_bytes);
+    memset(at + 16 + event->record_bytes, 0, run->event_bytes - 16 - event->record_bytes);
+
+    gs_add(&sender->counters.events, 1);
+    gs_send_status status = send_run(sender, run);
+    bool is_blocked = status == GS_SEND_BLOCKED;
+    drop_rest(run, is_blocked ? &sender->counters.would_block : &sender->counters.send_failed);
+    return status;
+}
+
+/* How the next run is cut: full datagrams, and as many as one call may carry. */
+static uint32_t plan_run(gs_sender *sender, const gs_outgoing_batch *batch)
+{
+    gs_outgoing_run *run = &sender->run;
+    run->event_bytes = GS_EVENT_BYTES + GS_OPTION_BYTES * batch->option_count;
+    uint32_t per_datagram = (sender->mtu_bytes - GS_HEADER_BYTES) / run->event_bytes;
+    run->may_fragment = per_datagram == 0;
+    if (batch->events_per_datagram != 0 && batch->events_per_datagram < per_datagram)
+        per_datagram = batch->events_per_datagram;
+    if (per_datagram == 0)
+        per_datagram = 1;
+    run->stride = GS_HEADER_BYTES + per_datagram * run->event_bytes;
+    run->port = GS_PORT_DATA;
+    run->was_refused = false;
+    run->sent = 0;
+    uint32_t datagrams = GS_RUN_BYTES_MAX / run->stride;
+    if (datagrams > GS_RUN_SEGMENTS_MAX)
+        datagrams = GS_RUN_SEGMENTS_MAX;
+    uint64_t left = batch->count - batch->done;
+    uint32_t events = datagrams * per_datagram;
+    return left < events ? (uint32_t)left : events;
+}
+
+static inline void write_batched(gs_sender *sender, const gs_outgoing_batch *batch, uint32_t index,
+                                 uint8_t *at)
+{
+    uint64_t from = batch->done + index;
+    write_event(at, batch->created_ns[from], batch->variable_ids[from], batch->option_count,
+                batch->flags, sender->sequences[sender->places[index]]++);
+    gs_store_u64(at + 16, batch->values[from]);
+    uint64_t option_bytes = (uint64_t)GS_OPTION_BYTES * batch->option_count;
+    if (option_bytes != 0)
+        memcpy(at + GS_EVENT_BYTES, batch->options + from * option_bytes, option_bytes);
+}
+
+/* False when not even the first event has a place. */
+static bool build_run(gs_sender *sender, const gs_outgoing_batch *batch)
+{
+    gs_outgoing_run *run = &sender->run;
+    uint32_t planned = plan_run(sender, batch);
+    uint32_t count = 0;
+    for (; count < planned; count++) {
+        uint32_t place = place_of(sender, batch->variable_ids[batch->done + count]);
+        if (place == GS_NO_PLACE)
+            break;
+        sender->places[count] = place;
+    }
+    uint8_t *at = run->bytes;
+    uint32_t per_datagram = (run->stride - GS_HEADER_BYTES) / run->event_bytes;
+    for (uint32_t i = 0; i < count;) {
+        uint32_t end = count - i < per_datagram ? count : i + per_datagram;
+        gs_header_write(at, GS_HEADER_BYTES + (end - i) * run->event_bytes, sender->channel_id,
+                        ++sender->counter);
+        at += GS_HEADER_BYTES;
+        for (; i < end; i++) {
+            write_batched(sender, batch, i, at);
+            at += run->event_bytes;
+        }
+    }
+    run->length = (uint32_t)(at - run->bytes);
+    gs_add(&sender->counters.events, count);
+    return count != 0;
+}
+
+/* True when the socket takes more; false after a while, or when the device's queue is full. */
+static bool wait_for_room(const gs_sender *sender)
+{
+    if (errno == ENOBUFS) {
+        struct timespec pause = {.tv_nsec = FULL_DEVICE_WAIT_NS};
+        nanosleep(&pause, NULL);
+        return false;
+    }
+    struct pollfd room = {.fd = sender->sockets[GS_PORT_DATA], .events = POLLOUT};
+    return poll(&room, 1, WAIT_MS) > 0;
+}
+
+gs_send_status gs_sender_send_many(gs_sender *sender, gs_outgoing_batch *batch)
+{
+    gs_outgoing_run *run = &sender->run;
+    while (batch->done < batch->count) {
+        if (run->sent == run->length && !build_run(sender, batch))
+            return GS_SEND_TOO_MANY_VARIABLES;
+        uint64_t sent_before = gs_read(&sender->counters.sent);
+        gs_send_status status = send_run(sender, run);
+        batch->sent += gs_read(&sender->counters.sent) - sent_before;
+        if (status == GS_SEND_BLOCKED) {
+            if (!wait_for_room(sender))
+                return GS_SEND_BLOCKED;
+            continue;
+        }
+        drop_rest(run, &sender->counters.send_failed);
+        batch->done += events_in(run, run->length);
+    }
+    return batch->sent == batch->count ? GS_SEND_DONE : GS_SEND_FAILED;
+}
+
+void gs_sender_abandon(gs_sender *sender)
+{
+    drop_rest(&sender->run, &sender->counters.send_failed);
+}
+
+/* --- Opening and closing ----------------------------------------------------------------- */
+
+static gs_end_status open_sockets(gs_sender *sender, const gs_sender_words *words)
+{
+    for (uint32_t port = 0; port < GS_PORTS; port++) {
+        gs_endpoint peer = {words->host, words->ports[port], words->is_posix};
+        gs_end_status status = gs_socket_connect(&peer, &sender->sockets[port]);
+        if (status != GS_END_OK)
+            return status;
+    }
+    return GS_END_OK;
+}
+
+gs_end_status gs_sender_open(const gs_sender_words *words, gs_sender **opened)
+{
+    gs_sender *sender = gs_allocate(sizeof *sender);
+    sender->channel_id = words->channel_id;
+    sender->mtu_bytes = words->mtu_bytes;
+    sender->variables_max = words->variables_max;
+    sender->is_posix = words->is_posix;
+    sender->has_gso = !words->is_posix;
+    sender->fork_generation = gs_fork_generation();
+    sender->sockets[0] = sender->sockets[1] = -1;
+    sender->lone.bytes = gs_allocate(GS_HEADER_BYTES + GS_EVENT_BYTES_MAX);
+    sender->run.bytes = gs_allocate(GS_RUN_BYTES_MAX);
+    pthread_mutexattr_t kind;
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ERRORCHECK);
+    pthread_mutex_init(&sender->lock, &kind);
+    pthread_mutexattr_destroy(&kind);
+    sender->sequences = gs_lazy_allocate(words->variables_max * sizeof *sender->sequences);
+    bool has_index = gs_variable_index_open(&sender->index, words->variables_max);
+    gs_end_status status = GS_END_NO_MEMORY;
+    if (sender->sequences != NULL && has_index)
+        status = open_sockets(sender, words);
+    if (status != GS_END_OK)
+        gs_sender_close(sender);
+    else
+        *opened = sender;
+    return status;
+}
+
+void gs_sender_close(gs_sender *sender)
+{
+    for (uint32_t port = 0; port < GS_PORTS; port++)
+        gs_socket_close(&sender->sockets[port]);
+    gs_variable_index_close(&sender->index);
+    gs_lazy_release(sender->sequences, sender->variables_max * sizeof *sender->sequences);
+    gs_release(sender->lone.bytes);
+    gs_release(sender->run.bytes);
+    pthread_mutex_destroy(&sender->lock);
+    gs_release(sender);
+}
+
+/* --- What the caller asks ---------------------------------------------------------------- */
+
+bool gs_sender_try_lock(gs_sender *sender)
+{
+    return pthread_mutex_trylock(&sender->lock) == 0;
+}
+
+bool gs_sender_lock(gs_sender *sender)
+{
+    return pthread_mutex_lock(&sender->lock) == 0;
+}
+
+void gs_sender_unlock(gs_sender *sender)
+{
+    pthread_mutex_unlock(&sender->lock);
+}
+
+bool gs_sender_is_foreign(const gs_sender *sender)
+{
+    return sender->fork_generation != gs_fork_generation();
+}
+
+int gs_sender_socket(const gs_sender *sender, uint32_t port)
+{
+    return sender->sockets[port];
+}
+
+uint32_t gs_sender_mtu_bytes(const gs_sender *sender)
+{
+    return sender->mtu_bytes;
+}
+
+const gs_sender_counters *gs_sender_counted(const gs_sender *sender)
+{
+    return &sender->counters;
+}

@@ -1,0 +1,88 @@
+/* The sending end: one event leaves at once in a datagram of its own; many leave packed.
+ *
+ * A lone event never waits for company (S0 §8.2.4). `send_many` fills datagrams up to the MTU and
+ * hands runs of equal datagrams to the kernel in one GSO call. Buffers are made at the start; no
+ * call allocates. Every event ends in exactly one counter:
+ * events = sent + send_failed + would_block.
+ */
+#ifndef GS_SENDER_H
+#define GS_SENDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "counters.h"
+#include "end_socket.h"
+
+#define GS_RECORD_BYTES_MAX (8U + 255U * 24U)
+
+typedef struct {
+    uint32_t channel_id;
+    const char *host;
+    uint16_t ports[2];
+    uint32_t mtu_bytes;
+    uint32_t variables_max;
+    bool is_posix;
+} gs_sender_words;
+
+typedef struct {
+    gs_counter events, sent, send_failed, would_block;
+    gs_counter datagrams_out, bytes_out;
+    gs_counter fallback;    /* Runs for which the kernel or the device refused GSO. */
+    gs_counter mtu_changes; /* How often the path proved narrower than thought. */
+    gs_counter refused;     /* ICMP errors about earlier datagrams. */
+} gs_sender_counters;
+
+typedef enum {
+    GS_SEND_DONE = 0,
+    GS_SEND_FAILED,
+    GS_SEND_BLOCKED, /* Nothing went wrong: call again. */
+    GS_SEND_TOO_MANY_VARIABLES,
+} gs_send_status;
+
+typedef struct {
+    uint32_t variable_id;
+    uint8_t flags;
+    bool is_urgent;
+    uint64_t created_ns;
+    const uint8_t *record; /* In wire order: the value, then the options. */
+    uint32_t record_bytes;
+} gs_outgoing;
+
+typedef struct {
+    const uint32_t *variable_ids;
+    const uint64_t *created_ns;
+    const uint64_t *values; /* Eight bytes each, in the host's order. */
+    const uint8_t *options; /* `option_count` of 24 bytes for each event. */
+    uint64_t count;
+    uint32_t option_count;
+    uint32_t events_per_datagram; /* 0: as many as the MTU takes. */
+    uint8_t flags;
+    uint64_t done; /* How far the call has come. */
+    uint64_t sent; /* Of these, how many the kernel took. */
+} gs_outgoing_batch;
+
+typedef struct gs_sender gs_sender;
+
+gs_end_status gs_sender_open(const gs_sender_words *words, gs_sender **opened);
+void gs_sender_close(gs_sender *sender);
+
+/* One caller at a time. False: this very thread is inside a call already. */
+bool gs_sender_try_lock(gs_sender *sender);
+bool gs_sender_lock(gs_sender *sender);
+void gs_sender_unlock(gs_sender *sender);
+
+gs_send_status gs_sender_send(gs_sender *sender, const gs_outgoing *event);
+
+/* Comes back with GS_SEND_BLOCKED now and then, so that Python can look at its signals. */
+gs_send_status gs_sender_send_many(gs_sender *sender, gs_outgoing_batch *batch);
+
+/* Gives up what a blocked call has left open. */
+void gs_sender_abandon(gs_sender *sender);
+
+bool gs_sender_is_foreign(const gs_sender *sender); /* Opened before this fork. */
+int gs_sender_socket(const gs_sender *sender, uint32_t port);
+uint32_t gs_sender_mtu_bytes(const gs_sender *sender);
+const gs_sender_counters *gs_sender_counted(const gs_sender *sender);
+
+#endif
