@@ -62,6 +62,7 @@ fmt: $(VENV)/.tools ## Format Python and C
 	@$(BIN)/ruff format -q $(CODE)
 	@$(BIN)/clang-format -i $(OUR_C) $(OUR_H)
 	@$(BIN)/python tools/adr_index.py
+	@PYTHONPATH=. $(BIN)/python tools/error_reference.py
 
 sanitize: sanitize-python sanitize-c ## Run the core's tests under ASan+UBSan, its stress under TSan too
 

@@ -24,7 +24,7 @@ def text_files(root: Path, *suffixes: str) -> list[Path]:
     return sorted(
         path
         for entry in root.iterdir()
-        if entry.name not in NOT_OURS and not entry.name.startswith(".venv")
+        if entry.name not in NOT_OURS and not (entry.is_dir() and entry.name.startswith("."))
         for path in ([entry] if entry.is_file() else entry.rglob("*"))
         if path.suffix in suffixes and not NOT_OURS.intersection(path.parts) and path.is_file()
     )

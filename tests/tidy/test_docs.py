@@ -23,7 +23,7 @@ WORKPLACE = re.compile(
     "|".join(
         [
             r"(?<![\w.])/" + r"work/",
-            r"(?<![\w.])(?:\.\./)?" + r"shared/",
+            r"(?<![\w.])(?:\.\./)?shared" + r"/",
             r"(?<![\w.])/opt/" + r"(?:pypi|wheels)",
             r"(?:pypi|pythonhosted|test\.pypi|anaconda|npmjs|crates|docker)"
             + r"\.(?:org|io|com)\b",
