@@ -1,0 +1,15 @@
+"""What can keep a benchmark from running, always with a hint for the person who started it."""
+
+from __future__ import annotations
+
+
+class BenchmarkError(Exception):
+    """A measurement could not be made; `hint` says what to change."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = str(self.args[0])
+        return f"{text}\nhint: {self.hint}" if self.hint else text

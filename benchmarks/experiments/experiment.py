@@ -1,0 +1,142 @@
+"""What an experiment is: a name, its parameters, and one `run` that ends in flat figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from statistics import median
+
+from benchmarks.errors import BenchmarkError
+
+Figure = float | int | str
+Progress = Callable[[float, str], None]
+"""Called with the share done (0 … 1) and what is being measured now."""
+
+PER_ROUTER_US_MAX = 1_000.0
+"""S3-74: the mean latency of one router, which every experiment reports as a flag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One setting of an experiment; its default also fixes its type."""
+
+    name: str
+    default: Figure
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A figure that a source printed, ours beside it, and whether the two may be compared."""
+
+    figure: str
+    source: str
+    theirs: float
+    ours: float
+    is_comparable: bool
+    reason: str
+
+    @property
+    def comparable(self) -> str:
+        """`yes` or `no`, as it is printed."""
+        return "yes" if self.is_comparable else "no"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Flat figures for the JSON line, one table for people, and what the sources printed."""
+
+    figures: dict[str, Figure]
+    title: str = ""
+    columns: tuple[str, ...] = ()
+    table: tuple[tuple[str, ...], ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert all(len(row) == len(self.columns) for row in self.table)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The settings of one run, complete and of the right types."""
+
+    values: Mapping[str, Figure]
+
+    def whole(self, name: str) -> int:
+        value = self.values[name]
+        assert isinstance(value, int)
+        return value
+
+    def real(self, name: str) -> float:
+        value = self.values[name]
+        assert isinstance(value, int | float)
+        return float(value)
+
+    def text(self, name: str) -> str:
+        return str(self.values[name])
+
+    def wholes(self, name: str) -> tuple[int, ...]:
+        """A comma-separated list of whole numbers."""
+        try:
+            return tuple(int(part) for part in self.text(name).split(",") if part.strip())
+        except ValueError as error:
+            raise BenchmarkError(
+                f"{name} = {self.text(name)!r} is not a list of numbers", hint=f"--{name} 0,40,120"
+            ) from error
+
+    def names(self, name: str, *, known: tuple[str, ...]) -> tuple[str, ...]:
+        """A comma-separated choice among `known`; empty means all of them."""
+        chosen = tuple(part.strip() for part in self.text(name).split(",") if part.strip())
+        for part in chosen:
+            if part not in known:
+                raise BenchmarkError(
+                    f"{name} = {part!r} is unknown", hint=f"choose from {', '.join(known)}"
+                )
+        return chosen or known
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """One experiment; `run` fills in defaults, checks the options and measures."""
+
+    name: str
+    summary: str
+    parameters: tuple[Parameter, ...]
+    measure: Callable[[Options, Progress], Result] = field(repr=False)
+
+    def run(self, options: Mapping[str, Figure], progress: Progress) -> Result:
+        """Measure with `options` over the defaults; a BenchmarkError says what to change."""
+        known = {parameter.name: parameter for parameter in self.parameters}
+        for name in options:
+            if name not in known:
+                raise BenchmarkError(
+                    f"{self.name} has no parameter {name!r}", hint=f"it has {', '.join(known)}"
+                )
+        values = {
+            name: _as_type_of(parameter, options.get(name, parameter.default))
+            for name, parameter in known.items()
+        }
+        return self.measure(Options(values), progress)
+
+
+def per_router_figures(per_router_mean_us: float) -> dict[str, Figure]:
+    """The mean latency that one router adds, and the flag of S3-74 that it is at most 1 ms."""
+    return {
+        "per_router_mean_us": round(per_router_mean_us, 2),
+        "per_router_within_1_ms": "yes" if per_router_mean_us <= PER_ROUTER_US_MAX else "no",
+    }
+
+
+def middle(values: list[float], digits: int = 3) -> float:
+    """The median, rounded for printing; nan for a cell that was not measured."""
+    return round(median(values), digits) if values else float("nan")
+
+
+def _as_type_of(parameter: Parameter, value: Figure) -> Figure:
+    try:
+        return type(parameter.default)(value)
+    except ValueError as error:
+        kind = type(parameter.default).__name__
+        raise BenchmarkError(
+            f"{parameter.name} = {value!r} is not of type {kind}", hint=parameter.summary
+        ) from error

@@ -1,0 +1,79 @@
+"""A slow variable's event and an alert while the same router is saturated by other traffic."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from benchmarks.measurements import OUT, SINGLE, flood_question
+from benchmarks.plan import Exit, Group, RouterPlan
+from benchmarks.rig import CORE, Rig, warm_up_s
+
+LOAD = Group(first_id=1, count=1_000, exits=(Exit(OUT),))
+PROBE_TICK_S = 5e-3
+SLOW = Group(
+    first_id=10_001,
+    count=200,
+    period=(1, 1),
+    source=2,
+    phase_step_ns=int(PROBE_TICK_S * 1e9),
+    exits=(Exit(OUT + 1),),
+)
+"""200 variables of one event a second each, each at its own phase: a sample every 5 ms."""
+
+ALERTS = Group(
+    first_id=20_001, count=10, period=None, source=3, is_urgent=True, exits=(Exit(OUT + 2),)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Saturated:
+    """Tails of the two kinds of lone event, and the load that they had to pass."""
+
+    slow_p99_us: float
+    alert_p99_us: float
+    load_events_per_s: float
+    lost: int
+    policed: int
+
+
+def saturate_once(seconds: float, *, fifo_priority: int = 0) -> Saturated:
+    """Saturate one router for `seconds` and send slow events and alerts through it meanwhile."""
+    total_s = seconds + 2 * warm_up_s(CORE)
+    with Rig() as rig:
+        loaded = rig.subscriber([LOAD])
+        probed = rig.subscriber([SLOW, ALERTS], ["ring", "ring"])
+        plan = RouterPlan(
+            outlets=(loaded.outlet(OUT), probed.outlet(OUT + 1, 0), probed.outlet(OUT + 2, 1)),
+            groups=(LOAD, SLOW, ALERTS),
+            publishers=(1, 2, 3),
+            fifo_priority=fifo_priority,
+        )
+        hop = rig.forwarder(CORE, plan)
+        load = rig.publisher(hop, loaded)
+        probe = rig.publisher(hop, senders=2, first_channel=2)
+        load.begin(flood_question(SINGLE, total_s))
+        time.sleep(warm_up_s(CORE))
+        sent = probe.ask(_probe_question(seconds), within_s=total_s + 30.0)
+        flooded = load.finish(within_s=total_s + 30.0)
+        slow, alerts = probed.take(0, warm_up_s=0.0), probed.take(1, warm_up_s=0.0)
+        arrived = int(slow["taken"]) + int(alerts["taken"])
+        return Saturated(
+            slow_p99_us=slow["summary"]["p99_us"],
+            alert_p99_us=alerts["summary"]["p99_us"],
+            load_events_per_s=flooded["sent"] / flooded["seconds"],
+            lost=int(flooded["lost"]) + int(sent["sent"]) - arrived,
+            policed=hop.policed(),
+        )
+
+
+def _probe_question(seconds: float) -> dict[str, object]:
+    return {
+        "do": "probe",
+        "slow_first_id": SLOW.first_id,
+        "slow_count": SLOW.count,
+        "alert_first_id": ALERTS.first_id,
+        "alert_count": ALERTS.count,
+        "tick_s": PROBE_TICK_S / 2,
+        "seconds": seconds,
+    }

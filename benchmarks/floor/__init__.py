@@ -1,0 +1,1 @@
+"""Raw C UDP forwarders: the floor under every figure, compiled on demand."""

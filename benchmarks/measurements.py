@@ -1,0 +1,169 @@
+"""The two measurements that every experiment is made of: streaming and pacing through one hop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.plan import EVENT_BYTES, WIDE_EVENT_BYTES, Exit, Group, RouterPlan
+from benchmarks.rig import LOOPBACK, Place, Rig, run_watched, warm_up_s
+
+OUT = 1_000
+"""Identifiers of outgoing channels start here; those of publishers start at 1."""
+
+DRAIN_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A closed loop as fast as it goes; `per_datagram` 0 packs events up to the MTU."""
+
+    variables: int = 1_000
+    event_bytes: int = WIDE_EVENT_BYTES
+    per_datagram: int = 1
+    in_flight_max: int = 8_192
+    receivers: int = 1
+    is_counted_by_sink: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Events at a steady tick: one `send_many` (burst) or `per_tick` separate sends."""
+
+    is_burst: bool = False
+    variables: int = 1_000
+    per_tick: int = 1
+    tick_s: float = 1e-3
+    senders: int = 1
+    event_bytes: int = WIDE_EVENT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """Throughput through one hop and the hop's CPU time per event delivered."""
+
+    events_per_s: float
+    cpu_us: float
+    lost: int
+    policed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Paced:
+    """Latency through one hop at a given rate, and the hop's CPU share of one processor."""
+
+    p50_us: float
+    p99_us: float
+    mean_us: float
+    max_us: float
+    cpu_percent: float
+    lost: int
+    policed: int
+
+
+def stream_once(
+    kind: str,
+    stream: Stream,
+    seconds: float,
+    *,
+    ends: Place = Place(LOOPBACK),  # noqa: B008 (a frozen value)
+    hops: Place = Place(LOOPBACK),  # noqa: B008
+) -> Streamed:
+    """One closed-loop run through a fresh hop of the given kind."""
+    channels = tuple(OUT + index for index in range(stream.receivers))
+    exits = tuple(Exit(channel_id) for channel_id in channels)
+    group = Group(first_id=1, count=stream.variables, exits=exits)
+    with Rig(ends=ends, hops=hops) as rig:
+        if stream.is_counted_by_sink:
+            subscriber = rig.sink(stream.receivers, event_bytes=stream.event_bytes)
+        else:
+            subscriber = rig.subscriber([group], ["count"] * stream.receivers)
+        outlets = tuple(
+            subscriber.outlet(channel_id, index) for index, channel_id in enumerate(channels)
+        )
+        hop = rig.forwarder(kind, RouterPlan(outlets=outlets, groups=(group,)))
+        publisher = rig.publisher(hop, subscriber)
+        warm_up = warm_up_s(kind)
+        answer, window = run_watched(
+            publisher,
+            flood_question(stream, seconds + warm_up),
+            watched=[hop.process],
+            pages=[subscriber.pages],
+            warm_up=warm_up,
+        )
+        return Streamed(
+            events_per_s=window.delivered / window.seconds,
+            cpu_us=1e6 * window.cpu_s[0] / max(1, window.delivered),
+            lost=int(answer["lost"]),
+            policed=hop.policed(),
+        )
+
+
+def pace_once(kind: str, pace: Pace, seconds: float) -> Paced:
+    """One paced run through a fresh hop of the given kind."""
+    group = Group(first_id=1, count=pace.variables, sources=pace.senders, exits=(Exit(OUT),))
+    warm_up = warm_up_s(kind)
+    expected = int(pace.per_tick * (seconds + warm_up) / pace.tick_s)
+    with Rig() as rig:
+        subscriber = rig.subscriber([group], ["ring"], ring_events=_power_of_two(expected))
+        publishers = tuple(range(1, 1 + pace.senders))
+        plan = RouterPlan(outlets=(subscriber.outlet(OUT),), groups=(group,), publishers=publishers)
+        hop = rig.forwarder(kind, plan)
+        publisher = rig.publisher(hop, subscriber, senders=pace.senders)
+        answer, window = run_watched(
+            publisher,
+            {
+                "do": "burst" if pace.is_burst else "single",
+                "first_id": 1,
+                "count": pace.variables,
+                "per_tick": pace.per_tick,
+                "tick_s": pace.tick_s,
+                "event_bytes": pace.event_bytes,
+                "seconds": seconds + warm_up,
+            },
+            watched=[hop.process],
+            pages=[],
+            warm_up=warm_up,
+        )
+        policed = hop.policed()
+        taken = subscriber.take(warm_up_s=warm_up)
+    summary = taken["summary"]
+    return Paced(
+        p50_us=summary["p50_us"],
+        p99_us=summary["p99_us"],
+        mean_us=summary["mean_us"],
+        max_us=summary["max_us"],
+        cpu_percent=100.0 * window.cpu_s[0] / window.seconds,
+        lost=int(answer["sent"]) - int(taken["taken"]),
+        policed=policed,
+    )
+
+
+def flood_question(stream: Stream, seconds: float) -> dict[str, object]:
+    """What a publisher is asked for a closed loop over variables 1 and up."""
+    return {
+        "do": "flood",
+        "first_id": 1,
+        "count": stream.variables,
+        "event_bytes": stream.event_bytes,
+        "per_datagram": stream.per_datagram,
+        "in_flight_max": stream.in_flight_max,
+        "chunk_max": max(1, stream.in_flight_max // 2),
+        "seconds": seconds,
+    }
+
+
+def _power_of_two(events: int) -> int:
+    return max(1_024, 1 << (events + events // 4).bit_length())
+
+
+PACKED = Stream(event_bytes=EVENT_BYTES, per_datagram=0, in_flight_max=65_536)
+PACKED_100K = Stream(
+    variables=100_000, event_bytes=EVENT_BYTES, per_datagram=0, in_flight_max=65_536
+)
+SINGLE = Stream()
+FAN_OUT = Stream(in_flight_max=1_024, receivers=50, is_counted_by_sink=True)
+REFERENCE_STREAM = Stream(in_flight_max=128)
+LONE = Pace()
+PMU_BURST = Pace(is_burst=True, per_tick=30)
+PMU_SEPARATE = Pace(per_tick=30, senders=100)
+PMU_ALIGNED = Pace(is_burst=True, per_tick=1_000, tick_s=1 / 30)

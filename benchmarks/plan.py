@@ -1,0 +1,134 @@
+"""What each process of a run is told, as plain values that travel as one JSON line."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MTU_BYTES = 1_472
+"""Pinned for all experiments: an Ethernet frame without fragments."""
+
+HEADER_BYTES = 16
+EVENT_BYTES = 24
+WIDE_EVENT_BYTES = 144
+PAGE_BYTES = 4_096
+MICROSECOND = (1, 1_000_000)
+"""Period of the benchmark variables: real, increasing stamps are never policed or duplicate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """The variables of a group leave on this channel, every n-th slot for each n."""
+
+    channel_id: int
+    every: tuple[int, ...] = (1,)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        return cls(channel_id=fields["channel_id"], every=tuple(fields["every"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Variables `first_id` … `first_id + count - 1`, alike but for their source and phase.
+
+    Variable i of the group comes from source channel `source + i % sources` and has phase
+    `i * phase_step_ns`. `period` None means aperiodic.
+    """
+
+    first_id: int
+    count: int
+    period: tuple[int, int] | None = MICROSECOND
+    source: int = 1
+    sources: int = 1
+    phase_step_ns: int = 0
+    is_urgent: bool = False
+    exits: tuple[Exit, ...] = ()
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        period = fields["period"]
+        exits = tuple(Exit.from_json(exit_fields) for exit_fields in fields["exits"])
+        return cls(**{**fields, "period": tuple(period) if period else None, "exits": exits})
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """An outgoing event channel of a router: where its datagrams go."""
+
+    channel_id: int
+    host: str
+    data_port: int
+    urgent_port: int
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class RouterPlan:
+    """One status router: channels in and out, and its whole table."""
+
+    outlets: tuple[Outlet, ...]
+    groups: tuple[Group, ...]
+    publishers: tuple[int, ...] = (1,)
+    upstreams: tuple[int, ...] = ()
+    host: str = "127.0.0.1"
+    fifo_priority: int = 0
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        return cls(
+            outlets=tuple(Outlet.from_json(outlet) for outlet in fields["outlets"]),
+            groups=tuple(Group.from_json(group) for group in fields["groups"]),
+            publishers=tuple(fields["publishers"]),
+            upstreams=tuple(fields["upstreams"]),
+            host=fields["host"],
+            fifo_priority=fields["fifo_priority"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberPlan:
+    """Receivers of one process; each gets its own 4 KiB of the page file, and what to keep."""
+
+    receivers: int
+    groups: tuple[Group, ...]
+    keep: tuple[str, ...]
+    page_path: str
+    ring_events: int = 262_144
+    host: str = "127.0.0.1"
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        groups = tuple(Group.from_json(group) for group in fields["groups"])
+        return cls(**{**fields, "groups": groups, "keep": tuple(fields["keep"])})
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherPlan:
+    """Senders of one process, channel `first_channel` and up, all to the same router."""
+
+    host: str
+    data_port: int
+    urgent_port: int
+    page_path: str = ""
+    receivers: int = 0
+    senders: int = 1
+    first_channel: int = 1
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        return cls(**fields)
+
+
+Plan = RouterPlan | SubscriberPlan | PublisherPlan
+
+
+def to_json(plan: Plan) -> dict[str, Any]:
+    """The plan as the receiving role's `from_json` expects it."""
+    return asdict(plan)

@@ -1,0 +1,169 @@
+"""Processes of a run: started, asked and ended by id, with JSON lines on stdin and stdout.
+
+A process says `{"ready": …}` or its ports first, answers each line with one line, and ends when its
+stdin closes, so nothing outlives the experiment even if that is killed. Children stand in process
+groups of their own: only the parent hears Ctrl-C, leaves its `with` block, and ends them in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.plan import Plan, to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+ANSWER_S_MAX = 30.0
+END_S_MAX = 3.0
+LINE_BYTES_MAX = 16 * 1024 * 1024
+CPU_CLOCK_SCHED = 2
+
+Answer = dict[str, Any]
+
+
+class RoleProcess:
+    """One child process; between `begin` and `finish` exactly one answer is owed."""
+
+    def __init__(self, name: str, argv: Sequence[str]) -> None:
+        self.name = name
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
+        self._process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            cwd=REPOSITORY,
+            env={**os.environ, "PYTHONPATH": _python_path()},
+            process_group=0,
+        )
+        self._pending = b""
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(
+        self, question: Mapping[str, Any] | None = None, *, within_s: float = ANSWER_S_MAX
+    ) -> Answer:
+        """Say one line and wait for the one that answers it."""
+        self.begin(question if question is not None else {})
+        return self.finish(within_s=within_s)
+
+    def begin(self, question: Mapping[str, Any]) -> None:
+        """Say one line; `finish` collects the answer."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(question).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError as error:
+            raise self._broken("ended early") from error
+
+    def finish(self, *, within_s: float = ANSWER_S_MAX) -> Answer:
+        """The next line this process says, as JSON."""
+        deadline = time.monotonic() + within_s
+        while b"\n" not in self._pending:
+            self._read_some(deadline)
+        line, _, self._pending = self._pending.partition(b"\n")
+        answer: Answer = json.loads(line)
+        if "error" in answer:
+            raise self._broken(str(answer["error"]))
+        return answer
+
+    def cpu_ns(self) -> int:
+        """User and system time of the process so far, from its own CPU clock."""
+        return time.clock_gettime_ns((~self.pid << 3) | CPU_CLOCK_SCHED)
+
+    def rss_kib(self) -> int:
+        """Resident memory of the process now."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") // 1024
+
+    def end(self) -> None:
+        """Close its stdin and wait; then ask, then force, this one process by its id."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        for nudge in (self._process.terminate, self._process.kill):
+            try:
+                self._process.wait(END_S_MAX)
+                break
+            except subprocess.TimeoutExpired:
+                nudge()
+        self._process.wait(END_S_MAX)
+        self._process.stdout.close()
+        self._errors.close()
+
+    def _read_some(self, deadline: float) -> None:
+        assert self._process.stdout is not None
+        left_s = deadline - time.monotonic()
+        descriptor = self._process.stdout.fileno()
+        if left_s <= 0 or not select.select([descriptor], [], [], left_s)[0]:
+            raise self._broken("did not answer in time")
+        some = os.read(descriptor, 65_536)
+        if not some:
+            raise self._broken("ended early")
+        self._pending += some
+        if len(self._pending) > LINE_BYTES_MAX:
+            raise self._broken("said too much")
+
+    def _broken(self, what: str) -> BenchmarkError:
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace").strip()[-1_500:]
+        return BenchmarkError(f"{self.name} (process {self.pid}) {what}", hint=said)
+
+
+class Processes:
+    """All processes of one run; leaving the block ends each, last started first."""
+
+    def __init__(self) -> None:
+        self._running: list[RoleProcess] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        while self._running:
+            self._running.pop().end()
+
+    def start(self, name: str, argv: Sequence[str]) -> tuple[RoleProcess, Answer]:
+        """Start a program that announces itself with one line, and that line."""
+        process = RoleProcess(name, argv)
+        self._running.append(process)
+        return process, process.finish()
+
+    def start_role(
+        self, role: str, plan: Plan, *, prefix: Sequence[str] = ()
+    ) -> tuple[RoleProcess, Answer]:
+        """Start one of `benchmarks.roles` with its plan; `prefix` may enter a namespace."""
+        process = RoleProcess(role, [*prefix, sys.executable, "-m", "benchmarks.roles", role])
+        self._running.append(process)
+        return process, process.ask(to_json(plan))
+
+    def end(self, process: RoleProcess) -> None:
+        """End one process before the others."""
+        self._running.remove(process)
+        process.end()
+
+
+def _python_path() -> str:
+    inherited = os.environ.get("PYTHONPATH")
+    return f"{inherited}{os.pathsep}{REPOSITORY}" if inherited else str(REPOSITORY)

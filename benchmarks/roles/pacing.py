@@ -1,0 +1,140 @@
+"""When a publisher sends: the closed loop, the steady tick, and the sources' load generator.
+
+Each loop takes what to do as a callable and its clock as an argument, so that the arithmetic of the
+load generator (S0 §8.1, Function 8.1) can be tested in virtual time.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STALL_S = 0.5
+WAIT_S = 20e-6
+
+
+class Clock(Protocol):
+    """Seconds, and a way to let them pass."""
+
+    def now_s(self) -> float: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class WallClock:
+    """The machine's own monotonic clock."""
+
+    def now_s(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Flood:
+    """What a closed loop did."""
+
+    sent: int
+    lost: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRun:
+    """What the load generator did; `publish_s` is the time spent in publishing alone."""
+
+    sent: int
+    cycles: int
+    publish_s: float
+    seconds: float
+
+
+def flood(
+    send: Callable[[int], int],
+    delivered: Callable[[], int],
+    *,
+    seconds: float,
+    in_flight_max: int,
+    chunk_max: int,
+) -> Flood:
+    """Keep at most `in_flight_max` events under way, going on when half of them have arrived.
+
+    `send(n)` sends up to n events and says how many; `delivered()` counts arrivals. A pause of half
+    a second with events outstanding means that they are lost: they are counted, and the loop goes on.
+    """
+    started_s = time.monotonic()
+    base, sent, lost = delivered(), 0, 0
+    while time.monotonic() - started_s < seconds:
+        room = in_flight_max - (sent - lost - (delivered() - base))
+        if room < in_flight_max // 2:
+            goal = base + sent - lost - in_flight_max // 2
+            if not _reached(delivered, goal):
+                lost = sent - (delivered() - base)
+            continue
+        sent += send(min(room, chunk_max))
+    ended_s = time.monotonic()
+    if not _reached(delivered, base + sent - lost):
+        lost = sent - (delivered() - base)
+    return Flood(sent, lost, ended_s - started_s)
+
+
+def steady(
+    send: Callable[[int], int], *, tick_s: float, seconds: float, is_aligned: bool = False
+) -> int:
+    """Call `send(tick)` at every tick of an absolute schedule and return the events sent.
+
+    Aligned ticks lie at whole multiples of `tick_s` of the real-time clock and are numbered by it.
+    """
+    first = int(time.time() / tick_s) + 1 if is_aligned else 0
+    origin_s = first * tick_s - time.time() if is_aligned else 0.0
+    started_s = time.monotonic() + origin_s
+    sent = 0
+    for tick in range(int(seconds / tick_s)):
+        wait_s = started_s + tick * tick_s - time.monotonic()
+        if wait_s > 0:
+            time.sleep(wait_s)
+        sent += send(first + tick)
+    return sent
+
+
+def generate_load(
+    publish: Callable[[int], None],
+    *,
+    variables: int,
+    seconds: float,
+    clock: Clock,
+    sleep_s: float = 1e-3,
+    lag_s: float = 0.0,
+) -> LoadRun:
+    """S0 §8.1, S3 §5.1: publish all variables, with a lag between them, then sleep 1 ms; again."""
+    assert variables > 0
+    started_s = clock.now_s()
+    cycles, publish_s = 0, 0.0
+    while clock.now_s() - started_s < seconds:
+        began_s = clock.now_s()
+        for index in range(variables):
+            publish(index)
+            if lag_s:
+                clock.sleep(lag_s)
+        publish_s += clock.now_s() - began_s
+        cycles += 1
+        clock.sleep(sleep_s)
+    return LoadRun(cycles * variables, cycles, publish_s, clock.now_s() - started_s)
+
+
+def _reached(delivered: Callable[[], int], goal: int) -> bool:
+    """Wait until `goal` has been delivered; give up half a second after the last arrival."""
+    before = delivered()
+    moved_s = time.monotonic()
+    while (now := delivered()) < goal:
+        if now != before:
+            before, moved_s = now, time.monotonic()
+        elif time.monotonic() - moved_s > STALL_S:
+            return False
+        time.sleep(WAIT_S)
+    return True

@@ -1,0 +1,174 @@
+"""The arithmetic of the experiments: quantiles, bins, regression and the sources' own formulas.
+
+Pure: lists and arrays in, numbers out. The warm-up rule lives here too, so that every experiment
+cuts alike.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NS_PER_US = 1_000
+NS_PER_S = 1_000_000_000
+WARM_UP_SHARE = 0.02
+WARM_UP_S = 0.5
+WARM_UP_INTERPRETED_S = 1.0
+"""The Python reference warms up longer, as the sources gave their managed router more time."""
+
+REFERENCE_EVENTS_PER_MS = 0.019
+"""S0 §8.5: what the one reference variable adds to a measured throughput."""
+
+Int64s = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One run's latencies after the warm-up, in the columns of the sources' tables."""
+
+    count: int
+    mean_us: float
+    sd_us: float
+    min_us: float
+    max_us: float
+    p50_us: float
+    p95_us: float
+    p99_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Latencies in [lower, upper), as a count and a share of all."""
+
+    lower_us: float
+    upper_us: float
+    count: int
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A least-squares line and how much of the variance it explains."""
+
+    slope: float
+    intercept: float
+    r2: float
+
+
+def warm_up_count(created_ns: Int64s, *, warm_up_s: float = WARM_UP_S) -> int:
+    """How many of the first samples to cut: 2 % or `warm_up_s`, the longer, but at most half."""
+    count = len(created_ns)
+    if count == 0:
+        return 0
+    by_time = int(np.searchsorted(created_ns, created_ns[0] + int(warm_up_s * NS_PER_S)))
+    return min(max(by_time, math.ceil(count * WARM_UP_SHARE)), count // 2)
+
+
+def summary_of(latencies_ns: Int64s) -> Summary:
+    """The summary of latencies whose warm-up has been cut; all zero for an empty run."""
+    if len(latencies_ns) == 0:
+        return Summary(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    micros = latencies_ns / NS_PER_US
+    p50, p95, p99 = (float(value) for value in np.quantile(micros, (0.5, 0.95, 0.99)))
+    return Summary(
+        count=len(micros),
+        mean_us=float(micros.mean()),
+        sd_us=float(micros.std()),
+        min_us=float(micros.min()),
+        max_us=float(micros.max()),
+        p50_us=p50,
+        p95_us=p95,
+        p99_us=p99,
+    )
+
+
+def histogram_quantile(histogram: Sequence[tuple[int, int]], quantile: float) -> int:
+    """The upper edge of the bucket that holds the quantile (nearest rank); 0 for no samples."""
+    assert 0.0 < quantile <= 1.0
+    total = sum(count for _, count in histogram)
+    rank = max(1, math.ceil(total * quantile))
+    seen = 0
+    for upper, count in histogram:
+        seen += count
+        if count and seen >= rank:
+            return upper
+    return 0
+
+
+def bins_of(latencies_ns: Int64s, *, width_us: float) -> list[Bin]:
+    """Non-empty bins of equal width, labelled by both edges (S0 §8.1, S3 Fig 5.4)."""
+    assert width_us > 0
+    if len(latencies_ns) == 0:
+        return []
+    width_ns = round(width_us * NS_PER_US)
+    indices, counts = np.unique(latencies_ns // width_ns, return_counts=True)
+    return [
+        Bin(index * width_us, (index + 1) * width_us, count, 100.0 * count / len(latencies_ns))
+        for index, count in zip(indices.tolist(), counts.tolist(), strict=True)
+    ]
+
+
+def line_through(xs: Sequence[float], ys: Sequence[float]) -> Line:
+    """Least squares over at least two points (S0-136: slope and R² per load)."""
+    assert len(xs) == len(ys)
+    assert len(xs) >= 2
+    x, y = np.asarray(xs, float), np.asarray(ys, float)
+    spread = float(((x - x.mean()) ** 2).sum())
+    slope = float(((x - x.mean()) * (y - y.mean())).sum()) / spread
+    intercept = float(y.mean()) - slope * float(x.mean())
+    total = float(((y - y.mean()) ** 2).sum())
+    left = float(((y - (intercept + slope * x)) ** 2).sum())
+    return Line(slope, intercept, 1.0 if total == 0 else 1.0 - left / total)
+
+
+def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The median of the ratios of adjacent pairs, which a drifting machine moves least."""
+    ratios = [mine / other for mine, other in zip(ours, theirs, strict=True) if other]
+    return median(ratios) if ratios else math.nan
+
+
+def spread_percent(values: Sequence[float]) -> float:
+    """(largest - smallest) / median, in per cent: how far the repetitions lie apart."""
+    middle = median(values) if values else 0.0
+    return 100.0 * (max(values) - min(values)) / middle if middle else 0.0
+
+
+def published_events_per_ms(variables: int, publish_ms: float, *, sleep_ms: float = 1.0) -> float:
+    """S0 Function 8.1: x / (1 + time to publish x), for a loop that publishes x, then sleeps."""
+    assert sleep_ms > 0
+    return variables / (sleep_ms + publish_ms)
+
+
+def multicast_events_per_ms(
+    published_per_ms: float, subscribers: int, *, reference_per_ms: float = REFERENCE_EVENTS_PER_MS
+) -> float:
+    """S0 Function 8.6: every load subscriber gets every load event; the reference once."""
+    load_per_ms = published_per_ms - reference_per_ms
+    return load_per_ms * subscribers + reference_per_ms
+
+
+def filtered_events_per_ms(
+    published_per_ms: float,
+    subscribers: int,
+    *,
+    halved: int,
+    reference_per_ms: float = REFERENCE_EVENTS_PER_MS,
+) -> float:
+    """S0 Function 8.8: `halved` of the load subscribers see every second event only."""
+    assert 0 <= halved <= subscribers
+    load_per_ms = published_per_ms - reference_per_ms
+    return load_per_ms * (subscribers - halved) + load_per_ms / 2 * halved + reference_per_ms
+
+
+def model_mean_ms(routers: int, events_per_ms: float) -> float:
+    """S0 A29: the source's own latency model, for its machines: rd + Σ (lbd + er / k)."""
+    return 0.419 + routers * (0.227 + events_per_ms / 210)
