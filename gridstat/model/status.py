@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, IntEnum, IntFlag
+from enum import STRICT, Enum, IntEnum, IntFlag
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gridstat.model.errors import LayoutError
@@ -39,7 +39,7 @@ class TimeQuality(IntEnum):
     LEAP_PENDING = 3
 
 
-class EventFlag(IntFlag):
+class EventFlag(IntFlag, boundary=STRICT):
     """What a subscriber must know of an event beside its value; several may hold at once."""
 
     NONE = 0
