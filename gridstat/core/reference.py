@@ -30,8 +30,10 @@ from gridstat.core.rows import (
     ChannelSpec,
     Limits,
     Row,
+    check_channel,
+    check_delta,
 )
-from gridstat.model.errors import LimitReached, UnknownName
+from gridstat.model.errors import LayoutError, LimitReached, UnknownName
 from gridstat.model.rate_law import slot_of
 
 if TYPE_CHECKING:
@@ -104,13 +106,18 @@ class ReferenceCore:
 
     @property
     def modes(self) -> int:
-        """The active modes; the baseline is active beside them."""
+        """The active modes as they were set; the baseline (bit 0) is active beside them."""
         return self._modes
 
     def set_modes(self, mask: int) -> None:
+        if not 0 <= mask < 2**64:
+            raise LayoutError(f"modes {mask} do not fit into 64 bits")
         self._modes = mask
 
     def open_channel(self, spec: ChannelSpec) -> None:
+        check_channel(spec)
+        if spec.channel_id in self._channels:
+            raise LayoutError(f"channel {spec.channel_id} is open already", hint="close it first")
         if len(self._channels) >= self._limits.channels_max:
             raise LimitReached(f"{self._limits.channels_max} channels are open")
         line = MemoryLine() if spec.address is None else UdpLine(spec.address)
@@ -135,6 +142,9 @@ class ReferenceCore:
 
     def commit(self, upserts: Sequence[Row] = (), removals: Sequence[int] = ()) -> None:
         """Change the table by one atomic delta."""
+        check_delta(tuple(upserts), tuple(removals))
+        for route in (route for row in upserts for route in row.routes):
+            self._open(route.channel_id)
         entries = dict(self._entries)
         for variable_id in removals:
             entries.pop(variable_id, None)
@@ -215,7 +225,8 @@ class ReferenceCore:
     def _dispatch(self, event: Event, row: Row, slot: int | None, source: Source) -> bool:
         """One copy to every channel that the event is due on; whether there was one."""
         active = self._modes | BASELINE
-        scope = min((flood.level for flood in row.floods if flood.modes & active), default=None)
+        levels = (flood.level for flood in row.floods if flood.modes & active)
+        scope = min(levels, default=None)
         flooded: list[tuple[Channel, int]] = []
         if scope is not None:
             self._counts["flooded"] += 1

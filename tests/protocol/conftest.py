@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
+from gridstat.core._core import Core
 from gridstat.core.reference import ReferenceCore
 
 if TYPE_CHECKING:
@@ -16,6 +16,4 @@ if TYPE_CHECKING:
 @pytest.fixture(params=["reference", "compiled"], scope="session")
 def subject(request: pytest.FixtureRequest) -> MakeCore:
     """Makes a core from its limits."""
-    if request.param == "reference":
-        return ReferenceCore
-    return cast("MakeCore", importlib.import_module("gridstat.core._core").Core)
+    return ReferenceCore if request.param == "reference" else Core

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import heapq
 import random
-import tomllib
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gridstat.core.rows import ChannelSpec, Flood, Route, Term
+from tests.golden.load import load_golden
 from tests.protocol.grids import (
     MS,
     NOW_NS,
@@ -27,8 +26,7 @@ from tests.protocol.grids import (
     told,
 )
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "flooding.toml"
-TOPOLOGIES: list[dict[str, Any]] = tomllib.loads(GOLDEN.read_text())["topology"]
+TOPOLOGIES: list[dict[str, Any]] = load_golden("flooding.toml")["topology"]
 CASES = [
     pytest.param(topology, case, id=f"{topology['name']}, {case['name']}")
     for topology in TOPOLOGIES

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import pytest
 
-from gridstat.core.rows import ChannelSpec, Route, Row, Term
-from gridstat.model.rate_law import Period
+from gridstat.core.rows import ChannelSpec, Route, Term
+from tests.golden.load import load_golden
 from tests.protocol.grids import (
     MS,
     NOW_NS,
@@ -21,6 +24,9 @@ from tests.protocol.grids import (
     periodic,
     told,
 )
+
+if TYPE_CHECKING:
+    from gridstat.core.rows import Row
 
 
 def to(channel_id: int, *every: int) -> Route:
@@ -52,7 +58,7 @@ def test_each_of_a_thousand_variables_reaches_exactly_its_configured_channels(
     core = edge_core(subject, channels=8)
     wanted = {
         variable_id: {1 + bit for bit in range(8) if variable_id * 37 % 255 + 1 >> bit & 1}
-        for variable_id in range(1_000)
+        for variable_id in range(1, 1_001)
     }
     core.commit([periodic(v, 20, routes=tuple(map(to, sorted(ids)))) for v, ids in wanted.items()])
     for variable_id in wanted:
@@ -111,34 +117,24 @@ def test_of_a_100_ms_source_a_300_ms_set_passes_one_in_three(subject: MakeCore) 
 @pytest.mark.feature("S0-67")
 def test_the_golden_timeline_holds_on_every_hop_of_the_chain(subject: MakeCore) -> None:
     """S0 A11: p0 at e0 every 30 ms; e1 {90, 180, 630}, e2 {240}, e3 {630}; the first 780 ms."""
-    ways = [Way("e0", "i0"), Way("i0", "e1"), Way("i0", "e2"), Way("i0", "e3")]
-    ways += [Way("e1", "s0"), Way("e1", "s1"), Way("e1", "s2")]
+    golden = load_golden("rate_filter.toml")["timeline"][0]
+    ways = [Way(*channel["name"].split("-")) for channel in golden["channel"]]
     grid = Grid(subject, ways)
-    ids = grid.channel_ids
-    wanted: dict[str, dict[tuple[str, str], tuple[int, ...]]] = {
-        "e0": {("e0", "i0"): (3, 8, 21)},
-        "i0": {("i0", "e1"): (3, 21), ("i0", "e2"): (8,), ("i0", "e3"): (21,)},
-        "e1": {("e1", "s0"): (3,), ("e1", "s1"): (6,), ("e1", "s2"): (21,)},
-        "e2": {},
-        "e3": {},
-    }
-    for name, ways_out in wanted.items():
-        routes = tuple(to(ids[way], *every) for way, every in ways_out.items())
-        grid.cores[name].commit([Row(1, Period(30, 1_000), source=PUBLISHER, routes=routes)])
-    seen: dict[tuple[str, str], list[int]] = {way: [] for way in ids}
-    for slot in range(27):
-        grid.now_ns = slot * 30 * MS + 2
-        grid.publish_at("e0", event(1, slot * 30 * MS))
+    rows: dict[str, Row] = {name: periodic(1, golden["period"]) for name in grid.cores}
+    for way, channel in zip(ways, golden["channel"], strict=True):
+        every = (interval // golden["period"] for interval in channel["intervals"])
+        route = to(grid.channel_ids[way.start, way.end], *every)
+        rows[way.start] = replace(rows[way.start], routes=(*rows[way.start].routes, route))
+    for name, row in rows.items():
+        grid.cores[name].commit([row])
+    seen: dict[str, list[int]] = {}
+    for stamp in range(golden["from"], golden["until"] + 1, golden["period"]):
+        grid.now_ns = stamp * MS + 2
+        grid.publish_at("e0", event(1, stamp * MS))
         for travelled in grid.rounds():
-            for way, events in travelled.items():
-                seen[way] += [created // MS for _, created in events]
-    assert seen["e0", "i0"] == [0, 90, 180, 240, 270, 360, 450, 480, 540, 630, 720]
-    assert seen["i0", "e1"] == [0, 90, 180, 270, 360, 450, 540, 630, 720]
-    assert seen["i0", "e2"] == [0, 240, 480, 720]
-    assert seen["i0", "e3"] == [0, 630]
-    assert seen["e1", "s0"] == [0, 90, 180, 270, 360, 450, 540, 630, 720]
-    assert seen["e1", "s1"] == [0, 180, 360, 540, 720]
-    assert seen["e1", "s2"] == [0, 630]
+            for way_ends, events in travelled.items():
+                seen.setdefault("-".join(way_ends), []).extend(at // MS for _, at in events)
+    assert seen == {channel["name"]: channel["stamps"] for channel in golden["channel"]}
 
 
 @pytest.mark.feature("S0-60")
@@ -169,9 +165,9 @@ def test_a_second_subscription_at_the_same_router_and_interval_costs_nothing_ups
 def test_sets_of_ten_variables_are_complete_at_every_interval(subject: MakeCore) -> None:
     core = edge_core(subject, channels=3)
     routes = (to(1, 2), to(2, 3), to(3, 4))
-    core.commit([periodic(v, 10, routes=routes) for v in range(10)])
+    core.commit([periodic(v, 10, routes=routes) for v in range(1, 11)])
     for slot in range(60):
-        for variable_id in range(10):  # Each publisher is off by up to 4 ms, in its own way.
+        for variable_id in range(1, 11):  # Each publisher is off by up to 4 ms, in its own way.
             skew_ns = (variable_id * 7 + slot * 3) % 9 * MS - 4 * MS
             publish(core, variable_id, NOW_NS + slot * 10 * MS + skew_ns)
     for channel_id, every in ((1, 2), (2, 3), (3, 4)):
@@ -181,7 +177,7 @@ def test_sets_of_ten_variables_are_complete_at_every_interval(subject: MakeCore)
             sets.setdefault(slot, []).append(variable_id)
         phase = -(NOW_NS // (10 * MS)) % every
         assert list(sets) == list(range(phase, 60, every))
-        assert all(members == list(range(10)) for members in sets.values())
+        assert all(members == list(range(1, 11)) for members in sets.values())
 
 
 @pytest.mark.feature("S0-66", "S3-6")
@@ -190,7 +186,7 @@ def test_two_subscribers_behind_one_channel_share_one_copy_per_due_event(
 ) -> None:
     """S0 §2.2.3: 10 ms published, 20 and 30 ms wanted: 20, 30, 40, 60, and one copy at 60."""
     core = edge_core(subject, channels=1)
-    core.commit([Row(1, Period(10, 1_000), source=PUBLISHER, routes=(to(1, 2, 3),))])
+    core.commit([periodic(1, 10, routes=(to(1, 2, 3),))])
     for slot in range(1, 7):
         core.inject(datagram(PUBLISHER, event(1, slot * 10 * MS)), now_ns=slot * 10 * MS)
     outputs = core.take_output(1)
