@@ -98,6 +98,15 @@ class Grid:
         return next((router for router in self.routers if router.name == name), None)
 
 
+def router_key(name: str) -> str:
+    """How processes call a router when they tell each other addresses."""
+    return f"router {name}"
+
+
+def subscriber_key(name: str) -> str:
+    return f"subscriber {name}"
+
+
 def matches(pattern: str, variable_name: str) -> bool:
     """Whether a pattern names a variable: `*` stands within one level, `**` for any number."""
     return _expression(pattern).fullmatch(variable_name) is not None

@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gridstat.console.grid import EventChannel
+from gridstat.console.grid import EventChannel, router_key, subscriber_key
 from gridstat.model.errors import ConfigurationError
 from gridstat.model.identifiers import ChannelId, PathId, VariableId
 from gridstat.router import CarriedVariable, Path
@@ -33,11 +33,10 @@ class PlannedVariable:
 
 @dataclass(frozen=True, slots=True)
 class PlannedChannel:
-    """An outgoing channel of a router, to a router or to a subscriber."""
+    """An outgoing channel of a router; `to_key` says who listens at its end."""
 
     channel_id: ChannelId
-    to_name: str
-    is_to_subscriber: bool
+    to_key: str
     channel: EventChannel
 
 
@@ -200,14 +199,12 @@ class _PlanBuilder:
         for channel in self._grid.channels:
             if channel.from_router == router:
                 channel_id = self._channel_ids[router, channel.to_router]
-                yield PlannedChannel(
-                    channel_id, channel.to_router, is_to_subscriber=False, channel=channel
-                )
+                to_key = router_key(channel.to_router)
+                yield PlannedChannel(channel_id, to_key, channel=channel)
         for subscriber in self._grid.subscribers:
             if subscriber.router == router:
                 yield PlannedChannel(
                     self.channel_of_subscriber[subscriber.name],
-                    subscriber.name,
-                    is_to_subscriber=True,
+                    subscriber_key(subscriber.name),
                     channel=EventChannel(router, subscriber.name),
                 )

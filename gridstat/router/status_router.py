@@ -62,7 +62,7 @@ class StatusRouter:
         self._table = PathTable()
         self._queue = CommitQueue(clock_ns)
         self._channels: dict[int, ChannelSpec] = {}
-        self._sources: set[int] = set()
+        self._sources: dict[int, tuple[bool, int]] = {}
         self._is_running = False
 
     def listen(self, host: str, *, data_port: int = 0, urgent_port: int = 0) -> tuple[int, int]:
@@ -78,7 +78,7 @@ class StatusRouter:
         self._core.open_channel(spec)
         self._channels[spec.channel_id] = spec
 
-    def close_channel(self, channel_id: ChannelId) -> None:
+    def close_channel(self, channel_id: int) -> None:
         if self._channels.pop(channel_id, None) is not None:
             self._core.close_channel(channel_id)
 
@@ -86,8 +86,15 @@ class StatusRouter:
         self, channel_id: ChannelId, *, is_publisher: bool = False, back_channel: int = 0
     ) -> None:
         """Accept what arrives on a channel; a publisher's is policed."""
+        if self._sources.get(channel_id) == (is_publisher, back_channel):
+            return
+        self.close_source(channel_id)
         self._core.open_source(channel_id, is_publisher=is_publisher, back_channel=back_channel)
-        self._sources.add(channel_id)
+        self._sources[channel_id] = (is_publisher, back_channel)
+
+    def close_source(self, channel_id: int) -> None:
+        if self._sources.pop(channel_id, None) is not None:
+            self._core.close_source(channel_id)
 
     def change(self, change: TableChange) -> None:
         """Take commands into the path table; the core hears of them within 10 ms."""
@@ -132,6 +139,14 @@ class StatusRouter:
         """Hand the due changes to the core; answers how many variables they touched."""
         return self._commit(self._queue.take_due())
 
+    def keep_only(self, *, channels: frozenset[int], sources: frozenset[int]) -> None:
+        """Close what a new plan no longer names; no path leads there once that is committed."""
+        self.commit_all()
+        for channel_id in self._channels.keys() - channels:
+            self.close_channel(channel_id)
+        for channel_id in self._sources.keys() - sources:
+            self.close_source(channel_id)
+
     def commit_all(self) -> int:
         return self._commit(self._queue.take_all())
 
@@ -145,9 +160,8 @@ class StatusRouter:
 
     def refuse_new(self) -> None:
         """First half of draining: nothing more comes in, what is queued still goes out."""
-        for channel_id in self._sources:
-            self._core.close_source(channel_id)
-        self._sources.clear()
+        for channel_id in tuple(self._sources):
+            self.close_source(channel_id)
 
     def queued_events(self) -> int:
         """What the paced channels still hold; draining is over at 0."""

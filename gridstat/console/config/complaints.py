@@ -69,22 +69,28 @@ def _name_at(path: Sequence[str | int], document: Mapping[str, Any]) -> str:
 
 def _problem_and_hint(detail: ErrorDetails, path: Sequence[str | int]) -> tuple[str, str]:
     kind = detail["type"]
-    if kind == "extra_forbidden":
-        return "unknown key", unknown_key_hint(str(path[-1]), known_keys(path))
-    if kind == "missing":
-        whole_table = f"write at least one [[{path[0]}]] table"
-        in_each = f"this key is needed in every [[{path[0]}]]"
-        return "missing", whole_table if len(path) == 1 else in_each
-    if kind == "value_error":
-        problem, _, hint = detail["msg"].removeprefix("Value error, ").partition("|")
-        return f"{detail['input']!r}: {problem}", hint
-    if kind in KINDS:
-        is_table = len(path) == 1 and path[0] in TABLES
-        hint = f"write it as a table, [[{path[0]}]]" if is_table else f"write {KINDS[kind]}"
-        return f"{detail['input']!r} is not {KINDS[kind]}", hint
-    if kind == "too_short":
-        return "empty", f"give at least one, as in [[{path[0]}]]"
-    return f"{detail['input']!r} is out of range", _range_hint(detail, str(path[-1]))
+    match kind:
+        case "extra_forbidden":
+            told = ("unknown key", unknown_key_hint(str(path[-1]), known_keys(path)))
+        case "missing" if len(path) == 1:
+            told = ("missing", f"write at least one [[{path[0]}]] table")
+        case "missing":
+            told = ("missing", f"this key is needed in every [[{path[0]}]]")
+        case "value_error":
+            problem, _, hint = detail["msg"].removeprefix("Value error, ").partition("|")
+            told = (f"{detail['input']!r}: {problem}", hint)
+        case "list_type" if len(path) == 1:
+            told = (f"{detail['input']!r} is not a list", f"write it as a table, [[{path[0]}]]")
+        case "too_short":
+            told = ("empty", "give at least one")
+        case "too_long":
+            most = detail.get("ctx", {}).get("max_length")
+            told = ("too many", f"one file may have {most}; start the others from a second file")
+        case _ if kind in KINDS:
+            told = (f"{detail['input']!r} is not {KINDS[kind]}", f"write {KINDS[kind]}")
+        case _:
+            told = (f"{detail['input']!r} is out of range", _range_hint(detail, str(path[-1])))
+    return told
 
 
 def _range_hint(detail: ErrorDetails, key: str) -> str:

@@ -115,10 +115,10 @@ class GridSettings(BaseSettings):
 
     name: Name = "grid"
     host: Host = "127.0.0.1"
-    router: list[RouterSettings] = Field(min_length=1)
-    channel: list[ChannelSettings] = []
-    pmu: list[PmuSettings] = []
-    subscriber: list[SubscriberSettings] = []
+    router: list[RouterSettings] = Field(min_length=1, max_length=64)
+    channel: list[ChannelSettings] = Field(default=[], max_length=1_000)
+    pmu: list[PmuSettings] = Field(default=[], max_length=1_000)
+    subscriber: list[SubscriberSettings] = Field(default=[], max_length=500)
 
     @classmethod
     def settings_customise_sources(

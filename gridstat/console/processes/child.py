@@ -1,0 +1,108 @@
+"""One started process, seen from `gridstat up`: lines to it, answers from it, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import gridstat
+from gridstat.console.processes.lines import LINE_BYTES_MAX, Line, decoded, encoded
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+LAST_WORDS_LINES: Final = 20
+DRAIN_S: Final = 4.0
+TERMINATE_S: Final = 1.0
+MODULE: Final = "gridstat.console.processes"
+
+
+class Child:
+    """Lives from `started` until `gone`; whatever it says meanwhile goes to `on_line`."""
+
+    def __init__(self, name: str, process: Process) -> None:
+        self.name = name
+        self._process = process
+        self.last_words: deque[str] = deque(maxlen=LAST_WORDS_LINES)
+
+    @classmethod
+    async def started(cls, name: str) -> Child:
+        # A session of its own, so that Ctrl-C reaches only the one that ends all in order.
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", MODULE),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=LINE_BYTES_MAX,
+            env=_environment(),
+            start_new_session=True,
+        )
+        return cls(name, process)
+
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
+    def say(self, line: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        if not self._process.stdin.is_closing():
+            self._process.stdin.write(encoded(line))
+
+    async def gone(self, on_line: Callable[[Line], None]) -> str:
+        """Pass its lines on until it has ended; the answer says how that came."""
+        await asyncio.gather(self._read_lines(on_line), self._read_last_words())
+        return _how(await self._process.wait())
+
+    async def _read_lines(self, on_line: Callable[[Line], None]) -> None:
+        assert self._process.stdout is not None
+        while text := await self._process.stdout.readline():
+            on_line(decoded(text))
+
+    async def _read_last_words(self) -> None:
+        assert self._process.stderr is not None
+        while text := await self._process.stderr.readline():
+            self.last_words.append(text.decode(errors="replace").rstrip())
+
+    async def end(self) -> None:
+        """Ask it to drain and end, then insist; it is gone when this returns."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        for patience_s, insist in (
+            (DRAIN_S, self._process.terminate),
+            (TERMINATE_S, self._process.kill),
+        ):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), patience_s)
+                return
+            with suppress(ProcessLookupError):
+                insist()
+        await self._process.wait()
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+
+def _environment() -> dict[str, str]:
+    """Ours, and a path by which the child finds this very gridstat."""
+    root = str(Path(gridstat.__file__).resolve().parent.parent)
+    inherited = os.environ.get("PYTHONPATH")
+    path = f"{root}{os.pathsep}{inherited}" if inherited else root
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def _how(returncode: int) -> str:
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    try:
+        return f"signal {signal.Signals(-returncode).name}"
+    except ValueError:
+        return f"signal {-returncode}"
