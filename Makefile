@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 CORE := gridstat/core
 CORE_C := $(filter-out $(CORE)/_core.c,$(sort $(wildcard $(CORE)/*.c)))
 CORE_H := $(sort $(wildcard $(CORE)/*.h))
-CORE_PYX := $(wildcard $(CORE)/*.pyx)
+CORE_PYX := $(wildcard $(CORE)/*.pyx $(CORE)/*.pxd)
 OUR_C := $(CORE_C) $(sort $(wildcard tests/fuzz/*.c tests/sanitize/*.c benchmarks/*/*.c examples/*.c))
 OUR_H := $(CORE_H) $(sort $(wildcard tests/fuzz/*.h tests/sanitize/*.h benchmarks/*/*.h))
 CODE := $(wildcard gridstat lab tests tools benchmarks examples) setup.py
@@ -111,5 +111,5 @@ $(VENV)/.tools: pyproject.toml tools/requirements.py | $(BIN)/python
 
 $(VENV)/.built: $(VENV)/.tools setup.py $(CORE_C) $(CORE_H) $(CORE_PYX)
 	@echo "Compiling the core"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@

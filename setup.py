@@ -67,7 +67,7 @@ def core_extension() -> Extension:
     return Extension(
         "gridstat.core._core",
         sources=[str(CORE / "_core.pyx"), *(str(path) for path in sorted(CORE.glob("*.c")))],
-        depends=[str(path) for path in sorted(CORE.glob("*.h"))],
+        depends=[str(path) for path in sorted([*CORE.glob("*.h"), *CORE.glob("*.pxd")])],
         include_dirs=[str(CORE)],
         extra_compile_args=["-std=gnu11", "-pthread", *flags],
         extra_link_args=["-pthread", *flags],

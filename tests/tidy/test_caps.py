@@ -12,7 +12,8 @@ from tests.tidy.source import ROOT, assert_none, code_files, lines_of, write_sam
 if TYPE_CHECKING:
     from pathlib import Path
 
-FILE_LINES_MAX = {".py": 400, ".pyi": 400, ".pyx": 400, ".c": 500, ".h": 500, ".sh": 400}
+PYTHON = dict.fromkeys((".py", ".pyi", ".pyx", ".pxd", ".sh"), 400)
+FILE_LINES_MAX = {**PYTHON, ".c": 500, ".h": 500}
 FUNCTION_LINES_MAX = 60
 LINE_CHARACTERS_MAX = 100
 PARAMETERS_MAX = 6
