@@ -511,9 +511,9 @@ cdef class Core:
 
     @property
     def modes(self):
-        """The active modes as a mask; the baseline (bit 0) is always among them."""
+        """The active modes as they were set; the baseline (bit 0) is active beside them."""
         self._need_open()
-        return self.core.modes | 1
+        return self.core.modes
 
     def set_modes(self, mask):
         """Switch the active modes: one store, seen by the next datagram."""

@@ -14,14 +14,14 @@
 #ifdef UDP_SEGMENT
 #define HAS_GSO true
 #else
-#define HAS_GSO false
+#define HAS_GSO     false
 #define UDP_SEGMENT 103
 #endif
 
 #define SEND_BUFFER_BYTES (4 << 20)
-#define SINK_BYTES_MAX (256UL << 20)
-#define IPV4_UDP_BYTES 28
-#define IPV6_UDP_BYTES 48
+#define SINK_BYTES_MAX    (256UL << 20)
+#define IPV4_UDP_BYTES    28
+#define IPV6_UDP_BYTES    48
 
 static void set_fragmenting(const gs_channel *channel, int socket_, bool may_fragment)
 {
@@ -39,8 +39,8 @@ static void set_fragmenting(const gs_channel *channel, int socket_, bool may_fra
 static int open_socket(gs_channel *channel, const gs_channel_words *words, uint32_t port)
 {
     int bytes = SEND_BUFFER_BYTES;
-    int socket_ = socket(words->addresses[port]->sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
-                         0);
+    int socket_ =
+        socket(words->addresses[port]->sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (socket_ < 0)
         return errno;
     channel->sockets[port] = socket_;
@@ -300,20 +300,19 @@ static void next_segment(gs_channel *channel, uint32_t port, uint32_t bytes)
     run->segments++;
 }
 
-void gs_channel_append(gs_channel *channel, uint32_t port, const uint8_t *event, uint32_t bytes)
+void gs_channel_append_rare(gs_channel *channel, uint32_t port, const uint8_t *event,
+                            uint32_t bytes)
 {
     gs_run *run = &channel->runs[port];
-    if (__builtin_expect(run->used == 0 || run->used + bytes > run->segment_end, 0)) {
-        if (bytes > channel->mtu_bytes - GS_HEADER_BYTES) {
-            send_run(channel, port);
-            send_alone(channel, port, event, bytes);
-            return;
-        }
-        if (run->used == 0)
-            start_run(channel, run);
-        else
-            next_segment(channel, port, bytes);
+    if (bytes > channel->mtu_bytes - GS_HEADER_BYTES) {
+        send_run(channel, port);
+        send_alone(channel, port, event, bytes);
+        return;
     }
+    if (run->used == 0)
+        start_run(channel, run);
+    else
+        next_segment(channel, port, bytes);
     gs_event_copy(run->bytes + run->used, event, bytes);
     run->used += bytes;
     run->events++;

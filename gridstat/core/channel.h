@@ -11,22 +11,23 @@
 #include <stdint.h>
 
 #include "counters.h"
+#include "event.h"
 
-#define GS_PORTS 2
-#define GS_PORT_DATA 0
-#define GS_PORT_URGENT 1
-#define GS_RUN_BYTES_MAX 65000U
+#define GS_PORTS            2
+#define GS_PORT_DATA        0
+#define GS_PORT_URGENT      1
+#define GS_RUN_BYTES_MAX    65000U
 #define GS_RUN_SEGMENTS_MAX 64U
 
 struct gs_queues;
 
 typedef struct {
     uint8_t *bytes;
-    uint32_t used;          /* 0: nothing open. */
-    uint32_t segment;       /* Where the open segment begins. */
-    uint32_t segment_end;   /* Where it must end. */
-    uint32_t segments;      /* The open one included. */
-    uint32_t stride;        /* 0 until the first segment has closed. */
+    uint32_t used;        /* 0: nothing open. */
+    uint32_t segment;     /* Where the open segment begins. */
+    uint32_t segment_end; /* Where it must end. */
+    uint32_t segments;    /* The open one included. */
+    uint32_t stride;      /* 0 until the first segment has closed. */
     uint32_t events;
 } gs_run;
 
@@ -73,8 +74,23 @@ typedef struct {
 int gs_channel_open(const gs_channel_words *words, gs_channel **opened);
 void gs_channel_close(gs_channel *channel);
 
+/* The way for an event that does not fit into the open segment, or finds none open. */
+void gs_channel_append_rare(gs_channel *channel, uint32_t port, const uint8_t *event,
+                            uint32_t bytes);
+
 /* Append one due event; the caller has counted it as due and will flush. */
-void gs_channel_append(gs_channel *channel, uint32_t port, const uint8_t *event, uint32_t bytes);
+static inline void gs_channel_append(gs_channel *channel, uint32_t port, const uint8_t *event,
+                                     uint32_t bytes)
+{
+    gs_run *run = &channel->runs[port];
+    if (__builtin_expect(run->used == 0 || run->used + bytes > run->segment_end, 0)) {
+        gs_channel_append_rare(channel, port, event, bytes);
+        return;
+    }
+    gs_event_copy(run->bytes + run->used, event, bytes);
+    run->used += bytes;
+    run->events++;
+}
 
 /* Send what is open, urgent first. */
 void gs_channel_flush(gs_channel *channel);

@@ -33,8 +33,7 @@ static gs_verdict jump(gs_window *window, int64_t slot, bool from_publisher, uin
     __int128 newest = window->newest;
     if (window->accepted_at_ns & HAS_CANDIDATE) {
         __int128 distance = (__int128)window->candidate - newest;
-        bool same_side = slot > newest ? distance >= GS_WINDOW_SLOTS
-                                       : distance <= -GS_WINDOW_SLOTS;
+        bool same_side = slot > newest ? distance >= GS_WINDOW_SLOTS : distance <= -GS_WINDOW_SLOTS;
         __int128 apart = (__int128)slot - window->candidate;
         if (same_side && apart != 0 && apart < GS_WINDOW_SLOTS && -apart < GS_WINDOW_SLOTS) {
             restart(window, slot, from_publisher, now_ns);

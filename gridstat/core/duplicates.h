@@ -12,10 +12,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GS_WINDOW_SLOTS 256
+#define GS_WINDOW_SLOTS  256
 #define GS_POLICED_SLOTS 64
-#define GS_RING_EVENTS 128
-#define GS_QUIET_NS 1000000000ULL
+#define GS_RING_EVENTS   128
+#define GS_QUIET_NS      1000000000ULL
 
 typedef enum {
     GS_ACCEPTED = 0,
@@ -29,7 +29,7 @@ typedef struct {
     int64_t newest;
     uint64_t bits[4]; /* Bit i of the 256 stands for slot newest - i. */
     int64_t candidate;
-    uint64_t policed; /* Bit i: the publisher itself has used slot newest - i. */
+    uint64_t policed;        /* Bit i: the publisher itself has used slot newest - i. */
     uint64_t accepted_at_ns; /* 0: nothing yet. Bit 0 of it: there is a candidate. */
 } __attribute__((aligned(64))) gs_window;
 
@@ -51,7 +51,8 @@ static inline gs_verdict gs_window_accept(gs_window *window, int64_t slot, bool 
                                           uint64_t now_ns)
 {
     uint64_t ahead = (uint64_t)slot - (uint64_t)window->newest;
-    if (__builtin_expect(ahead - 1 < 63 && window->accepted_at_ns != 0, 1)) {
+    if (__builtin_expect(ahead - 1 < 63 && slot > window->newest && window->accepted_at_ns != 0,
+                         1)) {
         uint64_t *bits = window->bits;
         bits[3] = bits[3] << ahead | bits[2] >> (64 - ahead);
         bits[2] = bits[2] << ahead | bits[1] >> (64 - ahead);

@@ -3,8 +3,8 @@
 #include "event.h"
 #include "memory.h"
 
-#define NS_PER_S 1000000000ULL
-#define CATCH_UP_NS 2000000ULL /* A timer that fires late costs no bandwidth up to this. */
+#define NS_PER_S     1000000000ULL
+#define CATCH_UP_NS  2000000ULL /* A timer that fires late costs no bandwidth up to this. */
 #define IP_UDP_BYTES 28U
 
 gs_queues *gs_queues_open(uint64_t bandwidth_bytes_per_s, uint32_t queue_events_max)

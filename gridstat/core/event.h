@@ -14,10 +14,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#define GS_VERSION 1
-#define GS_HEADER_BYTES 16U
-#define GS_EVENT_BYTES 24U
-#define GS_OPTION_BYTES 24U
+#define GS_VERSION         1
+#define GS_HEADER_BYTES    16U
+#define GS_EVENT_BYTES     24U
+#define GS_OPTION_BYTES    24U
 #define GS_EVENT_BYTES_MAX (GS_EVENT_BYTES + 255U * GS_OPTION_BYTES)
 
 typedef enum {
@@ -76,10 +76,22 @@ static inline void gs_store_u16(uint8_t *at, uint16_t value)
     memcpy(at, &value, sizeof value);
 }
 
-static inline uint64_t gs_event_created_ns(const uint8_t *event) { return gs_load_u64(event); }
-static inline uint32_t gs_event_variable(const uint8_t *event) { return gs_load_u32(event + 8); }
-static inline uint8_t gs_event_flags(const uint8_t *event) { return event[13]; }
-static inline uint16_t gs_event_sequence(const uint8_t *event) { return gs_load_u16(event + 14); }
+static inline uint64_t gs_event_created_ns(const uint8_t *event)
+{
+    return gs_load_u64(event);
+}
+static inline uint32_t gs_event_variable(const uint8_t *event)
+{
+    return gs_load_u32(event + 8);
+}
+static inline uint8_t gs_event_flags(const uint8_t *event)
+{
+    return event[13];
+}
+static inline uint16_t gs_event_sequence(const uint8_t *event)
+{
+    return gs_load_u16(event + 14);
+}
 
 static inline uint32_t gs_event_bytes(const uint8_t *event)
 {

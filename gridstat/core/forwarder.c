@@ -3,7 +3,7 @@
 #include "egress.h"
 #include "memory.h"
 
-#define GROUP 24U /* Events that are looked up together, so that their cache misses overlap. */
+#define GROUP    24U /* Events that are looked up together, so that their cache misses overlap. */
 #define NO_SCOPE UINT32_MAX
 
 typedef struct {
@@ -28,6 +28,8 @@ gs_core *gs_core_open(const gs_limits *limits)
     gs_core *core = gs_allocate(sizeof *core);
     core->limits = *limits;
     core->table = gs_table_open(limits->variables_max, limits->rings_max);
+    core->windows = gs_table_windows(core->table);
+    core->rings = gs_table_rings(core->table);
     core->channels = gs_allocate(sizeof(gs_channel *) * (limits->channels_max + 1UL));
     core->dirty = gs_allocate(sizeof(gs_channel *) * (limits->channels_max + 1UL));
     core->backlog = gs_allocate(sizeof(gs_channel *) * (limits->channels_max + 1UL));
@@ -73,8 +75,7 @@ static void enqueue(gs_core *core, gs_channel *channel, flight *event, uint32_t 
     gs_queue_put(channel, event_class, event->buffer);
 }
 
-static inline void dispatch(gs_core *core, gs_channel *channel, flight *event,
-                            uint32_t event_class)
+static inline void dispatch(gs_core *core, gs_channel *channel, flight *event, uint32_t event_class)
 {
     gs_add(&channel->counters.due, 1);
     if (__builtin_expect(channel->queues == NULL, 1))
@@ -175,12 +176,11 @@ static inline gs_counter *policed_by(const passage *way, const gs_row *row, uint
 static inline gs_verdict first_copy(const passage *way, const gs_row *row, const uint8_t *event,
                                     int64_t *slot)
 {
-    gs_table *table = way->core->table;
     uint64_t created_ns = gs_event_created_ns(event);
     bool from_publisher = way->source->is_publisher;
     if (row->flags & GS_ROW_PERIODIC) {
         *slot = gs_slot_of(created_ns, &row->period);
-        return gs_window_accept(&gs_table_windows(table)[row->state], *slot, from_publisher,
+        return gs_window_accept(&way->core->windows[row->state], *slot, from_publisher,
                                 way->now.steady_ns);
     }
     gs_occurrence occurrence = {
@@ -191,7 +191,7 @@ static inline gs_verdict first_copy(const passage *way, const gs_row *row, const
         .sequence = gs_event_sequence(event),
     };
     *slot = 0; /* Every divisor of an aperiodic row is 1. */
-    return gs_ring_accept(&gs_table_rings(table)[row->state], &occurrence);
+    return gs_ring_accept(&way->core->rings[row->state], &occurrence);
 }
 
 static inline gs_counter *rejected_by(gs_core_counters *counters, gs_verdict verdict)
@@ -259,7 +259,7 @@ static void pass_group(const passage *way, const uint8_t *const *events, uint32_
             continue;
         __builtin_prefetch(slot->row);
         __builtin_prefetch(slot->row->program);
-        __builtin_prefetch(&gs_table_windows(core->table)[slot->state], 1);
+        __builtin_prefetch(&core->windows[slot->state], 1);
     }
     for (uint32_t i = 0; i < count; i++)
         gs_add(pass(way, rows[i], events[i]), 1);

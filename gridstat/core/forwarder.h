@@ -35,6 +35,8 @@ typedef struct {
 typedef struct gs_core {
     gs_limits limits;
     gs_table *table;
+    gs_window *windows; /* The table's, at hand. */
+    gs_ring *rings;
     gs_channel **channels; /* By index; NULL: closed. */
     uint64_t modes;
     gs_buffer_pool pool;

@@ -4,9 +4,9 @@
 
 #include "memory.h"
 
-#define ASLEEP UINT64_MAX
+#define ASLEEP         UINT64_MAX
 #define PAGE_SLOTS_MIN 16U
-#define RETIRED_MIN 1024U
+#define RETIRED_MIN    1024U
 
 typedef struct {
     uint64_t epoch;
@@ -177,8 +177,14 @@ void gs_table_reclaim(gs_table *table)
     table->retired_count = kept;
 }
 
-uint32_t gs_table_retired(const gs_table *table) { return table->retired_count; }
-uint32_t gs_table_rows(const gs_table *table) { return table->rows; }
+uint32_t gs_table_retired(const gs_table *table)
+{
+    return table->retired_count;
+}
+uint32_t gs_table_rows(const gs_table *table)
+{
+    return table->rows;
+}
 
 static gs_root *root_copy(const gs_table *table)
 {
@@ -296,8 +302,9 @@ static gs_commit_result has_room(const gs_table *table, const gs_row_words *upse
     return GS_COMMITTED;
 }
 
-gs_commit_result gs_table_commit(gs_table *table, const gs_row_words *upserts, uint32_t upsert_count,
-                                 const uint32_t *removals, uint32_t removal_count)
+gs_commit_result gs_table_commit(gs_table *table, const gs_row_words *upserts,
+                                 uint32_t upsert_count, const uint32_t *removals,
+                                 uint32_t removal_count)
 {
     gs_table_reclaim(table);
     gs_commit_result result = has_room(table, upserts, upsert_count);
@@ -363,6 +370,15 @@ const gs_root *gs_table_enter(gs_table *table)
     return __atomic_load_n(&table->root, __ATOMIC_SEQ_CST);
 }
 
-void gs_table_sleep(gs_table *table) { __atomic_store_n(&table->seen, ASLEEP, __ATOMIC_SEQ_CST); }
-gs_window *gs_table_windows(gs_table *table) { return table->windows; }
-gs_ring *gs_table_rings(gs_table *table) { return table->rings; }
+void gs_table_sleep(gs_table *table)
+{
+    __atomic_store_n(&table->seen, ASLEEP, __ATOMIC_SEQ_CST);
+}
+gs_window *gs_table_windows(gs_table *table)
+{
+    return table->windows;
+}
+gs_ring *gs_table_rings(gs_table *table)
+{
+    return table->rings;
+}

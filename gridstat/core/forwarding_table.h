@@ -146,8 +146,9 @@ gs_table *gs_table_open(uint32_t variables_max, uint32_t rings_max);
 void gs_table_close(gs_table *table);
 
 /* The writer's side. All of a delta becomes visible at once, or nothing of it. */
-gs_commit_result gs_table_commit(gs_table *table, const gs_row_words *upserts, uint32_t upsert_count,
-                                 const uint32_t *removals, uint32_t removal_count);
+gs_commit_result gs_table_commit(gs_table *table, const gs_row_words *upserts,
+                                 uint32_t upsert_count, const uint32_t *removals,
+                                 uint32_t removal_count);
 void gs_table_set_sources(gs_table *table, const gs_source *sources, uint32_t count);
 void gs_table_set_floods(gs_table *table, const struct gs_flood_way *ways, uint32_t count);
 uint32_t gs_table_rows(const gs_table *table);

@@ -19,8 +19,8 @@
 #define UDP_GRO 104
 #endif
 
-#define NS_PER_S 1000000000ULL
-#define CONTROL_BYTES 128
+#define NS_PER_S         1000000000ULL
+#define CONTROL_BYTES    128
 #define URGENT_CALLS_MAX 8
 
 typedef struct {

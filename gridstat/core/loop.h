@@ -9,20 +9,20 @@
 #include "forwarder.h"
 
 #define GS_RECEIVE_BUFFERS 4
-#define GS_RECEIVE_BYTES 65536
+#define GS_RECEIVE_BYTES   65536
 
 typedef struct {
     gs_core *core;
     int sockets[GS_PORTS]; /* -1: not listening. */
     int wake[2];           /* A pipe: the writer's way to wake the thread. */
     bool is_running;
-    bool must_stop;        /* Atomic. */
-    gs_channel *forget;    /* Atomic: a channel that the thread shall let go of. */
+    bool must_stop;     /* Atomic. */
+    gs_channel *forget; /* Atomic: a channel that the thread shall let go of. */
     pthread_t thread;
-    pid_t process;         /* Who started it: after a fork the child has no such thread. */
-    int cpu;               /* -1: any. */
-    int fifo_priority;     /* 0: ordinary scheduling. */
-    int scheduling_error;  /* errno of the refused wish, 0 when granted. */
+    pid_t process;        /* Who started it: after a fork the child has no such thread. */
+    int cpu;              /* -1: any. */
+    int fifo_priority;    /* 0: ordinary scheduling. */
+    int scheduling_error; /* errno of the refused wish, 0 when granted. */
     uint64_t thread_cpu_ns;
     uint32_t kernel_dropped[GS_PORTS];
     uint8_t *buffers;

@@ -16,7 +16,7 @@ typedef struct {
     uint64_t multiplier;
     uint64_t half;
     uint64_t divisor;
-    uint64_t limit;    /* The largest t whose numerator fits into 64 bits. */
+    uint64_t limit; /* The largest t whose numerator fits into 64 bits. */
     uint64_t phase_ns;
 } gs_period;
 

@@ -13,7 +13,7 @@
 #endif
 
 #define RECEIVE_BUFFER_BYTES (64 << 20)
-#define NS_PER_S 1000000000ULL
+#define NS_PER_S             1000000000ULL
 
 static void widen(int socket_)
 {
@@ -61,5 +61,6 @@ static uint64_t read_clock(clockid_t clock)
 
 gs_now gs_now_read(void)
 {
-    return (gs_now){.wall_ns = read_clock(CLOCK_REALTIME), .steady_ns = read_clock(CLOCK_MONOTONIC)};
+    return (gs_now){.wall_ns = read_clock(CLOCK_REALTIME),
+                    .steady_ns = read_clock(CLOCK_MONOTONIC)};
 }

@@ -101,8 +101,8 @@ class ChannelSpec:
 
 def check_row(row: Row) -> None:
     """Raise `LayoutError` unless the core could hold the row as it stands."""
-    if not 0 < row.variable_id < _U32:
-        raise LayoutError(f"variable_id {row.variable_id} is not a number from 1 to {_U32 - 1}")
+    if not 0 <= row.variable_id < _U32:
+        raise LayoutError(f"variable_id {row.variable_id} is not a 32-bit number")
     if not 0 <= row.phase_ns < _U64 or not 0 <= row.interval_ns_min < _U64:
         raise LayoutError(f"variable {row.variable_id}: phase or interval is out of range")
     if not 0 <= row.source < _U32:
