@@ -1,0 +1,143 @@
+"""What the first hop refuses: foreign variables, wrong ports, stamps, slots, intervals."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridstat.core.rows import PORT_URGENT, ChannelSpec, Route, Term
+from tests.protocol.grids import (
+    MS,
+    NOW_NS,
+    PUBLISHER,
+    SMALL,
+    MakeCore,
+    Subject,
+    aperiodic,
+    assert_reconciled,
+    datagram,
+    event,
+    periodic,
+    told,
+)
+
+NEIGHBOUR = 901
+"""A source that is a router: what comes from there was policed before."""
+
+ROUTES = (Route(1, (Term(1),)),)
+BOUND_NS = SMALL.stamp_bound_ns
+
+
+def guarded_core(make_core: MakeCore) -> Subject:
+    core = make_core(SMALL)
+    core.open_source(PUBLISHER, is_publisher=True)
+    core.open_source(NEIGHBOUR)
+    core.open_channel(ChannelSpec(1))
+    return core
+
+
+def offer(core: Subject, *events: bytes, source: int = PUBLISHER, now_ns: int = NOW_NS) -> None:
+    core.inject(datagram(source, *events), now_ns=now_ns)
+
+
+@pytest.mark.feature("S3-105")
+def test_an_event_before_its_declared_minimum_interval_is_refused_and_counted(
+    subject: MakeCore,
+) -> None:
+    core = guarded_core(subject)
+    core.commit([aperiodic(1, interval_ns_min=5 * MS, routes=ROUTES)])
+    for sequence, after_ms in enumerate((0, 3, 5, 9, 10, 100)):
+        offer(core, event(1, NOW_NS + after_ms * MS, sequence=sequence))
+    assert [(created - NOW_NS) // MS for _, created in told(core.take_output(1))] == [0, 5, 10, 100]
+    assert core.counters()["policed_interval"] == core.counters()["policed"] == 2
+    assert_reconciled(core, [1])
+
+
+@pytest.mark.feature("S3-105")
+def test_a_second_event_in_a_slot_is_refused_at_the_first_hop_and_counted(
+    subject: MakeCore,
+) -> None:
+    core = guarded_core(subject)
+    core.commit([periodic(1, 10, routes=ROUTES)])
+    for after_ms in (0, 4, 10, 6, 20, 14, 16):
+        offer(core, event(1, NOW_NS + after_ms * MS))
+    assert [(created - NOW_NS) // MS for _, created in told(core.take_output(1))] == [0, 10, 20]
+    assert core.counters()["policed_slot"] == 4
+    assert_reconciled(core, [1])
+
+
+def test_the_interval_is_not_policed_behind_the_first_hop(subject: MakeCore) -> None:
+    core = guarded_core(subject)
+    core.commit([aperiodic(1, interval_ns_min=5 * MS, routes=ROUTES)])
+    events = [event(1, NOW_NS + i, sequence=i) for i in range(4)]
+    offer(core, *events, source=NEIGHBOUR)
+    assert len(told(core.take_output(1))) == 4
+    offer(core, event(1, NOW_NS + 9, sequence=9))
+    assert core.counters()["policed_interval"] == 1
+
+
+def test_a_variable_belongs_to_one_publisher(subject: MakeCore) -> None:
+    core = guarded_core(subject)
+    core.open_source(902, is_publisher=True)
+    core.commit([periodic(1, 10, routes=ROUTES)])
+    offer(core, event(1, NOW_NS), source=902)
+    assert core.take_output(1) == []
+    assert core.counters()["policed_source"] == 1
+    offer(core, event(1, NOW_NS))
+    assert told(core.take_output(1)) == [(1, NOW_NS)]
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_a_publishers_stamp_is_held_to_the_present(subject: MakeCore, side: int) -> None:
+    core = guarded_core(subject)
+    rows = [periodic(v, 10, routes=ROUTES) for v in (1, 2)]
+    core.commit([*rows, periodic(3, 10, is_stamp_exempt=True, routes=ROUTES)])
+    within, beyond = NOW_NS + side * BOUND_NS, NOW_NS + side * (BOUND_NS + 1)
+    offer(core, event(1, within), event(2, beyond), event(3, beyond))
+    assert told(core.take_output(1)) == [(1, within), (3, beyond)]
+    offer(core, event(2, beyond), source=NEIGHBOUR)
+    assert told(core.take_output(1)) == [(2, beyond)]
+    assert core.counters()["policed_stamp"] == 1
+    assert_reconciled(core, [1])
+
+
+def test_only_urgent_variables_may_use_the_urgent_port(subject: MakeCore) -> None:
+    core = guarded_core(subject)
+    core.commit([periodic(1, 10, routes=ROUTES), periodic(2, 10, is_urgent=True, routes=ROUTES)])
+    both = datagram(PUBLISHER, event(1, NOW_NS), event(2, NOW_NS))
+    core.inject(both, port=PORT_URGENT, now_ns=NOW_NS)
+    assert told(core.take_output(1)) == [(2, NOW_NS)]
+    assert core.counters()["policed_port"] == 1
+    core.inject(both, now_ns=NOW_NS)
+    assert told(core.take_output(1)) == [(1, NOW_NS)]
+
+
+@pytest.mark.feature("S0-131")
+def test_counters_reconcile_whatever_arrives(subject: MakeCore) -> None:
+    core = guarded_core(subject)
+    alert = aperiodic(2, is_urgent=True, interval_ns_min=MS, routes=ROUTES)
+    core.commit([periodic(1, 10, routes=(Route(1, (Term(2),)),)), alert, periodic(3, 10)])
+    for slot in range(40):
+        created_ns = NOW_NS + slot * 10 * MS
+        burst = [event(v, created_ns, sequence=slot) for v in (1, 2, 3, 4)]
+        offer(core, *burst, now_ns=created_ns)
+        offer(core, *burst, source=NEIGHBOUR, now_ns=created_ns)
+        offer(core, *burst, source=77, now_ns=created_ns)
+        offer(core, event(2, created_ns + 1, sequence=slot), now_ns=created_ns)
+        offer(core, event(1, created_ns + 600 * 1_000 * MS), now_ns=created_ns)
+        core.inject(datagram(PUBLISHER, *burst)[:-1], now_ns=created_ns)
+        assert_reconciled(core, [1])
+    counters = core.counters()
+    expected = {
+        "in": 40 * 15,
+        "malformed_length": 40,
+        "unknown_channel": 160,
+        "unknown_variable": 80,
+        "policed_interval": 40,
+        "policed_stamp": 40,
+        "duplicate": 120,
+        "not_due": 60,
+        "dispatched": 60,
+    }
+    assert {name: counters[name] for name in expected} == expected
+    channel = core.channel_counters(1)
+    assert (channel["due"], channel["sent"]) == (60, 60)
