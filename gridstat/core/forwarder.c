@@ -23,6 +23,11 @@ typedef struct {
     uint32_t port;
 } flight;
 
+typedef struct {
+    const uint8_t *events[GROUP];
+    uint32_t count;
+} group;
+
 gs_core *gs_core_open(const gs_limits *limits)
 {
     gs_core *core = gs_allocate(sizeof *core);
@@ -155,6 +160,21 @@ static inline uint32_t route(const passage *way, flight *event, uint64_t due, ui
     return copies;
 }
 
+/* The same for a plain row, straight through. */
+static inline uint32_t route_plain(const passage *way, flight *event, int64_t slot)
+{
+    const uint64_t *program = event->row->program;
+    uint32_t ways = (uint32_t)program[GS_PLAIN_WAY];
+    if ((program[GS_PLAIN_MODES] & way->active) == 0 ||
+        !gs_slot_is_due(slot, (uint32_t)program[GS_PLAIN_EVERY]))
+        return 0;
+    gs_channel *channel = channel_at(way->core, ways >> 4);
+    if (channel == NULL)
+        return 0;
+    dispatch(way->core, channel, event, ways & 15);
+    return 1;
+}
+
 /* The first hop holds a publisher to its own variables and to the present. */
 static inline gs_counter *policed_by(const passage *way, const gs_row *row, uint64_t created_ns)
 {
@@ -230,6 +250,8 @@ static inline gs_counter *pass(const passage *way, const gs_row *row, const uint
         .length = gs_event_bytes(bytes),
         .port = row->flags & GS_ROW_URGENT ? GS_PORT_URGENT : GS_PORT_DATA,
     };
+    if (__builtin_expect(row->flags & GS_ROW_PLAIN, 1))
+        return route_plain(way, &event, slot) ? &counters->dispatched : &counters->not_due;
     uint32_t copies = 0, scope = NO_SCOPE;
     if (__builtin_expect(row->flood_count != 0, 0)) {
         scope = flooding_scope(row, way->active);
@@ -265,41 +287,63 @@ static void pass_group(const passage *way, const uint8_t *const *events, uint32_
         gs_add(pass(way, rows[i], events[i]), 1);
 }
 
-void gs_forward(gs_core *core, const gs_root *root, uint32_t port, const uint8_t *datagram,
-                size_t bytes, gs_now now)
+static void drain_group(const passage *way, group *open)
 {
+    if (open->count != 0)
+        pass_group(way, open->events, open->count);
+    open->count = 0;
+}
+
+/* One datagram of an arrival: checked whole, then its events join the open group. */
+static void forward_datagram(passage *way, group *open, const uint8_t *datagram, size_t bytes)
+{
+    gs_core_counters *counters = &way->core->counters;
     gs_datagram read;
-    gs_add(&core->counters.datagrams_in, 1);
-    gs_add(&core->counters.bytes_in, bytes);
     gs_form form = gs_datagram_read(datagram, bytes, &read);
     if (__builtin_expect(form != GS_WELL_FORMED, 0)) {
-        gs_add(&core->counters.in, 1);
-        gs_add(&core->counters.malformed[form], 1);
+        gs_add(&counters->in, 1);
+        gs_add(&counters->malformed[form], 1);
         return;
     }
-    gs_add(&core->counters.in, read.event_count);
+    gs_add(&counters->in, read.event_count);
+    if (way->source == NULL || way->source->channel_id != read.channel_id) {
+        drain_group(way, open);
+        way->source = gs_source_of(way->root->sources, read.channel_id);
+    }
+    if (__builtin_expect(way->source == NULL, 0)) {
+        gs_add(&counters->unknown_channel, read.event_count);
+        return;
+    }
+    for (uint32_t at = GS_HEADER_BYTES; at < read.events_end;) {
+        open->events[open->count++] = datagram + at;
+        at += gs_event_bytes(datagram + at);
+        if (open->count == GROUP)
+            drain_group(way, open);
+    }
+}
+
+void gs_forward(gs_core *core, const gs_root *root, const gs_arrival *arrival, gs_now now)
+{
     passage way = {
         .core = core,
         .root = root,
-        .source = gs_source_of(root->sources, read.channel_id),
         .active = gs_active_modes(core),
         .now = now,
-        .port = port,
+        .port = arrival->port,
     };
-    if (way.source == NULL) {
-        gs_add(&core->counters.unknown_channel, read.event_count);
-        return;
-    }
-    const uint8_t *events[GROUP];
-    uint32_t count = 0;
-    for (uint32_t at = GS_HEADER_BYTES; at < read.events_end;) {
-        events[count++] = datagram + at;
-        at += gs_event_bytes(datagram + at);
-        if (count == GROUP || at >= read.events_end) {
-            pass_group(&way, events, count);
-            count = 0;
-        }
-    }
+    group open = {.count = 0};
+    uint64_t datagrams = 0;
+    size_t at = 0;
+    do {
+        size_t left = arrival->bytes - at;
+        size_t bytes = left < arrival->step ? left : arrival->step;
+        forward_datagram(&way, &open, arrival->at + at, bytes);
+        at += bytes;
+        datagrams++;
+    } while (at < arrival->bytes);
+    drain_group(&way, &open);
+    gs_add(&core->counters.datagrams_in, datagrams);
+    gs_add(&core->counters.bytes_in, arrival->bytes);
 }
 
 static void note_backlog(gs_core *core, gs_channel *channel, uint64_t again_ns)

@@ -58,9 +58,17 @@ typedef struct {
     uint64_t steady_ns;
 } gs_now;
 
-/* Take in one datagram; its copies stay open until the flush. */
-void gs_forward(gs_core *core, const gs_root *root, uint32_t port, const uint8_t *datagram,
-                size_t bytes, gs_now now);
+/* What one receive buffer holds: datagrams of `step` bytes that the kernel coalesced, the last one
+ * perhaps shorter; a lone datagram has step = bytes. */
+typedef struct {
+    const uint8_t *at;
+    size_t bytes;
+    size_t step;
+    uint32_t port;
+} gs_arrival;
+
+/* Take in what has arrived; its copies stay open until the flush. */
+void gs_forward(gs_core *core, const gs_root *root, const gs_arrival *arrival, gs_now now);
 
 /* Let everything leave that may leave now. */
 void gs_flush(gs_core *core, uint64_t steady_ns);

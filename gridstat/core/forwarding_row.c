@@ -154,6 +154,9 @@ gs_row *gs_row_make(const gs_row_words *words, uint32_t state)
         qsort(routes, words->route_count, sizeof(route_wish), by_wish);
         row = write_row(words, routes, divisors, divisor_count);
         row->state = state;
+        if (words->route_count == 1 && routes[0].count == 1 && divisor_count == 1 &&
+            words->flood_count == 0)
+            row->flags |= GS_ROW_PLAIN;
     }
     gs_release(wishes);
     gs_release(routes);

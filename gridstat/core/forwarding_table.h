@@ -26,7 +26,11 @@ enum {
     GS_ROW_PERIODIC = 1,
     GS_ROW_URGENT = 2,
     GS_ROW_STAMP_EXEMPT = 4,
+    GS_ROW_PLAIN = 8, /* One channel, one term, no flooding: most rows of most routers. */
 };
+
+/* Where a plain row's program has its parts. */
+enum { GS_PLAIN_EVERY = 0, GS_PLAIN_MODES = 2, GS_PLAIN_WAY = 4 };
 
 typedef struct {
     uint64_t modes;

@@ -60,25 +60,23 @@ static remarks read_remarks(struct msghdr *message)
     return found;
 }
 
-/* One message of the kernel, cut into the datagrams that it coalesced; when it arrived. */
+/* One message of the kernel, which may hold many datagrams; when it arrived. */
 static uint64_t forward_message(gs_loop *loop, const gs_root *root, uint32_t port,
                                 struct mmsghdr *message, gs_now now)
 {
     remarks found = read_remarks(&message->msg_hdr);
-    const uint8_t *bytes = message->msg_hdr.msg_iov->iov_base;
-    size_t total = message->msg_len;
-    size_t step = found.segment_bytes != 0 ? found.segment_bytes : total;
     if (found.dropped != loop->kernel_dropped[port]) {
         gs_add(&loop->core->counters.kernel_dropped,
                (uint32_t)(found.dropped - loop->kernel_dropped[port]));
         loop->kernel_dropped[port] = found.dropped;
     }
-    if (total == 0)
-        gs_forward(loop->core, root, port, bytes, 0, now);
-    for (size_t at = 0; at < total; at += step) {
-        size_t left = total - at;
-        gs_forward(loop->core, root, port, bytes + at, left < step ? left : step, now);
-    }
+    gs_arrival arrival = {
+        .at = message->msg_hdr.msg_iov->iov_base,
+        .bytes = message->msg_len,
+        .step = found.segment_bytes != 0 ? found.segment_bytes : message->msg_len,
+        .port = port,
+    };
+    gs_forward(loop->core, root, &arrival, now);
     return found.arrived_ns;
 }
 
