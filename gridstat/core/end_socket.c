@@ -14,7 +14,7 @@
 #include "loop.h"
 
 #define SEND_BUFFER_BYTES (8 << 20)
-#define UDP_HEADER_BYTES 8
+#define UDP_HEADER_BYTES  8
 #define IPV4_HEADER_BYTES 20
 #define IPV6_HEADER_BYTES 40
 

@@ -106,8 +106,7 @@ bool gs_expected_newest(const gs_expected_variable *variable, gs_sample *sample)
         uint64_t version = __atomic_load_n(&variable->version, __ATOMIC_ACQUIRE);
         for (uint32_t i = 0; i < GS_SAMPLE_WORDS; i++)
             words[i] = __atomic_load_n(&variable->newest[i], __ATOMIC_ACQUIRE);
-        if (version % 2 == 0 &&
-            __atomic_load_n(&variable->version, __ATOMIC_RELAXED) == version) {
+        if (version % 2 == 0 && __atomic_load_n(&variable->version, __ATOMIC_RELAXED) == version) {
             memcpy(sample, words, sizeof *sample);
             return version != 0;
         }

@@ -67,8 +67,7 @@ static inline gs_verdict gs_expected_accept(gs_expected *expected, gs_expected_v
     if (__builtin_expect(variable->period == NULL, 0))
         return gs_expected_accept_aperiodic(expected, variable, sample);
     int64_t slot = gs_slot_of(sample->created_ns, variable->period);
-    gs_verdict verdict =
-        gs_window_accept(&variable->window, slot, false, sample->received_ns);
+    gs_verdict verdict = gs_window_accept(&variable->window, slot, false, sample->received_ns);
     if (keeps_newest && verdict == GS_ACCEPTED && variable->window.newest == slot)
         gs_expected_store_newest(variable, sample);
     return verdict;

@@ -18,13 +18,13 @@
 #include "expected.h"
 #include "memory.h"
 
-#define BUFFERS 4
-#define BUFFER_BYTES 65536U
-#define PLAIN_RECEIVES_MAX 64
+#define BUFFERS             4
+#define BUFFER_BYTES        65536U
+#define PLAIN_RECEIVES_MAX  64
 #define URGENT_RECEIVES_MAX 16
-#define EVENTS_AHEAD 32
-#define TIME_QUALITY 3U
-#define NS_PER_S 1000000000ULL
+#define EVENTS_AHEAD        32
+#define TIME_QUALITY        3U
+#define NS_PER_S            1000000000ULL
 
 #ifndef UDP_GRO
 #define UDP_GRO 104
@@ -232,8 +232,7 @@ static bool receive_plain(gs_receiver *receiver, int socket_)
 static bool receive(gs_receiver *receiver, uint32_t port)
 {
     int socket_ = receiver->sockets[port];
-    return receiver->is_posix ? receive_plain(receiver, socket_)
-                              : receive_batch(receiver, socket_);
+    return receiver->is_posix ? receive_plain(receiver, socket_) : receive_batch(receiver, socket_);
 }
 
 /* --- The thread -------------------------------------------------------------------------- */
@@ -272,8 +271,8 @@ gs_end_status gs_receiver_start(gs_receiver *receiver)
     errno = pthread_create(&receiver->thread, NULL, run, receiver);
     gs_end_status status = errno == 0 ? GS_END_OK : gs_end_status_now();
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    receiver->is_running = status == GS_END_OK;
-    if (receiver->is_running)
+    __atomic_store_n(&receiver->is_running, status == GS_END_OK, __ATOMIC_RELEASE);
+    if (status == GS_END_OK)
         pthread_setname_np(receiver->thread, "gs-receiver");
     return status;
 }
@@ -366,11 +365,16 @@ gs_end_status gs_receiver_open(const gs_receiver_words *words, gs_receiver **ope
     return status;
 }
 
-void gs_receiver_close(gs_receiver *receiver)
+void gs_receiver_shut(gs_receiver *receiver)
 {
     gs_receiver_stop(receiver);
     for (uint32_t port = 0; port < GS_PORTS; port++)
         gs_socket_close(&receiver->sockets[port]);
+}
+
+void gs_receiver_close(gs_receiver *receiver)
+{
+    gs_receiver_shut(receiver);
     gs_socket_close(&receiver->poll_fd);
     gs_socket_close(&receiver->stop_fd);
     gs_socket_close(&receiver->wake_fd);
@@ -449,9 +453,9 @@ uint64_t gs_receiver_kernel_dropped(const gs_receiver *receiver)
            gs_socket_dropped(receiver->sockets[GS_PORT_URGENT]);
 }
 
-const gs_histogram *gs_receiver_latency(const gs_receiver *receiver)
+uint64_t gs_receiver_latency(const gs_receiver *receiver, uint32_t bucket)
 {
-    return &receiver->latency;
+    return gs_read(&receiver->latency.buckets[bucket]);
 }
 
 uint64_t gs_receiver_cpu_ns(const gs_receiver *receiver)

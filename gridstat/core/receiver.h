@@ -66,7 +66,10 @@ typedef struct gs_receiver gs_receiver;
 
 gs_end_status gs_receiver_open(const gs_receiver_words *words, gs_receiver **opened);
 
-/* Ends the thread if it runs; in a forked child, where there is none, only frees. */
+/* Ends the thread if it runs and gives back both ports; what was received can still be read. */
+void gs_receiver_shut(gs_receiver *receiver);
+
+/* Nobody may use it any more. In a forked child, where there is no thread, this only frees. */
 void gs_receiver_close(gs_receiver *receiver);
 
 gs_end_status gs_receiver_start(gs_receiver *receiver);
@@ -88,7 +91,7 @@ uint16_t gs_receiver_port(const gs_receiver *receiver, uint32_t port);
 uint32_t gs_receiver_buffer_bytes(const gs_receiver *receiver);
 uint64_t gs_receiver_count(const gs_receiver *receiver, uint32_t counter);
 uint64_t gs_receiver_kernel_dropped(const gs_receiver *receiver);
-const gs_histogram *gs_receiver_latency(const gs_receiver *receiver);
+uint64_t gs_receiver_latency(const gs_receiver *receiver, uint32_t bucket);
 uint64_t gs_receiver_cpu_ns(const gs_receiver *receiver);
 
 #endif

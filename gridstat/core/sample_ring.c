@@ -85,8 +85,8 @@ void gs_sample_ring_take(gs_sample_ring *ring, gs_sample *to, uint64_t samples, 
 {
     uint64_t option_bytes = gs_sample_ring_option_bytes(ring, samples);
     if (options != NULL && option_bytes != 0)
-        copy_wrapped(options, ring->options, ring->options_taken & ring->options_mask,
-                     option_bytes, ring->options_mask + 1);
+        copy_wrapped(options, ring->options, ring->options_taken & ring->options_mask, option_bytes,
+                     ring->options_mask + 1);
     copy_wrapped((uint8_t *)to, (const uint8_t *)ring->samples,
                  (ring->taken & ring->samples_mask) * sizeof *to, samples * sizeof *to,
                  (ring->samples_mask + 1) * sizeof *to);

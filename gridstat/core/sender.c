@@ -13,6 +13,7 @@
 #include "channel.h"
 #include "event.h"
 #include "lazy_memory.h"
+#include "loop.h"
 #include "memory.h"
 #include "variable_index.h"
 
@@ -20,10 +21,10 @@
 #define UDP_SEGMENT 103
 #endif
 
-#define RUN_EVENTS_MAX (GS_RUN_BYTES_MAX / GS_EVENT_BYTES)
-#define WAIT_MS 100
+#define RUN_EVENTS_MAX      (GS_RUN_BYTES_MAX / GS_EVENT_BYTES)
+#define WAIT_MS             100
 #define FULL_DEVICE_WAIT_NS 1000000L
-#define MTU_BYTES_MIN 256U
+#define MTU_BYTES_MIN       256U
 
 /* Datagrams on their way to the kernel: all as long as the stride but for the last. */
 typedef struct {
@@ -103,8 +104,8 @@ static ssize_t send_separately(gs_sender *sender, const gs_outgoing_run *run)
         };
         count++;
     }
-    int taken = sendmmsg(sender->sockets[run->port], sender->messages, count,
-                         MSG_NOSIGNAL | MSG_DONTWAIT);
+    int taken =
+        sendmmsg(sender->sockets[run->port], sender->messages, count, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (taken < 0)
         return -1;
     ssize_t bytes = 0;
@@ -249,7 +250,8 @@ gs_send_status gs_sender_send(gs_sender *sender, const gs_outgoing *event)
 
     uint8_t *at = run->bytes + GS_HEADER_BYTES;
     gs_header_write(run->bytes, run->length, sender->channel_id, ++sender->counter);
-    write_event(at, event->created_ns, event->variable_id, options, event->flags,
+    uint64_t created_ns = event->is_created_now ? gs_now_read().wall_ns : event->created_ns;
+    write_event(at, created_ns, event->variable_id, options, event->flags,
                 sender->sequences[place]++);
     memcpy(at + 16, event->record, event->record_bytes);
     memset(at + 16 + event->record_bytes, 0, run->event_bytes - 16 - event->record_bytes);
@@ -404,10 +406,15 @@ gs_end_status gs_sender_open(const gs_sender_words *words, gs_sender **opened)
     return status;
 }
 
-void gs_sender_close(gs_sender *sender)
+void gs_sender_shut(gs_sender *sender)
 {
     for (uint32_t port = 0; port < GS_PORTS; port++)
         gs_socket_close(&sender->sockets[port]);
+}
+
+void gs_sender_close(gs_sender *sender)
+{
+    gs_sender_shut(sender);
     gs_variable_index_close(&sender->index);
     gs_lazy_release(sender->sequences, sender->variables_max * sizeof *sender->sequences);
     gs_release(sender->lone.bytes);

@@ -44,6 +44,7 @@ typedef struct {
     uint32_t variable_id;
     uint8_t flags;
     bool is_urgent;
+    bool is_created_now; /* Then the stamp is taken just before the kernel's turn. */
     uint64_t created_ns;
     const uint8_t *record; /* In wire order: the value, then the options. */
     uint32_t record_bytes;
@@ -65,7 +66,8 @@ typedef struct {
 typedef struct gs_sender gs_sender;
 
 gs_end_status gs_sender_open(const gs_sender_words *words, gs_sender **opened);
-void gs_sender_close(gs_sender *sender);
+void gs_sender_shut(gs_sender *sender);  /* Closes the sockets; the caller holds the lock. */
+void gs_sender_close(gs_sender *sender); /* Nobody may use it any more. */
 
 /* One caller at a time. False: this very thread is inside a call already. */
 bool gs_sender_try_lock(gs_sender *sender);

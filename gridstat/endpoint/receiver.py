@@ -1,0 +1,232 @@
+"""The receiving end as Python meets it: batches, callbacks, an async iterator, newest values.
+
+The thread behind it is C (`core/receiver.c`) and never waits for Python. Reading batches is the
+short way; the async iterator is a convenience on top, and a callback costs one Python thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import TYPE_CHECKING, Self, Unpack
+
+import numpy as np
+
+from gridstat.core import _core
+from gridstat.core.samples import SAMPLE, Sample
+from gridstat.model.errors import Misuse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    import pyarrow as pa
+
+    from gridstat.core.samples import ReceiverSettings, Samples
+    from gridstat.model.rate_law import Period
+
+log = logging.getLogger(__name__)
+
+EVENTS_MAX = 65_536
+"""How many events a batch holds at most, unless the reader says otherwise."""
+
+
+class Receiver:
+    """Receives events of expected variables; each is handed out once, in one of the ways below.
+
+    Batches, callbacks and the async iterator empty the same ring, so use one of them at a time;
+    `newest` is apart from that.
+
+        with Receiver(data_port=4000, urgent_port=4001) as receiver:
+            receiver.expect(12, Period(1, 30))
+            receiver.start()
+            batch = receiver.read(timeout_s=1.0)
+    """
+
+    def __init__(self, **settings: Unpack[ReceiverSettings]) -> None:
+        self._core = _core.Receiver(**settings)
+        self._keeps_options = settings.get("option_bytes", 0) > 0
+        self._callback: Callable[[Samples], None] | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def ports(self) -> tuple[int, int]:
+        """The data port and the urgent port."""
+        return self._core.ports
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the receiving thread runs."""
+        return self._core.is_running
+
+    @property
+    def receive_buffer_bytes(self) -> int:
+        """What the system granted for events that the thread has not yet taken."""
+        return self._core.receive_buffer_bytes
+
+    def expect(self, variable_id: int, period: Period | None, phase_ns: int = 0) -> None:
+        """Take this variable, the first copy of each event; also while running.
+
+        `receiver.expect(12, Period(1, 30))` for thirty a second; None stands for aperiodic.
+        """
+        self._core.expect(variable_id, period, phase_ns)
+
+    def start(self) -> None:
+        """Start receiving: `receiver.start()` after the first `expect`."""
+        self._core.start()
+        self._start_callbacks()
+
+    def stop(self) -> None:
+        """Stop receiving; what has arrived can still be read. `receiver.stop()` may be repeated."""
+        self._core.stop()
+        thread, self._thread = self._thread, None
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def close(self) -> None:
+        """Stop, and give both ports back: `receiver.close()`, or leave the `with` block."""
+        self.stop()
+        self._core.close()
+
+    def fileno(self) -> int:
+        """A descriptor for `select`: readable while events wait, until `read` has found none."""
+        return self._core.fileno()
+
+    def read(self, events_max: int = EVENTS_MAX, timeout_s: float | None = 0) -> Samples:
+        """The events that wait, oldest first, as a NumPy array of `SAMPLE`.
+
+        `receiver.read(timeout_s=1.0)` waits for the first one; None waits as long as it takes. The
+        batch is empty after the timeout, or when the receiver was stopped.
+        """
+        return self._core.read(events_max, timeout_s)
+
+    def read_records(
+        self, events_max: int = EVENTS_MAX, timeout_s: float | None = 0
+    ) -> list[tuple[Sample, bytes]]:
+        """The events that wait, each with its value and options as the bytes of the wire.
+
+        For user records: `codec.decode(payload)` for each `(sample, payload)`. Open the receiver
+        with `option_bytes`, or there are no options to read.
+        """
+        batch, options = self._read_with_options(events_max, timeout_s)
+        payloads = []
+        at = 0
+        for value, count in zip(batch["value"].astype(">i8"), batch["option_count"], strict=True):
+            end = at + 24 * int(count)
+            payloads.append(value.tobytes() + options[at:end])
+            at = end
+        return [
+            (Sample(*row), payload) for row, payload in zip(batch.tolist(), payloads, strict=True)
+        ]
+
+    def read_arrow(
+        self, events_max: int = EVENTS_MAX, timeout_s: float | None = 0
+    ) -> pa.RecordBatch:
+        """The events that wait as an Arrow record batch with the columns of `SAMPLE`.
+
+        With `option_bytes` there is one more column, `options`. `receiver.read_arrow()` needs
+        pyarrow: `pip install gridstat[arrow]`.
+        """
+        import pyarrow as pa  # Optional: an end-point needs no Arrow to work.
+
+        if not self._keeps_options:
+            batch = self._core.read(events_max, timeout_s)
+            return pa.record_batch(_arrow_columns(batch))
+        batch, options = self._core.read_with_options(events_max, timeout_s)
+        ends = np.cumsum(batch["option_count"].astype(np.int32) * 24, dtype=np.int32)
+        offsets = np.concatenate([np.zeros(1, np.int32), ends])
+        binary = pa.Array.from_buffers(
+            pa.binary(), len(batch), [None, pa.py_buffer(offsets), pa.py_buffer(options)]
+        )
+        return pa.record_batch({**_arrow_columns(batch), "options": binary})
+
+    def on_batch(self, callback: Callable[[Samples], None]) -> None:
+        """Call back with every batch, from one Python thread: `receiver.on_batch(show)`.
+
+        A callback that raises is logged and called again with the next batch.
+        """
+        if self._callback is not None:
+            raise Misuse("this receiver has a callback already", hint="call both from one function")
+        self._callback = callback
+        self._start_callbacks()
+
+    async def batches(self, events_max: int = EVENTS_MAX) -> AsyncIterator[Samples]:
+        """Batches as they come, until the receiver is stopped.
+
+        `async for batch in receiver.batches(): ...`
+        """
+        loop = asyncio.get_running_loop()
+        has_come = asyncio.Event()
+        loop.add_reader(self.fileno(), has_come.set)
+        try:
+            while True:
+                has_come.clear()
+                batch = self._core.read(events_max)
+                if len(batch):
+                    yield batch
+                elif self._core.is_running:
+                    await has_come.wait()
+                else:
+                    return
+        finally:
+            loop.remove_reader(self.fileno())
+
+    def newest(self, variable_id: int) -> Sample | None:
+        """The newest event of a variable, None before the first: `receiver.newest(12)`."""
+        return self._core.newest(variable_id)
+
+    def counters(self) -> dict[str, int]:
+        """What became of every event: `receiver.counters()["delivered"]`.
+
+        in = malformed + unknown + duplicate + policed_jump + delivered + ring_full
+        """
+        return self._core.counters()
+
+    def latency_histogram(self) -> list[tuple[int, int]]:
+        """Created to received, as (upper bound in ns, events), for events with good time quality.
+
+        `sum(count for _, count in receiver.latency_histogram())`
+        """
+        return self._core.latency_histogram()
+
+    def thread_cpu_ns(self) -> int:
+        """Processor time of the receiving thread: `receiver.thread_cpu_ns()`."""
+        return self._core.thread_cpu_ns()
+
+    def _read_with_options(self, events_max: int, timeout_s: float | None) -> tuple[Samples, bytes]:
+        if not self._keeps_options:
+            raise Misuse(
+                "this receiver keeps no options", hint="open it with option_bytes, say 1 << 20"
+            )
+        return self._core.read_with_options(events_max, timeout_s)
+
+    def _start_callbacks(self) -> None:
+        if self._callback is None or self._thread is not None or not self._core.is_running:
+            return
+        # A daemon: a program that ends without `stop` must not wait for a thread that waits.
+        self._thread = threading.Thread(
+            target=_call_back, args=(self._core, self._callback), name="gs-callback", daemon=True
+        )
+        self._thread.start()
+
+
+def _call_back(core: _core.Receiver, callback: Callable[[Samples], None]) -> None:
+    while True:
+        batch = core.read(EVENTS_MAX, None)
+        if len(batch):
+            try:
+                callback(batch)
+            except Exception:
+                log.exception("callback failed events=%d", len(batch))
+        elif not core.is_running:
+            return
+
+
+def _arrow_columns(batch: Samples) -> dict[str, object]:
+    return {name: np.ascontiguousarray(batch[name]) for name in SAMPLE.names or ()}
