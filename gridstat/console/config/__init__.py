@@ -3,6 +3,18 @@
 May import model and `console.grid`. Start reading at `grid_file.py`.
 """
 
-from gridstat.console.config.grid_file import default_grid_text, load_default_grid, load_grid
+from gridstat.console.config.grid_file import (
+    DEFAULT_GRID_FILE,
+    default_grid_text,
+    grid_from_text,
+    load_grid,
+    read_grid_text,
+)
 
-__all__ = ["default_grid_text", "load_default_grid", "load_grid"]
+__all__ = [
+    "DEFAULT_GRID_FILE",
+    "default_grid_text",
+    "grid_from_text",
+    "load_grid",
+    "read_grid_text",
+]

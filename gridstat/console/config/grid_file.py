@@ -31,12 +31,17 @@ if TYPE_CHECKING:
     from gridstat.model.errors import ConfigurationError
 
 DEFAULT_GRID = "default_grid.toml"
+DEFAULT_GRID_FILE = f"built-in {DEFAULT_GRID}"
 
 
 def load_grid(path: Path) -> Grid:
     """The grid that a file describes; raises `ConfigurationError` naming file, key and remedy."""
+    return grid_from_text(read_grid_text(path), file=str(path))
+
+
+def read_grid_text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise complaint(
@@ -46,15 +51,10 @@ def load_grid(path: Path) -> Grid:
             hint="`gridstat up` without a file starts the built-in grid; "
             "`gridstat up --show-default` prints it, to begin your own from",
         ) from error
-    return grid_from_text(text, file=str(path))
 
 
 def default_grid_text() -> str:
     return resources.files(__package__).joinpath(DEFAULT_GRID).read_text(encoding="utf-8")
-
-
-def load_default_grid() -> Grid:
-    return grid_from_text(default_grid_text(), file=f"built-in {DEFAULT_GRID}")
 
 
 def grid_from_text(text: str, *, file: str) -> Grid:

@@ -73,11 +73,14 @@ class RouterProcess:
     def work(self) -> None:
         self._router.commit_due()
 
+    def drain(self) -> None:
+        """Nothing new comes in, and what is queued goes out, within a bound."""
+        self._router.refuse_new()
+        deadline_s = time.monotonic() + DRAIN_S_MAX
+        while self._router.queued_events() and time.monotonic() < deadline_s:
+            time.sleep(DRAIN_STEP_S)
+
     def close(self) -> None:
-        """Drain: nothing new comes in, what is queued goes out, within a bound."""
         if self._is_started:
-            self._router.refuse_new()
-            deadline_s = time.monotonic() + DRAIN_S_MAX
-            while self._router.queued_events() and time.monotonic() < deadline_s:
-                time.sleep(DRAIN_STEP_S)
+            self.drain()
         self._router.close()

@@ -109,8 +109,12 @@ class Supervisor:
             await asyncio.gather(*(child.end() for child in self._children.values()))
             await asyncio.gather(*self._watchers)
         finally:
-            for child in self._children.values():
-                child.kill()
+            self.kill()
+
+    def kill(self) -> None:
+        """For a person who will not wait for draining."""
+        for child in self._children.values():
+            child.kill()
 
     async def _ask(self, name: str, what: str) -> Line | None:
         expected = {"report": "report", "pause": "paused"}[what]

@@ -1,0 +1,187 @@
+"""`gridstat experiment`: rerun what the sources measured, and what we promise, on this machine.
+
+The experiments live in the source tree (`benchmarks/`), not in the package, so they are imported
+when asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json as json_text
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from gridstat.console.cli.failure import EXIT_FAILURE, print_plainly, tell_failure, telling
+from gridstat.model.errors import Misuse, UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarks.experiments import Experiment, Result
+
+MODULE = "benchmarks.experiments"
+HELP = """Rerun an experiment of the sources, or of our own promises, on this machine.
+
+Examples:
+
+  gridstat experiment list
+
+  gridstat experiment run forwarding --json
+
+  gridstat experiment run hops --runs 3 --set routers=1,4,7
+"""
+RUN_HELP = """Measure, show a table, and end with one JSON line of flat figures (with --json).
+
+Progress goes to standard error. Every experiment has parameters, listed by `gridstat experiment
+list`; --runs, --seconds and --only are short for the commonest.
+
+Examples:
+
+  gridstat experiment run forwarding --json
+
+  gridstat experiment run forwarding --only single --runs 5
+"""
+
+app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command("list", help="List the experiments and their parameters.")
+@telling
+def list_experiments(
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    console = Console()
+    for experiment in load_experiments().values():
+        if json:
+            print_plainly(console, json_text.dumps(described(experiment)))
+            continue
+        print_plainly(console, f"{experiment.name}: {experiment.summary}")
+        for parameter in experiment.parameters:
+            default = f"--set {parameter.name}={parameter.default}"
+            print_plainly(console, f"    {default:<32} {parameter.summary}")
+
+
+@app.command("run", help=RUN_HELP)
+@telling
+def run_experiment(
+    name: Annotated[str, typer.Argument(help="Which one; see `gridstat experiment list`.")],
+    json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
+    runs: Annotated[int | None, typer.Option(min=1, help="Interleaved repetitions.")] = None,
+    seconds: Annotated[float | None, typer.Option(min=0.01, help="Length of one cell.")] = None,
+    only: Annotated[str | None, typer.Option(help="Only these cells, comma-separated.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any parameter, as name=value.")
+    ] = None,
+) -> None:
+    experiment = find_experiment(load_experiments(), name)
+    options = options_of(settings or (), runs=runs, seconds=seconds, only=only)
+    result = _measured(experiment, options)
+    _show(result)
+    if json:
+        print_plainly(Console(), json_text.dumps({"experiment": name, **flat_figures(result)}))
+
+
+def load_experiments() -> Mapping[str, Experiment]:
+    try:
+        found: Mapping[str, Experiment] = importlib.import_module(MODULE).EXPERIMENTS
+    except ModuleNotFoundError as error:
+        if error.name is None or not MODULE.startswith(error.name):
+            raise
+        raise Misuse(
+            "the experiments are not installed with the package",
+            hint="run this in a clone of the source tree, where `benchmarks/` lies: "
+            "`make bench`, or .venv/bin/gridstat experiment list",
+        ) from error
+    return found
+
+
+def find_experiment(known: Mapping[str, Experiment], name: str) -> Experiment:
+    if name not in known:
+        raise UnknownName(f'there is no experiment "{name}"', hint=f"there are {', '.join(known)}")
+    return known[name]
+
+
+def options_of(settings: Sequence[str], **short: float | str | None) -> dict[str, float | str]:
+    """What was asked for, by parameter name; the experiment itself checks names and types."""
+    options: dict[str, float | str] = {
+        name: value for name, value in short.items() if value is not None
+    }
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise Misuse(f"--set {setting}: no value", hint="write it as --set name=value")
+        options[name.strip()] = value.strip()
+    return options
+
+
+def described(experiment: Experiment) -> dict[str, object]:
+    return {
+        "experiment": experiment.name,
+        "summary": experiment.summary,
+        "parameters": {
+            parameter.name: {"default": parameter.default, "summary": parameter.summary}
+            for parameter in experiment.parameters
+        },
+    }
+
+
+def flat_figures(result: Result) -> dict[str, Any]:
+    """Figures, and for each that a source printed, its number and whether the two compare."""
+    flat: dict[str, Any] = dict(result.figures)
+    for comparison in result.comparisons:
+        flat[f"{comparison.figure}_source"] = comparison.source
+        flat[f"{comparison.figure}_theirs"] = comparison.theirs
+        flat[f"{comparison.figure}_comparable"] = comparison.comparable
+        flat[f"{comparison.figure}_reason"] = comparison.reason
+    return flat
+
+
+def _measured(experiment: Experiment, options: Mapping[str, float | str]) -> Result:
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(experiment.name, total=1.0)
+
+        def progress(share: float, text: str) -> None:
+            bar.update(task, completed=share, description=f"{experiment.name}: {text}")
+
+        try:
+            return experiment.run(options, progress)
+        except KeyboardInterrupt as error:
+            raise typer.Exit(EXIT_FAILURE) from error
+        except Exception as error:
+            if not hasattr(error, "hint"):
+                raise
+            bar.stop()
+            tell_failure(error)
+            raise typer.Exit(EXIT_FAILURE) from error
+
+
+def _show(result: Result) -> None:
+    console = Console(stderr=True)
+    if result.table:
+        table = Table(*result.columns, title=result.title, pad_edge=False)
+        for row in result.table:
+            table.add_row(*row)
+        console.print(table)
+    if result.comparisons:
+        table = Table("figure", "source", "theirs", "ours", "comparable", "reason", pad_edge=False)
+        for comparison in result.comparisons:
+            table.add_row(
+                comparison.figure,
+                comparison.source,
+                f"{comparison.theirs:g}",
+                f"{comparison.ours:g}",
+                comparison.comparable,
+                comparison.reason,
+            )
+        console.print(table)

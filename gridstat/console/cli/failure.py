@@ -1,0 +1,46 @@
+"""How a command fails: one message with code and hint, never a traceback for a wrong input."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, ParamSpec
+
+import typer
+from rich.console import Console
+
+from gridstat.model.errors import GridStatError, Misuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+Options = ParamSpec("Options")
+
+
+def telling(command: Callable[Options, None]) -> Callable[Options, None]:
+    """A command whose errors of ours are told to the person, with an exit code.
+
+    2 for what was asked wrongly (a file, a name), 1 for what the world refused.
+    """
+
+    @functools.wraps(command)
+    def run(*args: Options.args, **options: Options.kwargs) -> None:
+        try:
+            command(*args, **options)
+        except GridStatError as error:
+            tell_failure(error)
+            code = EXIT_USAGE if isinstance(error, Misuse) else EXIT_FAILURE
+            raise typer.Exit(code) from error
+
+    return run
+
+
+def tell_failure(error: Exception) -> None:
+    """Print `error: …` and its hint on standard error."""
+    print_plainly(Console(stderr=True), f"error: {error}")
+
+
+def print_plainly(console: Console, text: str) -> None:
+    """Text as it is: brackets and file names are not ours to colour or wrap."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
