@@ -53,7 +53,7 @@ def _without_change(finding: Finding) -> Finding:
 def _buffers(facts: HostFacts) -> Iterator[Finding]:
     yield Finding(
         "receive buffer",
-        granted=f"{_mib(facts.receive_buffer_bytes)} (limit {_mib(facts.receive_buffer_bytes_max)})",
+        granted=_mib(facts.receive_buffer_bytes, facts.receive_buffer_bytes_max),
         wanted=_mib(RECEIVE_BUFFER_BYTES_WANTED),
         is_enough=facts.receive_buffer_bytes >= RECEIVE_BUFFER_BYTES_WANTED,
         change=f"sysctl -w net.core.rmem_max={RECEIVE_BUFFER_BYTES_WANTED}",
@@ -61,7 +61,7 @@ def _buffers(facts: HostFacts) -> Iterator[Finding]:
     )
     yield Finding(
         "send buffer",
-        granted=f"{_mib(facts.send_buffer_bytes)} (limit {_mib(facts.send_buffer_bytes_max)})",
+        granted=_mib(facts.send_buffer_bytes, facts.send_buffer_bytes_max),
         wanted=_mib(SEND_BUFFER_BYTES_WANTED),
         is_enough=facts.send_buffer_bytes >= SEND_BUFFER_BYTES_WANTED,
         change=f"sysctl -w net.core.wmem_max={SEND_BUFFER_BYTES_WANTED}",
@@ -167,5 +167,6 @@ def _version(release: str) -> tuple[int, ...]:
     return tuple(int(number) for number in numbers if number.isdigit())
 
 
-def _mib(count: int) -> str:
-    return f"{count / 2**20:,.1f} MiB"
+def _mib(count: int, limit: int | None = None) -> str:
+    text = f"{count / 2**20:,.1f} MiB"
+    return text if limit is None else f"{text} (limit {_mib(limit)})"

@@ -70,7 +70,8 @@ class LiveDisplay:
 
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         self._status.stop()
-        self._console.print(f"{summary} in {len(processes)} processes\n{LOOK_AT}\n")
+        text = f"{summary} in {len(processes)} processes\n{LOOK_AT}\n"
+        self._console.print(text, markup=False, highlight=False)
         self._live = Live(console=self._console, auto_refresh=False)
         self._live.start()
 
@@ -85,7 +86,7 @@ class LiveDisplay:
 
     def ended(self, account: ClosingAccount) -> None:
         self.close()
-        self._console.print(account.as_text(), markup=False)
+        self._console.print(account.as_text(), markup=False, highlight=False)
 
     def close(self) -> None:
         self._status.stop()
@@ -101,12 +102,13 @@ class TextDisplay:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._last = ""
+        self._phase = ""
 
     def progress(self, text: str) -> None:
-        if text != self._last:
+        phase = text.partition(",")[0]
+        if phase != self._phase:
             self._print(text)
-        self._last = text
+        self._phase = phase
 
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         self._print(f"{summary} in {len(processes)} processes\n{LOOK_AT}")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gridstat.console.grid import subscriber_key
-from gridstat.console.processes.lines import addresses_of
 from gridstat.console.simulation.deliveries import Deliveries, Expectation
 from gridstat.endpoint import Receiver
 from gridstat.model.identifiers import VariableId
@@ -48,8 +47,7 @@ class SubscriberProcess:
     def handle(self, line: Line) -> Line | None:
         match line["do"]:
             case "connect":
-                addresses_of(line)
-                return {"is": "connected"}
+                return {"is": "connected"}  # Who receives need not know who sends.
             case "report":
                 self.work()
                 return {
