@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from benchmarks.plan import EVENT_BYTES, WIDE_EVENT_BYTES, Exit, Group, RouterPlan
+from benchmarks.plan import (
+    EVENT_BYTES,
+    MICROSECOND,
+    WIDE_EVENT_BYTES,
+    Exit,
+    Group,
+    Keep,
+    RouterPlan,
+    fitting_period,
+)
 from benchmarks.rig import LOOPBACK, Place, Rig, run_watched, warm_up_s
+from benchmarks.statistics import NS_PER_S
 
 OUT = 1_000
 """Identifiers of outgoing channels start here; those of publishers start at 1."""
@@ -23,6 +33,11 @@ class Stream:
     in_flight_max: int = 8_192
     receivers: int = 1
     is_counted_by_sink: bool = False
+    period: tuple[int, int] = MICROSECOND
+
+    def group(self, exits: tuple[Exit, ...]) -> Group:
+        """The stream's variables as rows of a router."""
+        return Group(first_id=1, count=self.variables, period=self.period, exits=exits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +50,11 @@ class Pace:
     tick_s: float = 1e-3
     senders: int = 1
     event_bytes: int = WIDE_EVENT_BYTES
+
+    @property
+    def period(self) -> tuple[int, int]:
+        """Fits the time that the ticks take to come back to a variable."""
+        return fitting_period(self.tick_s * self.variables / self.per_tick)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +91,14 @@ def stream_once(
     """One closed-loop run through a fresh hop of the given kind."""
     channels = tuple(OUT + index for index in range(stream.receivers))
     exits = tuple(Exit(channel_id) for channel_id in channels)
-    group = Group(first_id=1, count=stream.variables, exits=exits)
+    group = stream.group(exits)
     with Rig(ends=ends, hops=hops) as rig:
+        rig.prepare(kind)
         if stream.is_counted_by_sink:
             subscriber = rig.sink(stream.receivers, event_bytes=stream.event_bytes)
         else:
-            subscriber = rig.subscriber([group], ["count"] * stream.receivers)
+            keep: tuple[Keep, ...] = ("count",)
+            subscriber = rig.subscriber([group], keep * stream.receivers)
         outlets = tuple(
             subscriber.outlet(channel_id, index) for index, channel_id in enumerate(channels)
         )
@@ -100,10 +122,17 @@ def stream_once(
 
 def pace_once(kind: str, pace: Pace, seconds: float) -> Paced:
     """One paced run through a fresh hop of the given kind."""
-    group = Group(first_id=1, count=pace.variables, sources=pace.senders, exits=(Exit(OUT),))
+    group = Group(
+        first_id=1,
+        count=pace.variables,
+        period=pace.period,
+        sources=pace.senders,
+        exits=(Exit(OUT),),
+    )
     warm_up = warm_up_s(kind)
     expected = int(pace.per_tick * (seconds + warm_up) / pace.tick_s)
     with Rig() as rig:
+        rig.prepare(kind)
         subscriber = rig.subscriber([group], ["ring"], ring_events=_power_of_two(expected))
         publishers = tuple(range(1, 1 + pace.senders))
         plan = RouterPlan(outlets=(subscriber.outlet(OUT),), groups=(group,), publishers=publishers)
@@ -118,6 +147,7 @@ def pace_once(kind: str, pace: Pace, seconds: float) -> Paced:
                 "per_tick": pace.per_tick,
                 "tick_s": pace.tick_s,
                 "event_bytes": pace.event_bytes,
+                "period_ns": _period_ns(pace.period),
                 "seconds": seconds + warm_up,
             },
             watched=[hop.process],
@@ -145,11 +175,16 @@ def flood_question(stream: Stream, seconds: float) -> dict[str, object]:
         "first_id": 1,
         "count": stream.variables,
         "event_bytes": stream.event_bytes,
+        "period_ns": _period_ns(stream.period),
         "per_datagram": stream.per_datagram,
         "in_flight_max": stream.in_flight_max,
         "chunk_max": max(1, stream.in_flight_max // 2),
         "seconds": seconds,
     }
+
+
+def _period_ns(period: tuple[int, int]) -> int:
+    return -(-period[0] * NS_PER_S // period[1])
 
 
 def _power_of_two(events: int) -> int:
@@ -158,11 +193,15 @@ def _power_of_two(events: int) -> int:
 
 PACKED = Stream(event_bytes=EVENT_BYTES, per_datagram=0, in_flight_max=65_536)
 PACKED_100K = Stream(
-    variables=100_000, event_bytes=EVENT_BYTES, per_datagram=0, in_flight_max=65_536
+    variables=100_000,
+    event_bytes=EVENT_BYTES,
+    per_datagram=0,
+    in_flight_max=65_536,
+    period=fitting_period(10e-3),
 )
-SINGLE = Stream()
-FAN_OUT = Stream(in_flight_max=1_024, receivers=50, is_counted_by_sink=True)
-REFERENCE_STREAM = Stream(in_flight_max=128)
+SINGLE = Stream(variables=100)
+FAN_OUT = Stream(variables=20, in_flight_max=1_024, receivers=50, is_counted_by_sink=True)
+REFERENCE_STREAM = Stream(variables=100, in_flight_max=128, period=fitting_period(2e-3))
 LONE = Pace()
 PMU_BURST = Pace(is_burst=True, per_tick=30)
 PMU_SEPARATE = Pace(per_tick=30, senders=100)

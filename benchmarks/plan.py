@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -11,12 +11,17 @@ if TYPE_CHECKING:
 MTU_BYTES = 1_472
 """Pinned for all experiments: an Ethernet frame without fragments."""
 
+Keep = Literal["ring", "newest", "count"]
+
 HEADER_BYTES = 16
 EVENT_BYTES = 24
 WIDE_EVENT_BYTES = 144
 PAGE_BYTES = 4_096
 MICROSECOND = (1, 1_000_000)
-"""Period of the benchmark variables: real, increasing stamps are never policed or duplicate."""
+"""Period of the streaming variables: a closed loop goes round them within a window's 256 slots."""
+
+MILLISECOND = (1, 1_000)
+SLOTS_PER_SPACING = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ class SubscriberPlan:
 
     receivers: int
     groups: tuple[Group, ...]
-    keep: tuple[str, ...]
+    keep: tuple[Keep, ...]
     page_path: str
     ring_events: int = 262_144
     host: str = "127.0.0.1"
@@ -124,6 +129,15 @@ class PublisherPlan:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         return cls(**fields)
+
+
+def fitting_period(spacing_s: float) -> tuple[int, int]:
+    """A period for variables whose events lie `spacing_s` apart, give or take a stall.
+
+    Neither may two of them share a slot, nor may a stall of several spacings leave the window of
+    256 slots: both would cost events that the measurement wants to see.
+    """
+    return 1, max(1, round(SLOTS_PER_SPACING / spacing_s))
 
 
 Plan = RouterPlan | SubscriberPlan | PublisherPlan

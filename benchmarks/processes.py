@@ -131,6 +131,7 @@ class Processes:
 
     def __init__(self) -> None:
         self._running: list[RoleProcess] = []
+        self._prepared: list[RoleProcess] = []
 
     def __enter__(self) -> Self:
         return self
@@ -150,12 +151,22 @@ class Processes:
         self._running.append(process)
         return process, process.finish()
 
+    def prepare_roles(self, role: str, count: int, *, prefix: Sequence[str] = ()) -> None:
+        """Start interpreters that `start_role` will use, so that they load side by side."""
+        for _ in range(count):
+            argv = [*prefix, sys.executable, "-m", "benchmarks.roles", role]
+            process = RoleProcess(role, argv)
+            self._running.append(process)
+            self._prepared.append(process)
+
     def start_role(
         self, role: str, plan: Plan, *, prefix: Sequence[str] = ()
     ) -> tuple[RoleProcess, Answer]:
-        """Start one of `benchmarks.roles` with its plan; `prefix` may enter a namespace."""
-        process = RoleProcess(role, [*prefix, sys.executable, "-m", "benchmarks.roles", role])
-        self._running.append(process)
+        """Give one of `benchmarks.roles` its plan; `prefix` may enter a namespace."""
+        if not any(process.name == role for process in self._prepared):
+            self.prepare_roles(role, 1, prefix=prefix)
+        process = next(process for process in self._prepared if process.name == role)
+        self._prepared.remove(process)
         return process, process.ask(to_json(plan))
 
     def end(self, process: RoleProcess) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
+    from benchmarks.plan import Keep
+
 CORE = "core"
 REFERENCE = "reference"
 FLOOR_SINGLE = "single"
@@ -115,10 +117,17 @@ class Rig:
     ) -> None:
         self._stack.close()
 
+    def prepare(self, kind: str, *, hops: int = 1, publishers: int = 1) -> None:
+        """Load all interpreters of a run at once; what is built later finds them ready."""
+        self._processes.prepare_roles("subscriber", 1, prefix=self._ends.prefix)
+        if kind not in FLOORS:
+            self._processes.prepare_roles(_role_of(kind), hops, prefix=self._hops.prefix)
+        self._processes.prepare_roles("publisher", publishers, prefix=self._ends.prefix)
+
     def subscriber(
         self,
         groups: Sequence[Group],
-        keep: Sequence[str] = ("count",),
+        keep: Sequence[Keep] = ("count",),
         *,
         ring_events: int = 65_536,
     ) -> Subscriber:
@@ -154,8 +163,7 @@ class Rig:
             argv = [*prefix, str(forwarder_path()), kind, host, *targets]
             process, answer = self._processes.start(f"floor {kind}", argv)
             return Forwarder(kind, process, host, answer["ports"][0], answer["ports"][0])
-        role = "router" if kind == CORE else "reference"
-        process, answer = self._processes.start_role(role, plan, prefix=prefix)
+        process, answer = self._processes.start_role(_role_of(kind), plan, prefix=prefix)
         return Forwarder(kind, process, host, answer["ports"][0], answer["ports"][1])
 
     def publisher(
@@ -187,6 +195,10 @@ class Rig:
         path = self._folder / f"pages-{self._pages_made}"
         create_pages(path, count)
         return path
+
+
+def _role_of(kind: str) -> str:
+    return "router" if kind == CORE else "reference"
 
 
 @dataclass(frozen=True, slots=True)

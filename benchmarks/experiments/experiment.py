@@ -33,8 +33,8 @@ class Comparison:
     source: str
     theirs: float
     ours: float
-    is_comparable: bool
     reason: str
+    is_comparable: bool = False
 
     @property
     def comparable(self) -> str:

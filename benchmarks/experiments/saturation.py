@@ -9,7 +9,7 @@ from benchmarks.measurements import OUT, SINGLE, flood_question
 from benchmarks.plan import Exit, Group, RouterPlan
 from benchmarks.rig import CORE, Rig, warm_up_s
 
-LOAD = Group(first_id=1, count=1_000, exits=(Exit(OUT),))
+LOAD = SINGLE.group((Exit(OUT),))
 PROBE_TICK_S = 5e-3
 SLOW = Group(
     first_id=10_001,

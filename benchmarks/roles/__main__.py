@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
-from benchmarks.roles.conversation import converse
+from benchmarks.roles.conversation import Question, Role, converse
 from benchmarks.roles.publisher import PublisherRole
 from benchmarks.roles.reference import ReferenceRole
 from benchmarks.roles.router import RouterRole
 from benchmarks.roles.subscriber import SubscriberRole
 
-ROLES = {
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROLES: dict[str, Callable[[Question], Role]] = {
     "router": RouterRole.from_json,
     "reference": ReferenceRole.from_json,
     "publisher": PublisherRole.from_json,

@@ -65,7 +65,7 @@ def flood(
     """Keep at most `in_flight_max` events under way, going on when half of them have arrived.
 
     `send(n)` sends up to n events and says how many; `delivered()` counts arrivals. A pause of half
-    a second with events outstanding means that they are lost: they are counted, and the loop goes on.
+    a second with events outstanding means that they are lost: they are counted, and it goes on.
     """
     started_s = time.monotonic()
     base, sent, lost = delivered(), 0, 0

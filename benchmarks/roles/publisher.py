@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.plan import EVENT_BYTES, MTU_BYTES, PublisherPlan
 from benchmarks.roles.pacing import WallClock, flood, generate_load, steady
-from benchmarks.roles.streams import EventStream
+from benchmarks.roles.streams import Chunk, EventStream
 from benchmarks.shared_page import SharedPages
 from benchmarks.statistics import published_events_per_ms
 from gridstat.core._core import Sender
@@ -70,7 +70,8 @@ class PublisherRole:
         stream = self._stream(question, chunk_max)
 
         def send(events: int) -> int:
-            return self._send_chunk(stream, events, per_datagram=per_datagram)
+            chunk = stream.take(events, is_catching_up=True)
+            return self._send_chunk(chunk, per_datagram=per_datagram)
 
         ran = flood(
             send,
@@ -87,7 +88,7 @@ class PublisherRole:
         stream = self._stream(question, per_tick)
 
         def send(_tick: int) -> int:
-            return self._send_chunk(stream, per_tick, per_datagram=1)
+            return self._send_chunk(stream.take(per_tick), per_datagram=1)
 
         return steady(send, tick_s=float(question["tick_s"]), seconds=float(question["seconds"]))
 
@@ -154,8 +155,7 @@ class PublisherRole:
             "events_per_ms_predicted": published_events_per_ms(variables, publish_ms),
         }
 
-    def _send_chunk(self, stream: EventStream, events: int, *, per_datagram: int) -> int:
-        chunk = stream.take(events)
+    def _send_chunk(self, chunk: Chunk, *, per_datagram: int) -> int:
         return self._senders[0].send_many(
             chunk.ids,
             chunk.values,
@@ -169,6 +169,10 @@ class PublisherRole:
         key = (first_id, count, chunk_max)
         if key not in self._streams:
             self._streams[key] = EventStream(
-                first_id, count, event_bytes=int(question["event_bytes"]), chunk_max=chunk_max
+                first_id,
+                count,
+                event_bytes=int(question["event_bytes"]),
+                chunk_max=chunk_max,
+                period_ns=int(question["period_ns"]),
             )
         return self._streams[key]

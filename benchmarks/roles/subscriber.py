@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.plan import PAGE_BYTES, SubscriberPlan
 from benchmarks.roles import table
-from benchmarks.statistics import WARM_UP_S, bins_of, summary_of, warm_up_count
+from benchmarks.statistics import NS_PER_S, WARM_UP_S, bins_of, summary_of, warm_up_count
 from gridstat.core._core import Receiver
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ class SubscriberRole:
         return {
             "taken": len(latencies_ns),
             "cut": cut,
+            "seconds": float(created_ns[-1] - created_ns[0]) / NS_PER_S if len(created_ns) else 0.0,
             "summary": asdict(summary_of(kept)),
             "bins": [asdict(part) for part in bins_of(kept, width_us=width_us)],
         }
