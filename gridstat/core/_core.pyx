@@ -89,9 +89,9 @@ cdef extern from "forwarding_table.h" nogil:
     ctypedef struct gs_source:
         uint32_t channel_id
         bint is_open, is_publisher
-        uint32_t back_channel_index
+        uint32_t back_channel
     cdef struct gs_flood_way:
-        uint32_t channel_index, level
+        uint32_t channel_index, channel_id, level
     ctypedef struct gs_root:
         pass
     ctypedef struct gs_table:
@@ -420,13 +420,13 @@ cdef class Core:
             gs_loop_forget(self.loop, channel)
         gs_channel_close(channel)
         self._forget_index(channel_id)
-        self._tell_sources()
 
     cdef _tell_floods(self):
         flooding = [spec for _, spec in sorted(self.specs.items()) if spec.floods]
         cdef gs_flood_way *ways = <gs_flood_way *>calloc(len(flooding) + 1, sizeof(gs_flood_way))
         for at, spec in enumerate(flooding):
             ways[<size_t>at].channel_index = self.indices[spec.channel_id]
+            ways[<size_t>at].channel_id = spec.channel_id
             ways[<size_t>at].level = spec.level
         gs_table_set_floods(self.core.table, ways, len(flooding))
         free(ways)
@@ -434,8 +434,8 @@ cdef class Core:
     def open_source(self, channel_id, *, is_publisher=False, back_channel=0):
         """Accept datagrams of an incoming channel; `back_channel` leads to whoever sends on it."""
         self._need_open()
-        if not 0 < channel_id < 2**32:
-            raise LayoutError(f"channel_id {channel_id} is not a number from 1 to {2**32 - 1}")
+        if not 0 < channel_id < 2**32 or not 0 <= back_channel < 2**32:
+            raise LayoutError(f"{channel_id} or {back_channel} is not a channel id")
         if channel_id not in self.sources and len(self.sources) >= 65536:
             raise LimitReached("no room for another source")
         self.sources[channel_id] = (bool(is_publisher), back_channel)
@@ -454,7 +454,7 @@ cdef class Core:
         for channel_id, (is_publisher, back_channel) in self.sources.items():
             words[at].channel_id = channel_id
             words[at].is_publisher = is_publisher
-            words[at].back_channel_index = self.indices.get(back_channel, 0xFFFFFFFF)
+            words[at].back_channel = back_channel
             at += 1
         gs_table_set_sources(self.core.table, words, <uint32_t>at)
         free(words)
@@ -901,12 +901,11 @@ cdef class Sender:
 cdef _column(str name, column, str kind):
     """The column as the C side wants it, converted only where nothing is lost by it."""
     found = np.asarray(column)
-    if kind == "i8" and found.dtype.kind == "f":
-        kind = "f8"
-    wanted = np.dtype(kind)
-    if found.ndim == 1 and (found.dtype == wanted or found.dtype.kind in "uib"):
+    is_float = kind == "i8" and found.dtype.kind == "f"
+    wanted = np.dtype("f8" if is_float else kind)
+    if found.ndim == 1 and (is_float or found.dtype.kind in "uib"):
         converted = np.ascontiguousarray(found, dtype=wanted)
-        if found.dtype == wanted or np.array_equal(converted, found):
+        if found.dtype == wanted or np.array_equal(converted, found, equal_nan=is_float):
             return converted
     raise LayoutError(f"{name} must be one column of {wanted.name}, "
                       f"not {found.dtype.name} of shape {found.shape}")

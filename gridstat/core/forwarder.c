@@ -112,8 +112,7 @@ static uint32_t flood(const passage *way, flight *event, uint32_t scope)
     const gs_flood_set *set = way->root->floods;
     uint32_t copies = 0;
     for (uint32_t i = 0; i < set->count; i++) {
-        if (set->ways[i].level < scope ||
-            set->ways[i].channel_index == way->source->back_channel_index)
+        if (set->ways[i].level < scope || set->ways[i].channel_id == way->source->back_channel)
             continue;
         gs_channel *channel = channel_at(way->core, set->ways[i].channel_index);
         if (channel != NULL) {

@@ -61,11 +61,11 @@ static gs_page *page_copy(const gs_page *page, const uint32_t *without)
     return copy;
 }
 
-/* Somewhat more than the bounds: a state that waits for the reader is not free yet. */
+/* Twice the bounds: one delta may change them all while the old states wait for the reader. */
 static void open_states(gs_table *table)
 {
-    uint32_t windows = table->variables_max + table->variables_max / 8 + 64;
-    uint32_t rings = table->rings_max + table->rings_max / 8 + 16;
+    uint32_t windows = 2 * table->variables_max + 64;
+    uint32_t rings = 2 * table->rings_max + 16;
     table->windows = gs_allocate(sizeof(gs_window) * windows);
     table->rings = gs_allocate(sizeof(gs_ring) * rings);
     table->free_windows = gs_allocate(sizeof(uint32_t) * windows);
@@ -281,16 +281,29 @@ static void remove_row(gs_table *table, gs_root *fresh, uint32_t variable_id)
     retire_row(table, old);
 }
 
+typedef struct {
+    const gs_row_words *upserts;
+    const uint32_t *removals;
+    uint32_t upsert_count, removal_count;
+} delta;
+
 /* Whether the bounds hold after the delta; a variable stands in it once (the door has checked). */
-static gs_commit_result has_room(const gs_table *table, const gs_row_words *upserts, uint32_t count)
+static gs_commit_result has_room(const gs_table *table, const delta *change)
 {
     uint32_t windows = 0, rings = 0, rows = table->rows, ring_rows = table->ring_rows;
-    for (uint32_t i = 0; i < count; i++) {
-        const gs_row *old = row_in(table->root, upserts[i].variable_id);
-        bool is_periodic = upserts[i].flags & GS_ROW_PERIODIC;
+    for (uint32_t i = 0; i < change->removal_count; i++) {
+        const gs_row *old = row_in(table->root, change->removals[i]);
+        rows -= old != NULL;
+        ring_rows -= old != NULL && !(old->flags & GS_ROW_PERIODIC);
+    }
+    for (uint32_t i = 0; i < change->upsert_count; i++) {
+        const gs_row_words *words = &change->upserts[i];
+        const gs_row *old = row_in(table->root, words->variable_id);
+        bool is_periodic = words->flags & GS_ROW_PERIODIC;
         rows += old == NULL;
         ring_rows += !is_periodic && (old == NULL || old->flags & GS_ROW_PERIODIC);
-        if (old != NULL && keeps_state(old, &upserts[i]))
+        ring_rows -= is_periodic && old != NULL && !(old->flags & GS_ROW_PERIODIC);
+        if (old != NULL && keeps_state(old, words))
             continue;
         windows += is_periodic;
         rings += !is_periodic;
@@ -307,7 +320,8 @@ gs_commit_result gs_table_commit(gs_table *table, const gs_row_words *upserts,
                                  uint32_t removal_count)
 {
     gs_table_reclaim(table);
-    gs_commit_result result = has_room(table, upserts, upsert_count);
+    gs_commit_result result =
+        has_room(table, &(delta){upserts, removals, upsert_count, removal_count});
     if (result != GS_COMMITTED)
         return result;
     gs_row **rows = gs_allocate(sizeof(gs_row *) * (upsert_count + 1U));

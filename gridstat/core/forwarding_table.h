@@ -111,7 +111,7 @@ typedef struct {
     uint32_t channel_id;
     bool is_open;
     bool is_publisher;
-    uint32_t back_channel_index; /* UINT32_MAX: none. */
+    uint32_t back_channel; /* Leads to whoever sends on this one; 0: none. */
 } gs_source;
 
 typedef struct {
@@ -123,6 +123,7 @@ typedef struct {
     uint32_t count;
     struct gs_flood_way {
         uint32_t channel_index;
+        uint32_t channel_id;
         uint32_t level;
     } ways[];
 } gs_flood_set;
