@@ -1,0 +1,87 @@
+"""Paths become the fewest terms that serve them all."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gridstat.core.rows import BASELINE, Route, Row, Term
+from gridstat.model.identifiers import ChannelId, VariableId
+from gridstat.model.rate_law import Period
+from gridstat.router import CarriedVariable, Path
+from gridstat.router.forwarding_table import forwarding_rows, terms
+
+VOLTAGE = VariableId(1)
+EAST, WEST = ChannelId(7), ChannelId(3)
+MODE_1, MODE_2 = 0b10, 0b100
+CARRIED = CarriedVariable(VOLTAGE, Period(1, 30), phase_ns=5, source=9)
+
+
+def path(every: int, modes: int = BASELINE) -> Path:
+    return Path(VOLTAGE, EAST, every, modes)
+
+
+@pytest.mark.feature("S0-60")
+def test_a_second_like_subscription_changes_no_row() -> None:
+    one = forwarding_rows([CARRIED], [path(2)])
+    assert forwarding_rows([CARRIED], [path(2), path(2)]) == one
+
+
+@pytest.mark.feature("S0-68")
+def test_a_slower_subscription_is_promoted_when_the_faster_one_leaves() -> None:
+    """The example of S0 §4.2.2: 90, 90 and 180 ms of a 30 ms variable."""
+    assert terms([path(3), path(3), path(6)]) == (Term(3),)
+    assert terms([path(3), path(6)]) == (Term(3),)
+    assert terms([path(6)]) == (Term(6),)
+
+
+def test_divisors_that_do_not_divide_each_other_all_stay() -> None:
+    assert terms([path(6), path(4), path(12)]) == (Term(4), Term(6))
+
+
+def test_a_row_carries_what_is_known_of_its_variable_and_routes_in_channel_order() -> None:
+    paths = [Path(VOLTAGE, EAST, 2, priority=4), Path(VOLTAGE, WEST), Path(VOLTAGE, EAST, 4)]
+    expected = Row(
+        variable_id=VOLTAGE,
+        period=Period(1, 30),
+        phase_ns=5,
+        source=9,
+        routes=(Route(WEST, (Term(1),)), Route(EAST, (Term(2),), priority=3)),
+    )
+    assert forwarding_rows([CARRIED], paths) == [expected]
+
+
+def test_the_most_urgent_priority_of_a_channel_wins() -> None:
+    paths = [Path(VOLTAGE, EAST, 1, priority=5), Path(VOLTAGE, EAST, 2, priority=1)]
+    [row] = forwarding_rows([CARRIED], paths)
+    assert row.routes == (Route(EAST, (Term(1),), priority=1),)
+
+
+def test_a_mode_does_not_repeat_what_the_baseline_serves() -> None:
+    assert terms([path(2), path(4, MODE_1)]) == (Term(2),)
+    assert terms([path(4), path(2, MODE_1)]) == (Term(2, MODE_1), Term(4))
+
+
+def test_modes_that_share_a_divisor_share_a_term() -> None:
+    found = terms([path(2, MODE_1), path(2, MODE_2), path(6, MODE_2)])
+    assert found == (Term(2, MODE_1 | MODE_2),)
+
+
+def test_a_variable_without_paths_has_a_row_without_routes() -> None:
+    [row] = forwarding_rows([CARRIED], [])
+    assert row.routes == ()
+
+
+EVERY = st.integers(1, 12)
+MODES = st.integers(1, 7)
+
+
+@given(st.lists(st.builds(path, EVERY, MODES), max_size=8), st.integers(0, 1_000), MODES)
+def test_the_terms_are_due_exactly_when_some_path_is(
+    paths: list[Path], slot: int, switched: int
+) -> None:
+    active = switched | BASELINE
+    wanted = any(each.modes & active and slot % each.every == 0 for each in paths)
+    found = any(term.modes & active and slot % term.every == 0 for term in terms(paths))
+    assert found == wanted
