@@ -16,6 +16,7 @@ import numpy as np
 from gridstat.core import _core
 from gridstat.core.samples import SAMPLE, Sample
 from gridstat.model.errors import Misuse
+from gridstat.model.status import OPTION_BYTES, VALUE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -115,15 +116,16 @@ class Receiver:
         with `option_bytes`, or there are no options to read.
         """
         batch, options = self._read_with_options(events_max, timeout_s)
-        payloads = []
+        values = batch["value"].astype(">i8").tobytes()
+        taken = []
         at = 0
-        for value, count in zip(batch["value"].astype(">i8"), batch["option_count"], strict=True):
-            end = at + 24 * int(count)
-            payloads.append(value.tobytes() + options[at:end])
+        for index, row in enumerate(batch.tolist()):
+            sample = Sample(*row)
+            end = at + OPTION_BYTES * sample.option_count
+            value = values[VALUE_BYTES * index : VALUE_BYTES * (index + 1)]
+            taken.append((sample, value + options[at:end]))
             at = end
-        return [
-            (Sample(*row), payload) for row, payload in zip(batch.tolist(), payloads, strict=True)
-        ]
+        return taken
 
     def read_arrow(
         self, events_max: int = EVENTS_MAX, timeout_s: float | None = 0
@@ -139,7 +141,7 @@ class Receiver:
             batch = self._core.read(events_max, timeout_s)
             return pa.record_batch(_arrow_columns(batch))
         batch, options = self._core.read_with_options(events_max, timeout_s)
-        ends = np.cumsum(batch["option_count"].astype(np.int32) * 24, dtype=np.int32)
+        ends = np.cumsum(batch["option_count"].astype(np.int32) * OPTION_BYTES, dtype=np.int32)
         offsets = np.concatenate([np.zeros(1, np.int32), ends])
         binary = pa.Array.from_buffers(
             pa.binary(), len(batch), [None, pa.py_buffer(offsets), pa.py_buffer(options)]
