@@ -60,6 +60,8 @@ class RouterFigures:
     events_in: int
     events_out: int
     not_due: int
+    dispatched: int
+    due: int
     queued: int
     drops: Mapping[str, int]
     latency: Latency
@@ -168,7 +170,7 @@ def nominal_per_s(grid: Grid, subscriber: Subscriber) -> float:
 
 
 def _router_figures(name: str, before: Line | None, now: Line, *, span_s: float) -> RouterFigures:
-    counters, channels = now["counters"], now["channels"].values()
+    counters = now["counters"]
     events_out = _total(now, "sent")
     drops = {reason: counters[reason] for reason in ROUTER_DROPS}
     drops |= {reason: _total(now, reason) for reason in CHANNEL_DROPS}
@@ -179,7 +181,9 @@ def _router_figures(name: str, before: Line | None, now: Line, *, span_s: float)
         events_in=counters["in"],
         events_out=events_out,
         not_due=counters["not_due"],
-        queued=sum(channel["queued"] for channel in channels),
+        dispatched=counters["dispatched"],
+        due=_total(now, "due"),
+        queued=_total(now, "queued"),
         drops={reason: count for reason, count in drops.items() if count},
         latency=_latency(before, now),
     )

@@ -1,0 +1,126 @@
+"""The command line answers a wrong question with one message, a hint and an exit code."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from gridstat.console.cli import experiment
+from gridstat.console.cli.main import app
+from gridstat.model.errors import Misuse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMMANDS = ("up", "router", "host", "experiment", "error")
+
+
+@pytest.fixture
+def runner() -> CliRunner:
+    return CliRunner()
+
+
+def test_without_a_command_the_help_lists_them_all(runner: CliRunner) -> None:
+    text = runner.invoke(app, ["--help"]).output
+    assert all(command in text for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_an_example(runner: CliRunner, command: str) -> None:
+    result = runner.invoke(app, [command, "--help"])
+    assert result.exit_code == 0
+    assert f"gridstat {command}" in result.output
+
+
+def test_an_unknown_option_is_a_usage_error(runner: CliRunner) -> None:
+    assert runner.invoke(app, ["up", "--frobnicate"]).exit_code == 2
+
+
+def test_a_code_is_explained(runner: CliRunner) -> None:
+    result = runner.invoke(app, ["error", "1036"])
+    assert result.exit_code == 0
+    assert "LatencyNotSatisfiable" in result.output
+
+
+def test_a_code_of_the_thesis_is_explained(runner: CliRunner) -> None:
+    assert "1036" in runner.invoke(app, ["error", "-36"]).output
+
+
+def test_all_codes_are_listed_as_json(runner: CliRunner) -> None:
+    lines = runner.invoke(app, ["error", "--json"]).stdout.splitlines()
+    codes = [json.loads(line)["code"] for line in lines]
+    assert 4100 in codes
+    assert codes == sorted(set(codes))
+
+
+def test_an_unknown_code_is_one_message_with_a_hint(runner: CliRunner) -> None:
+    result = runner.invoke(app, ["error", "77"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: no error has the code 77 (4004)\nhint: ")
+
+
+def test_a_bad_file_is_one_message_and_no_traceback(runner: CliRunner, tmp_path: Path) -> None:
+    file = tmp_path / "bad.toml"
+    file.write_text('[[router]]\nname = "west"\ndata_port = 70000\n')
+    result = runner.invoke(app, ["up", str(file)])
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
+        f'error: {file}: router[0].data_port ("west"): 70000 is out of range (4100)',
+        "hint: a port is 1 to 65535, or 0 to have one chosen when the grid starts",
+    ]
+
+
+def test_the_built_in_file_can_be_printed_to_begin_from(runner: CliRunner) -> None:
+    assert "[[router]]" in runner.invoke(app, ["up", "--show-default"]).output
+
+
+def test_a_lone_router_without_fixed_ports_is_refused(runner: CliRunner, tmp_path: Path) -> None:
+    file = tmp_path / "grid.toml"
+    file.write_text('[[router]]\nname = "west"\n')
+    result = runner.invoke(app, ["router", str(file), "west"])
+    assert result.exit_code == 2
+    assert "its ports are left to be chosen" in result.stderr
+
+
+def test_a_router_that_is_not_in_the_file_is_told_with_those_that_are(
+    runner: CliRunner, tmp_path: Path
+) -> None:
+    file = tmp_path / "grid.toml"
+    file.write_text('[[router]]\nname = "west"\n')
+    result = runner.invoke(app, ["router", str(file), "east"])
+    assert result.exit_code == 2
+    assert "hint: it has west" in result.stderr
+
+
+def test_the_host_report_is_json_on_request(runner: CliRunner) -> None:
+    found = json.loads(runner.invoke(app, ["host", "--json"]).stdout)["findings"]
+    assert {"receive buffer", "clock", "kernel"} <= {finding["name"] for finding in found}
+
+
+def test_the_host_report_is_a_table_for_people(runner: CliRunner) -> None:
+    assert "memory lock" in runner.invoke(app, ["host"]).output
+
+
+def test_experiments_outside_the_source_tree_are_told_where_to_find(
+    runner: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiment, "MODULE", "benchmarks_that_are_not_there.experiments")
+    result = runner.invoke(app, ["experiment", "list"])
+    assert result.exit_code == 2
+    assert "source tree" in result.stderr
+
+
+def test_an_unknown_experiment_is_told_with_the_known_ones(runner: CliRunner) -> None:
+    result = runner.invoke(app, ["experiment", "run", "nonsense"])
+    assert result.exit_code == 2
+    assert "forwarding" in result.stderr
+
+
+def test_options_are_parameters_by_name() -> None:
+    options = experiment.options_of(["cells=a, b", "rate=3"], runs=5, seconds=None, only=None)
+    assert options == {"runs": 5, "cells": "a, b", "rate": "3"}
+    with pytest.raises(Misuse, match="no value"):
+        experiment.options_of(["cells"])
