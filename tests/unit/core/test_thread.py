@@ -1,0 +1,251 @@
+"""The core with its own thread and real sockets: who does what, and that nothing leaks."""
+
+from __future__ import annotations
+
+import os
+import select
+from pathlib import Path
+
+import pytest
+
+from gridstat.core._core import Core, allocations
+from gridstat.core.rows import ChannelSpec, Limits, Route, Row, Term
+from gridstat.model.errors import LayoutError, LinkDown, Misuse
+from gridstat.model.rate_law import Period
+from tests.protocol.grids import datagram, event
+from tests.unit.core.running import LIMITS, MICROSECOND, SOURCE, eventually, hop
+
+STAMP_NS = 1_700_000_000_000_000_000
+
+
+def thread_ids() -> set[int]:
+    return {int(entry.name) for entry in Path("/proc/self/task").iterdir()}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("posix", [False, True], ids=["linux", "posix"])
+@pytest.mark.feature("S3-30")
+def test_an_event_crosses_a_running_core(host: str, posix: bool) -> None:
+    with hop(posix=posix, host=host) as made:
+        made.core.commit([made.row(7)])
+        made.core.start()
+        made.send(7, STAMP_NS)
+        received = made.subscribers[0].recv(2_000)
+        assert received == datagram(1, event(7, STAMP_NS), counter=1)
+
+
+@pytest.mark.feature("S3-9")
+def test_one_thread_receives_forwards_and_sends() -> None:
+    before = thread_ids()
+    with hop() as made:
+        made.core.commit([made.row(7)])
+        made.core.start()
+        (thread,) = thread_ids() - before
+        made.send(7, STAMP_NS)
+        made.subscribers[0].recv(2_000)
+        assert thread_ids() - before == {thread}
+        assert made.core.thread_cpu_ns() > 0
+        assert made.core.channel_counters(1)["queued"] == 0
+
+
+@pytest.mark.feature("S3-10", "S3-13")
+def test_cores_side_by_side_forward_though_one_of_them_stands_still() -> None:
+    before = thread_ids()
+    with hop() as stuck, hop() as first, hop() as second:
+        for made in (stuck, first, second):
+            made.core.commit([made.row(7)])
+        first.core.start()
+        second.core.start()
+        assert len(thread_ids() - before) == 2
+        stuck.send(7, STAMP_NS)
+        for slot in range(200):
+            first.send(7, STAMP_NS + slot * 1_000)
+            second.send(7, STAMP_NS + slot * 1_000)
+        eventually(first.settled(200))
+        eventually(second.settled(200))
+        assert first.core.counters()["dispatched"] == 200
+        assert second.core.counters()["dispatched"] == 200
+        assert stuck.core.counters()["in"] == 0
+        stuck.core.start()
+        eventually(stuck.settled(1))
+
+
+@pytest.mark.feature("S3-15")
+def test_no_memory_is_taken_while_events_flow() -> None:
+    with hop(subscribers=3) as made:
+        made.core.commit([made.row(number, channels=3) for number in range(16)])
+        made.core.start()
+        made.send(3, STAMP_NS)
+        eventually(made.settled(1))
+        before = allocations()
+        pool = made.core.pool_free()
+        sent = 0
+        while sent < 60_000:
+            packed = b"".join(
+                event(at % 16, STAMP_NS + (sent + at) * 1_000) for at in range(1, 601)
+            )
+            made.publisher.sendto(datagram(SOURCE, packed), (made.host, made.ports[0]))
+            sent += 600
+            eventually(made.settled(sent + 1))
+        assert allocations() == before
+        assert made.core.pool_free() == pool == (LIMITS.pool_small, LIMITS.pool_large)
+
+
+@pytest.mark.feature("S3-14", "S1-55")
+def test_changes_under_traffic_lose_nothing_of_untouched_variables() -> None:
+    """A pair of rows is always changed together; no batch may see only one of the two."""
+    with hop(subscribers=2) as made:
+        core = made.core
+        core.commit([made.row(1), made.row(2, channels=2), made.row(3)])
+        core.start()
+        total = 4_000
+        for slot in range(total):
+            pair = datagram(
+                SOURCE, event(2, STAMP_NS + slot * 1_000), event(3, STAMP_NS + slot * 1_000)
+            )
+            made.send(1, STAMP_NS + slot * 1_000)
+            made.publisher.sendto(pair, (made.host, made.ports[0]))
+            to_both = slot % 2 == 0
+            channels = 2 if to_both else 1
+            core.commit([made.row(2, channels=channels), made.row(3, channels=3 - channels)])
+            if slot % 64 == 0:
+                eventually(made.settled(3 * (slot + 1)))
+        eventually(made.settled(3 * total))
+        counters = core.counters()
+        assert counters["dispatched"] == 3 * total == counters["in"]
+        assert counters["duplicate"] == 0
+        # Channel 1 gets every event of all three; channel 2 exactly one of each pair.
+        assert core.channel_counters(1)["due"] == 3 * total
+        assert core.channel_counters(2)["due"] == total
+        core.stop()
+        assert core.retired() == 0
+
+
+@pytest.mark.feature("S0-71")
+def test_buffers_come_home_from_full_and_from_closed_queues() -> None:
+    core = Core(LIMITS)
+    for channel_id in (1, 2):
+        core.open_channel(ChannelSpec(channel_id, bandwidth_bytes_per_s=1_000, queue_events_max=20))
+    core.open_source(SOURCE)
+    routes = tuple(Route(channel_id, (Term(1),)) for channel_id in (1, 2))
+    core.commit([Row(1, MICROSECOND, routes=routes)])
+    for slot in range(500):
+        now_ns = STAMP_NS + slot * 1_000
+        core.inject(datagram(SOURCE, event(1, now_ns)), now_ns=now_ns)
+        assert core.pool_free()[0] >= LIMITS.pool_small - 21
+    assert core.channel_counters(1)["queue_full"] > 400
+    core.close_channel(1)
+    core.pump(STAMP_NS + 10**12)
+    assert core.channel_counters(2)["queued"] == 0
+    assert core.pool_free() == (LIMITS.pool_small, LIMITS.pool_large)
+    core.close()
+
+
+@pytest.mark.feature("S3-21")
+@pytest.mark.parametrize("size", [1_473, 6_160, 9_000, 65_507])
+def test_a_datagram_larger_than_any_event_is_refused_whole(size: int) -> None:
+    with hop() as made:
+        made.core.commit([made.row(7)])
+        made.core.start()
+        made.publisher.sendto(b"\xff" * size, (made.host, made.ports[0]))
+        padded = datagram(SOURCE, event(7, STAMP_NS)) + bytes(size - 40)
+        made.publisher.sendto(padded, (made.host, made.ports[0]))
+        eventually(made.settled(2))
+        counters = made.core.counters()
+        assert counters["malformed_version"] == 1
+        assert counters["dispatched"] == 1
+        assert made.subscribers[0].recv(2_000) == datagram(1, event(7, STAMP_NS), counter=1)
+
+
+def test_urgent_events_come_on_their_own_port_and_leave_on_the_peers_own_port() -> None:
+    with hop(subscribers=2) as made:
+        data, urgent = (subscriber.getsockname()[1] for subscriber in made.subscribers)
+        made.core.open_channel(ChannelSpec(9, address=("127.0.0.1", data, urgent)))
+        route = (Route(9, (Term(1),)),)
+        made.core.commit(
+            [Row(7, None, is_urgent=True, routes=route), Row(8, MICROSECOND, routes=route)]
+        )
+        made.core.start()
+        made.send(7, STAMP_NS, port=1)
+        made.send(8, STAMP_NS, port=0)
+        made.send(8, STAMP_NS + 1_000, port=1)
+        assert made.subscribers[1].recv(2_000)[16:] == event(7, STAMP_NS)
+        assert made.subscribers[0].recv(2_000)[16:] == event(8, STAMP_NS)
+        eventually(made.settled(3))
+        assert made.core.counters()["policed_port"] == 1
+
+
+def test_a_paced_channel_drains_by_its_timer_without_new_events() -> None:
+    with hop() as made:
+        port = made.subscribers[0].getsockname()[1]
+        made.core.open_channel(
+            ChannelSpec(9, bandwidth_bytes_per_s=20_000, address=("127.0.0.1", port, port))
+        )
+        made.core.commit([Row(7, Period(1, 1_000_000), routes=(Route(9, (Term(1),)),))])
+        made.core.start()
+        for slot in range(150):
+            made.send(7, STAMP_NS + slot * 1_000)
+        eventually(lambda: None if made.core.channel_counters(9)["sent"] == 150 else "not drained")
+        assert made.core.channel_counters(9)["queued"] == 0
+        assert made.core.pool_free() == (LIMITS.pool_small, LIMITS.pool_large)
+
+
+def test_a_channel_closes_under_traffic_and_opens_again() -> None:
+    with hop() as made:
+        core = made.core
+        core.commit([made.row(7)])
+        core.start()
+        for slot in range(300):
+            made.send(7, STAMP_NS + slot * 1_000)
+            if slot % 10 == 5:
+                core.close_channel(1)
+                port = made.subscribers[0].getsockname()[1]
+                core.open_channel(ChannelSpec(1, address=("127.0.0.1", port, port)))
+        eventually(made.settled(300))
+        counters = core.counters()
+        assert counters["dispatched"] + counters["not_due"] == 300
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with hop() as made:
+        other = Core(LIMITS)
+        with pytest.raises(LinkDown, match=str(made.ports[0])):
+            other.listen("127.0.0.1", made.ports[0])
+        other.close()
+
+
+def test_a_closed_core_and_a_running_one_refuse_what_they_cannot_do() -> None:
+    core = Core(LIMITS)
+    core.listen("127.0.0.1")
+    core.start()
+    with pytest.raises(Misuse, match="running"):
+        core.inject(b"", now_ns=STAMP_NS)
+    core.stop()
+    core.stop()
+    with pytest.raises(LayoutError):
+        core.inject(b"", now_ns=0)
+    core.close()
+    core.close()
+    with pytest.raises(Misuse, match="closed"):
+        core.counters()
+
+
+def test_a_forked_child_may_drop_the_core_and_the_parent_goes_on() -> None:
+    with hop() as made:
+        made.core.commit([made.row(7)])
+        made.core.start()
+        child = os.fork()
+        if child == 0:
+            made.core.close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        made.send(7, STAMP_NS)
+        assert select.select([made.subscribers[0]], [], [], 10)[0]
+
+
+def test_real_time_wishes_are_granted_or_named_as_refused() -> None:
+    core = Core(Limits(variables_max=64, rings_max=4, channels_max=4, pool_small=4, pool_large=1))
+    core.listen("127.0.0.1")
+    refused = core.start(cpu=0, fifo_priority=1)
+    assert refused is None or "permitted" in refused
+    core.close()
