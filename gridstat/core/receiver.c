@@ -370,14 +370,14 @@ void gs_receiver_shut(gs_receiver *receiver)
     gs_receiver_stop(receiver);
     for (uint32_t port = 0; port < GS_PORTS; port++)
         gs_socket_close(&receiver->sockets[port]);
+    gs_socket_close(&receiver->poll_fd);
+    gs_socket_close(&receiver->stop_fd);
+    gs_socket_close(&receiver->wake_fd);
 }
 
 void gs_receiver_close(gs_receiver *receiver)
 {
     gs_receiver_shut(receiver);
-    gs_socket_close(&receiver->poll_fd);
-    gs_socket_close(&receiver->stop_fd);
-    gs_socket_close(&receiver->wake_fd);
     gs_expected_close(&receiver->expected);
     gs_sample_ring_close(&receiver->ring);
     gs_release(receiver->buffers);

@@ -66,10 +66,11 @@ typedef struct gs_receiver gs_receiver;
 
 gs_end_status gs_receiver_open(const gs_receiver_words *words, gs_receiver **opened);
 
-/* Ends the thread if it runs and gives back both ports; what was received can still be read. */
+/* Ends the thread if it runs and closes all descriptors; what was received can still be taken.
+ * Nobody may be waiting. In a forked child, where there is no thread, this only closes. */
 void gs_receiver_shut(gs_receiver *receiver);
 
-/* Nobody may use it any more. In a forked child, where there is no thread, this only frees. */
+/* Nobody may use it any more. */
 void gs_receiver_close(gs_receiver *receiver);
 
 gs_end_status gs_receiver_start(gs_receiver *receiver);

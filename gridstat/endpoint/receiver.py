@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from typing import TYPE_CHECKING, Self, Unpack
 
@@ -165,7 +166,8 @@ class Receiver:
         """
         loop = asyncio.get_running_loop()
         has_come = asyncio.Event()
-        loop.add_reader(self.fileno(), has_come.set)
+        descriptor = os.dup(self.fileno())  # Our own: `close` must not pull it from under the loop.
+        loop.add_reader(descriptor, has_come.set)
         try:
             while True:
                 has_come.clear()
@@ -177,7 +179,8 @@ class Receiver:
                 else:
                     return
         finally:
-            loop.remove_reader(self.fileno())
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
 
     def newest(self, variable_id: int) -> Sample | None:
         """The newest event of a variable, None before the first: `receiver.newest(12)`."""
