@@ -941,6 +941,7 @@ cdef class Receiver:
     cdef gs_receiver *receiver
     cdef gs_keep keep
     cdef bint is_closed
+    cdef int waiting        # Threads inside `read`
     cdef readonly tuple ports
 
     def __cinit__(self, *, host="127.0.0.1", data_port=0, urgent_port=0, keep="ring",
@@ -1008,11 +1009,13 @@ cdef class Receiver:
 
     def close(self):
         """Stop, and give back both ports and the page; closing twice is no error."""
-        if self.is_closed or gs_receiver_is_foreign(self.receiver):
+        if self.is_closed:
             return
         self.is_closed = True
-        with nogil:
-            gs_receiver_shut(self.receiver)
+        self.listening.stop()  # Also wakes whoever waits in `read`.
+        while self.waiting and not gs_receiver_is_foreign(self.receiver):
+            time.sleep(0.001)
+        gs_receiver_shut(self.receiver)
         if self.listening.has_page:
             self.listening.has_page = False
             PyBuffer_Release(&self.listening.page)
@@ -1067,8 +1070,10 @@ cdef class Receiver:
                 wait_ms = max(0, min(WAIT_MS_MAX, int(left_s * 1000 + 0.999)))
             else:
                 wait_ms = 0
+            self.waiting += 1
             with nogil:
                 gs_receiver_wait(self.receiver, wait_ms)
+            self.waiting -= 1
             PyErr_CheckSignals()
             if wait_ms == 0:
                 break
