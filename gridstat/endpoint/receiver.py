@@ -20,7 +20,7 @@ from gridstat.model.errors import Misuse
 from gridstat.model.status import OPTION_BYTES, VALUE_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable
 
     import pyarrow as pa
 
@@ -159,7 +159,7 @@ class Receiver:
         self._callback = callback
         self._start_callbacks()
 
-    async def batches(self, events_max: int = EVENTS_MAX) -> AsyncIterator[Samples]:
+    async def batches(self, events_max: int = EVENTS_MAX) -> AsyncGenerator[Samples, None]:
         """Batches as they come, until the receiver is stopped.
 
         `async for batch in receiver.batches(): ...`
