@@ -56,6 +56,8 @@ class ChainRun:
     expected: int
     received: int
     policed: int
+    local: tuple[tuple[int, int], ...]
+    """Of the first hop, if it is a core: (upper edge in ns, events) from receiving to sending."""
 
     @property
     def lost(self) -> int:
@@ -102,7 +104,7 @@ def run_chain(plan: ChainPlan, seconds: float) -> ChainRun:
             cpu_percent=tuple(100.0 * cpu_s / window.seconds for cpu_s in window.cpu_s),
             expected=_expected(plan, len(subscriber.ports), int(answer["sent"]), loads),
             received=sum(subscriber.pages.delivered()),
-            policed=sum(hop.policed() for hop in hops),
+            states=[hop.process.ask({}) for hop in hops],
         )
 
 
@@ -204,7 +206,7 @@ def _conclude(
     cpu_percent: tuple[float, ...],
     expected: int,
     received: int,
-    policed: int,
+    states: list[Answer],
 ) -> ChainRun:
     seconds = max((float(load["seconds"]) for load in loads), default=float(taken["seconds"]))
     reference_per_ms = int(taken["taken"]) / (1e3 * seconds)
@@ -219,5 +221,6 @@ def _conclude(
         cpu_percent=cpu_percent,
         expected=expected,
         received=received,
-        policed=policed,
+        policed=sum(state.get("counters", {}).get("policed", 0) for state in states),
+        local=tuple((upper, count) for upper, count in states[0].get("histogram", ())),
     )

@@ -147,7 +147,7 @@ def pace_once(kind: str, pace: Pace, seconds: float) -> Paced:
                 "per_tick": pace.per_tick,
                 "tick_s": pace.tick_s,
                 "event_bytes": pace.event_bytes,
-                "period_ns": _period_ns(pace.period),
+                "period_ns": period_ns(pace.period),
                 "seconds": seconds + warm_up,
             },
             watched=[hop.process],
@@ -175,7 +175,7 @@ def flood_question(stream: Stream, seconds: float) -> dict[str, object]:
         "first_id": 1,
         "count": stream.variables,
         "event_bytes": stream.event_bytes,
-        "period_ns": _period_ns(stream.period),
+        "period_ns": period_ns(stream.period),
         "per_datagram": stream.per_datagram,
         "in_flight_max": stream.in_flight_max,
         "chunk_max": max(1, stream.in_flight_max // 2),
@@ -183,7 +183,8 @@ def flood_question(stream: Stream, seconds: float) -> dict[str, object]:
     }
 
 
-def _period_ns(period: tuple[int, int]) -> int:
+def period_ns(period: tuple[int, int]) -> int:
+    """The period in whole nanoseconds, rounded up."""
     return -(-period[0] * NS_PER_S // period[1])
 
 

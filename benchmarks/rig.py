@@ -173,14 +173,15 @@ class Rig:
         *,
         senders: int = 1,
         first_channel: int = 1,
+        receivers: int = 0,
     ) -> RoleProcess:
-        """A process with senders to `target`; `subscriber` closes its loop."""
+        """A process with senders to `target`; the first `receivers` (0: all) close its loop."""
         plan = PublisherPlan(
             host=target.host,
             data_port=target.data_port,
             urgent_port=target.urgent_port,
             page_path=subscriber.page_path if subscriber else "",
-            receivers=len(subscriber.ports) if subscriber else 0,
+            receivers=receivers or (len(subscriber.ports) if subscriber else 0),
             senders=senders,
             first_channel=first_channel,
         )

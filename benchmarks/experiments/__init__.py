@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from benchmarks.experiments.changes import CHANGES
 from benchmarks.experiments.experiment import Comparison, Experiment, Parameter, Result
 from benchmarks.experiments.forwarding import FORWARDING
+from benchmarks.experiments.hops import HOPS
+from benchmarks.experiments.load import LOAD, LOWER_BOUND
+from benchmarks.experiments.multicast import MULTICAST
+from benchmarks.experiments.rate_filter import RATE_FILTER
+from benchmarks.experiments.throughput import THROUGHPUT
 
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (FORWARDING,)}
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        FORWARDING,
+        CHANGES,
+        LOWER_BOUND,
+        LOAD,
+        HOPS,
+        MULTICAST,
+        RATE_FILTER,
+        THROUGHPUT,
+    )
+}
 
 __all__ = ["EXPERIMENTS", "Comparison", "Experiment", "Parameter", "Result"]

@@ -45,6 +45,14 @@ class Flood:
 
 
 @dataclass(frozen=True, slots=True)
+class Ticked:
+    """What a steady tick sent; longer than asked for when the sender could not keep up."""
+
+    sent: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class LoadRun:
     """What the load generator did; `publish_s` is the time spent in publishing alone."""
 
@@ -85,8 +93,8 @@ def flood(
 
 def steady(
     send: Callable[[int], int], *, tick_s: float, seconds: float, is_aligned: bool = False
-) -> int:
-    """Call `send(tick)` at every tick of an absolute schedule and return the events sent.
+) -> Ticked:
+    """Call `send(tick)`, which says how many events it sent, at every tick of a schedule.
 
     Aligned ticks lie at whole multiples of `tick_s` of the real-time clock and are numbered by it.
     """
@@ -99,7 +107,7 @@ def steady(
         if wait_s > 0:
             time.sleep(wait_s)
         sent += send(first + tick)
-    return sent
+    return Ticked(sent, time.monotonic() - started_s)
 
 
 def generate_load(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from benchmarks.plan import EVENT_BYTES, MTU_BYTES, PublisherPlan
-from benchmarks.roles.pacing import WallClock, flood, generate_load, steady
+from benchmarks.roles.pacing import Ticked, WallClock, flood, generate_load, steady
 from benchmarks.roles.streams import Chunk, EventStream
 from benchmarks.shared_page import SharedPages
 from benchmarks.statistics import published_events_per_ms
@@ -48,11 +48,11 @@ class PublisherRole:
             case "flood":
                 return self._flood(question)
             case "burst":
-                return {"sent": self._steady_burst(question)}
+                return asdict(self._steady_burst(question))
             case "single":
-                return {"sent": self._steady_single(question)}
+                return asdict(self._steady_single(question))
             case "probe":
-                return {"sent": self._probe(question)}
+                return asdict(self._probe(question))
             case "load":
                 return self._load(question)
             case unknown:
@@ -82,7 +82,7 @@ class PublisherRole:
         )
         return asdict(ran)
 
-    def _steady_burst(self, question: Question) -> int:
+    def _steady_burst(self, question: Question) -> Ticked:
         """At each tick `per_tick` events in one `send_many`, one event a datagram."""
         per_tick = int(question["per_tick"])
         stream = self._stream(question, per_tick)
@@ -92,7 +92,7 @@ class PublisherRole:
 
         return steady(send, tick_s=float(question["tick_s"]), seconds=float(question["seconds"]))
 
-    def _steady_single(self, question: Question) -> int:
+    def _steady_single(self, question: Question) -> Ticked:
         """At each tick `per_tick` separate sends, each variable from its own sender."""
         first_id, count = int(question["first_id"]), int(question["count"])
         per_tick, urgent = int(question["per_tick"]), bool(question.get("urgent", False))
@@ -112,7 +112,7 @@ class PublisherRole:
             is_aligned=bool(question.get("is_aligned", False)),
         )
 
-    def _probe(self, question: Question) -> int:
+    def _probe(self, question: Question) -> Ticked:
         """Slow events at even ticks from the first sender, alerts at odd ones from the second."""
         slow_id, slow_count = int(question["slow_first_id"]), int(question["slow_count"])
         alert_id, alert_count = int(question["alert_first_id"]), int(question["alert_count"])

@@ -54,10 +54,11 @@ class EventStream:
         """
         assert 0 < events <= self._chunk_max
         part = slice(self._next, self._next + events)
-        base_ns = max(time.time_ns(), self._created_ns_last + self._period_ns)
+        # A chunk that is only a part of the round has to bring only that part of a period.
+        step_ns = -(-self._period_ns * min(events, self._count) // self._count)
+        base_ns = max(time.time_ns(), self._created_ns_last + step_ns)
         if is_catching_up and self._created_ns_last:
-            step_ns = STALL_SLOTS_MAX * self._period_ns * min(events, self._count) // self._count
-            base_ns = min(base_ns, self._created_ns_last + max(step_ns, self._period_ns))
+            base_ns = min(base_ns, self._created_ns_last + STALL_SLOTS_MAX * step_ns)
         created_ns = self._steps_ns[part] - self._steps_ns[part.start] + np.uint64(base_ns)
         self._created_ns_last = int(created_ns[-1])
         self._next = (self._next + events) % self._count
