@@ -1,0 +1,180 @@
+/* Everything that may happen to the ends at once, for ASan and TSan: two senders on redundant
+ * paths, the receiving thread, a reader of batches, readers of newest values and counters, and
+ * somebody who adds variables all the while. Ends well when every event was counted once. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "receiver.h"
+#include "sender.h"
+
+#define VARIABLES   64U
+#define BATCHES     400U
+#define BATCH       512U
+#define OPTIONS     48U
+#define START_NS    1700000000000000000ULL
+#define EVENTS_SENT (2ULL * BATCHES * BATCH)
+
+typedef struct {
+    gs_receiver *receiver;
+    bool has_ended;
+    uint64_t taken;
+} gs_stage;
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "%s\n", what);
+    exit(1);
+}
+
+static bool has_ended(gs_stage *stage)
+{
+    return __atomic_load_n(&stage->has_ended, __ATOMIC_ACQUIRE);
+}
+
+static void *send_all(void *argument)
+{
+    gs_stage *stage = argument;
+    gs_sender_words words = {
+        .channel_id = 7,
+        .host = "127.0.0.1",
+        .ports = {gs_receiver_port(stage->receiver, 0), gs_receiver_port(stage->receiver, 1)},
+        .mtu_bytes = 1232,
+        .variables_max = VARIABLES,
+    };
+    gs_sender *sender = NULL;
+    if (gs_sender_open(&words, &sender) != GS_END_OK)
+        fail("cannot open a sender");
+    static uint8_t options[BATCH * OPTIONS];
+    uint32_t ids[BATCH];
+    uint64_t stamps[BATCH], values[BATCH];
+    for (uint32_t round = 0; round < BATCHES; round++) {
+        for (uint32_t i = 0; i < BATCH; i++) {
+            ids[i] = i % VARIABLES;
+            stamps[i] = START_NS + ((uint64_t)round * BATCH + i) / VARIABLES * 1000000;
+            values[i] = stamps[i];
+        }
+        gs_outgoing_batch batch = {
+            .variable_ids = ids,
+            .created_ns = stamps,
+            .values = values,
+            .options = options,
+            .count = BATCH,
+            .option_count = round % 2 ? OPTIONS / 24 : 0,
+        };
+        while (gs_sender_send_many(sender, &batch) == GS_SEND_BLOCKED)
+            continue;
+        usleep(200);
+    }
+    gs_sender_close(sender);
+    return NULL;
+}
+
+static void *take_all(void *argument)
+{
+    gs_stage *stage = argument;
+    gs_sample_ring *ring = gs_receiver_ring(stage->receiver);
+    static gs_sample samples[300];
+    static uint8_t options[300 * OPTIONS];
+    while (!has_ended(stage) || gs_sample_ring_ready(ring) != 0) {
+        gs_receiver_wait(stage->receiver, 10);
+        uint64_t count = gs_sample_ring_ready(ring);
+        count = count < 300 ? count : 300;
+        if (count == 0)
+            continue;
+        gs_sample_ring_take(ring, samples, count, options);
+        for (uint64_t i = 0; i < count; i++)
+            if (samples[i].value != samples[i].created_ns)
+                fail("a sample is torn");
+        stage->taken += count;
+    }
+    return NULL;
+}
+
+static void *watch_all(void *argument)
+{
+    gs_stage *stage = argument;
+    uint32_t added = VARIABLES;
+    while (!has_ended(stage)) {
+        gs_sample newest;
+        for (uint32_t variable = 0; variable < VARIABLES; variable++)
+            if (gs_receiver_newest(stage->receiver, variable, &newest) &&
+                newest.value != newest.created_ns)
+                fail("a newest value is torn");
+        gs_receiver_count(stage->receiver, GS_RECEIVED_DELIVERED);
+        gs_receiver_latency(stage->receiver, 100);
+        if (added < 4096)
+            gs_receiver_expect(stage->receiver, added++, 1, 1000, 0);
+    }
+    return NULL;
+}
+
+static uint64_t count_of(const gs_stage *stage, gs_received counter)
+{
+    return gs_receiver_count(stage->receiver, counter);
+}
+
+/* Loopback may drop under a sanitizer's weight; what the kernel dropped never came in. */
+static void wait_for_quiet(const gs_stage *stage)
+{
+    uint64_t before = 0;
+    for (uint32_t quiet = 0; quiet < 20;) {
+        uint64_t now = count_of(stage, GS_RECEIVED_IN);
+        quiet = now == before ? quiet + 1 : 0;
+        before = now;
+        if (now == EVENTS_SENT)
+            return;
+        usleep(20000);
+    }
+}
+
+static void check(const gs_stage *stage)
+{
+    uint64_t in = count_of(stage, GS_RECEIVED_IN);
+    uint64_t delivered = count_of(stage, GS_RECEIVED_DELIVERED);
+    uint64_t others = count_of(stage, GS_RECEIVED_DUPLICATE) +
+                      count_of(stage, GS_RECEIVED_POLICED_JUMP) +
+                      count_of(stage, GS_RECEIVED_RING_FULL);
+    printf("in %lu delivered %lu others %lu taken %lu\n", (unsigned long)in,
+           (unsigned long)delivered, (unsigned long)others, (unsigned long)stage->taken);
+    if (in == 0 || in != delivered + others || stage->taken != delivered)
+        fail("the counters do not reconcile");
+}
+
+int main(void)
+{
+    static uint64_t page[512];
+    gs_receiver_words words = {
+        .host = "127.0.0.1",
+        .ring_events = 4096,
+        .option_bytes = 1 << 16,
+        .variables_max = 4096,
+        .ring_expiry_ns = 60000000000ULL,
+        .page = page,
+    };
+    gs_stage stage = {0};
+    if (gs_receiver_open(&words, &stage.receiver) != GS_END_OK)
+        fail("cannot open a receiver");
+    for (uint32_t variable = 0; variable < VARIABLES; variable++)
+        gs_receiver_expect(stage.receiver, variable, 1, 1000, 0);
+    if (gs_receiver_start(stage.receiver) != GS_END_OK)
+        fail("cannot start the receiver");
+    pthread_t senders[2], taker, watcher;
+    pthread_create(&taker, NULL, take_all, &stage);
+    pthread_create(&watcher, NULL, watch_all, &stage);
+    for (uint32_t i = 0; i < 2; i++)
+        pthread_create(&senders[i], NULL, send_all, &stage);
+    for (uint32_t i = 0; i < 2; i++)
+        pthread_join(senders[i], NULL);
+    wait_for_quiet(&stage);
+    gs_receiver_stop(stage.receiver);
+    __atomic_store_n(&stage.has_ended, true, __ATOMIC_RELEASE);
+    pthread_join(taker, NULL);
+    pthread_join(watcher, NULL);
+    check(&stage);
+    gs_receiver_close(stage.receiver);
+    return 0;
+}
