@@ -1,0 +1,71 @@
+/* Datagrams of a liar, deterministic by seed: random bytes, flipped bits, cuts, wrong lengths. */
+#ifndef GS_LIES_H
+#define GS_LIES_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "event.h"
+
+#define LIE_SOURCE    77U
+#define LIE_BYTES_MAX 9000U
+
+static uint64_t lie_state;
+
+static inline void lie_seed(uint64_t seed)
+{
+    lie_state = seed * 0x9E3779B97F4A7C15ULL + 1;
+}
+
+static inline uint32_t draw(uint32_t below)
+{
+    lie_state ^= lie_state << 13;
+    lie_state ^= lie_state >> 7;
+    lie_state ^= lie_state << 17;
+    return (uint32_t)(lie_state >> 11) % below;
+}
+
+static inline uint32_t good_datagram(uint8_t *bytes, uint64_t stamp)
+{
+    uint32_t at = GS_HEADER_BYTES, events = 1 + draw(12);
+    for (uint32_t i = 0; i < events; i++) {
+        uint8_t options = draw(8) == 0 ? (uint8_t)draw(4) : 0;
+        memset(bytes + at, 0, GS_EVENT_BYTES + 24U * options);
+        gs_store_u64(bytes + at, stamp + draw(300) * 1000);
+        gs_store_u32(bytes + at + 8, draw(64));
+        bytes[at + 12] = options;
+        gs_store_u16(bytes + at + 14, (uint16_t)draw(65536));
+        at += GS_EVENT_BYTES + 24U * options;
+    }
+    gs_header_write(bytes, at, draw(20) == 0 ? draw(100) : LIE_SOURCE, stamp);
+    return at;
+}
+
+/* Writes one lie and returns its size, which may be 0. */
+static inline uint32_t lie(uint8_t *bytes, uint64_t stamp)
+{
+    uint32_t kind = draw(4), size;
+    if (kind == 0) {
+        size = draw(draw(4) == 0 ? LIE_BYTES_MAX : 200);
+        for (uint32_t i = 0; i < size; i++)
+            bytes[i] = (uint8_t)draw(256);
+        if (size > 0 && draw(2) == 0)
+            bytes[0] = GS_VERSION;
+        if (size > 1 && draw(2) == 0)
+            bytes[1] = 0;
+        return size;
+    }
+    size = good_datagram(bytes, stamp);
+    if (kind == 1)
+        for (uint32_t i = 0; i < 1 + draw(4); i++)
+            bytes[draw(size)] ^= (uint8_t)(1U << draw(8));
+    if (kind == 2)
+        size = draw(size + 1);
+    if (kind == 3) {
+        gs_store_u16(bytes + 2, (uint16_t)draw(65536));
+        bytes[GS_HEADER_BYTES + 12] = (uint8_t)draw(256);
+    }
+    return size;
+}
+
+#endif
