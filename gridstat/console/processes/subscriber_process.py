@@ -9,6 +9,7 @@ import numpy as np
 from gridstat.console.grid import subscriber_key
 from gridstat.console.simulation.deliveries import Deliveries, Expectation
 from gridstat.endpoint import Receiver
+from gridstat.model.errors import LinkDown
 from gridstat.model.identifiers import VariableId
 
 if TYPE_CHECKING:
@@ -80,7 +81,13 @@ class ReceivingSubscriber:
     def __init__(self, subscriber: Subscriber, plan: StaticPlan, *, address: Address) -> None:
         self.subscriber = subscriber
         host, data_port, urgent_port = address
-        self.receiver = Receiver(host=host, data_port=data_port, urgent_port=urgent_port)
+        try:
+            self.receiver = Receiver(host=host, data_port=data_port, urgent_port=urgent_port)
+        except LinkDown as error:
+            raise LinkDown(
+                f'"{subscriber.name}" {error.args[0]}',
+                hint="choose another data_port and urgent_port for it, or 0 to have them chosen",
+            ) from error
         self.address: Address = (host, *self.receiver.ports)
         self._deliveries = Deliveries(
             Expectation(
