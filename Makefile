@@ -73,18 +73,20 @@ sanitize-python: $(VENV)/.built
 sanitize-c: $(STRESS_RUNS)
 	@for run in $(STRESS_RUNS); do echo "$$run"; $$run || exit 1; done
 
-build/sanitize/address/%: tests/sanitize/%.c $(CORE_C) $(CORE_H)
+build/sanitize/address/%: tests/sanitize/%.c $(OUR_H) $(CORE_C)
 	@mkdir -p $(@D)
 	@$(CC) $(C_STANDARD) $(ASAN) -o $@ $< $(CORE_C)
 
-build/sanitize/thread/%: tests/sanitize/%.c $(CORE_C) $(CORE_H)
+build/sanitize/thread/%: tests/sanitize/%.c $(OUR_H) $(CORE_C)
 	@mkdir -p $(@D)
 	@$(CC) $(C_STANDARD) $(TSAN) -o $@ $< $(CORE_C)
 
-fuzz: $(FUZZERS) ## Throw malformed datagrams at every parser, under ASan+UBSan
+fuzz: $(FUZZERS) $(VENV)/.built ## Throw malformed datagrams at every parser, under ASan+UBSan
 	@for run in $(FUZZERS); do $$run || exit 1; done
+	@for run in $(sort $(wildcard tests/fuzz/*.py)); do \
+		PYTHONPATH=. $(BIN)/python $$run || exit 1; done
 
-build/fuzz/%: tests/fuzz/%.c $(CORE_C) $(CORE_H)
+build/fuzz/%: tests/fuzz/%.c $(OUR_H) $(CORE_C)
 	@mkdir -p $(@D)
 	@$(CC) $(C_STANDARD) $(ASAN) -o $@ $< $(CORE_C)
 
