@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from gridstat.console.grid import router_key
+from gridstat.console.live.figures import CHANNEL_DROPS, ROUTER_DROPS, channel_total
 from gridstat.console.processes.supervisor import PMUS, SUBSCRIBERS
 from gridstat.console.simulation.deliveries import slots_due
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gridstat.console.grid import Grid
+    from gridstat.console.processes.lines import Line
     from gridstat.console.processes.supervisor import Observation
     from gridstat.console.static_plan import StaticPlan
 
@@ -32,17 +35,41 @@ class SubscriberAccount:
 
 
 @dataclass(frozen=True, slots=True)
+class RouterAccount:
+    """One router's books: what came in went somewhere, and so did what was due."""
+
+    name: str
+    events_in: int
+    dropped: int
+    not_due: int
+    dispatched: int
+    due: int
+    sent: int
+    channel_dropped: int
+    queued: int
+
+    @property
+    def is_balanced(self) -> bool:
+        ended = self.dropped + self.not_due + self.dispatched
+        left = self.sent + self.channel_dropped + self.queued
+        return self.events_in == ended and self.due == left
+
+
+@dataclass(frozen=True, slots=True)
 class ClosingAccount:
     """The whole run. Exact, unless a process was started again meanwhile."""
 
     seconds: float
     published: int
+    routers: tuple[RouterAccount, ...]
     subscribers: tuple[SubscriberAccount, ...]
     restarted: tuple[str, ...] = ()
 
     @property
     def is_settled(self) -> bool:
-        return all(account.missing <= 0 for account in self.subscribers)
+        return all(account.missing <= 0 for account in self.subscribers) and all(
+            account.is_balanced for account in self.routers
+        )
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -50,6 +77,9 @@ class ClosingAccount:
             "seconds": self.seconds,
             "published": self.published,
             "restarted": list(self.restarted),
+            "routers": [
+                {**asdict(account), "is_balanced": account.is_balanced} for account in self.routers
+            ],
             "subscribers": [
                 {**asdict(account), "missing": account.missing} for account in self.subscribers
             ],
@@ -79,6 +109,11 @@ def closing_account(
         published=sum(
             _published(progress, variable.pmu.name, every=1) for variable in plan.variables
         ),
+        routers=tuple(
+            _router_account(router.name, observation.reports[key])
+            for router in grid.routers
+            if (key := router_key(router.name)) in observation.reports
+        ),
         subscribers=tuple(
             SubscriberAccount(
                 name=subscriber.name,
@@ -93,6 +128,21 @@ def closing_account(
             for subscriber in grid.subscribers
             if subscriber.name in got
         ),
+    )
+
+
+def _router_account(name: str, report: Line) -> RouterAccount:
+    counters = report["counters"]
+    return RouterAccount(
+        name=name,
+        events_in=counters["in"],
+        dropped=sum(counters[reason] for reason in ROUTER_DROPS),
+        not_due=counters["not_due"],
+        dispatched=counters["dispatched"],
+        due=channel_total(report, "due"),
+        sent=channel_total(report, "sent"),
+        channel_dropped=sum(channel_total(report, reason) for reason in CHANNEL_DROPS),
+        queued=channel_total(report, "queued"),
     )
 
 

@@ -60,8 +60,6 @@ class RouterFigures:
     events_in: int
     events_out: int
     not_due: int
-    dispatched: int
-    due: int
     queued: int
     drops: Mapping[str, int]
     latency: Latency
@@ -169,21 +167,24 @@ def nominal_per_s(grid: Grid, subscriber: Subscriber) -> float:
     )
 
 
+def channel_total(report: Line, counter: str) -> int:
+    """A counter of a router's channels, over all of them."""
+    return sum(channel[counter] for channel in report["channels"].values())
+
+
 def _router_figures(name: str, before: Line | None, now: Line, *, span_s: float) -> RouterFigures:
     counters = now["counters"]
-    events_out = _total(now, "sent")
+    events_out = channel_total(now, "sent")
     drops = {reason: counters[reason] for reason in ROUTER_DROPS}
-    drops |= {reason: _total(now, reason) for reason in CHANNEL_DROPS}
+    drops |= {reason: channel_total(now, reason) for reason in CHANNEL_DROPS}
     return RouterFigures(
         name=name,
         in_per_s=_grown(before["counters"]["in"] if before else 0, counters["in"]) / span_s,
-        out_per_s=_grown(_total(before, "sent") if before else 0, events_out) / span_s,
+        out_per_s=_grown(channel_total(before, "sent") if before else 0, events_out) / span_s,
         events_in=counters["in"],
         events_out=events_out,
         not_due=counters["not_due"],
-        dispatched=counters["dispatched"],
-        due=_total(now, "due"),
-        queued=_total(now, "queued"),
+        queued=channel_total(now, "queued"),
         drops={reason: count for reason, count in drops.items() if count},
         latency=_latency(before, now),
     )
@@ -220,10 +221,6 @@ def _latency(before: Line | None, now: Line) -> Latency:
 def _parts(observation: Observation, process: str, key: str) -> Mapping[str, Any]:
     found: Mapping[str, Any] = observation.reports.get(process, {}).get(key, {})
     return found
-
-
-def _total(report: Line, counter: str) -> int:
-    return sum(channel[counter] for channel in report["channels"].values())
 
 
 def _grown(before: int, now: int) -> int:

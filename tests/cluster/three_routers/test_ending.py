@@ -43,7 +43,7 @@ def test_a_router_that_dies_is_started_again_once_with_its_table(tmp_path: Path)
         before = command.lines()[0]["processes"]["router middle"]
         kill(before)
 
-        def middle_is_away() -> str | None:
+        def complaint() -> str | None:
             line = command.lines()[-1]
             if line["processes"]["router middle"] == before:
                 return "the router is not started again"
@@ -53,7 +53,7 @@ def test_a_router_that_dies_is_started_again_once_with_its_table(tmp_path: Path)
             got = {each["name"]: each["got_per_s"] for each in line["subscribers"]}
             return None if got["far"] > 0 else "nothing arrives through it"
 
-        eventually(middle_is_away)
+        eventually(complaint)
         assert "router middle ended (signal SIGKILL)" in command.errors
         assert "runs again, with its table" in command.errors
 

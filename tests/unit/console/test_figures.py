@@ -146,6 +146,7 @@ def test_the_closing_account_counts_every_slot_that_was_published(grid: Grid) ->
     [display] = account.subscribers
     assert (display.due, display.delivered, display.missing) == (5, 5, 0)
     assert account.is_settled
+    assert account.routers[0].is_balanced
     assert "display: 5 of 5 delivered" in account.as_text()
 
 
@@ -153,6 +154,14 @@ def test_a_missing_delivery_is_not_settled(grid: Grid) -> None:
     account = closing_account(grid, static_plan(grid), observation(1.0, events=32), seconds=1.0)
     assert not account.is_settled
     assert account.as_json()["subscribers"][0]["missing"] == 1
+
+
+def test_books_that_do_not_balance_are_not_settled(grid: Grid) -> None:
+    found = observation(1.0, events=40)
+    found.reports["router west"]["counters"]["dispatched"] -= 1
+    account = closing_account(grid, static_plan(grid), found, seconds=1.0)
+    assert not account.is_settled
+    assert not account.as_json()["routers"][0]["is_balanced"]
 
 
 def test_the_three_displays_say_the_same(figures: GridFigures) -> None:
