@@ -39,6 +39,8 @@ from gridstat.model.rate_law import slot_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from gridstat.model.rate_law import Period
+
 EVENT = struct.Struct(">QIBBH8s")
 """created_ns, variable_id, option_count, flags, sequence, value; options follow, 24 bytes each."""
 
@@ -158,7 +160,7 @@ class ReferenceCore:
         self._entries = entries
 
     def _entry(self, row: Row, old: Entry | None) -> Entry:
-        if old and (old.row.period, old.row.phase_ns) == (row.period, row.phase_ns):
+        if old and _clock_of(old.row) == _clock_of(row):
             return Entry(row, old.seen)
         fresh = ArrivalRing(self._limits.ring_expiry_ns) if row.period is None else SlotWindow()
         return Entry(row, fresh)
@@ -325,6 +327,11 @@ def _offer(
     arrival = Arrival(event.created_ns, event.sequence, now_ns)
     interval_ns_min = entry.row.interval_ns_min if is_publisher else 0
     return entry.seen.offer(arrival, interval_ns_min=interval_ns_min)
+
+
+def _clock_of(row: Row) -> tuple[Period, int] | None:
+    """What a window counts by; a change of it makes the window meaningless."""
+    return None if row.period is None else (row.period, row.phase_ns)
 
 
 def _is_in_scope(spec: ChannelSpec, scope: int) -> bool:

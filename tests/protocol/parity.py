@@ -1,0 +1,193 @@
+"""Two cores driven alike, and the random words to drive them with.
+
+`Pair` compares after every call: results, refusals, outputs by port and byte, and all counters.
+Words come from a plain random source, so that a script is dense with things that matter (equal
+slots, jumps beyond the window, full queues) and a failure is repeated by its seed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridstat.core._core import Core
+from gridstat.core.reference import ReferenceCore
+from gridstat.core.rows import ChannelSpec, Flood, Limits, Route, Row, Term
+from gridstat.model.errors import GridStatError
+from gridstat.model.rate_law import Period
+from tests.protocol.grids import HEADER, MS, NOW_NS, Subject, datagram, event
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+VARIABLES = range(8)
+CHANNELS = range(1, 6)
+SOURCES = range(10, 14)
+TALKATIVE = (10, 10, 10, 10, 11, 12, 13)
+"""Most rows belong to the first source, and most datagrams come from there."""
+
+U64_MAX = 2**64 - 1
+DATAGRAM_BYTES_MAX = 65_507
+PERIODS = (
+    Period(1, 1_000),
+    Period(1, 30),
+    Period(1_001, 30_000),
+    Period(1, 1_000_000),
+    Period(7, 3),
+    Period(3_600, 1),
+    Period(1, 2**32 - 1),
+    Period(2**32 - 1, 1),
+)
+TIME_STEPS_NS = (0, 2, 1_000, MS, MS, 10 * MS, 500 * MS, 1_000 * MS, 3_000 * MS, 60_000 * MS)
+"""Even, because the compiled core remembers arrivals to 2 ns."""
+
+
+class Pair:
+    """The reference and the compiled core, told the same and compared after every word."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.subjects: tuple[Subject, Subject] = (ReferenceCore(limits), Core(limits))
+        self.open: dict[int, ChannelSpec] = {}
+        self.now_ns = NOW_NS
+
+    def tell(self, call: Callable[[Subject], object]) -> bool:
+        """Whether both did it; if not, both refused it for the same reason."""
+        answers = [_answer(call, subject) for subject in self.subjects]
+        assert answers[0] == answers[1]
+        self.compare()
+        return not isinstance(answers[0], type)
+
+    def open_channel(self, spec: ChannelSpec) -> None:
+        if self.tell(lambda core: core.open_channel(spec)):
+            self.open[spec.channel_id] = spec
+
+    def close_channel(self, channel_id: int) -> None:
+        self.open.pop(channel_id, None)
+        self.tell(lambda core: core.close_channel(channel_id))
+
+    def open_source(self, channel_id: int, *, is_publisher: bool, back_channel: int) -> None:
+        self.tell(
+            lambda core: core.open_source(
+                channel_id, is_publisher=is_publisher, back_channel=back_channel
+            )
+        )
+
+    def inject(self, octets: bytes, port: int) -> None:
+        self.tell(lambda core: core.inject(octets, port=port, now_ns=self.now_ns))
+
+    def compare(self) -> None:
+        reference, compiled = self.subjects
+        for channel_id in self.open:
+            assert compiled.take_output(channel_id) == reference.take_output(channel_id)
+            assert compiled.channel_counters(channel_id) == reference.channel_counters(channel_id)
+        assert compiled.counters() == reference.counters()
+        assert compiled.pool_free() == reference.pool_free()
+
+
+def _answer(call: Callable[[Subject], object], subject: Subject) -> object:
+    try:
+        return call(subject)
+    except GridStatError as refusal:
+        return type(refusal)
+
+
+def limits(rng: random.Random) -> Limits:
+    return Limits(
+        variables_max=64,
+        rings_max=16,
+        channels_max=16,
+        pool_small=rng.choice((1, 4, 20, 200)),
+        pool_large=rng.choice((1, 3)),
+        stamp_bound_ns=rng.choice((0, 10_000 * MS)),
+        ring_expiry_ns=rng.choice((0, 1_000 * MS, 60_000 * MS)),
+    )
+
+
+def channel(rng: random.Random) -> ChannelSpec:
+    return ChannelSpec(
+        rng.choice(CHANNELS),
+        level=rng.randrange(4),
+        floods=rng.random() < 0.5,
+        mtu_bytes=rng.choice((64, 100, 137, 576, 1_232, 1_472, 9_000)),
+        bandwidth_bytes_per_s=rng.choice((0, 0, 0, 100, 20_000, 125_000, 10**9)),
+        queue_events_max=rng.choice((1, 3, 50)),
+    )
+
+
+def modes(rng: random.Random) -> int:
+    """A mask of few modes, so that rows and switches meet."""
+    return rng.choice((1, 1, 2, 4, 6, 8, 1 << 63, U64_MAX, rng.getrandbits(64) | 1))
+
+
+def row(rng: random.Random, open_channels: list[int]) -> Row:
+    named = sorted(rng.sample(open_channels, rng.randrange(len(open_channels) + 1)))
+    terms = (1, 1, 2, 3, 7, 2**32 - 1)
+    return Row(
+        rng.choice(VARIABLES),
+        rng.choice(PERIODS) if rng.random() < 0.7 else None,
+        phase_ns=rng.choice((0, 0, 0, 3 * MS, NOW_NS, NOW_NS + 7, U64_MAX)),
+        source=rng.choice(TALKATIVE),
+        is_urgent=rng.random() < 0.2,
+        interval_ns_min=rng.choice((0, MS, 10 * MS, U64_MAX)),
+        is_stamp_exempt=rng.random() < 0.5,
+        routes=tuple(
+            Route(
+                channel_id,
+                tuple(Term(rng.choice(terms), modes(rng)) for _ in range(rng.randrange(1, 4))),
+                rng.randrange(1, 9),
+            )
+            for channel_id in named
+        ),
+        floods=tuple(
+            Flood(rng.randrange(4), modes(rng)) for _ in range(rng.choice((0, 0, 0, 1, 2)))
+        ),
+    )
+
+
+def stamp(rng: random.Random, period: Period | None, now_ns: int) -> int:
+    """Near the present, a few slots or a jump away, or absurd."""
+    if rng.random() < 0.03:
+        return rng.choice((0, 1, U64_MAX, U64_MAX - 1, rng.getrandbits(64)))
+    slots = rng.choice(
+        (0, 0, 1, 2, rng.randrange(-70, 70), rng.randrange(-300, 300), 256, -256, 255, -255, 10**6)
+    )
+    period_ns = period.period_ns if period is not None else MS
+    jitter_ns = rng.choice((0, 0, 1, -1, int(period_ns // 2), -int(period_ns // 2)))
+    nominal_ns = int(now_ns // period_ns * period_ns + slots * period_ns)
+    return max(0, min(U64_MAX, nominal_ns + jitter_ns))
+
+
+def burst(rng: random.Random, periods: dict[int, Period | None], now_ns: int) -> bytes:
+    """A good datagram: few events or many, small ones or all sizes."""
+    sizes = rng.choice(((0,), (0, 0, 1, 5), (0, 9, 10), (0, 3, 51, 255)))
+    events: list[bytes] = []
+    for _ in range(rng.choice((1, 1, 1, 2, 2, 5, 5, 20, 20, 200))):
+        variable_id = rng.choice(VARIABLES)
+        options = rng.choice(sizes)
+        created_ns = stamp(rng, periods.get(variable_id), now_ns)
+        events.append(event(variable_id, created_ns, sequence=rng.randrange(3), options=options))
+        if rng.random() < 0.1:
+            events.append(events[-1])
+    while sum(map(len, events)) > DATAGRAM_BYTES_MAX - HEADER.size:
+        events.pop()
+    return datagram(rng.choice(TALKATIVE), *events, counter=rng.getrandbits(64))
+
+
+def accident(rng: random.Random, octets: bytes) -> bytes:
+    """The datagram, most often as it is."""
+    damaged = bytearray(octets)
+    match rng.randrange(12):
+        case 0:
+            return octets[: rng.randrange(len(octets) + 1)]
+        case 1:
+            for _ in range(rng.randrange(1, 6)):
+                damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
+        case 2:
+            damaged[rng.randrange(min(len(damaged), HEADER.size))] = rng.randrange(256)
+        case 3:
+            return octets + rng.randbytes(rng.randrange(40))
+        case 4:
+            return rng.randbytes(rng.randrange(200))
+        case _:
+            pass
+    return bytes(damaged)
