@@ -1,8 +1,6 @@
-#define _GNU_SOURCE
 #include "channel.h"
 
 #include <errno.h>
-#include <netinet/udp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -10,42 +8,21 @@
 #include "egress.h"
 #include "event.h"
 #include "memory.h"
-
-#ifdef UDP_SEGMENT
-#define HAS_GSO true
-#else
-#define HAS_GSO     false
-#define UDP_SEGMENT 103
-#endif
+#include "platform.h"
 
 #define SEND_BUFFER_BYTES (4 << 20)
 #define SINK_BYTES_MAX    (256UL << 20)
-#define IPV4_UDP_BYTES    28
-#define IPV6_UDP_BYTES    48
-
-static void set_fragmenting(const gs_channel *channel, int socket_, bool may_fragment)
-{
-#ifdef IP_MTU_DISCOVER
-    int way = may_fragment ? IP_PMTUDISC_DONT : IP_PMTUDISC_DO;
-    if (channel->is_ipv6)
-        setsockopt(socket_, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &way, sizeof way);
-    else
-        setsockopt(socket_, IPPROTO_IP, IP_MTU_DISCOVER, &way, sizeof way);
-#else
-    (void)channel, (void)socket_, (void)may_fragment;
-#endif
-}
+#define MTU_BYTES_MIN     64U
 
 static int open_socket(gs_channel *channel, const gs_channel_words *words, uint32_t port)
 {
     int bytes = SEND_BUFFER_BYTES;
-    int socket_ =
-        socket(words->addresses[port]->sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int socket_ = gs_udp_socket(words->addresses[port]->sa_family);
     if (socket_ < 0)
         return errno;
     channel->sockets[port] = socket_;
     setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-    set_fragmenting(channel, socket_, false);
+    gs_let_fragment(socket_, channel->is_ipv6, false);
     if (connect(socket_, words->addresses[port], words->address_bytes) < 0)
         return errno;
     return 0;
@@ -60,7 +37,7 @@ int gs_channel_open(const gs_channel_words *words, gs_channel **opened)
     channel->level = words->level;
     channel->floods = words->floods;
     channel->is_posix = words->is_posix;
-    channel->has_gso = HAS_GSO && !words->is_posix;
+    channel->has_gso = GS_LINUX && !words->is_posix;
     for (uint32_t port = 0; port < GS_PORTS; port++) {
         channel->sockets[port] = -1;
         channel->runs[port].bytes = gs_allocate(GS_RUN_BYTES_MAX + 16);
@@ -116,39 +93,25 @@ static bool keep_in_sink(gs_channel *channel, uint32_t port, const uint8_t *byte
     return true;
 }
 
-static ssize_t send_once(int socket_, const struct msghdr *message)
+/* ECONNREFUSED reports an earlier datagram's fate; the present one has not been tried yet. */
+static bool is_worth_another_try(ssize_t sent)
 {
-    ssize_t sent = sendmsg(socket_, message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    /* ECONNREFUSED reports an earlier datagram's fate; this one has not been tried yet. */
-    if (sent < 0 && (errno == ECONNREFUSED || errno == EINTR))
-        sent = sendmsg(socket_, message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    return sent;
+    return sent < 0 && (errno == ECONNREFUSED || errno == EINTR);
 }
 
 static ssize_t send_plain(int socket_, const uint8_t *bytes, uint32_t count)
 {
-    struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = count};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    return send_once(socket_, &message);
+    ssize_t sent = send(socket_, bytes, count, MSG_NOSIGNAL);
+    return is_worth_another_try(sent) ? send(socket_, bytes, count, MSG_NOSIGNAL) : sent;
 }
 
 static ssize_t send_segmented(int socket_, const gs_run *run)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(uint16_t))];
-    } control = {0};
-    struct iovec part = {.iov_base = run->bytes, .iov_len = run->used};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    message.msg_control = control.bytes;
-    message.msg_controllen = sizeof control.bytes;
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     uint16_t stride = (uint16_t)run->stride;
-    header->cmsg_level = IPPROTO_UDP;
-    header->cmsg_type = UDP_SEGMENT;
-    header->cmsg_len = CMSG_LEN(sizeof stride);
-    memcpy(CMSG_DATA(header), &stride, sizeof stride);
-    return send_once(socket_, &message);
+    ssize_t sent = gs_send_segments(socket_, run->bytes, run->used, stride);
+    if (is_worth_another_try(sent))
+        sent = gs_send_segments(socket_, run->bytes, run->used, stride);
+    return sent;
 }
 
 static uint32_t events_in(const uint8_t *datagram)
@@ -162,17 +125,9 @@ static uint32_t events_in(const uint8_t *datagram)
 /* The path got narrower: learn its MTU for the next datagrams. */
 static void learn_mtu(gs_channel *channel, int socket_)
 {
-#ifdef IP_MTU
-    int mtu = 0;
-    socklen_t bytes = sizeof mtu;
-    int failed = channel->is_ipv6 ? getsockopt(socket_, IPPROTO_IPV6, IPV6_MTU, &mtu, &bytes)
-                                  : getsockopt(socket_, IPPROTO_IP, IP_MTU, &mtu, &bytes);
-    int payload = mtu - (channel->is_ipv6 ? IPV6_UDP_BYTES : IPV4_UDP_BYTES);
-    if (failed == 0 && payload >= 256 && (uint32_t)payload < channel->mtu_bytes)
-        channel->mtu_bytes = (uint32_t)payload;
-#else
-    (void)channel, (void)socket_;
-#endif
+    uint32_t payload_bytes = gs_path_payload_bytes(socket_, channel->is_ipv6);
+    if (payload_bytes >= MTU_BYTES_MIN && payload_bytes < channel->mtu_bytes)
+        channel->mtu_bytes = payload_bytes;
     gs_add(&channel->counters.mtu_changes, 1);
 }
 
@@ -189,9 +144,9 @@ static void send_datagram(gs_channel *channel, int socket_, const uint8_t *bytes
     ssize_t sent = send_plain(socket_, bytes, count);
     if (sent < 0 && errno == EMSGSIZE) {
         learn_mtu(channel, socket_);
-        set_fragmenting(channel, socket_, true);
+        gs_let_fragment(socket_, channel->is_ipv6, true);
         sent = send_plain(socket_, bytes, count);
-        set_fragmenting(channel, socket_, false);
+        gs_let_fragment(socket_, channel->is_ipv6, false);
     }
     if (sent >= 0)
         count_sent(channel, events, 1, count);
@@ -273,9 +228,9 @@ static void send_alone(gs_channel *channel, uint32_t port, const uint8_t *event,
         return;
     }
     close_segment(channel, run);
-    set_fragmenting(channel, channel->sockets[port], true);
+    gs_let_fragment(channel->sockets[port], channel->is_ipv6, true);
     send_datagram(channel, channel->sockets[port], run->bytes, run->used);
-    set_fragmenting(channel, channel->sockets[port], false);
+    gs_let_fragment(channel->sockets[port], channel->is_ipv6, false);
     run->used = 0;
 }
 

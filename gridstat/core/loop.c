@@ -1,11 +1,6 @@
-#define _GNU_SOURCE
 #include "loop.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/udp.h>
-#include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,66 +9,31 @@
 
 #include "egress.h"
 #include "memory.h"
-
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
+#include "platform.h"
 
 #define NS_PER_S         1000000000ULL
-#define CONTROL_BYTES    128
 #define URGENT_CALLS_MAX 8
 
 typedef struct {
-    struct mmsghdr messages[GS_RECEIVE_BUFFERS];
+    gs_message messages[GS_RECEIVE_BUFFERS];
     struct iovec parts[GS_RECEIVE_BUFFERS];
-    char control[GS_RECEIVE_BUFFERS][CONTROL_BYTES] __attribute__((aligned(16)));
+    char control[GS_RECEIVE_BUFFERS][GS_CONTROL_BYTES] __attribute__((aligned(16)));
 } batch;
-
-/* What the kernel says beside a datagram. */
-typedef struct {
-    size_t segment_bytes; /* 0: not coalesced. */
-    uint64_t arrived_ns;  /* 0: no time stamp. */
-    uint32_t dropped;     /* Datagrams lost on this socket so far, for want of buffer. */
-} remarks;
-
-static remarks read_remarks(struct msghdr *message)
-{
-    remarks found = {0};
-    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at != NULL; at = CMSG_NXTHDR(message, at)) {
-        if (at->cmsg_level == IPPROTO_UDP && at->cmsg_type == UDP_GRO) {
-            int bytes;
-            memcpy(&bytes, CMSG_DATA(at), sizeof bytes);
-            found.segment_bytes = bytes > 0 ? (size_t)bytes : 0;
-        }
-#ifdef SO_TIMESTAMPNS
-        if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == SCM_TIMESTAMPNS) {
-            struct timespec time;
-            memcpy(&time, CMSG_DATA(at), sizeof time);
-            found.arrived_ns = (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec;
-        }
-#endif
-#ifdef SO_RXQ_OVFL
-        if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == SO_RXQ_OVFL)
-            memcpy(&found.dropped, CMSG_DATA(at), sizeof found.dropped);
-#endif
-    }
-    return found;
-}
 
 /* One message of the kernel, which may hold many datagrams; when it arrived. */
 static uint64_t forward_message(gs_loop *loop, const gs_root *root, uint32_t port,
-                                struct mmsghdr *message, gs_now now)
+                                gs_message *message, gs_now now)
 {
-    remarks found = read_remarks(&message->msg_hdr);
+    gs_remarks found = gs_read_remarks(&message->header);
     if (found.dropped != loop->kernel_dropped[port]) {
         gs_add(&loop->core->counters.kernel_dropped,
                (uint32_t)(found.dropped - loop->kernel_dropped[port]));
         loop->kernel_dropped[port] = found.dropped;
     }
     gs_arrival arrival = {
-        .at = message->msg_hdr.msg_iov->iov_base,
-        .bytes = message->msg_len,
-        .step = found.segment_bytes != 0 ? found.segment_bytes : message->msg_len,
+        .at = message->header.msg_iov->iov_base,
+        .bytes = message->bytes,
+        .step = found.segment_bytes != 0 ? found.segment_bytes : message->bytes,
         .port = port,
     };
     gs_forward(loop->core, root, &arrival, now);
@@ -85,40 +45,18 @@ static void prepare(gs_loop *loop, batch *received)
     for (int i = 0; i < GS_RECEIVE_BUFFERS; i++) {
         received->parts[i].iov_base = loop->buffers + (size_t)i * GS_RECEIVE_BYTES;
         received->parts[i].iov_len = GS_RECEIVE_BYTES;
-        received->messages[i].msg_hdr.msg_iov = &received->parts[i];
-        received->messages[i].msg_hdr.msg_iovlen = 1;
-        received->messages[i].msg_hdr.msg_control = received->control[i];
+        received->messages[i].header.msg_iov = &received->parts[i];
+        received->messages[i].header.msg_iovlen = 1;
+        received->messages[i].header.msg_control = received->control[i];
     }
-}
-
-static int receive_one_by_one(int socket_, batch *received)
-{
-    int count = 0;
-    for (; count < GS_RECEIVE_BUFFERS; count++) {
-        ssize_t bytes = recv(socket_, received->parts[count].iov_base, GS_RECEIVE_BYTES, 0);
-        if (bytes < 0)
-            break;
-        received->messages[count].msg_len = (unsigned)bytes;
-        received->messages[count].msg_hdr.msg_controllen = 0;
-    }
-    return count;
-}
-
-static int receive(gs_loop *loop, int socket_, batch *received)
-{
-    if (loop->core->limits.is_posix)
-        return receive_one_by_one(socket_, received);
-    /* The kernel shortens the control length to what it wrote, so it is said anew each time. */
-    for (int i = 0; i < GS_RECEIVE_BUFFERS; i++)
-        received->messages[i].msg_hdr.msg_controllen = CONTROL_BYTES;
-    return recvmmsg(socket_, received->messages, GS_RECEIVE_BUFFERS, MSG_DONTWAIT, NULL);
 }
 
 /* One receive call, forwarded and flushed, so that nothing waits for company. */
 static bool serve(gs_loop *loop, const gs_root *root, uint32_t port, batch *received)
 {
     gs_core *core = loop->core;
-    int count = receive(loop, loop->sockets[port], received);
+    int count = gs_receive(loop->sockets[port], received->messages, GS_RECEIVE_BUFFERS,
+                           core->limits.is_posix);
     if (count <= 0)
         return false;
     gs_now now = gs_now_read();
@@ -152,15 +90,12 @@ static void answer_writer(gs_loop *loop)
 }
 
 /* How long the loop may sleep: until a paced line comes free, or for ever. */
-static struct timespec *until_wake(const gs_core *core, struct timespec *room)
+static uint64_t sleep_ns(const gs_core *core)
 {
     if (core->wake_ns == GS_IDLE_NS)
-        return NULL;
+        return UINT64_MAX;
     uint64_t now_ns = gs_now_read().steady_ns;
-    uint64_t left_ns = core->wake_ns > now_ns ? core->wake_ns - now_ns : 0;
-    room->tv_sec = (time_t)(left_ns / NS_PER_S);
-    room->tv_nsec = (long)(left_ns % NS_PER_S);
-    return room;
+    return core->wake_ns > now_ns ? core->wake_ns - now_ns : 0;
 }
 
 static void serve_round(gs_loop *loop, const struct pollfd *ready, batch *received)
@@ -205,9 +140,8 @@ static void *run(void *argument)
         {.fd = loop->wake[0], .events = POLLIN},
     };
     while (!__atomic_load_n(&loop->must_stop, __ATOMIC_ACQUIRE)) {
-        struct timespec room;
         gs_table_sleep(loop->core->table);
-        int count = ppoll(ready, 3, until_wake(loop->core, &room), NULL);
+        int count = gs_wait(ready, 3, sleep_ns(loop->core));
         if (count < 0 && errno != EINTR)
             break;
         if (count <= 0)
@@ -249,12 +183,8 @@ int gs_loop_listen(gs_loop *loop, uint32_t port, struct sockaddr *address, sockl
 static void apply_wishes(gs_loop *loop)
 {
     loop->scheduling_error = 0;
-    if (loop->cpu >= 0) {
-        cpu_set_t set;
-        CPU_ZERO(&set);
-        CPU_SET((size_t)loop->cpu, &set);
-        loop->scheduling_error = pthread_setaffinity_np(loop->thread, sizeof set, &set);
-    }
+    if (loop->cpu >= 0)
+        loop->scheduling_error = gs_pin(loop->thread, loop->cpu);
     if (loop->fifo_priority > 0) {
         struct sched_param wish = {.sched_priority = loop->fifo_priority};
         int refused = pthread_setschedparam(loop->thread, SCHED_FIFO, &wish);
@@ -265,7 +195,7 @@ static void apply_wishes(gs_loop *loop)
 int gs_loop_start(gs_loop *loop)
 {
     sigset_t all, before;
-    if (pipe2(loop->wake, O_NONBLOCK | O_CLOEXEC) < 0)
+    if (gs_pipe(loop->wake) < 0)
         return errno;
     loop->must_stop = false;
     /* Signals belong to the interpreter's main thread. */

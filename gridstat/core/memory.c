@@ -1,10 +1,8 @@
-#define _GNU_SOURCE
 #include "memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define CACHE_LINE 64
 

@@ -1,16 +1,14 @@
 /* Sockets that receive events: wide buffers, coalesced datagrams, kernel time stamps. */
+#ifndef GS_PORTABLE
 #define _GNU_SOURCE
+#endif
 #include <errno.h>
-#include <netinet/udp.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "loop.h"
-
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
+#include "platform.h"
 
 #define RECEIVE_BUFFER_BYTES (64 << 20)
 #define NS_PER_S             1000000000ULL
@@ -28,21 +26,12 @@ static void widen(int socket_)
 
 int gs_receiving_socket(struct sockaddr *address, socklen_t *bytes, bool is_posix, int *opened)
 {
-    int on = 1;
-    int socket_ = socket(address->sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int socket_ = gs_udp_socket(address->sa_family);
     if (socket_ < 0)
         return errno;
     widen(socket_);
-    if (!is_posix) {
-        /* Each may be missing; the loop reads whatever control messages do come. */
-        setsockopt(socket_, IPPROTO_UDP, UDP_GRO, &on, sizeof on);
-#ifdef SO_TIMESTAMPNS
-        setsockopt(socket_, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
-#endif
-#ifdef SO_RXQ_OVFL
-        setsockopt(socket_, SOL_SOCKET, SO_RXQ_OVFL, &on, sizeof on);
-#endif
-    }
+    if (!is_posix)
+        gs_ask_remarks(socket_);
     if (bind(socket_, address, *bytes) < 0 || getsockname(socket_, address, bytes) < 0) {
         int failure = errno;
         close(socket_);

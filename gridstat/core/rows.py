@@ -7,7 +7,6 @@ both turn rows into their own tables, so these values are the contract between t
 from __future__ import annotations
 
 from dataclasses import dataclass
-
 from typing import TYPE_CHECKING
 
 from gridstat.model.errors import LayoutError

@@ -31,7 +31,9 @@ def eventually(complaint: Callable[[], str | None], *, within_s: float = 20.0) -
 class Hop:
     """One running core with plain sockets as publisher and subscribers."""
 
-    def __init__(self, *, subscribers: int = 1, posix: bool = False, host: str = "127.0.0.1"):
+    def __init__(
+        self, *, subscribers: int = 1, posix: bool = False, host: str = "127.0.0.1"
+    ) -> None:
         self.family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.core = Core(LIMITS, posix=posix)
         self.host = host

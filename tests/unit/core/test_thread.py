@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import os
 import select
+import subprocess
+import sysconfig
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,9 +18,17 @@ from gridstat.core.rows import ChannelSpec, Limits, Route, Row, Term
 from gridstat.model.errors import LayoutError, LinkDown, Misuse
 from gridstat.model.rate_law import Period
 from tests.protocol.grids import datagram, event
-from tests.unit.core.running import LIMITS, MICROSECOND, SOURCE, eventually, hop
+from tests.unit.core.running import LIMITS, MICROSECOND, SOURCE, Hop, eventually, hop
 
+MakeHop = Callable[..., AbstractContextManager[Hop]]
+CORE = Path(__file__).parents[3] / "gridstat" / "core"
 STAMP_NS = 1_700_000_000_000_000_000
+
+
+@pytest.fixture(params=[False, True], ids=["linux", "posix"])
+def make_hop(request: pytest.FixtureRequest) -> MakeHop:
+    """Every test runs with Linux's extras, and again with POSIX calls alone."""
+    return partial(hop, posix=request.param)
 
 
 def thread_ids() -> set[int]:
@@ -23,10 +36,9 @@ def thread_ids() -> set[int]:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-@pytest.mark.parametrize("posix", [False, True], ids=["linux", "posix"])
 @pytest.mark.feature("S3-30")
-def test_an_event_crosses_a_running_core(host: str, posix: bool) -> None:
-    with hop(posix=posix, host=host) as made:
+def test_an_event_crosses_a_running_core(make_hop: MakeHop, host: str) -> None:
+    with make_hop(host=host) as made:
         made.core.commit([made.row(7)])
         made.core.start()
         made.send(7, STAMP_NS)
@@ -35,9 +47,9 @@ def test_an_event_crosses_a_running_core(host: str, posix: bool) -> None:
 
 
 @pytest.mark.feature("S3-9")
-def test_one_thread_receives_forwards_and_sends() -> None:
+def test_one_thread_receives_forwards_and_sends(make_hop: MakeHop) -> None:
     before = thread_ids()
-    with hop() as made:
+    with make_hop() as made:
         made.core.commit([made.row(7)])
         made.core.start()
         (thread,) = thread_ids() - before
@@ -49,9 +61,9 @@ def test_one_thread_receives_forwards_and_sends() -> None:
 
 
 @pytest.mark.feature("S3-10", "S3-13")
-def test_cores_side_by_side_forward_though_one_of_them_stands_still() -> None:
+def test_cores_side_by_side_forward_though_one_of_them_stands_still(make_hop: MakeHop) -> None:
     before = thread_ids()
-    with hop() as stuck, hop() as first, hop() as second:
+    with make_hop() as stuck, make_hop() as first, make_hop() as second:
         for made in (stuck, first, second):
             made.core.commit([made.row(7)])
         first.core.start()
@@ -71,8 +83,8 @@ def test_cores_side_by_side_forward_though_one_of_them_stands_still() -> None:
 
 
 @pytest.mark.feature("S3-15")
-def test_no_memory_is_taken_while_events_flow() -> None:
-    with hop(subscribers=3) as made:
+def test_no_memory_is_taken_while_events_flow(make_hop: MakeHop) -> None:
+    with make_hop(subscribers=3) as made:
         made.core.commit([made.row(number, channels=3) for number in range(16)])
         made.core.start()
         made.send(3, STAMP_NS)
@@ -92,9 +104,9 @@ def test_no_memory_is_taken_while_events_flow() -> None:
 
 
 @pytest.mark.feature("S3-14", "S1-55")
-def test_changes_under_traffic_lose_nothing_of_untouched_variables() -> None:
+def test_changes_under_traffic_lose_nothing_of_untouched_variables(make_hop: MakeHop) -> None:
     """A pair of rows is always changed together; no batch may see only one of the two."""
-    with hop(subscribers=2) as made:
+    with make_hop(subscribers=2) as made:
         core = made.core
         core.commit([made.row(1), made.row(2, channels=2), made.row(3)])
         core.start()
@@ -143,8 +155,8 @@ def test_buffers_come_home_from_full_and_from_closed_queues() -> None:
 
 @pytest.mark.feature("S3-21")
 @pytest.mark.parametrize("size", [1_473, 6_160, 9_000, 65_507])
-def test_a_datagram_larger_than_any_event_is_refused_whole(size: int) -> None:
-    with hop() as made:
+def test_a_datagram_larger_than_any_event_is_refused_whole(make_hop: MakeHop, size: int) -> None:
+    with make_hop() as made:
         made.core.commit([made.row(7)])
         made.core.start()
         made.publisher.sendto(b"\xff" * size, (made.host, made.ports[0]))
@@ -157,8 +169,10 @@ def test_a_datagram_larger_than_any_event_is_refused_whole(size: int) -> None:
         assert made.subscribers[0].recv(2_000) == datagram(1, event(7, STAMP_NS), counter=1)
 
 
-def test_urgent_events_come_on_their_own_port_and_leave_on_the_peers_own_port() -> None:
-    with hop(subscribers=2) as made:
+def test_urgent_events_come_on_their_own_port_and_leave_on_the_peers_own_port(
+    make_hop: MakeHop,
+) -> None:
+    with make_hop(subscribers=2) as made:
         data, urgent = (subscriber.getsockname()[1] for subscriber in made.subscribers)
         made.core.open_channel(ChannelSpec(9, address=("127.0.0.1", data, urgent)))
         route = (Route(9, (Term(1),)),)
@@ -175,8 +189,8 @@ def test_urgent_events_come_on_their_own_port_and_leave_on_the_peers_own_port() 
         assert made.core.counters()["policed_port"] == 1
 
 
-def test_a_paced_channel_drains_by_its_timer_without_new_events() -> None:
-    with hop() as made:
+def test_a_paced_channel_drains_by_its_timer_without_new_events(make_hop: MakeHop) -> None:
+    with make_hop() as made:
         port = made.subscribers[0].getsockname()[1]
         made.core.open_channel(
             ChannelSpec(9, bandwidth_bytes_per_s=20_000, address=("127.0.0.1", port, port))
@@ -190,8 +204,8 @@ def test_a_paced_channel_drains_by_its_timer_without_new_events() -> None:
         assert made.core.pool_free() == (LIMITS.pool_small, LIMITS.pool_large)
 
 
-def test_a_channel_closes_under_traffic_and_opens_again() -> None:
-    with hop() as made:
+def test_a_channel_closes_under_traffic_and_opens_again(make_hop: MakeHop) -> None:
+    with make_hop() as made:
         core = made.core
         core.commit([made.row(7)])
         core.start()
@@ -206,8 +220,8 @@ def test_a_channel_closes_under_traffic_and_opens_again() -> None:
         assert counters["dispatched"] + counters["not_due"] == 300
 
 
-def test_a_port_that_is_taken_is_named() -> None:
-    with hop() as made:
+def test_a_port_that_is_taken_is_named(make_hop: MakeHop) -> None:
+    with make_hop() as made:
         other = Core(LIMITS)
         with pytest.raises(LinkDown, match=str(made.ports[0])):
             other.listen("127.0.0.1", made.ports[0])
@@ -230,8 +244,8 @@ def test_a_closed_core_and_a_running_one_refuse_what_they_cannot_do() -> None:
         core.counters()
 
 
-def test_a_forked_child_may_drop_the_core_and_the_parent_goes_on() -> None:
-    with hop() as made:
+def test_a_forked_child_may_drop_the_core_and_the_parent_goes_on(make_hop: MakeHop) -> None:
+    with make_hop() as made:
         made.core.commit([made.row(7)])
         made.core.start()
         child = os.fork()
@@ -249,3 +263,14 @@ def test_real_time_wishes_are_granted_or_named_as_refused() -> None:
     refused = core.start(cpu=0, fifo_priority=1)
     assert refused is None or "permitted" in refused
     core.close()
+
+
+@pytest.mark.feature("S3-30")
+def test_the_core_compiles_with_posix_calls_alone() -> None:
+    """Strict C11, no GNU extension of the library, no Linux: what another system would see."""
+    compiler = sysconfig.get_config_var("CC").split()[0]
+    sources = [name for name in sorted(CORE.glob("*.c")) if name.stem != "_core"]
+    assert len(sources) > 10
+    flags = ["-std=c11", "-DGS_PORTABLE", "-D_POSIX_C_SOURCE=200809L", "-Wall", "-Werror"]
+    for source in sources:
+        subprocess.run([compiler, *flags, "-fsyntax-only", str(source)], check=True)

@@ -1,0 +1,209 @@
+#ifndef GS_PORTABLE
+#define _GNU_SOURCE
+#endif
+#include "platform.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#if GS_LINUX
+#include <netinet/udp.h>
+#include <sched.h>
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+#endif
+
+#define NS_PER_S       1000000000ULL
+#define NS_PER_MS      1000000ULL
+#define IPV4_UDP_BYTES 28
+#define IPV6_UDP_BYTES 48
+
+static int make_quiet(int file)
+{
+    if (fcntl(file, F_SETFD, FD_CLOEXEC) < 0 || fcntl(file, F_SETFL, O_NONBLOCK) < 0)
+        return -1;
+    return file;
+}
+
+int gs_udp_socket(int family)
+{
+    int socket_ = socket(family, SOCK_DGRAM, 0);
+    return socket_ < 0 ? -1 : make_quiet(socket_);
+}
+
+int gs_pipe(int ends[2])
+{
+    if (pipe(ends) < 0)
+        return -1;
+    return make_quiet(ends[0]) < 0 || make_quiet(ends[1]) < 0 ? -1 : 0;
+}
+
+static int receive_one_by_one(int socket_, gs_message *messages, uint32_t count)
+{
+    uint32_t taken = 0;
+    for (; taken < count; taken++) {
+        const struct iovec *part = messages[taken].header.msg_iov;
+        ssize_t bytes = recv(socket_, part->iov_base, part->iov_len, 0);
+        if (bytes < 0)
+            break;
+        messages[taken].bytes = (unsigned)bytes;
+        messages[taken].header.msg_controllen = 0;
+    }
+    return (int)taken;
+}
+
+#if GS_LINUX
+
+_Static_assert(sizeof(gs_message) == sizeof(struct mmsghdr), "the kernel fills our messages");
+
+void gs_ask_remarks(int socket_)
+{
+    int on = 1;
+    setsockopt(socket_, IPPROTO_UDP, UDP_GRO, &on, sizeof on);
+    setsockopt(socket_, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
+    setsockopt(socket_, SOL_SOCKET, SO_RXQ_OVFL, &on, sizeof on);
+}
+
+gs_remarks gs_read_remarks(struct msghdr *message)
+{
+    gs_remarks found = {0};
+    for (struct cmsghdr *at = CMSG_FIRSTHDR(message); at != NULL; at = CMSG_NXTHDR(message, at)) {
+        if (at->cmsg_level == IPPROTO_UDP && at->cmsg_type == UDP_GRO) {
+            int bytes;
+            memcpy(&bytes, CMSG_DATA(at), sizeof bytes);
+            found.segment_bytes = bytes > 0 ? (size_t)bytes : 0;
+        } else if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == SCM_TIMESTAMPNS) {
+            struct timespec time;
+            memcpy(&time, CMSG_DATA(at), sizeof time);
+            found.arrived_ns = (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec;
+        } else if (at->cmsg_level == SOL_SOCKET && at->cmsg_type == SO_RXQ_OVFL) {
+            memcpy(&found.dropped, CMSG_DATA(at), sizeof found.dropped);
+        }
+    }
+    return found;
+}
+
+int gs_receive(int socket_, gs_message *messages, uint32_t count, bool is_posix)
+{
+    if (is_posix)
+        return receive_one_by_one(socket_, messages, count);
+    /* The kernel shortens the control length to what it wrote, so it is said anew each time. */
+    for (uint32_t i = 0; i < count; i++)
+        messages[i].header.msg_controllen = GS_CONTROL_BYTES;
+    return recvmmsg(socket_, (struct mmsghdr *)(void *)messages, count, MSG_DONTWAIT, NULL);
+}
+
+int gs_wait(struct pollfd *files, uint32_t count, uint64_t timeout_ns)
+{
+    struct timespec room = {.tv_sec = (time_t)(timeout_ns / NS_PER_S),
+                            .tv_nsec = (long)(timeout_ns % NS_PER_S)};
+    return ppoll(files, count, timeout_ns == UINT64_MAX ? NULL : &room, NULL);
+}
+
+int gs_pin(pthread_t thread, int cpu)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)cpu, &set);
+    return pthread_setaffinity_np(thread, sizeof set, &set);
+}
+
+void gs_let_fragment(int socket_, bool is_ipv6, bool may_fragment)
+{
+    int way = may_fragment ? IP_PMTUDISC_DONT : IP_PMTUDISC_DO;
+    if (is_ipv6)
+        setsockopt(socket_, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &way, sizeof way);
+    else
+        setsockopt(socket_, IPPROTO_IP, IP_MTU_DISCOVER, &way, sizeof way);
+}
+
+uint32_t gs_path_payload_bytes(int socket_, bool is_ipv6)
+{
+    int mtu = 0;
+    socklen_t bytes = sizeof mtu;
+    int failed = is_ipv6 ? getsockopt(socket_, IPPROTO_IPV6, IPV6_MTU, &mtu, &bytes)
+                         : getsockopt(socket_, IPPROTO_IP, IP_MTU, &mtu, &bytes);
+    int payload = mtu - (is_ipv6 ? IPV6_UDP_BYTES : IPV4_UDP_BYTES);
+    return failed == 0 && payload > 0 ? (uint32_t)payload : 0;
+}
+
+ssize_t gs_send_segments(int socket_, const uint8_t *bytes, size_t count, uint16_t stride)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(uint16_t))];
+    } control = {0};
+    struct iovec part = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = count};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    message.msg_control = control.bytes;
+    message.msg_controllen = sizeof control.bytes;
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = IPPROTO_UDP;
+    header->cmsg_type = UDP_SEGMENT;
+    header->cmsg_len = CMSG_LEN(sizeof stride);
+    memcpy(CMSG_DATA(header), &stride, sizeof stride);
+    return sendmsg(socket_, &message, MSG_NOSIGNAL);
+}
+
+#else
+
+void gs_ask_remarks(int socket_)
+{
+    (void)socket_;
+}
+
+gs_remarks gs_read_remarks(struct msghdr *message)
+{
+    (void)message;
+    return (gs_remarks){0};
+}
+
+int gs_receive(int socket_, gs_message *messages, uint32_t count, bool is_posix)
+{
+    (void)is_posix;
+    return receive_one_by_one(socket_, messages, count);
+}
+
+int gs_wait(struct pollfd *files, uint32_t count, uint64_t timeout_ns)
+{
+    /* Rounded up, so that nobody wakes before there is something to do. */
+    int timeout_ms = -1;
+    if (timeout_ns != UINT64_MAX)
+        timeout_ms = (int)(timeout_ns / NS_PER_MS < 60000 ? (timeout_ns + NS_PER_MS - 1) / NS_PER_MS
+                                                          : 60000);
+    return poll(files, (nfds_t)count, timeout_ms);
+}
+
+int gs_pin(pthread_t thread, int cpu)
+{
+    (void)thread, (void)cpu;
+    return ENOTSUP;
+}
+
+void gs_let_fragment(int socket_, bool is_ipv6, bool may_fragment)
+{
+    (void)socket_, (void)is_ipv6, (void)may_fragment;
+}
+
+uint32_t gs_path_payload_bytes(int socket_, bool is_ipv6)
+{
+    (void)socket_, (void)is_ipv6;
+    return 0;
+}
+
+ssize_t gs_send_segments(int socket_, const uint8_t *bytes, size_t count, uint16_t stride)
+{
+    (void)socket_, (void)bytes, (void)count, (void)stride;
+    errno = EINVAL;
+    return -1;
+}
+
+#endif
