@@ -13,10 +13,10 @@
 #define INLINE static inline __attribute__((always_inline))
 
 /* Adds to a count that a caller may not want; without one nothing is left of it. */
-#define COUNT(tests)                                                                               \
-    do {                                                                                           \
-        if ((tests) != NULL)                                                                       \
-            (*(tests))++;                                                                          \
+#define COUNT(tests)         \
+    do {                     \
+        if ((tests) != NULL) \
+            (*(tests))++;    \
     } while (0)
 
 /* Makes room for one more element of any array; `count` must be raised by the caller. */
@@ -26,10 +26,10 @@
             (array) = enlarged(array, sizeof *(array) * ((count) == 0 ? 1 : 2 * (size_t)(count))); \
     } while (0)
 
-#define INSERT(array, at, count)                                                                   \
+#define INSERT(array, at, count) \
     memmove(&(array)[(at) + 1], &(array)[at], sizeof *(array) * ((count) - (at)))
 
-#define REMOVE(array, at, count)                                                                   \
+#define REMOVE(array, at, count) \
     memmove(&(array)[at], &(array)[(at) + 1], sizeof *(array) * ((count) - (at) - 1))
 
 static void *enlarged(void *array, size_t bytes)

@@ -1,133 +1,41 @@
 /* Three layouts of one variable's routes, behind one small interface for ctypes.
  *
- *   close   S0 A9:  per channel its minimal intervals, ascending; scanned until one is due.
- *   sparse  S0 A10: per interval the channels that want it or a multiple; marks, then a second loop.
- *   ours    the row of gridstat/core (forwarding_row.c): distinct divisors once, channels grouped.
+ *   close   S0 A9 (close_table.h): by channel, then interval.
+ *   sparse  S0 A10 (sparse_table.h): by interval, then channel, with marks.
+ *   ours    the core's own row (forwarding_row.c): distinct divisors once, channels grouped.
  *
  * All work on divisors and slots and share the core's test `slot mod every`, so that only the
- * layouts differ. Insertion and removal of paths follow S0; they may be slow, routing may not. Our
- * layout is built from the asked paths at the first event after a change, as the router's
- * coalesced commits do. The loops over a row repeat those of forwarder.c, without its channels.
+ * layouts differ. Paths are put in and taken out as S0 says; that may be slow, routing may not. Our
+ * row is made from the asked paths at the first event after a change, as a router's coalesced
+ * commits do. The loops over a row repeat those of forwarder.c, without its channels.
  */
-#include <assert.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
+#include "asked_paths.h"
+#include "close_table.h"
 #include "forwarding_table.h"
 #include "memory.h"
+#include "sparse_table.h"
 
-#define INLINE static inline __attribute__((always_inline))
+enum { CLASS = 3, BASELINE = 1 };
 
-/* Adds to a count that a caller may not want; without one nothing is left of it. */
-#define COUNT(tests)                                                                               \
-    do {                                                                                           \
-        if ((tests) != NULL)                                                                       \
-            (*(tests))++;                                                                          \
-    } while (0)
-
-/* Makes room for one more element of any array; `count` must be raised by the caller. */
-#define GROW(array, count)                                                                         \
-    do {                                                                                           \
-        if (((count) & ((count) - 1)) == 0)                                                        \
-            (array) = enlarged(array, sizeof *(array) * ((count) == 0 ? 1 : 2 * (size_t)(count))); \
-    } while (0)
-
-#define INSERT(array, at, count)                                                                   \
-    memmove(&(array)[(at) + 1], &(array)[at], sizeof *(array) * ((count) - (at)))
-
-#define REMOVE(array, at, count)                                                                   \
-    memmove(&(array)[at], &(array)[(at) + 1], sizeof *(array) * ((count) - (at) - 1))
-
-static void *enlarged(void *array, size_t bytes)
-{
-    void *memory = realloc(array, bytes);
-    if (memory == NULL)
-        abort();
-    return memory;
-}
-
-/* ---- paths: how many ask for which interval, ascending ---- */
-
-typedef struct {
-    uint32_t every, paths;
-} asked;
-
-typedef struct {
-    asked *at;
-    uint32_t count;
-} asked_list;
-
-static uint32_t place_in(const asked_list *list, uint32_t every)
-{
-    uint32_t at = 0;
-    while (at < list->count && list->at[at].every < every)
-        at++;
-    return at;
-}
-
-static void add_paths(asked_list *list, uint32_t every, uint32_t paths)
-{
-    uint32_t at = place_in(list, every);
-    if (at == list->count || list->at[at].every != every) {
-        GROW(list->at, list->count);
-        INSERT(list->at, at, list->count);
-        list->at[at] = (asked){.every = every};
-        list->count++;
-    }
-    list->at[at].paths += paths;
-}
-
-static bool take_path(asked_list *list, uint32_t every)
-{
-    uint32_t at = place_in(list, every);
-    if (at == list->count || list->at[at].every != every)
-        return false;
-    if (--list->at[at].paths == 0) {
-        REMOVE(list->at, at, list->count);
-        list->count--;
-    }
-    return true;
-}
-
-static void pour(asked_list *into, asked_list *from)
-{
-    for (uint32_t i = 0; i < from->count; i++)
-        add_paths(into, from->at[i].every, from->at[i].paths);
-    free(from->at);
-    *from = (asked_list){0};
-}
-
-static uint32_t path_count(const asked_list *list)
-{
-    uint32_t paths = 0;
-    for (uint32_t i = 0; i < list->count; i++)
-        paths += list->at[i].paths;
-    return paths;
-}
-
-/* ---- close ---- */
-
-typedef struct {
-    uint32_t same;  /* Paths with exactly this interval. */
-    asked_list sub; /* Paths with a multiple of it. */
-} references;
+/* ---- ours ---- */
 
 typedef struct {
     uint32_t channel;
-    uint32_t count;
-    uint32_t *elements; /* Minimal intervals, ascending: all that routing reads. */
-    references *references;
-} close_channel;
+    asked_list paths;
+} row_channel;
 
 typedef struct {
-    close_channel *channels;
+    gs_row *row; /* NULL after a change. */
+    row_channel *channels;
     uint32_t count;
-} close_table;
+} row_table;
 
-static close_channel *close_find(const close_table *table, uint32_t channel)
+static row_channel *row_find(const row_table *table, uint32_t channel)
 {
     for (uint32_t i = 0; i < table->count; i++)
         if (table->channels[i].channel == channel)
@@ -135,113 +43,346 @@ static close_channel *close_find(const close_table *table, uint32_t channel)
     return NULL;
 }
 
-static references close_take(close_channel *channel, uint32_t at)
+static void row_change(row_table *table)
 {
-    references taken = channel->references[at];
-    REMOVE(channel->elements, at, channel->count);
-    REMOVE(channel->references, at, channel->count);
-    channel->count--;
-    return taken;
+    gs_release(table->row);
+    table->row = NULL;
 }
 
-/* Equal: one reference more. A multiple: goes under it. Else a new element, which pulls in its own
- * multiples. */
-static void close_place(close_channel *channel, uint32_t every, uint32_t paths)
+static void row_insert(row_table *table, uint32_t channel, uint32_t every)
 {
-    uint32_t at = 0;
-    for (; at < channel->count && channel->elements[at] <= every; at++) {
-        if (channel->elements[at] == every) {
-            channel->references[at].same += paths;
-            return;
-        }
-        if (every % channel->elements[at] == 0) {
-            add_paths(&channel->references[at].sub, every, paths);
-            return;
-        }
-    }
-    references fresh = {.same = paths};
-    for (uint32_t i = channel->count; i-- > at;)
-        if (channel->elements[i] % every == 0) {
-            uint32_t multiple = channel->elements[i];
-            references pulled = close_take(channel, i);
-            add_paths(&fresh.sub, multiple, pulled.same);
-            pour(&fresh.sub, &pulled.sub);
-        }
-    GROW(channel->elements, channel->count);
-    GROW(channel->references, channel->count);
-    INSERT(channel->elements, at, channel->count);
-    INSERT(channel->references, at, channel->count);
-    channel->elements[at] = every;
-    channel->references[at] = fresh;
-    channel->count++;
-}
-
-static void close_insert(close_table *table, uint32_t channel, uint32_t every)
-{
-    if (close_find(table, channel) == NULL) {
+    if (row_find(table, channel) == NULL) {
         GROW(table->channels, table->count);
-        table->channels[table->count++] = (close_channel){.channel = channel};
+        table->channels[table->count++] = (row_channel){.channel = channel};
     }
-    close_place(close_find(table, channel), every, 1);
+    add_paths(&row_find(table, channel)->paths, every, 1);
+    row_change(table);
 }
 
-/* The last path of an element is gone: the smallest below it is promoted, the others follow it or
- * find another element that serves them. */
-static void close_promote(close_channel *channel, uint32_t at)
+static bool row_remove(row_table *table, uint32_t channel, uint32_t every)
 {
-    references left = close_take(channel, at);
-    for (uint32_t i = 0; i < left.sub.count; i++)
-        close_place(channel, left.sub.at[i].every, left.sub.at[i].paths);
-    free(left.sub.at);
-}
-
-static bool close_take_path(close_channel *channel, uint32_t every)
-{
-    for (uint32_t i = 0; i < channel->count; i++) {
-        if (channel->elements[i] == every) {
-            if (--channel->references[i].same == 0)
-                close_promote(channel, i);
-            return true;
-        }
-        if (take_path(&channel->references[i].sub, every))
-            return true;
-    }
-    return false;
-}
-
-static void close_forget(close_channel *channel)
-{
-    for (uint32_t i = 0; i < channel->count; i++)
-        free(channel->references[i].sub.at);
-    free(channel->elements);
-    free(channel->references);
-}
-
-static bool close_remove(close_table *table, uint32_t channel, uint32_t every)
-{
-    close_channel *found = close_find(table, channel);
-    if (found == NULL || !close_take_path(found, every))
+    row_channel *found = row_find(table, channel);
+    if (found == NULL || !take_path(&found->paths, every))
         return false;
-    if (found->count == 0) {
-        close_forget(found);
+    if (found->paths.count == 0) {
+        free(found->paths.at);
         REMOVE(table->channels, (size_t)(found - table->channels), table->count);
         table->count--;
     }
+    row_change(table);
     return true;
 }
 
-INLINE uint32_t close_due(const close_table *table, int64_t slot, uint32_t *out, uint32_t *tests)
+/* The divisors that no smaller one serves, as gridstat/router/forwarding_table.py hands over. */
+static uint32_t write_terms(const asked_list *paths, gs_term *terms)
 {
-    uint32_t copies = 0;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < paths->count; i++) {
+        uint32_t every = paths->at[i].every, at = 0;
+        while (at < count && every % terms[at].every != 0)
+            at++;
+        if (at == count)
+            terms[count++] = (gs_term){.modes = BASELINE, .every = every};
+    }
+    return count;
+}
+
+/* False when the variable has more divisors than a row can hold. */
+static bool row_settle(row_table *table)
+{
+    if (table->row != NULL)
+        return true;
+    size_t terms_max = 1, term_count = 0;
+    for (uint32_t i = 0; i < table->count; i++)
+        terms_max += table->channels[i].paths.count;
+    gs_term *terms = enlarged(NULL, sizeof *terms * terms_max);
+    gs_route *routes = enlarged(NULL, sizeof *routes * ((size_t)table->count + 1));
     for (uint32_t i = 0; i < table->count; i++) {
-        const close_channel *channel = &table->channels[i];
-        for (uint32_t j = 0; j < channel->count; j++) {
+        uint32_t count = write_terms(&table->channels[i].paths, terms + term_count);
+        routes[i] = (gs_route){.channel_index = table->channels[i].channel,
+                               .event_class = CLASS,
+                               .term_first = (uint32_t)term_count,
+                               .term_count = count};
+        term_count += count;
+    }
+    gs_row_words words = {.flags = GS_ROW_PERIODIC,
+                          .seconds = 1,
+                          .per_seconds = 1,
+                          .route_count = table->count,
+                          .routes = routes,
+                          .terms = terms};
+    table->row = gs_row_make(&words, 0);
+    free(terms);
+    free(routes);
+    return table->row != NULL;
+}
+
+INLINE uint64_t due_divisors(const gs_row *row, int64_t slot, uint32_t *tests)
+{
+    const uint32_t *divisors = gs_row_divisors(row);
+    uint64_t due = 0;
+    for (uint32_t i = 0; i < row->divisor_count; i++) {
+        COUNT(tests);
+        due |= (uint64_t)gs_slot_is_due(slot, divisors[i]) << i;
+    }
+    return due;
+}
+
+INLINE uint32_t plain_due(const gs_row *row, int64_t slot, uint32_t *out, uint32_t *tests)
+{
+    const uint64_t *program = row->program;
+    COUNT(tests);
+    if ((program[GS_PLAIN_MODES] & BASELINE) == 0 ||
+        !gs_slot_is_due(slot, (uint32_t)program[GS_PLAIN_EVERY]))
+        return 0;
+    out[0] = (uint32_t)program[GS_PLAIN_WAY] >> 4;
+    return 1;
+}
+
+INLINE uint32_t row_due(const gs_row *row, int64_t slot, uint32_t *out, uint32_t *tests)
+{
+    if (row->flags & GS_ROW_PLAIN)
+        return plain_due(row, slot, out, tests);
+    uint64_t due = due_divisors(row, slot, tests);
+    const uint64_t *at = gs_row_groups(row);
+    uint32_t copies = 0;
+    for (uint32_t group = 0; group < row->group_count; group++) {
+        uint32_t terms = (uint32_t)*at, ways = (uint32_t)(*at >> 32);
+        const uint64_t *term = at + 1;
+        const uint32_t *channels = (const uint32_t *)(const void *)(term + 2 * (size_t)terms);
+        at = term + 2 * (size_t)terms + (ways + 1) / 2;
+        bool is_wanted = false;
+        for (uint32_t i = 0; i < terms && !is_wanted; i++, term += 2) {
             COUNT(tests);
-            if (gs_slot_is_due(slot, channel->elements[j])) {
-                out[copies++] = channel->channel;
-                break;
-            }
+            is_wanted = (term[0] & BASELINE) != 0 && (term[1] & due) != 0;
         }
+        if (!is_wanted)
+            continue;
+        for (uint32_t i = 0; i < ways; i++)
+            out[copies++] = channels[i] >> 4;
     }
     return copies;
+}
+
+static void row_forget(row_table *table)
+{
+    row_change(table);
+    for (uint32_t i = 0; i < table->count; i++)
+        free(table->channels[i].paths.at);
+    free(table->channels);
+}
+
+/* ---- what ctypes sees ---- */
+
+typedef enum { LAYOUT_CLOSE, LAYOUT_SPARSE, LAYOUT_OURS } layout_kind;
+
+typedef struct {
+    layout_kind kind;
+    union {
+        close_table close;
+        sparse_table sparse;
+        row_table ours;
+    };
+} layout;
+
+layout *layout_new(uint32_t kind)
+{
+    layout *table = gs_allocate(sizeof *table);
+    table->kind = (layout_kind)kind;
+    return table;
+}
+
+void layout_free(layout *table)
+{
+    switch (table->kind) {
+    case LAYOUT_CLOSE:
+        for (uint32_t i = 0; i < table->close.count; i++)
+            close_forget(&table->close.channels[i]);
+        free(table->close.channels);
+        break;
+    case LAYOUT_SPARSE:
+        sparse_forget(&table->sparse);
+        break;
+    case LAYOUT_OURS:
+        row_forget(&table->ours);
+        break;
+    }
+    gs_release(table);
+}
+
+void layout_insert(layout *table, uint32_t channel, uint32_t every)
+{
+    switch (table->kind) {
+    case LAYOUT_CLOSE:
+        close_insert(&table->close, channel, every);
+        break;
+    case LAYOUT_SPARSE:
+        sparse_insert(&table->sparse, channel, every);
+        break;
+    case LAYOUT_OURS:
+        row_insert(&table->ours, channel, every);
+        break;
+    }
+}
+
+/* False when no such path is there. */
+bool layout_remove(layout *table, uint32_t channel, uint32_t every)
+{
+    switch (table->kind) {
+    case LAYOUT_CLOSE:
+        return close_remove(&table->close, channel, every);
+    case LAYOUT_SPARSE:
+        return sparse_remove(&table->sparse, channel, every);
+    case LAYOUT_OURS:
+        break;
+    }
+    return row_remove(&table->ours, channel, every);
+}
+
+INLINE int64_t decide(layout *table, int64_t slot, uint32_t *out, uint32_t *tests)
+{
+    switch (table->kind) {
+    case LAYOUT_CLOSE:
+        return close_due(&table->close, slot, out, tests);
+    case LAYOUT_SPARSE:
+        return sparse_due(&table->sparse, slot, out, tests);
+    case LAYOUT_OURS:
+        break;
+    }
+    return row_settle(&table->ours) ? (int64_t)row_due(table->ours.row, slot, out, tests) : -1;
+}
+
+/* The channels that get the event of this slot, one copy each; -1 when a row cannot hold it all. */
+int64_t layout_due(layout *table, int64_t slot, uint32_t *out)
+{
+    return decide(table, slot, out, NULL);
+}
+
+/* How many tests the decision takes: of intervals, of channels or groups, of marks. */
+int64_t layout_tests(layout *table, int64_t slot, uint32_t *out)
+{
+    uint32_t tests = 0;
+    return decide(table, slot, out, &tests) < 0 ? -1 : (int64_t)tests;
+}
+
+/* The thread's own time: what other processes of the machine take does not count. */
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+/* One loop per layout, so that none pays for the choice. `SINK` keeps the results from vanishing. */
+#define SINK(out) __asm__ volatile("" : : "r"(out) : "memory")
+#define EACH(decision)                                                             \
+    do {                                                                           \
+        for (uint32_t repetition = 0; repetition < run->repetitions; repetition++) \
+            for (uint32_t s = 0; s < run->slot_count; s++)                         \
+                for (uint32_t t = 0; t < run->table_count; t++) {                  \
+                    layout *table = run->tables[t];                                \
+                    int64_t slot = run->slots[s];                                  \
+                    decision;                                                      \
+                    SINK(out);                                                     \
+                }                                                                  \
+    } while (0)
+
+/* Every slot at every table, all of one layout. */
+typedef struct {
+    layout *const *tables;
+    const int64_t *slots;
+    uint32_t *out;
+    uint32_t table_count, slot_count, repetitions;
+} layout_run;
+
+uint64_t layout_bench(const layout_run *run)
+{
+    uint32_t *out = run->out;
+    for (uint32_t t = 0; t < run->table_count; t++)
+        decide(run->tables[t], 0, out, NULL); /* Settles it, and warms up. */
+    uint64_t start_ns = now_ns();
+    switch (run->tables[0]->kind) {
+    case LAYOUT_CLOSE:
+        EACH(close_due(&table->close, slot, out, NULL));
+        break;
+    case LAYOUT_SPARSE:
+        EACH(sparse_due(&table->sparse, slot, out, NULL));
+        break;
+    case LAYOUT_OURS:
+        EACH(row_due(table->ours.row, slot, out, NULL));
+        break;
+    }
+    return now_ns() - start_ns;
+}
+
+/* ---- what is inside, in words ---- */
+
+typedef struct {
+    char *at;
+    size_t room;
+} text;
+
+__attribute__((format(printf, 2, 3))) static void say(text *into, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    int length = vsnprintf(into->at, into->room, format, values);
+    va_end(values);
+    size_t used = (size_t)length < into->room ? (size_t)length : into->room;
+    into->at += used;
+    into->room -= used;
+}
+
+static void describe_close(const close_table *table, text *into)
+{
+    for (uint32_t i = 0; i < table->count; i++) {
+        const close_channel *channel = &table->channels[i];
+        say(into, "channel %" PRIu32 ":", channel->channel);
+        for (uint32_t j = 0; j < channel->count; j++)
+            say(into, " %" PRIu32 " same %" PRIu32 " sub %" PRIu32, channel->elements[j],
+                channel->references[j].same, path_count(&channel->references[j].sub));
+        say(into, "\n");
+    }
+}
+
+static void describe_sparse(const sparse_table *table, text *into)
+{
+    for (uint32_t h = 0; h < table->holder_count; h++) {
+        const sparse_holder *holder = &table->holders[h];
+        say(into, "interval %" PRIu32 ":", holder->ways[0].every);
+        for (uint32_t i = 0; i < holder->count; i++)
+            say(into, " channel %" PRIu32 " at %" PRIu32 " paths %" PRIu32,
+                table->outs[holder->ways[i].out].channel, holder->ways[i].every,
+                path_count(&holder->paths[i]));
+        say(into, "\n");
+    }
+    say(into, "outs:");
+    for (uint32_t i = 0; i < table->out_count; i++)
+        say(into, " %" PRIu32, table->outs[i].channel);
+    say(into, "\n");
+}
+
+static void describe_row(row_table *table, text *into)
+{
+    if (row_settle(table))
+        say(into, "divisors %" PRIu32 " groups %" PRIu32 "\n", (uint32_t)table->row->divisor_count,
+            table->row->group_count);
+}
+
+/* Cut off where the buffer ends. */
+void layout_describe(layout *table, char *buffer, size_t buffer_bytes)
+{
+    text into = {.at = buffer, .room = buffer_bytes};
+    say(&into, "%s", "");
+    switch (table->kind) {
+    case LAYOUT_CLOSE:
+        describe_close(&table->close, &into);
+        break;
+    case LAYOUT_SPARSE:
+        describe_sparse(&table->sparse, &into);
+        break;
+    case LAYOUT_OURS:
+        describe_row(&table->ours, &into);
+        break;
+    }
 }
