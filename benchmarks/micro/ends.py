@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gridstat.core._core import Receiver, Sender
-from gridstat.core.samples import Keep
 from gridstat.model.rate_law import Period
+
+if TYPE_CHECKING:
+    from gridstat.core.samples import Keep
 
 RING_EVENTS = 65_536
 BATCH_EVENTS = 32_768
