@@ -691,11 +691,10 @@ from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 from cpython.number cimport PyIndex_Check
 
 from gridstat.core.ends cimport *
-from gridstat.core.samples import SAMPLE, Sample
+from gridstat.core.samples import (
+    PORT_MAX, SAMPLE, VARIABLES_MAX, ReceiverSpec, Sample, bounded, column
+)
 
-cdef uint32_t VARIABLES_MAX = 1 << 24
-cdef uint32_t RING_EVENTS_MAX = 1 << 24
-cdef uint32_t OPTION_BYTES_MAX = 1 << 30
 cdef int WAIT_MS_MAX = 100  # Python looks at its signals at least so often.
 cdef tuple RECEIVED = (
     "in", "malformed", "malformed_short", "malformed_version", "malformed_epoch",
@@ -720,12 +719,6 @@ cdef _check_opened(gs_end_status status, str what):
         raise LinkDown(f"{what}: {TROUBLES[status]}")
 
 
-cdef _bounded(str name, value, low, high):
-    if not low <= value <= high:
-        raise LayoutError(f"{name} is {value}, and must be {low} to {high}")
-    return value
-
-
 cdef class Sender:
     """Sends events into one channel; every event counts once in sent, send_failed or would_block.
 
@@ -740,12 +733,12 @@ cdef class Sender:
         cdef gs_end_status status
         host, data_port, urgent_port = address
         name = host.encode()
-        words.channel_id = _bounded("channel_id", channel_id, 0, 2**32 - 1)
+        words.channel_id = bounded("channel_id", channel_id, 0, 2**32 - 1)
         words.host = name
-        words.ports[0] = _bounded("data_port", data_port, 1, 65535)
-        words.ports[1] = _bounded("urgent_port", urgent_port, 1, 65535)
-        words.mtu_bytes = _bounded("mtu_bytes", mtu_bytes, 40, 65000)
-        words.variables_max = _bounded("variables_max", variables_max, 1, VARIABLES_MAX)
+        words.ports[0] = bounded("data_port", data_port, 1, PORT_MAX)
+        words.ports[1] = bounded("urgent_port", urgent_port, 1, PORT_MAX)
+        words.mtu_bytes = bounded("mtu_bytes", mtu_bytes, 40, 65000)
+        words.variables_max = bounded("variables_max", variables_max, 1, VARIABLES_MAX)
         words.is_posix = posix
         with nogil:
             status = gs_sender_open(&words, &self.sender)
@@ -770,19 +763,19 @@ cdef class Sender:
         cdef Py_buffer record
         cdef uint64_t word
         cdef double number
-        event.variable_id = _bounded("variable_id", variable_id, 0, 2**32 - 1)
-        event.flags = _bounded("flags", flags, 0, 63)
+        event.variable_id = bounded("variable_id", variable_id, 0, 2**32 - 1)
+        event.flags = bounded("flags", flags, 0, 63)
         event.is_urgent = urgent
         if PyFloat_Check(value):
             number = PyFloat_AS_DOUBLE(value)
             memcpy(&word, &number, 8)
         elif PyIndex_Check(value):
-            word = <uint64_t><int64_t>_bounded("value", int(value), -2**63, 2**63 - 1)
+            word = <uint64_t><int64_t>bounded("value", int(value), -2**63, 2**63 - 1)
         elif isinstance(value, (bytes, bytearray, memoryview)):
             PyObject_GetBuffer(value, &record, PyBUF_SIMPLE)
             try:
                 event.record = <const uint8_t *>record.buf
-                event.record_bytes = _bounded("a record's bytes", record.len, 1,
+                event.record_bytes = bounded("a record's bytes", record.len, 1,
                                               GS_RECORD_BYTES_MAX)
                 return self._send(&event, created_ns)
             finally:
@@ -799,7 +792,7 @@ cdef class Sender:
         cdef gs_send_status status
         event.is_created_now = created_ns is None
         if created_ns is not None:
-            event.created_ns = _bounded("created_ns", created_ns, 0, 2**64 - 1)
+            event.created_ns = bounded("created_ns", created_ns, 0, 2**64 - 1)
         self._enter()
         # With Python's lock: the call never blocks, and taking the lock back might.
         status = gs_sender_send(self.sender, event)
@@ -811,16 +804,16 @@ cdef class Sender:
         """Send packed events from NumPy columns; how many of them the kernel took."""
         cdef gs_outgoing_batch batch
         cdef gs_send_status status = GS_SEND_BLOCKED
-        cdef const uint32_t[::1] ids = _column("variable_ids", variable_ids, "u4")
-        cdef const uint64_t[::1] words = _column("values", values, "i8").view("u8")
-        cdef const uint64_t[::1] stamps = _column("created_ns", created_ns, "u8")
+        cdef const uint32_t[::1] ids = column("variable_ids", variable_ids, "u4")
+        cdef const uint64_t[::1] words = column("values", values, "i8").view("u8")
+        cdef const uint64_t[::1] stamps = column("created_ns", created_ns, "u8")
         cdef const uint8_t[:, ::1] rest = None
         if not ids.shape[0] == words.shape[0] == stamps.shape[0]:
             raise LayoutError("variable_ids, values and created_ns must be of one length")
         memset(&batch, 0, sizeof(batch))
         batch.count = ids.shape[0]
-        batch.flags = _bounded("flags", flags, 0, 63)
-        batch.events_per_datagram = _bounded("events_per_datagram", events_per_datagram, 0, 65535)
+        batch.flags = bounded("flags", flags, 0, 63)
+        batch.events_per_datagram = bounded("events_per_datagram", events_per_datagram, 0, 65535)
         if batch.count == 0:
             return 0
         if options is not None:
@@ -898,19 +891,6 @@ cdef class Sender:
         gs_sender_unlock(self.sender)
 
 
-cdef _column(str name, column, str kind):
-    """The column as the C side wants it, converted only where nothing is lost by it."""
-    found = np.asarray(column)
-    is_float = kind == "i8" and found.dtype.kind == "f"
-    wanted = np.dtype("f8" if is_float else kind)
-    if found.ndim == 1 and (is_float or found.dtype.kind in "uib"):
-        converted = np.ascontiguousarray(found, dtype=wanted)
-        if found.dtype == wanted or np.array_equal(converted, found, equal_nan=is_float):
-            return converted
-    raise LayoutError(f"{name} must be one column of {wanted.name}, "
-                      f"not {found.dtype.name} of shape {found.shape}")
-
-
 cdef class _Listening:
     """Owns the C receiver, apart from `Receiver`, so that it can be stopped when that is gone."""
 
@@ -944,29 +924,26 @@ cdef class Receiver:
     cdef int waiting        # Threads inside `read`
     cdef readonly tuple ports
 
-    def __cinit__(self, *, host="127.0.0.1", data_port=0, urgent_port=0, keep="ring",
-                  ring_events=65536, option_bytes=0, variables_max=131072,
-                  ring_expiry_ns=60_000_000_000, accept_unknown=False, page=None, posix=False):
+    def __cinit__(self, **settings):
         cdef gs_receiver_words words
         cdef gs_end_status status
-        name = host.encode()
-        if keep not in KEEPS:
-            raise LayoutError(f"keep is {keep!r}, and must be one of {', '.join(KEEPS)}")
+        spec = ReceiverSpec(**settings)
+        name = spec.host.encode()
         self.listening = _Listening()
         words.host = name
-        words.ports[0] = _bounded("data_port", data_port, 0, 65535)
-        words.ports[1] = _bounded("urgent_port", urgent_port, 0, 65535)
-        words.keep = self.keep = KEEPS[keep]
-        words.ring_events = _bounded("ring_events", ring_events, 1, RING_EVENTS_MAX)
-        words.option_bytes = _bounded("option_bytes", option_bytes, 0, OPTION_BYTES_MAX)
-        words.variables_max = _bounded("variables_max", variables_max, 1, VARIABLES_MAX)
-        words.ring_expiry_ns = _bounded("ring_expiry_ns", ring_expiry_ns, 0, 2**63)
-        words.accepts_unknown = accept_unknown
-        words.is_posix = posix
-        words.page = self._hold_page(page)
+        words.ports[0], words.ports[1] = spec.data_port, spec.urgent_port
+        words.keep = self.keep = KEEPS[spec.keep]
+        words.ring_events = spec.ring_events
+        words.option_bytes = spec.option_bytes
+        words.variables_max = spec.variables_max
+        words.ring_expiry_ns = spec.ring_expiry_ns
+        words.accepts_unknown = spec.accept_unknown
+        words.is_posix = spec.posix
+        words.page = self._hold_page(spec.page)
         with nogil:
             status = gs_receiver_open(&words, &self.listening.receiver)
-        _check_opened(status, f"cannot listen on {host} ports {data_port} and {urgent_port}")
+        _check_opened(status, f"cannot listen on {spec.host} ports {spec.data_port} and "
+                              f"{spec.urgent_port}")
         self.receiver = self.listening.receiver
         self.ports = gs_receiver_port(self.receiver, 0), gs_receiver_port(self.receiver, 1)
         weakref.finalize(self, self.listening.stop)
@@ -990,8 +967,8 @@ cdef class Receiver:
     def expect(self, variable_id, period, phase_ns=0):
         """Take this variable, the first copy of each event; period None means aperiodic."""
         self._need_open()
-        _bounded("variable_id", variable_id, 0, 2**32 - 1)
-        _bounded("phase_ns", phase_ns, 0, 2**64 - 1)
+        bounded("variable_id", variable_id, 0, 2**32 - 1)
+        bounded("phase_ns", phase_ns, 0, 2**64 - 1)
         cdef uint32_t seconds = 0 if period is None else period.seconds
         cdef uint32_t per_seconds = 0 if period is None else period.per_seconds
         if not gs_receiver_expect(self.receiver, variable_id, seconds, per_seconds, phase_ns):
@@ -1056,7 +1033,7 @@ cdef class Receiver:
         return batch
 
     cdef uint64_t _await(self, events_max, timeout_s) except? 0:
-        cdef uint64_t most = _bounded("events_max", events_max, 1, 2**32)
+        cdef uint64_t most = bounded("events_max", events_max, 1, 2**32)
         cdef gs_sample_ring *ring = gs_receiver_ring(self.receiver)
         cdef int wait_ms = 0
         if gs_receiver_is_foreign(self.receiver):
