@@ -72,7 +72,7 @@ class ChainRun:
 
 def run_chain(plan: ChainPlan, seconds: float) -> ChainRun:
     """Build the chain, load it, and measure the reference pair for `seconds` after warm-up."""
-    warm_up = warm_up_s(plan.kind)
+    warm_up = warm_up_s(plan.kind, seconds)
     total_s = seconds + warm_up
     load_groups = _load_groups(plan)
     with Rig() as rig:

@@ -63,6 +63,8 @@ class Streamed:
 
     events_per_s: float
     cpu_us: float
+    publisher_cpu_us: float
+    subscriber_cpu_us: float
     lost: int
     policed: int
 
@@ -104,17 +106,20 @@ def stream_once(
         )
         hop = rig.forwarder(kind, RouterPlan(outlets=outlets, groups=(group,)))
         publisher = rig.publisher(hop, subscriber)
-        warm_up = warm_up_s(kind)
+        warm_up = warm_up_s(kind, seconds)
         answer, window = run_watched(
             publisher,
             flood_question(stream, seconds + warm_up),
-            watched=[hop.process],
+            watched=[hop.process, publisher, subscriber.process],
             pages=[subscriber.pages],
             warm_up=warm_up,
         )
+        cpu_us = [1e6 * cpu_s / max(1, window.delivered) for cpu_s in window.cpu_s]
         return Streamed(
             events_per_s=window.delivered / window.seconds,
-            cpu_us=1e6 * window.cpu_s[0] / max(1, window.delivered),
+            cpu_us=cpu_us[0],
+            publisher_cpu_us=cpu_us[1],
+            subscriber_cpu_us=cpu_us[2],
             lost=int(answer["lost"]),
             policed=hop.policed(),
         )
@@ -129,7 +134,7 @@ def pace_once(kind: str, pace: Pace, seconds: float) -> Paced:
         sources=pace.senders,
         exits=(Exit(OUT),),
     )
-    warm_up = warm_up_s(kind)
+    warm_up = warm_up_s(kind, seconds)
     expected = int(pace.per_tick * (seconds + warm_up) / pace.tick_s)
     with Rig() as rig:
         rig.prepare(kind)
@@ -201,7 +206,7 @@ PACKED_100K = Stream(
     period=fitting_period(10e-3),
 )
 SINGLE = Stream(variables=100)
-FAN_OUT = Stream(variables=20, in_flight_max=1_024, receivers=50, is_counted_by_sink=True)
+FAN_OUT = Stream(variables=20, in_flight_max=4_096, receivers=50, is_counted_by_sink=True)
 REFERENCE_STREAM = Stream(variables=100, in_flight_max=128, period=fitting_period(2e-3))
 LONE = Pace()
 PMU_BURST = Pace(is_burst=True, per_tick=30)

@@ -21,7 +21,7 @@ MICROSECOND = (1, 1_000_000)
 """Period of the streaming variables: a closed loop goes round them within a window's 256 slots."""
 
 MILLISECOND = (1, 1_000)
-SLOTS_PER_SPACING = 32
+SLOTS_PER_SPACING = 8
 
 
 @dataclass(frozen=True, slots=True)

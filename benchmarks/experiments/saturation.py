@@ -39,8 +39,10 @@ class Saturated:
 
 def saturate_once(seconds: float, *, fifo_priority: int = 0) -> Saturated:
     """Saturate one router for `seconds` and send slow events and alerts through it meanwhile."""
-    total_s = seconds + 2 * warm_up_s(CORE)
+    warm_up = warm_up_s(CORE, seconds)
+    total_s = seconds + 2 * warm_up
     with Rig() as rig:
+        rig.prepare(CORE, publishers=2)
         loaded = rig.subscriber([LOAD])
         probed = rig.subscriber([SLOW, ALERTS], ["ring", "ring"])
         plan = RouterPlan(
@@ -53,7 +55,7 @@ def saturate_once(seconds: float, *, fifo_priority: int = 0) -> Saturated:
         load = rig.publisher(hop, loaded)
         probe = rig.publisher(hop, senders=2, first_channel=2)
         load.begin(flood_question(SINGLE, total_s))
-        time.sleep(warm_up_s(CORE))
+        time.sleep(warm_up)
         sent = probe.ask(_probe_question(seconds), within_s=total_s + 30.0)
         flooded = load.finish(within_s=total_s + 30.0)
         slow, alerts = probed.take(0, warm_up_s=0.0), probed.take(1, warm_up_s=0.0)

@@ -94,7 +94,8 @@ def measure(options: Options, progress: Progress) -> Result:
 
 def _run_step(kind: str, thousands: int, seconds: float) -> Step:
     pairs = thousands - 1
-    total_s = seconds + warm_up_s(kind)
+    warm_up = warm_up_s(kind, seconds)
+    total_s = seconds + warm_up
     period = fitting_period(TICK_S * ROUND_TICKS)
     reference = Group(first_id=1, count=ROUND_TICKS, period=period, exits=(Exit(OUT),))
     senders = min(max(1, pairs), SEPARATE_PAIRS_MAX)
@@ -127,11 +128,11 @@ def _run_step(kind: str, thousands: int, seconds: float) -> Step:
             _question("single", reference, 1, seconds=total_s),
             watched=[hop.process],
             pages=[],
-            warm_up=warm_up_s(kind),
+            warm_up=warm_up,
         )
         loaded = loader.finish(within_s=total_s * 4 + 30.0) if pairs else {"sent": 0, "seconds": 1}
         time.sleep(DRAIN_S)
-        taken = subscriber.take(warm_up_s=warm_up_s(kind))
+        taken = subscriber.take(warm_up_s=warm_up)
         unknown = subscriber.process.ask({})["counters"][0]["unknown"]
         sent = int(answer["sent"]) + int(loaded["sent"])
         return Step(
