@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import json as json_text
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+import gridstat
 from gridstat.console.cli.failure import EXIT_FAILURE, print_plainly, tell_failure, telling
 from gridstat.model.errors import Misuse, UnknownName
 
@@ -80,12 +83,17 @@ def run_experiment(
     experiment = find_experiment(load_experiments(), name)
     options = options_of(settings or (), runs=runs, seconds=seconds, only=only)
     result = _measured(experiment, options)
-    _show(result)
+    # Standard output is for the one line of JSON if that is asked for, and for people if not.
+    _show(Console(stderr=json), result)
     if json:
         print_plainly(Console(), json_text.dumps({"experiment": name, **flat_figures(result)}))
 
 
 def load_experiments() -> Mapping[str, Experiment]:
+    """The experiments of the source tree that this gridstat, or the current folder, belongs to."""
+    for root in (Path(gridstat.__file__).resolve().parent.parent, Path.cwd()):
+        if is_source_tree(root) and str(root) not in sys.path:
+            sys.path.append(str(root))
     try:
         found: Mapping[str, Experiment] = importlib.import_module(MODULE).EXPERIMENTS
     except ModuleNotFoundError as error:
@@ -97,6 +105,10 @@ def load_experiments() -> Mapping[str, Experiment]:
             "`make bench`, or .venv/bin/gridstat experiment list",
         ) from error
     return found
+
+
+def is_source_tree(folder: Path) -> bool:
+    return all((folder / part).is_dir() for part in ("benchmarks/experiments", "gridstat/core"))
 
 
 def find_experiment(known: Mapping[str, Experiment], name: str) -> Experiment:
@@ -166,22 +178,31 @@ def _measured(experiment: Experiment, options: Mapping[str, float | str]) -> Res
             raise typer.Exit(EXIT_FAILURE) from error
 
 
-def _show(result: Result) -> None:
-    console = Console(stderr=True)
+def _show(console: Console, result: Result) -> None:
     if result.table:
         table = Table(*result.columns, title=result.title, pad_edge=False)
         for row in result.table:
             table.add_row(*row)
         console.print(table)
     if result.comparisons:
-        table = Table("figure", "source", "theirs", "ours", "comparable", "reason", pad_edge=False)
-        for comparison in result.comparisons:
-            table.add_row(
-                comparison.figure,
-                comparison.source,
-                f"{comparison.theirs:g}",
-                f"{comparison.ours:g}",
-                comparison.comparable,
-                comparison.reason,
-            )
-        console.print(table)
+        _show_comparisons(console, result)
+
+
+def _show_comparisons(console: Console, result: Result) -> None:
+    """Beside the sources; each reason stands once, below, since many figures share it."""
+    reasons = list(dict.fromkeys(comparison.reason for comparison in result.comparisons))
+    table = Table(title="beside the sources", pad_edge=False)
+    table.add_column("figure", overflow="fold")
+    for name in ("source", "theirs", "ours", "comparable"):
+        table.add_column(name, no_wrap=True)
+    for comparison in result.comparisons:
+        table.add_row(
+            comparison.figure,
+            comparison.source,
+            f"{comparison.theirs:g}",
+            f"{comparison.ours:g}",
+            f"{comparison.comparable} ({reasons.index(comparison.reason) + 1})",
+        )
+    console.print(table)
+    for number, reason in enumerate(reasons, start=1):
+        print_plainly(console, f"({number}) {reason}")

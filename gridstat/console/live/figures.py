@@ -37,6 +37,7 @@ ROUTER_DROPS: Final = (
     "policed_interval",
     "duplicate",
 )
+KERNEL_DROPPED: Final = "kernel_dropped"
 CHANNEL_DROPS: Final = ("queue_full", "pool_empty", "send_failed", "too_large")
 RECEIVER_DROPS: Final = ("malformed", "unknown", "policed_jump", "ring_full")
 NS_PER_US: Final = 1_000
@@ -175,7 +176,8 @@ def channel_total(report: Line, counter: str) -> int:
 def _router_figures(name: str, before: Line | None, now: Line, *, span_s: float) -> RouterFigures:
     counters = now["counters"]
     events_out = channel_total(now, "sent")
-    drops = {reason: counters[reason] for reason in ROUTER_DROPS}
+    # The kernel's drops never came in: they are shown, but are not in the router's books.
+    drops = {reason: counters[reason] for reason in (*ROUTER_DROPS, KERNEL_DROPPED)}
     drops |= {reason: channel_total(now, reason) for reason in CHANNEL_DROPS}
     return RouterFigures(
         name=name,

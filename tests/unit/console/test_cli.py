@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.experiments import Comparison, Experiment, Parameter, Result
 from gridstat.console.cli import experiment
 from gridstat.console.cli.main import app
 from gridstat.model.errors import Misuse
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from benchmarks.experiments.experiment import Options, Progress
 
 COMMANDS = ("up", "router", "host", "experiment", "error")
 
@@ -117,6 +120,68 @@ def test_an_unknown_experiment_is_told_with_the_known_ones(runner: CliRunner) ->
     result = runner.invoke(app, ["experiment", "run", "nonsense"])
     assert result.exit_code == 2
     assert "forwarding" in result.stderr
+
+
+def example_experiment() -> Experiment:
+    def measure(options: Options, progress: Progress) -> Result:
+        progress(1.0, "done")
+        return Result(
+            figures={"p50_us": 12.5, "runs": options.whole("runs")},
+            title="a table",
+            columns=("cell", "p50"),
+            table=(("single", "12.5"),),
+            comparisons=(
+                Comparison("p50_us", "S0 §8.4", 900.0, 12.5, is_comparable=False, reason="Java"),
+            ),
+        )
+
+    runs = Parameter("runs", 5, "repetitions")
+    return Experiment("example", "one cell", (runs,), measure)
+
+
+@pytest.fixture
+def _only_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"example": example_experiment()}
+    monkeypatch.setattr(experiment, "load_experiments", lambda: known)
+
+
+@pytest.mark.usefixtures("_only_the_example")
+def test_an_experiment_ends_in_one_line_of_flat_figures(runner: CliRunner) -> None:
+    result = runner.invoke(app, ["experiment", "run", "example", "--json", "--runs", "3"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == {
+        "experiment": "example",
+        "p50_us": 12.5,
+        "runs": 3,
+        "p50_us_source": "S0 §8.4",
+        "p50_us_theirs": 900.0,
+        "p50_us_comparable": "no",
+        "p50_us_reason": "Java",
+    }
+    assert "a table" in result.stderr
+
+
+@pytest.mark.usefixtures("_only_the_example")
+def test_an_experiment_is_a_table_for_people(runner: CliRunner) -> None:
+    text = runner.invoke(app, ["experiment", "run", "example"]).stdout
+    assert "a table" in text
+    assert "no (1)" in text
+    assert "(1) Java" in text
+
+
+@pytest.mark.usefixtures("_only_the_example")
+def test_a_parameter_that_an_experiment_lacks_is_told(runner: CliRunner) -> None:
+    result = runner.invoke(app, ["experiment", "run", "example", "--only", "single"])
+    assert result.exit_code == 1
+    assert "example has no parameter 'only'" in result.stderr
+    assert "hint: it has runs" in result.stderr
+
+
+@pytest.mark.usefixtures("_only_the_example")
+def test_experiments_are_listed_with_their_parameters(runner: CliRunner) -> None:
+    assert "--set runs=5" in runner.invoke(app, ["experiment", "list"]).stdout
+    listed = json.loads(runner.invoke(app, ["experiment", "list", "--json"]).stdout)
+    assert listed["parameters"] == {"runs": {"default": 5, "summary": "repetitions"}}
 
 
 def test_options_are_parameters_by_name() -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 from gridstat.console.config import grid_from_text
 from gridstat.console.live.closing import closing_account
 from gridstat.console.live.figures import (
+    KERNEL_DROPPED,
     ROUTER_DROPS,
     GridFigures,
     grid_figures,
@@ -50,7 +51,7 @@ def grid() -> Grid:
 
 
 def router_report(*, events: int, drops: int = 0) -> Line:
-    zero = dict.fromkeys(ROUTER_DROPS, 0)
+    zero = dict.fromkeys((*ROUTER_DROPS, KERNEL_DROPPED), 0)
     channel = {"sent": events // 2, "due": events // 2 + drops + 1, "queued": 1}
     channel |= {"queue_full": drops, "pool_empty": 0, "send_failed": 0, "too_large": 0}
     counters = {**zero, "in": events, "not_due": events // 2, "dispatched": events // 2}

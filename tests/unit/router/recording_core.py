@@ -42,6 +42,9 @@ class RecordingCore:
     def counters(self) -> dict[str, int]:
         return {"in": 0}
 
+    def thread_counters(self) -> dict[str, int]:
+        return {"kernel_dropped": 4}
+
     def channel_counters(self, channel_id: int) -> dict[str, int]:
         return {"queued": self.queued, "sent": channel_id}
 

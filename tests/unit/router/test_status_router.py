@@ -145,6 +145,10 @@ def test_a_router_that_started_is_stopped_before_it_is_closed(
     assert recording.calls[-3:] == ["start", "stop", "close"]
 
 
+def test_what_the_kernel_lost_stands_beside_the_counters(router: StatusRouter) -> None:
+    assert router.counters() == {"in": 0, "kernel_dropped": 4}
+
+
 class CoreInHand:
     """A router around the real core, fed by hand through memory channels."""
 
