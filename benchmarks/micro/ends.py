@@ -16,7 +16,7 @@ from gridstat.core._core import Receiver, Sender
 from gridstat.model.rate_law import Period
 
 if TYPE_CHECKING:
-    from gridstat.core.samples import Keep
+    from gridstat.core.end_settings import Keep
 
 RING_EVENTS = 65_536
 BATCH_EVENTS = 32_768

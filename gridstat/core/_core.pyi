@@ -1,13 +1,14 @@
 """What mypy sees of the compiled core; the words are those of `rows.py` and `reference.py`."""
 
 from collections.abc import Sequence
-from typing import Self, Unpack
+from typing import Self, Unpack, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gridstat.core.end_settings import ReceiverSettings
 from gridstat.core.rows import ChannelSpec, Limits, Row
-from gridstat.core.samples import ReceiverSettings, Sample, Samples
+from gridstat.core.samples import Sample, Samples
 from gridstat.model.rate_law import Period
 
 def is_due(created_ns: int, seconds: int, per_seconds: int, phase_ns: int, every: int) -> bool: ...
@@ -35,9 +36,7 @@ class Core:
     def thread_counters(self) -> dict[str, int]: ...
     def channel_counters(self, channel_id: int) -> dict[str, int]: ...
     def latency_histogram(self) -> list[tuple[int, int]]: ...
-    def listen(
-        self, host: str, data_port: int = 0, urgent_port: int = 0
-    ) -> tuple[int, int]: ...
+    def listen(self, host: str, data_port: int = 0, urgent_port: int = 0) -> tuple[int, int]: ...
     def start(self, *, cpu: int | None = None, fifo_priority: int = 0) -> str | None: ...
     def stop(self) -> None: ...
     def close(self) -> None: ...
@@ -47,16 +46,17 @@ class Core:
 
 # --- ENDS: sender and receiver ---
 
+@final
 class Sender:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         channel_id: int,
         address: tuple[str, int, int],
         *,
         mtu_bytes: int = 1_232,
         variables_max: int = 131_072,
         posix: bool = False,
-    ) -> None: ...
+    ) -> Self: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
     @property
@@ -84,8 +84,9 @@ class Sender:
     def counters(self) -> dict[str, int]: ...
     def close(self) -> None: ...
 
+@final
 class Receiver:
-    def __init__(self, **settings: Unpack[ReceiverSettings]) -> None: ...
+    def __new__(cls, **settings: Unpack[ReceiverSettings]) -> Self: ...
     @property
     def ports(self) -> tuple[int, int]: ...
     @property

@@ -40,7 +40,8 @@ typedef struct {
 bool gs_expected_open(gs_expected *expected, uint32_t variables_max, uint64_t ring_expiry_ns);
 void gs_expected_close(gs_expected *expected);
 
-/* `period` NULL: aperiodic. A known variable keeps its window unless the law changes. False: full. */
+/* `period` NULL: aperiodic. A known variable keeps its window unless the law changes. False when
+ * there is no room. */
 bool gs_expected_add(gs_expected *expected, uint32_t variable_id, const gs_period *period);
 
 /* For a variable nobody announced: its newest value is kept, its copies are not told apart. */

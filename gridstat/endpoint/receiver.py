@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from gridstat.core.samples import ReceiverSettings, Samples
+    from gridstat.core.end_settings import ReceiverSettings
+    from gridstat.core.samples import Samples
     from gridstat.model.rate_law import Period
 
 log = logging.getLogger(__name__)

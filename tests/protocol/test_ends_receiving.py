@@ -21,7 +21,7 @@ from tests.protocol.grids import datagram, event
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gridstat.core.samples import ReceiverSettings
+    from gridstat.core.end_settings import ReceiverSettings
 
 HOSTS = ("127.0.0.1", "::1")
 KILOHERTZ = Period(1, 1_000)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from gridstat.core.samples import SAMPLE, ReceiverSpec, Sample, column
+from gridstat.core.end_settings import ReceiverSpec, column
+from gridstat.core.samples import SAMPLE, Sample
 from gridstat.model.errors import LayoutError
 
 if TYPE_CHECKING:
-    from gridstat.core.samples import ReceiverSettings
+    from gridstat.core.end_settings import ReceiverSettings
 
 
 def test_a_sample_is_32_bytes_without_a_gap() -> None:

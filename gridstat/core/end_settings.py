@@ -1,0 +1,114 @@
+"""What Python may ask of the ends: their settings and columns, checked before C sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, get_args
+
+import numpy as np
+
+from gridstat.model.errors import LayoutError, LinkDown
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+PORT_MAX: Final = 65_535
+VARIABLES_MAX: Final = 2**24
+RING_EVENTS_MAX: Final = 2**24
+OPTION_BYTES_MAX: Final = 2**30
+
+TROUBLES: Final = (
+    "",
+    "there is no memory for it",
+    "the host cannot be found",
+    "the address is in use; choose another port, or 0 for any free one",
+    "this machine has no such address, or no way to it",
+    "the system does not permit it",
+    "too many files are open; raise `ulimit -n`",
+    "the system refuses",
+)
+"""In the order of `gs_end_status` in `end_socket.h`."""
+
+Keep: TypeAlias = Literal["ring", "newest", "count"]
+"""All events and the newest of each variable, the newest only, or nothing but counters."""
+
+
+class ReceiverSettings(TypedDict, total=False):
+    """The words of `ReceiverSpec`, for callers that give some of them by name."""
+
+    host: str
+    data_port: int
+    urgent_port: int
+    keep: Keep
+    ring_events: int
+    option_bytes: int
+    variables_max: int
+    ring_expiry_ns: int
+    accept_unknown: bool
+    page: memoryview | bytearray | None
+    posix: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverSpec:
+    """How a receiver is opened; the bounds hold for as long as it lives."""
+
+    host: str = "127.0.0.1"
+    """An address of either family, or a name; "::" hears IPv4 as well."""
+    data_port: int = 0
+    urgent_port: int = 0
+    """0: any free port."""
+    keep: Keep = "ring"
+    ring_events: int = 65_536
+    """Rounded up to a power of two; events that find no room count as `ring_full`."""
+    option_bytes: int = 0
+    """Room for the options of events that wait, likewise; 0: options are not kept."""
+    variables_max: int = 131_072
+    ring_expiry_ns: int = 60_000_000_000
+    """How long an aperiodic event is remembered, to tell its copies."""
+    accept_unknown: bool = False
+    """Deliver the events of variables that nobody expects too, every copy of them."""
+    page: memoryview | bytearray | None = None
+    """4,096 writable bytes, say of shared memory, for the counters."""
+    posix: bool = False
+    """Use neither GRO nor recvmmsg."""
+
+    def __post_init__(self) -> None:
+        if self.keep not in get_args(Keep):
+            raise LayoutError(f"keep is {self.keep!r}, not one of {', '.join(get_args(Keep))}")
+        bounded("data_port", self.data_port, 0, PORT_MAX)
+        bounded("urgent_port", self.urgent_port, 0, PORT_MAX)
+        bounded("ring_events", self.ring_events, 1, RING_EVENTS_MAX)
+        bounded("option_bytes", self.option_bytes, 0, OPTION_BYTES_MAX)
+        bounded("variables_max", self.variables_max, 1, VARIABLES_MAX)
+        bounded("ring_expiry_ns", self.ring_expiry_ns, 0, 2**63)
+
+
+def bounded(name: str, value: int, low: int, high: int) -> int:
+    """The value, if it is within its bounds."""
+    if not low <= value <= high:
+        raise LayoutError(f"{name} is {value}, and must be {low} to {high}")
+    return value
+
+
+def column(name: str, values: npt.ArrayLike, kind: str) -> np.ndarray:
+    """The values as the C side wants them (`kind` u4, u8 or i8), if nothing is lost by it.
+
+    A column of eight-byte values may hold floats as well; their bytes are what is sent.
+    """
+    found = np.asarray(values)
+    is_float = kind == "i8" and found.dtype.kind == "f"
+    wanted = np.dtype("f8" if is_float else kind)
+    if found.ndim == 1 and (is_float or found.dtype.kind in "uib"):
+        converted = np.ascontiguousarray(found, dtype=wanted)
+        if found.dtype == wanted or np.array_equal(converted, found, equal_nan=is_float):
+            return converted
+    raise LayoutError(
+        f"{name} must be one column of {wanted.name}, not {found.dtype.name} of {found.shape}"
+    )
+
+
+def check_opened(status: int, what: str) -> None:
+    """Says why an end cannot be opened, if so."""
+    if status != 0:
+        raise LinkDown(f"{what}: {TROUBLES[status]}")
