@@ -683,6 +683,7 @@ cdef class Core:
 import time
 import weakref
 
+cimport cython
 import numpy as np
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -691,9 +692,10 @@ from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
 from cpython.number cimport PyIndex_Check
 
 from gridstat.core.ends cimport *
-from gridstat.core.samples import (
-    PORT_MAX, SAMPLE, VARIABLES_MAX, ReceiverSpec, Sample, bounded, column
-)
+from gridstat.core.end_settings import PORT_MAX as _PORT_MAX, VARIABLES_MAX as _VARIABLES_MAX
+from gridstat.core.end_settings import ReceiverSpec as _ReceiverSpec, bounded as _bounded
+from gridstat.core.end_settings import check_opened as _check_opened, column as _column
+from gridstat.core.samples import SAMPLE as _SAMPLE, Sample as _Sample
 
 cdef int WAIT_MS_MAX = 100  # Python looks at its signals at least so often.
 cdef tuple RECEIVED = (
@@ -702,23 +704,8 @@ cdef tuple RECEIVED = (
     "ring_full", "datagrams_in", "bytes_in",
 )
 cdef dict KEEPS = {"ring": GS_KEEP_RING, "newest": GS_KEEP_NEWEST, "count": GS_KEEP_COUNT}
-cdef dict TROUBLES = {
-    GS_END_UNKNOWN_HOST: "the host cannot be found",
-    GS_END_ADDRESS_IN_USE: "the address is in use; choose another port, or 0 for any free one",
-    GS_END_ADDRESS_MISSING: "this machine has no such address, or no way to it",
-    GS_END_NOT_PERMITTED: "the system does not permit it",
-    GS_END_TOO_MANY_FILES: "too many files are open; raise `ulimit -n`",
-    GS_END_SYSTEM: "the system refuses",
-}
 
-
-cdef _check_opened(gs_end_status status, str what):
-    if status == GS_END_NO_MEMORY:
-        raise MemoryError(what)
-    if status != GS_END_OK:
-        raise LinkDown(f"{what}: {TROUBLES[status]}")
-
-
+@cython.final
 cdef class Sender:
     """Sends events into one channel; every event counts once in sent, send_failed or would_block.
 
@@ -733,12 +720,12 @@ cdef class Sender:
         cdef gs_end_status status
         host, data_port, urgent_port = address
         name = host.encode()
-        words.channel_id = bounded("channel_id", channel_id, 0, 2**32 - 1)
+        words.channel_id = _bounded("channel_id", channel_id, 0, 2**32 - 1)
         words.host = name
-        words.ports[0] = bounded("data_port", data_port, 1, PORT_MAX)
-        words.ports[1] = bounded("urgent_port", urgent_port, 1, PORT_MAX)
-        words.mtu_bytes = bounded("mtu_bytes", mtu_bytes, 40, 65000)
-        words.variables_max = bounded("variables_max", variables_max, 1, VARIABLES_MAX)
+        words.ports[0] = _bounded("data_port", data_port, 1, _PORT_MAX)
+        words.ports[1] = _bounded("urgent_port", urgent_port, 1, _PORT_MAX)
+        words.mtu_bytes = _bounded("mtu_bytes", mtu_bytes, 40, 65000)
+        words.variables_max = _bounded("variables_max", variables_max, 1, _VARIABLES_MAX)
         words.is_posix = posix
         with nogil:
             status = gs_sender_open(&words, &self.sender)
@@ -763,19 +750,19 @@ cdef class Sender:
         cdef Py_buffer record
         cdef uint64_t word
         cdef double number
-        event.variable_id = bounded("variable_id", variable_id, 0, 2**32 - 1)
-        event.flags = bounded("flags", flags, 0, 63)
+        event.variable_id = _bounded("variable_id", variable_id, 0, 2**32 - 1)
+        event.flags = _bounded("flags", flags, 0, 63)
         event.is_urgent = urgent
         if PyFloat_Check(value):
             number = PyFloat_AS_DOUBLE(value)
             memcpy(&word, &number, 8)
         elif PyIndex_Check(value):
-            word = <uint64_t><int64_t>bounded("value", int(value), -2**63, 2**63 - 1)
+            word = <uint64_t><int64_t>_bounded("value", int(value), -2**63, 2**63 - 1)
         elif isinstance(value, (bytes, bytearray, memoryview)):
             PyObject_GetBuffer(value, &record, PyBUF_SIMPLE)
             try:
                 event.record = <const uint8_t *>record.buf
-                event.record_bytes = bounded("a record's bytes", record.len, 1,
+                event.record_bytes = _bounded("a record's bytes", record.len, 1,
                                               GS_RECORD_BYTES_MAX)
                 return self._send(&event, created_ns)
             finally:
@@ -792,7 +779,7 @@ cdef class Sender:
         cdef gs_send_status status
         event.is_created_now = created_ns is None
         if created_ns is not None:
-            event.created_ns = bounded("created_ns", created_ns, 0, 2**64 - 1)
+            event.created_ns = _bounded("created_ns", created_ns, 0, 2**64 - 1)
         self._enter()
         # With Python's lock: the call never blocks, and taking the lock back might.
         status = gs_sender_send(self.sender, event)
@@ -804,16 +791,16 @@ cdef class Sender:
         """Send packed events from NumPy columns; how many of them the kernel took."""
         cdef gs_outgoing_batch batch
         cdef gs_send_status status = GS_SEND_BLOCKED
-        cdef const uint32_t[::1] ids = column("variable_ids", variable_ids, "u4")
-        cdef const uint64_t[::1] words = column("values", values, "i8").view("u8")
-        cdef const uint64_t[::1] stamps = column("created_ns", created_ns, "u8")
+        cdef const uint32_t[::1] ids = _column("variable_ids", variable_ids, "u4")
+        cdef const uint64_t[::1] words = _column("values", values, "i8").view("u8")
+        cdef const uint64_t[::1] stamps = _column("created_ns", created_ns, "u8")
         cdef const uint8_t[:, ::1] rest = None
         if not ids.shape[0] == words.shape[0] == stamps.shape[0]:
             raise LayoutError("variable_ids, values and created_ns must be of one length")
         memset(&batch, 0, sizeof(batch))
         batch.count = ids.shape[0]
-        batch.flags = bounded("flags", flags, 0, 63)
-        batch.events_per_datagram = bounded("events_per_datagram", events_per_datagram, 0, 65535)
+        batch.flags = _bounded("flags", flags, 0, 63)
+        batch.events_per_datagram = _bounded("events_per_datagram", events_per_datagram, 0, 65535)
         if batch.count == 0:
             return 0
         if options is not None:
@@ -891,6 +878,7 @@ cdef class Sender:
         gs_sender_unlock(self.sender)
 
 
+@cython.final
 cdef class _Listening:
     """Owns the C receiver, apart from `Receiver`, so that it can be stopped when that is gone."""
 
@@ -910,6 +898,7 @@ cdef class _Listening:
             PyBuffer_Release(&self.page)
 
 
+@cython.final
 cdef class Receiver:
     """Receives events in a thread of its own, which never waits for Python.
 
@@ -927,7 +916,7 @@ cdef class Receiver:
     def __cinit__(self, **settings):
         cdef gs_receiver_words words
         cdef gs_end_status status
-        spec = ReceiverSpec(**settings)
+        spec = _ReceiverSpec(**settings)
         name = spec.host.encode()
         self.listening = _Listening()
         words.host = name
@@ -967,8 +956,8 @@ cdef class Receiver:
     def expect(self, variable_id, period, phase_ns=0):
         """Take this variable, the first copy of each event; period None means aperiodic."""
         self._need_open()
-        bounded("variable_id", variable_id, 0, 2**32 - 1)
-        bounded("phase_ns", phase_ns, 0, 2**64 - 1)
+        _bounded("variable_id", variable_id, 0, 2**32 - 1)
+        _bounded("phase_ns", phase_ns, 0, 2**64 - 1)
         cdef uint32_t seconds = 0 if period is None else period.seconds
         cdef uint32_t per_seconds = 0 if period is None else period.per_seconds
         if not gs_receiver_expect(self.receiver, variable_id, seconds, per_seconds, phase_ns):
@@ -1023,7 +1012,7 @@ cdef class Receiver:
 
     cdef _take(self, uint64_t count, uint8_t *options):
         cdef Py_buffer view
-        batch = np.empty(count, SAMPLE)
+        batch = np.empty(count, _SAMPLE)
         if count != 0:
             PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
             # Under Python's lock, so that two readers cannot take the same events.
@@ -1033,7 +1022,7 @@ cdef class Receiver:
         return batch
 
     cdef uint64_t _await(self, events_max, timeout_s) except? 0:
-        cdef uint64_t most = bounded("events_max", events_max, 1, 2**32)
+        cdef uint64_t most = _bounded("events_max", events_max, 1, 2**32)
         cdef gs_sample_ring *ring = gs_receiver_ring(self.receiver)
         cdef int wait_ms = 0
         if gs_receiver_is_foreign(self.receiver):
@@ -1064,7 +1053,7 @@ cdef class Receiver:
             raise Misuse("this receiver keeps no values", hint="open it with keep='newest'")
         if not gs_receiver_newest(self.receiver, variable_id, &found):
             return None
-        return Sample(found.created_ns, found.received_ns, found.variable_id, found.option_count,
+        return _Sample(found.created_ns, found.received_ns, found.variable_id, found.option_count,
                       found.flags, found.sequence, <int64_t>found.value)
 
     def counters(self):
