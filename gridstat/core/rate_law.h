@@ -1,10 +1,10 @@
-/* The rate law in exact integers; `gridstat/model/rate_law.py` is the law, this is its fast copy.
+/* The rate law in exact integers; `gridstat/model/rate_law.py` is the law, this its fast copy.
  *
- *   slot = floor((created - phase) / period + 1/2),   period = seconds / per_seconds
- *        = floor((2 * per_seconds * t + seconds * 1e9) / (2 * seconds * 1e9)),   t = created - phase
+ *   slot = floor((created - phase) / period + 1/2),  period = seconds / per_seconds
+ *        = floor((2 * per_seconds * t + seconds * 1e9) / (2 * seconds * 1e9)),  t = created - phase
  *
- * The fraction is reduced once, when the row is built; 30, 50, 60 and 120 a second then need no more
- * than 64 bits until the year 2100, and the 128-bit way serves the rest.
+ * The fraction is reduced once, when the row is built; 30, 50, 60 and 120 a second then need no
+ * more than 64 bits until the year 2100, and the 128-bit way serves the rest.
  */
 #ifndef GS_RATE_LAW_H
 #define GS_RATE_LAW_H

@@ -1,5 +1,5 @@
-/* More than a million malformed datagrams against a running receiver, over a real socket: no crash, no leak,
- * every datagram ends in a counter, and the next good one is delivered.
+/* More than a million malformed datagrams against a running receiver, over a real socket: no crash,
+ * no leak, every datagram ends in a counter, and the next good one is delivered.
  *
  * Arguments: how many, and the seed.
  */
