@@ -267,6 +267,18 @@ def test_a_path_that_proves_narrow_gets_the_run_in_pieces() -> None:
     assert counters["sent"] == counters["events"] == count
 
 
+@pytest.mark.parametrize(
+    ("host", "level", "option"), [("127.0.0.1", socket.IPPROTO_IP, 10), ("::1", 41, 23)]
+)
+def test_only_events_beyond_the_mtu_may_be_fragmented(host: str, level: int, option: int) -> None:
+    with Wire(host) as wire, Sender(1, wire.address) as sender, _socket_of(sender) as data:
+        modes = [data.getsockopt(level, option)]  # MTU_DISCOVER: 2 is "do", 0 is "don't".
+        for record in (bytes(1_300), bytes(8)):
+            sender.send(5, record)
+            modes.append(data.getsockopt(level, option))
+    assert modes == [2, 0, 2]
+
+
 def test_a_closed_sender_says_so() -> None:
     with Wire() as wire:
         sender = Sender(1, wire.address)
