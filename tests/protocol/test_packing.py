@@ -146,15 +146,15 @@ def test_a_run_has_at_most_64_segments(subject: MakeCore) -> None:
 
 
 def test_a_run_has_at_most_65000_bytes(subject: MakeCore) -> None:
-    core = core_with_mtu(subject, 9_000)
-    for index in range(10):
-        large = (event(v, NOW_NS + index * 10 * MS, options=255) for v in range(1, 10))
-        core.inject(burst(*large), now_ns=NOW_NS)
-        assert sizes(core.take_output(1)) == [6_160] * 9
-    small = [event(1 + v % 199, NOW_NS + (20 + v // 199) * 10 * MS) for v in range(2_600)]
-    core.inject(burst(*small), now_ns=NOW_NS)
-    counts = [len(events_in(octets)) for _, octets in core.take_output(1)]
-    assert counts == [374] * 6 + [356]
+    core = core_with_mtu(subject, 2_048)
+    large = [event(v, NOW_NS, options=44) for v in range(1, 61)]
+    small = [event(v, NOW_NS) for v in range(61, 89)]
+    core.inject(burst(*large, *small), now_ns=NOW_NS)
+    # 60 strides of 1,096 bytes would be 65,760; so the 60th event starts a new run, whose first
+    # segment may again grow to the MTU and takes all the small ones along.
+    outputs = core.take_output(1)
+    assert sizes(outputs) == [1_096] * 59 + [16 + 1_080 + 28 * 24]
+    assert [one for _, octets in outputs for one in events_in(octets)] == large + small
     assert_reconciled(core, [1])
 
 

@@ -65,6 +65,15 @@ def test_a_second_event_in_a_slot_is_refused_at_the_first_hop_and_counted(
     assert_reconciled(core, [1])
 
 
+def test_a_publisher_is_remembered_for_64_slots_and_copies_for_256(subject: MakeCore) -> None:
+    core = guarded_core(subject)
+    core.commit([periodic(1, 10, routes=ROUTES)])
+    for slot in (0, 1, 64, 0, 1):
+        offer(core, event(1, NOW_NS + slot * 10 * MS))
+    counters = core.counters()
+    assert (counters["duplicate"], counters["policed_slot"]) == (1, 1)
+
+
 def test_the_interval_is_not_policed_behind_the_first_hop(subject: MakeCore) -> None:
     core = guarded_core(subject)
     core.commit([aperiodic(1, interval_ns_min=5 * MS, routes=ROUTES)])
