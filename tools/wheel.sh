@@ -19,6 +19,7 @@ export PATH=$empty CC=no-compiler-here
 import shutil
 
 import gridstat.core._core as core
+import gridstat.endpoint
 
 assert not any(map(shutil.which, ("cc", "gcc", "clang"))), "a compiler is within reach"
 assert "/build/wheel/empty/" in core.__file__, core.__file__
