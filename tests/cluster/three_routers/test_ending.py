@@ -107,7 +107,7 @@ def test_a_bad_file_is_one_message_with_file_key_and_hint(tmp_path: Path) -> Non
 
 def test_into_a_pipe_goes_a_line_a_second_and_the_account(tmp_path: Path) -> None:
     with Command.gridstat(tmp_path, "up", TOPOLOGY, "--seconds", "1") as command:
-        assert command.exit_code() == 0, command.errors
+        assert command.exit_code() == 0, command.output + command.errors
     assert "What to look at" in command.output
     assert "subscribers got" in command.output
     assert "far: " in command.output.splitlines()[-1]
