@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 CORE := gridstat/core
-CORE_C := $(filter-out $(CORE)/_core.c,$(sort $(wildcard $(CORE)/*.c)))
+CORE_C := $(filter-out $(CORE)/_core.c $(CORE)/_ends.c,$(sort $(wildcard $(CORE)/*.c)))
 CORE_H := $(sort $(wildcard $(CORE)/*.h))
 CORE_PYX := $(wildcard $(CORE)/*.pyx $(CORE)/*.pxd)
 OUR_C := $(CORE_C) $(sort $(wildcard tests/fuzz/*.c tests/sanitize/*.c benchmarks/*/*.c examples/*.c))
@@ -50,7 +50,8 @@ lint: $(VENV)/.tools ## Check style: ruff, clang-format, and a strict compile of
 type: $(VENV)/.built ## Check types, strictly, and the stub against the built core
 	@$(BIN)/mypy --no-error-summary $(TYPED)
 	@$(BIN)/stubtest --concise --mypy-config-file pyproject.toml \
-		--allowlist tools/stubtest_allowed.txt --ignore-unused-allowlist gridstat.core._core
+		--allowlist tools/stubtest_allowed.txt --ignore-unused-allowlist \
+		gridstat.core._core gridstat.core._ends
 
 tidy: $(VENV)/.tools ## Test the source itself: layers, caps, words, docs
 	@$(BIN)/pytest -q tests/tidy

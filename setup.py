@@ -59,19 +59,23 @@ class BuildCore(build_ext):  # type: ignore[misc]  # Cython ships no types.
             raise SystemExit(NO_COMPILER.format(reason=reason)) from error
 
 
-def core_extension() -> Extension:
+def extension(name: str) -> Extension:
+    """One of the two doors; both are built from all the C there is, and link what they use."""
     sanitizer = os.environ.get("GRIDSTAT_SANITIZE", "")
     if sanitizer not in SANITIZERS:
         raise SystemExit(f"GRIDSTAT_SANITIZE={sanitizer}: choose address or thread")
     flags = SANITIZERS[sanitizer]
     return Extension(
-        "gridstat.core._core",
-        sources=[str(CORE / "_core.pyx"), *(str(path) for path in sorted(CORE.glob("*.c")))],
-        depends=[str(path) for path in sorted([*CORE.glob("*.h"), *CORE.glob("*.pxd")])],
+        f"gridstat.core.{name}",
+        sources=[str(CORE / f"{name}.pyx"), *(str(path) for path in sorted(CORE.glob("*.c")))],
+        depends=[str(path) for path in (*sorted(CORE.glob("*.h")), *sorted(CORE.glob("*.pxd")))],
         include_dirs=[str(CORE)],
         extra_compile_args=["-std=gnu11", "-pthread", *flags],
         extra_link_args=["-pthread", *flags],
     )
 
 
-setup(ext_modules=[core_extension()], cmdclass={"build_ext": BuildCore})
+setup(
+    ext_modules=[extension("_core"), extension("_ends")],
+    cmdclass={"build_ext": BuildCore},
+)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gridstat.core._core import Receiver, Sender
+from gridstat.core._ends import Receiver, Sender
 from gridstat.model.rate_law import Period
 
 if TYPE_CHECKING:

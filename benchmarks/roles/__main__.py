@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from typing import TYPE_CHECKING
 
-from benchmarks.roles.conversation import Question, Role, converse
-from benchmarks.roles.publisher import PublisherRole
-from benchmarks.roles.reference import ReferenceRole
-from benchmarks.roles.router import RouterRole
-from benchmarks.roles.subscriber import SubscriberRole
+from benchmarks.roles.conversation import converse
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-ROLES: dict[str, Callable[[Question], Role]] = {
-    "router": RouterRole.from_json,
-    "reference": ReferenceRole.from_json,
-    "publisher": PublisherRole.from_json,
-    "subscriber": SubscriberRole.from_json,
+ROLES = {
+    "router": "RouterRole",
+    "reference": "ReferenceRole",
+    "publisher": "PublisherRole",
+    "subscriber": "SubscriberRole",
 }
+"""Module of `benchmarks.roles` and its class; loaded by name, since a run starts many of them."""
 
 
 def main() -> int:
@@ -27,7 +21,8 @@ def main() -> int:
     if len(sys.argv) != 2 or sys.argv[1] not in ROLES:
         sys.stderr.write(f"usage: python -m benchmarks.roles {'|'.join(ROLES)}\n")
         return 2
-    return converse(ROLES[sys.argv[1]])
+    module = importlib.import_module(f"benchmarks.roles.{sys.argv[1]}")
+    return converse(getattr(module, ROLES[sys.argv[1]]).from_json)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from benchmarks.roles.pacing import Ticked, WallClock, flood, generate_load, ste
 from benchmarks.roles.streams import Chunk, EventStream
 from benchmarks.shared_page import SharedPages
 from benchmarks.statistics import published_events_per_ms
-from gridstat.core._core import Sender
+from gridstat.core._ends import Sender
 
 if TYPE_CHECKING:
     from benchmarks.roles.conversation import Answer, Question

@@ -54,7 +54,8 @@ class EventStream:
         """
         assert 0 < events <= self._chunk_max
         part = slice(self._next, self._next + events)
-        # A chunk that is only a part of the round has to bring only that part of a period.
+        # A chunk that is only a part of the round has to bring only that part of a period; the
+        # closed loop's chunks are either all smaller than the round, or all larger.
         step_ns = -(-self._period_ns * min(events, self._count) // self._count)
         base_ns = max(time.time_ns(), self._created_ns_last + step_ns)
         if is_catching_up and self._created_ns_last:

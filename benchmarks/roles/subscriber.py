@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.plan import PAGE_BYTES, SubscriberPlan
 from benchmarks.roles import table
 from benchmarks.statistics import NS_PER_S, WARM_UP_S, bins_of, summary_of, warm_up_count
-from gridstat.core._core import Receiver
+from gridstat.core._ends import Receiver
 
 if TYPE_CHECKING:
     from benchmarks.roles.conversation import Answer, Question

@@ -5,6 +5,11 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 cdef extern from * nogil:
     uint64_t bswap64 "__builtin_bswap64" (uint64_t) noexcept
 
+cdef extern from "counters.h" nogil:
+    enum: GS_HISTOGRAM_BUCKETS
+    uint64_t gs_read(const uint64_t *) noexcept
+    uint64_t gs_bucket_upper_ns(uint32_t) noexcept
+
 cdef extern from "end_socket.h" nogil:
     ctypedef enum gs_end_status:
         GS_END_OK

@@ -7,7 +7,7 @@ May import model, net and core. Start reading at `receiver.py`; the C behind it 
     sender.send(12, 49.98)
 """
 
-from gridstat.core._core import Sender
+from gridstat.core._ends import Sender
 from gridstat.core.samples import SAMPLE, Sample, Samples
 from gridstat.endpoint.receiver import Receiver
 

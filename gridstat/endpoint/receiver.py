@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 import numpy as np
 
-from gridstat.core import _core
+from gridstat.core import _ends
 from gridstat.core.samples import SAMPLE, Sample
 from gridstat.model.errors import Misuse
 from gridstat.model.status import OPTION_BYTES, VALUE_BYTES
@@ -47,7 +47,7 @@ class Receiver:
     """
 
     def __init__(self, **settings: Unpack[ReceiverSettings]) -> None:
-        self._core = _core.Receiver(**settings)
+        self._end = _ends.Receiver(**settings)
         self._keeps_options = settings.get("option_bytes", 0) > 0
         self._callback: Callable[[Samples], None] | None = None
         self._thread: threading.Thread | None = None
@@ -61,33 +61,33 @@ class Receiver:
     @property
     def ports(self) -> tuple[int, int]:
         """The data port and the urgent port."""
-        return self._core.ports
+        return self._end.ports
 
     @property
     def is_running(self) -> bool:
         """Whether the receiving thread runs."""
-        return self._core.is_running
+        return self._end.is_running
 
     @property
     def receive_buffer_bytes(self) -> int:
         """What the system granted for events that the thread has not yet taken."""
-        return self._core.receive_buffer_bytes
+        return self._end.receive_buffer_bytes
 
     def expect(self, variable_id: int, period: Period | None, phase_ns: int = 0) -> None:
         """Take this variable, the first copy of each event; also while running.
 
         `receiver.expect(12, Period(1, 30))` for thirty a second; None stands for aperiodic.
         """
-        self._core.expect(variable_id, period, phase_ns)
+        self._end.expect(variable_id, period, phase_ns)
 
     def start(self) -> None:
         """Start receiving: `receiver.start()` after the first `expect`."""
-        self._core.start()
+        self._end.start()
         self._start_callbacks()
 
     def stop(self) -> None:
         """Stop receiving; what has arrived can still be read. `receiver.stop()` may be repeated."""
-        self._core.stop()
+        self._end.stop()
         thread, self._thread = self._thread, None
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -95,11 +95,11 @@ class Receiver:
     def close(self) -> None:
         """Stop, and give both ports back: `receiver.close()`, or leave the `with` block."""
         self.stop()
-        self._core.close()
+        self._end.close()
 
     def fileno(self) -> int:
         """A descriptor for `select`: readable while events wait, until `read` has found none."""
-        return self._core.fileno()
+        return self._end.fileno()
 
     def read(self, events_max: int = EVENTS_MAX, timeout_s: float | None = 0) -> Samples:
         """The events that wait, oldest first, as a NumPy array of `SAMPLE`.
@@ -107,7 +107,7 @@ class Receiver:
         `receiver.read(timeout_s=1.0)` waits for the first one; None waits as long as it takes. The
         batch is empty after the timeout, or when the receiver was stopped.
         """
-        return self._core.read(events_max, timeout_s)
+        return self._end.read(events_max, timeout_s)
 
     def read_records(
         self, events_max: int = EVENTS_MAX, timeout_s: float | None = 0
@@ -140,9 +140,9 @@ class Receiver:
         import pyarrow as pa  # Optional: an end-point needs no Arrow to work.
 
         if not self._keeps_options:
-            batch = self._core.read(events_max, timeout_s)
+            batch = self._end.read(events_max, timeout_s)
             return pa.record_batch(_arrow_columns(batch))
-        batch, options = self._core.read_with_options(events_max, timeout_s)
+        batch, options = self._end.read_with_options(events_max, timeout_s)
         ends = np.cumsum(batch["option_count"].astype(np.int32) * OPTION_BYTES, dtype=np.int32)
         offsets = np.concatenate([np.zeros(1, np.int32), ends])
         binary = pa.Array.from_buffers(
@@ -172,10 +172,10 @@ class Receiver:
         try:
             while True:
                 has_come.clear()
-                batch = self._core.read(events_max)
+                batch = self._end.read(events_max)
                 if len(batch):
                     yield batch
-                elif self._core.is_running:
+                elif self._end.is_running:
                     await has_come.wait()
                 else:
                     return
@@ -185,44 +185,44 @@ class Receiver:
 
     def newest(self, variable_id: int) -> Sample | None:
         """The newest event of a variable, None before the first: `receiver.newest(12)`."""
-        return self._core.newest(variable_id)
+        return self._end.newest(variable_id)
 
     def counters(self) -> dict[str, int]:
         """What became of every event: `receiver.counters()["delivered"]`.
 
         in = malformed + unknown + duplicate + policed_jump + delivered + ring_full
         """
-        return self._core.counters()
+        return self._end.counters()
 
     def latency_histogram(self) -> list[tuple[int, int]]:
         """Created to received, as (upper bound in ns, events), for events with good time quality.
 
         `sum(count for _, count in receiver.latency_histogram())`
         """
-        return self._core.latency_histogram()
+        return self._end.latency_histogram()
 
     def thread_cpu_ns(self) -> int:
         """Processor time of the receiving thread: `receiver.thread_cpu_ns()`."""
-        return self._core.thread_cpu_ns()
+        return self._end.thread_cpu_ns()
 
     def _read_with_options(self, events_max: int, timeout_s: float | None) -> tuple[Samples, bytes]:
         if not self._keeps_options:
             raise Misuse(
                 "this receiver keeps no options", hint="open it with option_bytes, say 1 << 20"
             )
-        return self._core.read_with_options(events_max, timeout_s)
+        return self._end.read_with_options(events_max, timeout_s)
 
     def _start_callbacks(self) -> None:
-        if self._callback is None or self._thread is not None or not self._core.is_running:
+        if self._callback is None or self._thread is not None or not self._end.is_running:
             return
         # A daemon: a program that ends without `stop` must not wait for a thread that waits.
         self._thread = threading.Thread(
-            target=_call_back, args=(self._core, self._callback), name="gs-callback", daemon=True
+            target=_call_back, args=(self._end, self._callback), name="gs-callback", daemon=True
         )
         self._thread.start()
 
 
-def _call_back(core: _core.Receiver, callback: Callable[[Samples], None]) -> None:
+def _call_back(core: _ends.Receiver, callback: Callable[[Samples], None]) -> None:
     while True:
         batch = core.read(EVENTS_MAX, None)
         if len(batch):

@@ -1,5 +1,5 @@
-/* More than a million malformed datagrams against the core's parser and forwarder: no crash, no leak,
- * accepted + drops = tried, and the next good datagram is forwarded.
+/* More than a million malformed datagrams against the core's parser and forwarder: no crash,
+ * no leak, accepted + drops = tried, and the next good datagram is forwarded.
  *
  * Arguments: how many, and the seed.
  */

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from gridstat.core.rows import ChannelSpec, Route, Term
+from gridstat.core.rows import ChannelSpec, Route, Row, Term
+from gridstat.model.rate_law import Period
 from tests.protocol.grids import (
     MS,
     NOW_NS,
@@ -213,3 +214,16 @@ def test_the_ring_remembers_128_events_and_each_until_it_expires(subject: MakeCo
     assert not offer_aperiodic(stream, NOW_NS + 3, 0)
     stream.now_ns += 2
     assert offer_aperiodic(stream, NOW_NS + 3, 0)
+
+
+def test_slots_at_both_bounds_of_64_bits_do_not_wrap_into_neighbours(subject: MakeCore) -> None:
+    """The newest slot 2^63 - 1 and the oldest -2^63 differ by 1 only in wrapping arithmetic."""
+    core = subject(SMALL)
+    core.open_source(PUBLISHER)
+    core.open_channel(ChannelSpec(1))
+    fast = Row(1, Period(1, 2**32 - 1), phase_ns=2**63, routes=ROUTES)
+    core.commit([fast])
+    for created_ns in (2**64 - 1, 0):
+        core.inject(datagram(PUBLISHER, event(1, created_ns)), now_ns=NOW_NS)
+    assert core.counters()["dispatched"] == 1
+    assert core.counters()["duplicate"] == 1

@@ -1,0 +1,407 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, freethreading_compatible=False
+"""The one place where an end-point's Python and its C meet: the sender and the receiver.
+
+The receiving thread never takes Python's lock; Python copies whole batches out of its ring.
+"""
+
+import time
+import weakref
+
+cimport cython
+import numpy as np
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_Check
+from cpython.number cimport PyIndex_Check
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from gridstat.core.ends cimport *
+from gridstat.core.end_settings import PORT_MAX as _PORT_MAX, VARIABLES_MAX as _VARIABLES_MAX
+from gridstat.core.end_settings import ReceiverSpec as _ReceiverSpec, bounded as _bounded
+from gridstat.core.end_settings import check_opened as _check_opened, column as _column
+from gridstat.model.errors import LayoutError, LimitReached, LinkDown, Misuse, UnknownName
+from gridstat.core.samples import SAMPLE as _SAMPLE, Sample as _Sample
+
+cdef int WAIT_MS_MAX = 100  # Python looks at its signals at least so often.
+cdef tuple RECEIVED = (
+    "in", "malformed", "malformed_short", "malformed_version", "malformed_epoch",
+    "malformed_length", "malformed_option", "unknown", "duplicate", "policed_jump", "delivered",
+    "ring_full", "datagrams_in", "bytes_in",
+)
+cdef dict KEEPS = {"ring": GS_KEEP_RING, "newest": GS_KEEP_NEWEST, "count": GS_KEEP_COUNT}
+
+@cython.final
+cdef class Sender:
+    """Sends events into one channel; every event counts once in sent, send_failed or would_block.
+
+    One call at a time: a second thread waits for its turn.
+    """
+
+    cdef gs_sender *sender
+    cdef bint is_closed
+
+    def __cinit__(self, channel_id, address, *, mtu_bytes=1232, variables_max=131072, posix=False):
+        cdef gs_sender_words words
+        cdef gs_end_status status
+        host, data_port, urgent_port = address
+        name = host.encode()
+        words.channel_id = _bounded("channel_id", channel_id, 0, 2**32 - 1)
+        words.host = name
+        words.ports[0] = _bounded("data_port", data_port, 1, _PORT_MAX)
+        words.ports[1] = _bounded("urgent_port", urgent_port, 1, _PORT_MAX)
+        words.mtu_bytes = _bounded("mtu_bytes", mtu_bytes, 40, 65000)
+        words.variables_max = _bounded("variables_max", variables_max, 1, _VARIABLES_MAX)
+        words.is_posix = posix
+        with nogil:
+            status = gs_sender_open(&words, &self.sender)
+        _check_opened(status, f"cannot send to {host} ports {data_port} and {urgent_port}")
+
+    def __dealloc__(self):
+        if self.sender != NULL:
+            gs_sender_close(self.sender)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def send(self, variable_id, value, *, created_ns=None, flags=0, urgent=False):
+        """Send one event in a datagram of its own, at once; False when the kernel has no room.
+
+        Bytes are a record of 1 to 6,128 bytes in wire order, as `ValueCodec.encode` makes them.
+        """
+        cdef gs_outgoing event
+        cdef Py_buffer record
+        cdef uint64_t word
+        cdef double number
+        event.variable_id = _bounded("variable_id", variable_id, 0, 2**32 - 1)
+        event.flags = _bounded("flags", flags, 0, 63)
+        event.is_urgent = urgent
+        if PyFloat_Check(value):
+            number = PyFloat_AS_DOUBLE(value)
+            memcpy(&word, &number, 8)
+        elif PyIndex_Check(value):
+            word = <uint64_t><int64_t>_bounded("value", int(value), -2**63, 2**63 - 1)
+        elif isinstance(value, (bytes, bytearray, memoryview)):
+            PyObject_GetBuffer(value, &record, PyBUF_SIMPLE)
+            try:
+                event.record = <const uint8_t *>record.buf
+                event.record_bytes = _bounded("a record's bytes", record.len, 1,
+                                              GS_RECORD_BYTES_MAX)
+                return self._send(&event, created_ns)
+            finally:
+                PyBuffer_Release(&record)
+        else:
+            raise LayoutError(f"a {type(value).__name__} is no value",
+                              hint="give an int, a float, a bool, or the bytes of a record")
+        word = bswap64(word)
+        event.record = <const uint8_t *>&word
+        event.record_bytes = 8
+        return self._send(&event, created_ns)
+
+    cdef bint _send(self, gs_outgoing *event, created_ns) except *:
+        cdef gs_send_status status
+        event.is_created_now = created_ns is None
+        if created_ns is not None:
+            event.created_ns = _bounded("created_ns", created_ns, 0, 2**64 - 1)
+        self._enter()
+        # With Python's lock: the call never blocks, and taking the lock back might.
+        status = gs_sender_send(self.sender, event)
+        gs_sender_unlock(self.sender)
+        return self._judge(status) == GS_SEND_DONE
+
+    def send_many(self, variable_ids, values, created_ns, *, options=None, events_per_datagram=0,
+                  flags=0):
+        """Send packed events from NumPy columns; how many of them the kernel took."""
+        cdef gs_outgoing_batch batch
+        cdef gs_send_status status = GS_SEND_BLOCKED
+        cdef const uint32_t[::1] ids = _column("variable_ids", variable_ids, "u4")
+        cdef const uint64_t[::1] words = _column("values", values, "i8").view("u8")
+        cdef const uint64_t[::1] stamps = _column("created_ns", created_ns, "u8")
+        cdef const uint8_t[:, ::1] rest = None
+        if not ids.shape[0] == words.shape[0] == stamps.shape[0]:
+            raise LayoutError("variable_ids, values and created_ns must be of one length")
+        memset(&batch, 0, sizeof(batch))
+        batch.count = ids.shape[0]
+        batch.flags = _bounded("flags", flags, 0, 63)
+        batch.events_per_datagram = _bounded("events_per_datagram", events_per_datagram, 0, 65535)
+        if batch.count == 0:
+            return 0
+        if options is not None:
+            rest = np.ascontiguousarray(options)
+            if rest.shape[0] != ids.shape[0] or rest.shape[1] % 24 or rest.shape[1] > 255 * 24:
+                raise LayoutError("options must be uint8 of shape (events, 24 * n), n at most 255")
+            batch.option_count = rest.shape[1] // 24
+            if batch.option_count:
+                batch.options = &rest[0, 0]
+        batch.variable_ids, batch.values, batch.created_ns = &ids[0], &words[0], &stamps[0]
+        self._enter()
+        try:
+            while status == GS_SEND_BLOCKED:
+                with nogil:
+                    status = gs_sender_send_many(self.sender, &batch)
+                PyErr_CheckSignals()
+        finally:
+            gs_sender_abandon(self.sender)
+            gs_sender_unlock(self.sender)
+        self._judge(status)
+        return batch.sent
+
+    cdef gs_send_status _judge(self, gs_send_status status) except *:
+        if status == GS_SEND_TOO_MANY_VARIABLES:
+            raise LimitReached("this sender has sent too many different variables",
+                               hint="open it with a larger variables_max")
+        return status
+
+    cdef _enter(self):
+        cdef bint is_mine
+        if gs_sender_is_foreign(self.sender):
+            raise Misuse("a sender cannot be used in a forked child",
+                         hint="open the sender after the fork")
+        if not gs_sender_try_lock(self.sender):
+            with nogil:
+                is_mine = gs_sender_lock(self.sender)
+            if not is_mine:
+                raise Misuse("a signal handler cannot send in the middle of the same send_many",
+                             hint="use another sender there")
+        if self.is_closed:
+            gs_sender_unlock(self.sender)
+            raise Misuse("the sender is closed", hint="open a new one")
+
+    def fileno(self):
+        """The data socket, for options that gridstat does not set."""
+        return gs_sender_socket(self.sender, 0)
+
+    @property
+    def mtu_bytes(self):
+        """The largest datagram; less than asked for where the path proved narrower."""
+        return gs_sender_mtu_bytes(self.sender)
+
+    def counters(self):
+        """All counters: events = sent + send_failed + would_block."""
+        cdef const gs_sender_counters *at = gs_sender_counted(self.sender)
+        return {
+            "events": gs_read(&at.events),
+            "sent": gs_read(&at.sent),
+            "send_failed": gs_read(&at.send_failed),
+            "would_block": gs_read(&at.would_block),
+            "datagrams_out": gs_read(&at.datagrams_out),
+            "bytes_out": gs_read(&at.bytes_out),
+            "fallback": gs_read(&at.fallback),
+            "mtu_changes": gs_read(&at.mtu_changes),
+            "refused": gs_read(&at.refused),
+        }
+
+    def close(self):
+        """Close the sockets; closing twice is no error."""
+        if self.is_closed or gs_sender_is_foreign(self.sender):
+            return
+        self._enter()
+        self.is_closed = True
+        gs_sender_shut(self.sender)
+        gs_sender_unlock(self.sender)
+
+
+@cython.final
+cdef class _Listening:
+    """Owns the C receiver, apart from `Receiver`, so that it can be stopped when that is gone."""
+
+    cdef gs_receiver *receiver
+    cdef Py_buffer page
+    cdef bint has_page
+
+    def stop(self):
+        """End the thread; at the interpreter's exit too."""
+        with nogil:
+            gs_receiver_stop(self.receiver)
+
+    def __dealloc__(self):
+        if self.receiver != NULL:
+            gs_receiver_close(self.receiver)
+        if self.has_page:
+            PyBuffer_Release(&self.page)
+
+
+@cython.final
+cdef class Receiver:
+    """Receives events in a thread of its own, which never waits for Python.
+
+    in = malformed + unknown + duplicate + policed_jump + delivered + ring_full.
+    """
+
+    cdef object __weakref__
+    cdef _Listening listening
+    cdef gs_receiver *receiver
+    cdef gs_keep keep
+    cdef bint is_closed
+    cdef int waiting        # Threads inside `read`
+    cdef readonly tuple ports
+
+    def __cinit__(self, **settings):
+        cdef gs_receiver_words words
+        cdef gs_end_status status
+        spec = _ReceiverSpec(**settings)
+        name = spec.host.encode()
+        self.listening = _Listening()
+        words.host = name
+        words.ports[0], words.ports[1] = spec.data_port, spec.urgent_port
+        words.keep = self.keep = KEEPS[spec.keep]
+        words.ring_events = spec.ring_events
+        words.option_bytes = spec.option_bytes
+        words.variables_max = spec.variables_max
+        words.ring_expiry_ns = spec.ring_expiry_ns
+        words.accepts_unknown = spec.accept_unknown
+        words.is_posix = spec.posix
+        words.page = self._hold_page(spec.page)
+        with nogil:
+            status = gs_receiver_open(&words, &self.listening.receiver)
+        _check_opened(status, f"cannot listen on {spec.host} ports {spec.data_port} and "
+                              f"{spec.urgent_port}")
+        self.receiver = self.listening.receiver
+        self.ports = gs_receiver_port(self.receiver, 0), gs_receiver_port(self.receiver, 1)
+        weakref.finalize(self, self.listening.stop)
+
+    cdef uint64_t *_hold_page(self, page) except? NULL:
+        if page is None:
+            return NULL
+        PyObject_GetBuffer(page, &self.listening.page, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        self.listening.has_page = True
+        if self.listening.page.len < 4096 or <size_t>self.listening.page.buf % 8:
+            raise LayoutError("a page must have 4,096 bytes and be aligned to 8")
+        return <uint64_t *>self.listening.page.buf
+
+    cdef _need_open(self):
+        if gs_receiver_is_foreign(self.receiver):
+            raise Misuse("a receiver cannot be used in a forked child, where its thread is missing",
+                         hint="open the receiver after the fork")
+        if self.is_closed:
+            raise Misuse("the receiver is closed", hint="open a new one")
+
+    def expect(self, variable_id, period, phase_ns=0):
+        """Take this variable, the first copy of each event; period None means aperiodic."""
+        self._need_open()
+        _bounded("variable_id", variable_id, 0, 2**32 - 1)
+        _bounded("phase_ns", phase_ns, 0, 2**64 - 1)
+        cdef uint32_t seconds = 0 if period is None else period.seconds
+        cdef uint32_t per_seconds = 0 if period is None else period.per_seconds
+        if not gs_receiver_expect(self.receiver, variable_id, seconds, per_seconds, phase_ns):
+            raise LimitReached("this receiver expects too many variables",
+                               hint="open it with a larger variables_max")
+
+    def start(self):
+        """Start receiving; starting twice is no error."""
+        self._need_open()
+        _check_opened(gs_receiver_start(self.receiver), "the receiving thread cannot start")
+
+    def stop(self):
+        """Stop receiving after the batch in hand; what was received can still be read."""
+        self.listening.stop()
+
+    def close(self):
+        """Stop, and give back both ports and the page; closing twice is no error."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.listening.stop()  # Also wakes whoever waits in `read`.
+        while self.waiting and not gs_receiver_is_foreign(self.receiver):
+            time.sleep(0.001)
+        gs_receiver_shut(self.receiver)
+        if self.listening.has_page:
+            self.listening.has_page = False
+            PyBuffer_Release(&self.listening.page)
+
+    @property
+    def is_running(self):
+        """Whether the thread runs."""
+        return gs_receiver_is_running(self.receiver) and not gs_receiver_is_foreign(self.receiver)
+
+    def fileno(self):
+        """Readable when events wait; reading until a batch is empty makes it unreadable again."""
+        return gs_receiver_wake_fd(self.receiver)
+
+    def read(self, events_max=65536, timeout_s=0):
+        """The events that wait, oldest first; when there are none, wait for some until the timeout.
+
+        An empty batch after the timeout (None: no timeout), or once the receiver is stopped.
+        """
+        cdef uint64_t count = self._await(events_max, timeout_s)
+        return self._take(count, NULL)
+
+    def read_with_options(self, events_max=65536, timeout_s=0):
+        """As `read`, with the option bytes of all these events one after the other."""
+        cdef uint64_t count = self._await(events_max, timeout_s)
+        cdef uint64_t size = gs_sample_ring_option_bytes(gs_receiver_ring(self.receiver), count)
+        options = PyBytes_FromStringAndSize(NULL, size)
+        return self._take(count, <uint8_t *>PyBytes_AS_STRING(options)), options
+
+    cdef _take(self, uint64_t count, uint8_t *options):
+        cdef Py_buffer view
+        batch = np.empty(count, _SAMPLE)
+        if count != 0:
+            PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+            # Under Python's lock, so that two readers cannot take the same events.
+            gs_sample_ring_take(gs_receiver_ring(self.receiver), <gs_sample *>view.buf, count,
+                                options)
+            PyBuffer_Release(&view)
+        return batch
+
+    cdef uint64_t _await(self, events_max, timeout_s) except? 0:
+        cdef uint64_t most = _bounded("events_max", events_max, 1, 2**32)
+        cdef gs_sample_ring *ring = gs_receiver_ring(self.receiver)
+        cdef int wait_ms = 0
+        if gs_receiver_is_foreign(self.receiver):
+            self._need_open()
+        if self.keep != GS_KEEP_RING:
+            raise Misuse("this receiver keeps no events", hint="open it with keep='ring'")
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while gs_sample_ring_ready(ring) == 0:
+            if gs_receiver_is_running(self.receiver):
+                left_s = WAIT_MS_MAX if deadline_s is None else deadline_s - time.monotonic()
+                wait_ms = max(0, min(WAIT_MS_MAX, int(left_s * 1000 + 0.999)))
+            else:
+                wait_ms = 0
+            self.waiting += 1
+            with nogil:
+                gs_receiver_wait(self.receiver, wait_ms)
+            self.waiting -= 1
+            PyErr_CheckSignals()
+            if wait_ms == 0:
+                break
+        return min(most, gs_sample_ring_ready(ring))
+
+    def newest(self, variable_id):
+        """The newest event of an expected variable, or None before the first."""
+        cdef gs_sample found
+        self._need_open()
+        if self.keep == GS_KEEP_COUNT:
+            raise Misuse("this receiver keeps no values", hint="open it with keep='newest'")
+        if not gs_receiver_newest(self.receiver, variable_id, &found):
+            return None
+        return _Sample(found.created_ns, found.received_ns, found.variable_id, found.option_count,
+                      found.flags, found.sequence, <int64_t>found.value)
+
+    def counters(self):
+        """All counters; `kernel_dropped` counts datagrams that found the socket's buffer full."""
+        found = {name: gs_receiver_count(self.receiver, i) for i, name in enumerate(RECEIVED)}
+        found["kernel_dropped"] = gs_receiver_kernel_dropped(self.receiver)
+        return found
+
+    def latency_histogram(self):
+        """Created to received, for events with good time, as (upper bound in ns, events)."""
+        counts = [gs_receiver_latency(self.receiver, i) for i in range(GS_HISTOGRAM_BUCKETS)]
+        return [(gs_bucket_upper_ns(<uint32_t>i), n) for i, n in enumerate(counts) if n]
+
+    @property
+    def receive_buffer_bytes(self):
+        """What the system granted for the data port."""
+        return gs_receiver_buffer_bytes(self.receiver)
+
+    def thread_cpu_ns(self):
+        """Processor time that the receiving thread has used."""
+        if gs_receiver_is_foreign(self.receiver):
+            self._need_open()
+        return gs_receiver_cpu_ns(self.receiver)

@@ -1,0 +1,173 @@
+# What Python sees of the forwarding core in C.
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+cdef extern from "<sys/socket.h>" nogil:
+    ctypedef unsigned int socklen_t
+    ctypedef unsigned short sa_family_t
+    cdef struct sockaddr:
+        sa_family_t sa_family
+    cdef struct sockaddr_storage:
+        sa_family_t ss_family
+
+cdef extern from "<netinet/in.h>" nogil:
+    cdef struct in_addr:
+        uint32_t s_addr
+    cdef struct sockaddr_in:
+        sa_family_t sin_family
+        uint16_t sin_port
+        in_addr sin_addr
+    cdef struct in6_addr:
+        uint8_t s6_addr[16]
+    cdef struct sockaddr_in6:
+        sa_family_t sin6_family
+        uint16_t sin6_port
+        in6_addr sin6_addr
+        uint32_t sin6_scope_id
+    uint16_t htons(uint16_t) noexcept
+    uint16_t ntohs(uint16_t) noexcept
+
+cdef extern from "<sys/mman.h>" nogil:
+    int mlockall(int) noexcept
+    int MCL_CURRENT
+    int MCL_FUTURE
+
+cdef extern from "memory.h" nogil:
+    uint64_t gs_allocations() noexcept
+
+cdef extern from "counters.h" nogil:
+    ctypedef uint64_t gs_counter
+    enum: GS_HISTOGRAM_BUCKETS
+    ctypedef struct gs_histogram:
+        gs_counter buckets[GS_HISTOGRAM_BUCKETS]
+    uint64_t gs_read(const gs_counter *) noexcept
+    uint64_t gs_bucket_upper_ns(uint32_t) noexcept
+
+cdef extern from "rate_law.h" nogil:
+    ctypedef struct gs_period:
+        pass
+    gs_period gs_period_make(uint32_t, uint32_t, uint64_t) noexcept
+    int64_t gs_slot_of(uint64_t, const gs_period *) noexcept
+    bint gs_slot_is_due(int64_t, uint32_t) noexcept
+
+cdef extern from "event.h" nogil:
+    enum: GS_MALFORMED_REASONS
+    enum: GS_MALFORMED_SHORT
+
+cdef extern from "forwarding_table.h" nogil:
+    enum: GS_ROW_PERIODIC
+    enum: GS_ROW_URGENT
+    enum: GS_ROW_STAMP_EXEMPT
+    ctypedef struct gs_term:
+        uint64_t modes
+        uint32_t every
+    ctypedef struct gs_route:
+        uint32_t channel_index, event_class, term_first, term_count
+    ctypedef struct gs_flood:
+        uint64_t modes
+        uint32_t level
+    ctypedef struct gs_row_words:
+        uint32_t variable_id, flags, seconds, per_seconds
+        uint64_t phase_ns, interval_ns_min
+        uint32_t source, route_count, flood_count
+        const gs_route *routes
+        const gs_term *terms
+        const gs_flood *floods
+    ctypedef struct gs_source:
+        uint32_t channel_id
+        bint is_open, is_publisher
+        uint32_t back_channel
+    cdef struct gs_flood_way:
+        uint32_t channel_index, channel_id, level
+    ctypedef struct gs_root:
+        pass
+    ctypedef struct gs_table:
+        pass
+    ctypedef enum gs_commit_result:
+        GS_COMMITTED
+        GS_TOO_MANY_VARIABLES
+        GS_TOO_MANY_RINGS
+        GS_TOO_MANY_DIVISORS
+    gs_commit_result gs_table_commit(gs_table *, const gs_row_words *, uint32_t,
+                                     const uint32_t *, uint32_t) noexcept
+    void gs_table_set_sources(gs_table *, const gs_source *, uint32_t) noexcept
+    void gs_table_set_floods(gs_table *, const gs_flood_way *, uint32_t) noexcept
+    uint32_t gs_table_rows(const gs_table *) noexcept
+    void gs_table_reclaim(gs_table *) noexcept
+    uint32_t gs_table_retired(const gs_table *) noexcept
+    const gs_root *gs_table_enter(gs_table *) noexcept
+    void gs_table_sleep(gs_table *) noexcept
+
+cdef extern from "channel.h" nogil:
+    ctypedef struct gs_channel_counters:
+        gs_counter due, sent, queued, queue_full, pool_empty, send_failed, too_large
+        gs_counter datagrams_out, bytes_out, fallback, mtu_changes
+    ctypedef struct gs_sink:
+        uint8_t *bytes
+        size_t used
+    ctypedef struct gs_channel:
+        gs_channel_counters counters
+        gs_sink sink
+        uint32_t mtu_bytes
+    ctypedef struct gs_channel_words:
+        uint32_t channel_id, index, level, mtu_bytes
+        bint floods, is_posix
+        uint64_t bandwidth_bytes_per_s
+        uint32_t queue_events_max
+        const sockaddr *addresses[2]
+        socklen_t address_bytes
+    int gs_channel_open(const gs_channel_words *, gs_channel **) noexcept
+    void gs_channel_close(gs_channel *) noexcept
+
+cdef extern from "buffer_pool.h" nogil:
+    ctypedef struct gs_buffer_stack:
+        gs_counter free
+    ctypedef struct gs_buffer_pool:
+        gs_buffer_stack small
+        gs_buffer_stack large
+
+cdef extern from "forwarder.h" nogil:
+    ctypedef struct gs_limits:
+        uint32_t variables_max, rings_max, channels_max, pool_small, pool_large
+        uint64_t stamp_bound_ns, ring_expiry_ns
+        bint is_posix
+    ctypedef struct gs_core_counters:
+        gs_counter malformed[GS_MALFORMED_REASONS]
+        gs_counter in_ "in"
+        gs_counter unknown_channel, unknown_variable
+        gs_counter policed_port, policed_source, policed_stamp, policed_slot, policed_jump
+        gs_counter policed_interval, duplicate, not_due, dispatched, flooded
+        gs_counter datagrams_in, bytes_in, kernel_dropped, receive_calls
+    ctypedef struct gs_core:
+        gs_limits limits
+        gs_table *table
+        gs_channel **channels
+        uint64_t modes
+        gs_buffer_pool pool
+        gs_core_counters counters
+        gs_histogram latency
+    ctypedef struct gs_now:
+        uint64_t wall_ns, steady_ns
+    gs_core *gs_core_open(const gs_limits *) noexcept
+    void gs_core_close(gs_core *) noexcept
+    ctypedef struct gs_arrival:
+        const uint8_t *at
+        size_t bytes, step
+        uint32_t port
+    void gs_forward(gs_core *, const gs_root *, const gs_arrival *, gs_now) noexcept
+    void gs_flush(gs_core *, uint64_t) noexcept
+    void gs_pump(gs_core *, uint64_t) noexcept
+    void gs_switch_modes(gs_core *, uint64_t) noexcept
+    void gs_set_channel(gs_core *, uint32_t, gs_channel *) noexcept
+
+cdef extern from "loop.h" nogil:
+    ctypedef struct gs_loop:
+        bint is_running
+        int cpu, fifo_priority, scheduling_error
+    gs_loop *gs_loop_open(gs_core *) noexcept
+    void gs_loop_close(gs_loop *) noexcept
+    int gs_loop_listen(gs_loop *, uint32_t, sockaddr *, socklen_t *) noexcept
+    int gs_loop_start(gs_loop *) noexcept
+    void gs_loop_stop(gs_loop *) noexcept
+    void gs_loop_forget(gs_loop *, gs_channel *) noexcept
+    uint64_t gs_loop_cpu_ns(const gs_loop *) noexcept
