@@ -16,7 +16,7 @@ typedef struct {
     uint32_t out;
 } sparse_way;
 
-/* IntervalHolder: ways ascending, so the first has the smallest interval (m_currentIntervalPath). */
+/* IntervalHolder: ways ascending; the first has the smallest interval (m_currentIntervalPath). */
 typedef struct {
     sparse_way *ways;
     asked_list *paths; /* Of each way: its interval and multiples of it. */

@@ -273,7 +273,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
 }
 
-/* One loop per layout, so that none pays for the choice. `SINK` keeps the results from vanishing. */
+/* One loop per layout, so that none pays for the choice. `SINK` keeps results from vanishing. */
 #define SINK(out) __asm__ volatile("" : : "r"(out) : "memory")
 #define EACH(decision)                                                             \
     do {                                                                           \
