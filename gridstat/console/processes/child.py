@@ -35,7 +35,7 @@ class Child:
 
     @classmethod
     async def started(cls, name: str) -> Child:
-        # A session of its own, so that Ctrl-C reaches only the one that ends all in order.
+        # Apart from our terminal, so that Ctrl-C reaches only the one that ends all in order.
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", MODULE),
             stdin=asyncio.subprocess.PIPE,
