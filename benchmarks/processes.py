@@ -46,7 +46,7 @@ class RoleProcess:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             cwd=REPOSITORY,
-            env={**os.environ, "PYTHONPATH": _python_path()},
+            env={**os.environ, "PYTHONPATH": _python_path(), "OPENBLAS_NUM_THREADS": "1"},
             process_group=0,
         )
         self._pending = b""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -166,7 +166,8 @@ class Rig:
             argv = [*prefix, str(forwarder_path()), kind, host, *targets]
             process, answer = self._processes.start(f"floor {kind}", argv)
             return Forwarder(kind, process, host, answer["ports"][0], answer["ports"][0])
-        process, answer = self._processes.start_role(_role_of(kind), plan, prefix=prefix)
+        placed = replace(plan, host=host)
+        process, answer = self._processes.start_role(_role_of(kind), placed, prefix=prefix)
         return Forwarder(kind, process, host, answer["ports"][0], answer["ports"][1])
 
     def publisher(

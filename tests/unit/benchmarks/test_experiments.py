@@ -1,0 +1,193 @@
+"""Each experiment once, with real processes and tiny parameters; no statement about time."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.experiments import EXPERIMENTS
+from benchmarks.experiments.experiment import Figure, Result, per_router_figures
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+pytestmark = pytest.mark.cluster
+
+
+def _run(name: str, options: Mapping[str, Figure]) -> Result:
+    told: list[float] = []
+
+    def progress(share: float, what: str) -> None:
+        assert what
+        told.append(share)
+
+    result = EXPERIMENTS[name].run(options, progress)
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+    line = json.loads(json.dumps(result.figures))
+    assert all(isinstance(value, int | float | str) for value in line.values())
+    assert result.table
+    return result
+
+
+def _assert_positive(figures: Mapping[str, Figure], *names: str) -> None:
+    for name in names:
+        value = figures[name]
+        assert isinstance(value, int | float), (name, value)
+        assert math.isfinite(value), (name, value)
+        assert value > 0, (name, value)
+
+
+@pytest.mark.feature("S3-74")
+def test_forwarding_measures_streams_and_lone_events_without_loss() -> None:
+    cells = "single,packed,lone,fanout,reference"
+    result = _run("forwarding", {"runs": 1, "seconds": 0.2, "only": cells})
+    figures = result.figures
+    _assert_positive(figures, "single_cpu_us", "single_ratio_to_floor", "packed_events_per_s")
+    _assert_positive(figures, "lone_p50_us", "lone_p99_us", "lone_ratio_to_floor", "fanout_per_s")
+    _assert_positive(figures, "reference_events_per_s", "per_router_mean_us")
+    assert figures["per_router_within_1_ms"] in ("yes", "no")
+    assert (figures["lost"], figures["policed"], figures["runs"]) == (0, 0, 1)
+
+
+def test_forwarding_measures_pmus_saturation_and_the_way_without_offload() -> None:
+    cells = "pmu_gso,pmu_sep,pmu_aligned,nooffload,saturated"
+    figures = _run("forwarding", {"runs": 1, "seconds": 0.2, "only": cells}).figures
+    _assert_positive(figures, "pmu_gso_cpu_percent", "pmu_gso_p50_ratio", "pmu_sep_cpu_ratio")
+    _assert_positive(figures, "pmu_sep_p50_ratio", "pmu_aligned_p50_us", "pmu_aligned_p99_us")
+    _assert_positive(figures, "slow_p99_us", "alert_p99_us")
+    without = figures["nooffload_packed_cpu_us"]
+    assert str(without).startswith("not measured: ") or float(without) > 0
+    assert (figures["lost"], figures["policed"]) == (0, 0)
+
+
+def test_changes_lose_nothing_double_nothing_and_take_effect() -> None:
+    options: dict[str, Figure] = {"rows": 5_000, "seconds": 1.0, "single_changes": 50}
+    figures = _run("changes", options).figures
+    _assert_positive(figures, "change_ms", "loaded_change_ms", "events_per_s", "changes")
+    for name in ("changes_lost", "changes_duplicated", "changes_ineffective", "policed"):
+        assert figures[name] == 0, name
+    assert isinstance(figures["rss_growth_kib"], int)
+
+
+@pytest.mark.feature("S0-136", "S3-80", "S3-86")
+def test_hops_fits_a_line_per_load_and_sets_the_sources_beside_it() -> None:
+    options: dict[str, Figure] = {
+        "runs": 1,
+        "seconds": 0.2,
+        "routers": "1,2",
+        "loads": "0,40",
+        "kinds": "core,single",
+    }
+    result = _run("hops", options)
+    for name in ("slope_us", "r2", "single_slope_us", "load0_mean_r2", "load40_mean_slope_us"):
+        assert isinstance(result.figures[name], float), name
+    assert {row[:2] for row in result.table} == {
+        ("core", "0"),
+        ("single", "0"),
+        ("core", "40"),
+        ("single", "40"),
+    }
+    printed = {(item.source, item.figure): item for item in result.comparisons}
+    beside = printed["S0 Tab 8.12", "load40_routers2_mean_us"]
+    assert (beside.theirs, beside.comparable) == (986, "no")
+    assert beside.reason
+    assert (result.figures["lost"], result.figures["policed"]) == (0, 0)
+
+
+@pytest.mark.feature("S3-80")
+def test_hops_covers_the_lengths_and_loads_of_both_sources() -> None:
+    defaults = {each.name: each.default for each in EXPERIMENTS["hops"].parameters}
+    assert defaults["routers"] == "1,2,3,4,5,6,7"
+    assert set(str(defaults["loads"]).split(",")) >= {"0", "40", "80", "120"}
+
+
+@pytest.mark.feature("S3-81", "S3-86", "S0-134")
+def test_multicast_delivers_every_load_event_at_every_router() -> None:
+    options: dict[str, Figure] = {
+        "runs": 1,
+        "seconds": 0.2,
+        "routers": "4",
+        "loads": "20",
+        "kinds": "core,single",
+    }
+    result = _run("multicast", options)
+    assert result.figures["load20_routers4_drop_percent"] == 0
+    _assert_positive(result.figures, "load20_routers4_mean_us", "load20_routers4_received_per_ms")
+    cpu = dict(zip(result.columns, result.table[0], strict=True))["CPU %"]
+    assert len(cpu.split(" / ")) == 4
+    assert (result.figures["lost"], result.figures["policed"]) == (0, 0)
+
+
+@pytest.mark.feature("S0-134")
+def test_rate_filter_counts_exactly_the_deliveries_that_the_law_predicts() -> None:
+    options: dict[str, Figure] = {
+        "runs": 1,
+        "seconds": 0.2,
+        "loads": "20",
+        "halved": "1,4",
+        "kinds": "core",
+    }
+    figures = _run("rate-filter", options).figures
+    _assert_positive(figures, "deliveries_due")
+    assert figures["deliveries_counted"] == figures["deliveries_due"]
+    assert (figures["lost"], figures["policed"]) == (0, 0)
+
+
+@pytest.mark.feature("S3-82", "S3-86")
+def test_throughput_climbs_and_reports_cpu_and_loss_at_each_step() -> None:
+    options: dict[str, Figure] = {"runs": 1, "seconds": 0.2, "steps": "1,20", "kinds": "core"}
+    result = _run("throughput", options)
+    steps = [dict(zip(result.columns, row, strict=True)) for row in result.table]
+    assert [step["thousands/s"] for step in steps] == ["1", "20"][: len(steps)]
+    assert all(float(step["CPU %"]) > 0 and int(step["lost"]) >= 0 for step in steps)
+    assert any(item.source == "S3 Fig 5.27" for item in result.comparisons)
+
+
+@pytest.mark.feature("S3-82")
+def test_throughput_ramps_by_a_thousand_a_second_to_where_the_source_ended() -> None:
+    defaults = {each.name: each.default for each in EXPERIMENTS["throughput"].parameters}
+    steps = [int(step) for step in str(defaults["steps"]).split(",")]
+    assert steps[:16] == list(range(1, 17))
+    assert steps[-1] > 1_000
+
+
+@pytest.mark.feature("S0-132", "S0-134")
+def test_the_lower_bound_is_a_histogram_that_sums_to_a_hundred_per_cent() -> None:
+    result = _run("lower-bound", {"runs": 1, "seconds": 0.3, "kinds": "core"})
+    for routers in ("1", "2"):
+        shares = [float(row[-1]) for row in result.table if row[1] == routers]
+        assert sum(shares) == pytest.approx(100.0, abs=0.01 * len(shares))
+    _assert_positive(result.figures, "load0_routers1_local_p50_us", "load0_routers2_mean_us")
+
+
+@pytest.mark.feature("S0-133", "S0-134")
+def test_load_sets_the_generator_s_rate_beside_its_formula() -> None:
+    result = _run("load", {"runs": 1, "seconds": 0.2, "loads": "10", "kinds": "core"})
+    row = dict(zip(result.columns, result.table[0], strict=True))
+    # The formula counts a sleep of exactly 1 ms; a real sleep is never shorter.
+    assert 0 < float(row["published"]) <= float(row["by Function 8.1"]) * 1.01
+    assert result.figures["lost"] == 0
+
+
+@pytest.mark.feature("S3-74")
+def test_the_flag_of_one_millisecond_per_router_is_computed_from_the_mean() -> None:
+    assert per_router_figures(1_000.0)["per_router_within_1_ms"] == "yes"
+    assert per_router_figures(1_000.1)["per_router_within_1_ms"] == "no"
+
+
+def test_an_unknown_parameter_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(BenchmarkError) as caught:
+        EXPERIMENTS["hops"].run({"hops": 3}, lambda _share, _what: None)
+    assert "routers" in caught.value.hint
+
+
+def test_a_parameter_of_the_wrong_type_is_refused() -> None:
+    with pytest.raises(BenchmarkError):
+        EXPERIMENTS["hops"].run({"runs": "many"}, lambda _share, _what: None)
+    with pytest.raises(BenchmarkError):
+        EXPERIMENTS["forwarding"].run({"only": "everything"}, lambda _share, _what: None)
