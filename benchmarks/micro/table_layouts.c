@@ -2,12 +2,12 @@
  *
  *   close   S0 A9 (close_table.h): by channel, then interval.
  *   sparse  S0 A10 (sparse_table.h): by interval, then channel, with marks.
- *   ours    the core's own row (forwarding_row.c): distinct divisors once, channels grouped.
+ *   ours    the core's own row (forwarding_row.c): each distinct term once, with a bitmap.
  *
- * All work on divisors and slots and share the core's test `slot mod every`, so that only the
- * layouts differ. Paths are put in and taken out as S0 says; that may be slow, routing may not. Our
- * row is made from the asked paths at the first event after a change, as a router's coalesced
- * commits do. The loops over a row repeat those of forwarder.c, without its channels.
+ * All work on divisors and slots. Close and sparse divide, as S0 does; the inverses of ours are part
+ * of its row. Paths are put in and taken out as S0 says; that may be slow, routing may not. Our row
+ * is made from the asked paths at the first event after a change, as a router's coalesced commits
+ * do. The loops over a row repeat those of forwarder.c, without its channels.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -117,51 +117,54 @@ static bool row_settle(row_table *table)
     return table->row != NULL;
 }
 
-INLINE uint64_t due_divisors(const gs_row *row, int64_t slot, uint32_t *tests)
+INLINE uint32_t send_due(uint64_t due, const uint32_t *ways, uint32_t *out)
 {
-    const uint32_t *divisors = gs_row_divisors(row);
-    uint64_t due = 0;
-    for (uint32_t i = 0; i < row->divisor_count; i++) {
-        COUNT(tests);
-        due |= (uint64_t)gs_slot_is_due(slot, divisors[i]) << i;
-    }
-    return due;
-}
-
-INLINE uint32_t plain_due(const gs_row *row, int64_t slot, uint32_t *out, uint32_t *tests)
-{
-    const uint64_t *program = row->program;
-    COUNT(tests);
-    if ((program[GS_PLAIN_MODES] & BASELINE) == 0 ||
-        !gs_slot_is_due(slot, (uint32_t)program[GS_PLAIN_EVERY]))
-        return 0;
-    out[0] = (uint32_t)program[GS_PLAIN_WAY] >> 4;
-    return 1;
-}
-
-INLINE uint32_t row_due(const gs_row *row, int64_t slot, uint32_t *out, uint32_t *tests)
-{
-    if (row->flags & GS_ROW_PLAIN)
-        return plain_due(row, slot, out, tests);
-    uint64_t due = due_divisors(row, slot, tests);
-    const uint64_t *at = gs_row_groups(row);
     uint32_t copies = 0;
-    for (uint32_t group = 0; group < row->group_count; group++) {
-        uint32_t terms = (uint32_t)*at, ways = (uint32_t)(*at >> 32);
-        const uint64_t *term = at + 1;
-        const uint32_t *channels = (const uint32_t *)(const void *)(term + 2 * (size_t)terms);
-        at = term + 2 * (size_t)terms + (ways + 1) / 2;
-        bool is_wanted = false;
-        for (uint32_t i = 0; i < terms && !is_wanted; i++, term += 2) {
-            COUNT(tests);
-            is_wanted = (term[0] & BASELINE) != 0 && (term[1] & due) != 0;
-        }
-        if (!is_wanted)
-            continue;
-        for (uint32_t i = 0; i < ways; i++)
-            out[copies++] = channels[i] >> 4;
+    for (; due != 0; due &= due - 1)
+        out[copies++] = ways[__builtin_ctzll(due)] >> 4;
+    return copies;
+}
+
+static __attribute__((noinline)) uint32_t wide_due(const gs_row *row, int64_t slot, uint32_t *out)
+{
+    uint64_t due[GS_MAP_WORDS_MAX];
+    uint32_t copies = 0;
+    for (uint32_t first = 0; first < gs_row_map_words(row); first += GS_MAP_WORDS_MAX) {
+        uint32_t left = gs_row_map_words(row) - first;
+        uint32_t count = left < GS_MAP_WORDS_MAX ? left : GS_MAP_WORDS_MAX;
+        gs_row_due_wide(row, BASELINE, slot, first, count, due);
+        for (uint32_t i = 0; i < count; i++)
+            copies += send_due(due[i], gs_row_ways(row) + 64UL * (first + i), out + copies);
     }
     return copies;
+}
+
+INLINE uint32_t row_due(const gs_row *row, int64_t slot, uint32_t *out)
+{
+    if (row->flags & GS_ROW_PLAIN) {
+        out[0] = (uint32_t)row->program[GS_PLAIN_WAY] >> 4;
+        return gs_term_is_due(row->program, BASELINE, gs_slot_magnitude(slot));
+    }
+    if (row->way_count > 64)
+        return wide_due(row, slot, out);
+    return send_due(gs_row_due(row, BASELINE, slot), gs_row_ways(row), out);
+}
+
+/* Terms tested, and words of bitmaps joined and looked through. A short row stops early; that it
+ * may is left out here. */
+static uint32_t row_tests(const gs_row *row, int64_t slot)
+{
+    uint32_t map_words = gs_row_map_words(row), tests = map_words;
+    for (uint32_t at = 0; at < row->way_at; at += GS_TERM_WORDS + map_words)
+        tests += gs_term_is_due(row->program + at, BASELINE, gs_slot_magnitude(slot))
+                     ? 1 + map_words
+                     : 1;
+    return tests;
+}
+
+static uint32_t row_terms(const gs_row *row)
+{
+    return row->way_at / (GS_TERM_WORDS + gs_row_map_words(row));
 }
 
 static void row_forget(row_table *table)
@@ -249,7 +252,11 @@ INLINE int64_t decide(layout *table, int64_t slot, uint32_t *out, uint32_t *test
     case LAYOUT_OURS:
         break;
     }
-    return row_settle(&table->ours) ? (int64_t)row_due(table->ours.row, slot, out, tests) : -1;
+    if (!row_settle(&table->ours))
+        return -1;
+    if (tests != NULL)
+        *tests = row_tests(table->ours.row, slot);
+    return row_due(table->ours.row, slot, out);
 }
 
 /* The channels that get the event of this slot, one copy each; -1 when a row cannot hold it all. */
@@ -309,7 +316,7 @@ uint64_t layout_bench(const layout_run *run)
         EACH(sparse_due(&table->sparse, slot, out, NULL));
         break;
     case LAYOUT_OURS:
-        EACH(row_due(table->ours.row, slot, out, NULL));
+        EACH(row_due(table->ours.row, slot, out));
         break;
     }
     return now_ns() - start_ns;
@@ -365,8 +372,8 @@ static void describe_sparse(const sparse_table *table, text *into)
 static void describe_row(row_table *table, text *into)
 {
     if (row_settle(table))
-        say(into, "divisors %" PRIu32 " groups %" PRIu32 "\n", (uint32_t)table->row->divisor_count,
-            table->row->group_count);
+        say(into, "terms %" PRIu32 " map words %" PRIu32 "\n", row_terms(table->row),
+            gs_row_map_words(table->row));
 }
 
 /* Cut off where the buffer ends. */

@@ -98,7 +98,7 @@ static inline gs_channel *channel_at(const gs_core *core, uint32_t index)
 /* The widest scope that an active mode asks for. */
 static uint32_t flooding_scope(const gs_row *row, uint64_t active)
 {
-    const uint64_t *flood = row->program + row->flood_at;
+    const uint64_t *flood = gs_row_floods(row);
     uint32_t scope = NO_SCOPE;
     for (uint32_t i = 0; i < row->flood_count; i++, flood += 2)
         if ((flood[0] & active) != 0 && flood[1] < scope)
@@ -124,53 +124,58 @@ static uint32_t flood(const passage *way, flight *event, uint32_t scope)
     return copies;
 }
 
-static inline uint64_t due_divisors(const gs_row *row, int64_t slot)
+/* One copy to each way whose bit is set, in the order of the ways. */
+static inline uint32_t send_due(const passage *way, flight *event, uint64_t due,
+                                const uint32_t *ways, uint32_t scope)
 {
-    const uint32_t *divisors = gs_row_divisors(row);
-    uint64_t due = 0;
-    for (uint32_t i = 0; i < row->divisor_count; i++)
-        due |= (uint64_t)gs_slot_is_due(slot, divisors[i]) << i;
-    return due;
-}
-
-static inline uint32_t route(const passage *way, flight *event, uint64_t due, uint32_t scope)
-{
-    const gs_row *row = event->row;
-    const uint64_t *at = gs_row_groups(row);
     uint32_t copies = 0;
-    for (uint32_t group = 0; group < row->group_count; group++) {
-        uint32_t terms = (uint32_t)*at, ways = (uint32_t)(*at >> 32);
-        const uint64_t *term = at + 1;
-        const uint32_t *channels = (const uint32_t *)(const void *)(term + 2 * (size_t)terms);
-        at = term + 2 * (size_t)terms + (ways + 1) / 2;
-        bool is_wanted = false;
-        for (uint32_t i = 0; i < terms && !is_wanted; i++, term += 2)
-            is_wanted = (term[0] & way->active) != 0 && (term[1] & due) != 0;
-        if (!is_wanted)
+    for (; due != 0; due &= due - 1) {
+        uint32_t next = ways[__builtin_ctzll(due)];
+        gs_channel *channel = channel_at(way->core, next >> 4);
+        if (channel == NULL || (channel->floods && channel->level >= scope))
             continue;
-        for (uint32_t i = 0; i < ways; i++) {
-            gs_channel *channel = channel_at(way->core, channels[i] >> 4);
-            if (channel == NULL || (channel->floods && channel->level >= scope))
-                continue;
-            dispatch(way->core, channel, event, channels[i] & 15);
-            copies++;
-        }
+        dispatch(way->core, channel, event, next & 15);
+        copies++;
     }
     return copies;
+}
+
+/* Rows with more than 64 ways, apart so that the others stay short. */
+static __attribute__((noinline)) uint32_t route_wide(const passage *way, flight *event,
+                                                     int64_t slot, uint32_t scope)
+{
+    const gs_row *row = event->row;
+    uint64_t due[GS_MAP_WORDS_MAX];
+    uint32_t copies = 0;
+    for (uint32_t first = 0; first < gs_row_map_words(row); first += GS_MAP_WORDS_MAX) {
+        uint32_t left = gs_row_map_words(row) - first;
+        uint32_t count = left < GS_MAP_WORDS_MAX ? left : GS_MAP_WORDS_MAX;
+        gs_row_due_wide(row, way->active, slot, first, count, due);
+        for (uint32_t i = 0; i < count; i++)
+            copies += send_due(way, event, due[i], gs_row_ways(row) + 64UL * (first + i), scope);
+    }
+    return copies;
+}
+
+static inline uint32_t route(const passage *way, flight *event, int64_t slot, uint32_t scope)
+{
+    if (event->row->way_count > 64)
+        return route_wide(way, event, slot, scope);
+    uint64_t due = gs_row_due(event->row, way->active, slot);
+    return send_due(way, event, due, gs_row_ways(event->row), scope);
 }
 
 /* The same for a plain row, straight through. */
 static inline uint32_t route_plain(const passage *way, flight *event, int64_t slot)
 {
     const uint64_t *program = event->row->program;
-    uint32_t ways = (uint32_t)program[GS_PLAIN_WAY];
-    if ((program[GS_PLAIN_MODES] & way->active) == 0 ||
-        !gs_slot_is_due(slot, (uint32_t)program[GS_PLAIN_EVERY]))
+    uint32_t only = (uint32_t)program[GS_PLAIN_WAY];
+    if (!gs_term_is_due(program, way->active, gs_slot_magnitude(slot)))
         return 0;
-    gs_channel *channel = channel_at(way->core, ways >> 4);
+    gs_channel *channel = channel_at(way->core, only >> 4);
     if (channel == NULL)
         return 0;
-    dispatch(way->core, channel, event, ways & 15);
+    dispatch(way->core, channel, event, only & 15);
     return 1;
 }
 
@@ -257,7 +262,7 @@ static inline gs_counter *pass(const passage *way, const gs_row *row, const uint
         if (scope != NO_SCOPE)
             copies = flood(way, &event, scope);
     }
-    copies += route(way, &event, due_divisors(row, slot), scope);
+    copies += route(way, &event, slot, scope);
     return copies != 0 ? &counters->dispatched : &counters->not_due;
 }
 

@@ -1,164 +1,120 @@
-/* Words of the writer -> the row's program: divisors once, channels grouped by what they want. */
+/* Words of the writer -> the row's program: each distinct term once, with a bitmap of its ways. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "forwarding_table.h"
 #include "memory.h"
 
-/* One route's wish: per distinct mode mask the divisors that serve it, sorted, so that equal
- * wishes are equal bytes. */
+/* One wish of one route. */
 typedef struct {
     uint64_t modes;
-    uint64_t divisor_bits;
+    uint32_t every;
+    uint32_t way;
 } wish;
 
-typedef struct {
-    wish *wishes;
-    uint32_t count;
-    uint32_t way;
-} route_wish;
-
-static int by_modes(const void *a, const void *b)
+static int by_term(const void *a, const void *b)
 {
-    uint64_t left = ((const wish *)a)->modes, right = ((const wish *)b)->modes;
-    return left < right ? -1 : left > right;
+    const wish *left = a, *right = b;
+    if (left->every != right->every)
+        return left->every < right->every ? -1 : 1;
+    return left->modes < right->modes ? -1 : left->modes > right->modes;
 }
 
-static int by_wish(const void *a, const void *b)
+static bool is_same_term(const wish *a, const wish *b)
 {
-    const route_wish *left = a, *right = b;
-    if (left->count != right->count)
-        return left->count < right->count ? -1 : 1;
-    int order = memcmp(left->wishes, right->wishes, sizeof(wish) * left->count);
-    if (order != 0)
-        return order;
-    return left->way < right->way ? -1 : left->way > right->way;
+    return a->every == b->every && a->modes == b->modes;
 }
 
-static bool wants_the_same(const route_wish *a, const route_wish *b)
+/* The wishes of all routes, sorted by term. */
+static void read_wishes(const gs_row_words *words, wish *wishes, size_t count)
 {
-    return a->count == b->count && memcmp(a->wishes, b->wishes, sizeof(wish) * a->count) == 0;
-}
-
-/* The divisor's place in the row's list, appended when new; -1 when the list is full. */
-static int place_of(uint32_t *divisors, uint32_t *count, uint32_t every)
-{
-    for (uint32_t i = 0; i < *count; i++)
-        if (divisors[i] == every)
-            return (int)i;
-    if (*count == GS_DIVISORS_MAX)
-        return -1;
-    divisors[*count] = every;
-    return (int)(*count)++;
-}
-
-static bool read_route(const gs_row_words *words, const gs_route *route, route_wish *out,
-                       uint32_t *divisors, uint32_t *divisor_count)
-{
-    out->way = route->channel_index << 4 | route->event_class;
-    out->count = 0;
-    for (uint32_t i = 0; i < route->term_count; i++) {
-        const gs_term *term = &words->terms[route->term_first + i];
-        uint32_t every = words->flags & GS_ROW_PERIODIC ? term->every : 1;
-        int place = place_of(divisors, divisor_count, every);
-        if (place < 0)
-            return false;
-        uint32_t at = 0;
-        while (at < out->count && out->wishes[at].modes != term->modes)
-            at++;
-        if (at == out->count)
-            out->wishes[out->count++] = (wish){.modes = term->modes};
-        out->wishes[at].divisor_bits |= 1ULL << place;
+    wish *next = wishes;
+    for (uint32_t way = 0; way < words->route_count; way++) {
+        const gs_term *terms = words->terms + words->routes[way].term_first;
+        for (uint32_t i = 0; i < words->routes[way].term_count; i++)
+            *next++ = (wish){
+                .modes = terms[i].modes,
+                .every = words->flags & GS_ROW_PERIODIC ? terms[i].every : 1,
+                .way = way,
+            };
     }
-    qsort(out->wishes, out->count, sizeof(wish), by_modes);
-    return true;
+    qsort(wishes, count, sizeof(wish), by_term);
 }
 
-static size_t group_words(const route_wish *routes, uint32_t count, uint32_t *group_count)
+/* How many terms are distinct, and in `divisors` how many divisors. */
+static size_t count_terms(const wish *wishes, size_t count, size_t *divisors)
 {
-    size_t words = 0;
-    *group_count = 0;
-    for (uint32_t i = 0; i < count;) {
-        uint32_t end = i + 1;
-        while (end < count && wants_the_same(&routes[i], &routes[end]))
-            end++;
-        words += 1 + 2 * (size_t)routes[i].count + (end - i + 1) / 2;
-        (*group_count)++;
-        i = end;
+    size_t terms = 0;
+    *divisors = 0;
+    for (size_t i = 0; i < count; i++) {
+        terms += i == 0 || !is_same_term(&wishes[i - 1], &wishes[i]);
+        *divisors += i == 0 || wishes[i - 1].every != wishes[i].every;
     }
-    return words;
+    return terms;
 }
 
-static uint64_t *write_groups(uint64_t *at, const route_wish *routes, uint32_t count)
+static void write_terms(gs_row *row, const wish *wishes, size_t count)
 {
-    for (uint32_t i = 0; i < count;) {
-        uint32_t end = i + 1;
-        while (end < count && wants_the_same(&routes[i], &routes[end]))
-            end++;
-        *at++ = routes[i].count | (uint64_t)(end - i) << 32;
-        memcpy(at, routes[i].wishes, sizeof(wish) * routes[i].count);
-        at += 2 * (size_t)routes[i].count;
-        uint32_t *ways = (uint32_t *)(void *)at;
-        at += (end - i + 1) / 2;
-        for (; i < end; i++)
-            *ways++ = routes[i].way;
+    uint64_t *at = row->program;
+    for (size_t i = 0; i < count;) {
+        gs_row_term *term = (gs_row_term *)(void *)at;
+        uint64_t *map = at + GS_TERM_WORDS;
+        const wish *first = &wishes[i];
+        *term = (gs_row_term){.divisor = gs_divisor_make(first->every), .modes = first->modes};
+        for (; i < count && is_same_term(first, &wishes[i]); i++)
+            map[wishes[i].way / 64] |= 1ULL << wishes[i].way % 64;
+        at += GS_TERM_WORDS + gs_row_map_words(row);
     }
-    return at;
 }
 
-static gs_row *write_row(const gs_row_words *words, const route_wish *routes,
-                         const uint32_t *divisors, uint32_t divisor_count)
+static void write_ways(gs_row *row, const gs_row_words *words)
 {
-    uint32_t group_count;
-    size_t group_part = group_words(routes, words->route_count, &group_count);
-    size_t divisor_part = (divisor_count + 1) / 2;
-    size_t total = divisor_part + group_part + 2 * (size_t)words->flood_count;
-    gs_row *row = gs_allocate(sizeof(gs_row) + total * sizeof(uint64_t));
-    row->variable_id = words->variable_id;
-    row->source = words->source;
-    row->flags = (uint8_t)words->flags;
-    row->divisor_count = (uint8_t)divisor_count;
-    row->flood_count = (uint16_t)words->flood_count;
-    row->group_count = group_count;
-    row->flood_at = (uint32_t)(divisor_part + group_part);
-    if (words->flags & GS_ROW_PERIODIC)
-        row->period = gs_period_make(words->seconds, words->per_seconds, words->phase_ns);
-    else
-        row->interval_ns_min = words->interval_ns_min;
-    memcpy(row->program, divisors, sizeof(uint32_t) * divisor_count);
-    uint64_t *at = write_groups(row->program + divisor_part, routes, words->route_count);
+    uint32_t *ways = (uint32_t *)(void *)(row->program + row->way_at);
+    for (uint32_t i = 0; i < words->route_count; i++)
+        ways[i] = words->routes[i].channel_index << 4 | words->routes[i].event_class;
+    uint64_t *at = row->program + row->way_at + (words->route_count + 1) / 2;
     for (uint32_t i = 0; i < words->flood_count; i++) {
         *at++ = words->floods[i].modes;
         *at++ = words->floods[i].level;
     }
+}
+
+static gs_row *write_row(const gs_row_words *words, const wish *wishes, size_t wish_count,
+                         size_t term_count)
+{
+    size_t map_words = (words->route_count + 63) / 64;
+    size_t way_at = term_count * (GS_TERM_WORDS + map_words);
+    size_t total = way_at + (words->route_count + 1) / 2 + 2 * (size_t)words->flood_count;
+    gs_row *row = gs_allocate(sizeof(gs_row) + total * sizeof(uint64_t));
+    row->variable_id = words->variable_id;
+    row->source = words->source;
+    row->flags = (uint16_t)words->flags;
+    row->flood_count = (uint16_t)words->flood_count;
+    row->way_count = words->route_count;
+    row->way_at = (uint32_t)way_at;
+    if (words->flags & GS_ROW_PERIODIC)
+        row->period = gs_period_make(words->seconds, words->per_seconds, words->phase_ns);
+    else
+        row->interval_ns_min = words->interval_ns_min;
+    write_terms(row, wishes, wish_count);
+    write_ways(row, words);
+    if (words->route_count == 1 && term_count == 1 && words->flood_count == 0)
+        row->flags |= GS_ROW_PLAIN;
     return row;
 }
 
 gs_row *gs_row_make(const gs_row_words *words, uint32_t state)
 {
-    size_t terms = 0;
+    size_t wish_count = 0, divisor_count;
     for (uint32_t i = 0; i < words->route_count; i++)
-        terms += words->routes[i].term_count;
-    route_wish *routes = gs_allocate(sizeof(route_wish) * (words->route_count + 1U));
-    wish *wishes = gs_allocate(sizeof(wish) * (terms + 1));
-    uint32_t divisors[GS_DIVISORS_MAX], divisor_count = 0;
+        wish_count += words->routes[i].term_count;
+    wish *wishes = gs_allocate(sizeof(wish) * (wish_count + 1));
+    read_wishes(words, wishes, wish_count);
+    size_t term_count = count_terms(wishes, wish_count, &divisor_count);
     gs_row *row = NULL;
-    wish *next = wishes;
-    bool fits = true;
-    for (uint32_t i = 0; fits && i < words->route_count; i++) {
-        routes[i].wishes = next;
-        next += words->routes[i].term_count;
-        fits = read_route(words, &words->routes[i], &routes[i], divisors, &divisor_count);
-    }
-    if (fits) {
-        qsort(routes, words->route_count, sizeof(route_wish), by_wish);
-        row = write_row(words, routes, divisors, divisor_count);
+    if (divisor_count <= GS_DIVISORS_MAX) {
+        row = write_row(words, wishes, wish_count, term_count);
         row->state = state;
-        if (words->route_count == 1 && routes[0].count == 1 && divisor_count == 1 &&
-            words->flood_count == 0)
-            row->flags |= GS_ROW_PLAIN;
     }
     gs_release(wishes);
-    gs_release(routes);
     return row;
 }

@@ -5,10 +5,11 @@
  * thread has passed a quiet point (no event in its hands), or sleeps. Windows and rings live
  * outside, so a change of routes forgets nothing.
  *
- * A row is laid out as a small program for one pass: the distinct divisors of the variable, each
- * tested once an event, then groups of channels that want the same thing. S0's "close" layout tests
- * every interval of every channel, its "sparse" layout marks channels while it goes; this one does
- * neither (ADR-0008, benchmarks/micro/table_layouts.py).
+ * A row is laid out for one pass: its distinct terms (a divisor and the modes in which it holds),
+ * each tested once an event, each with a bitmap of the channels that want it. The bitmaps of the due
+ * terms together are the channels that get a copy. S0's "close" layout tests every interval of every
+ * channel, its "sparse" layout marks channels while it goes; this one does neither (ADR-0008,
+ * benchmarks/micro/table_layouts.py).
  */
 #ifndef GS_FORWARDING_TABLE_H
 #define GS_FORWARDING_TABLE_H
@@ -29,8 +30,9 @@ enum {
     GS_ROW_PLAIN = 8, /* One channel, one term, no flooding: most rows of most routers. */
 };
 
-/* Where a plain row's program has its parts. */
-enum { GS_PLAIN_EVERY = 0, GS_PLAIN_MODES = 2, GS_PLAIN_WAY = 4 };
+/* Words of a term before its bitmap; where a plain row has its only way; and how many words of a
+ * bitmap are decided in one go, for a row with more ways takes several. */
+enum { GS_TERM_WORDS = 4, GS_PLAIN_WAY = GS_TERM_WORDS + 1, GS_MAP_WORDS_MAX = 16 };
 
 typedef struct {
     uint64_t modes;
@@ -64,19 +66,18 @@ typedef struct {
     const gs_flood *floods;
 } gs_row_words;
 
-/* What the forwarding thread reads. `program` holds, in 64-bit words:
- *   the divisors, two to a word,
- *   group_count times { terms | ways << 32, terms x { modes, divisor bits }, ways two to a word },
- *   then flood_count times { modes, level }. A way is channel_index << 4 | class. */
+/* What the forwarding thread reads. `program` begins a cache line and holds, in 64-bit words:
+ *   the terms, fastest divisor first: { gs_row_term, a bitmap over the ways, 64 to a word },
+ *   from way_at on the ways, two to a word: a way is channel_index << 4 | class,
+ *   then flood_count times { modes, level }. */
 typedef struct {
     uint32_t variable_id;
     uint32_t state; /* Index of the window or the ring. */
     uint32_t source;
-    uint8_t flags;
-    uint8_t divisor_count;
+    uint16_t flags;
     uint16_t flood_count;
-    uint32_t group_count;
-    uint32_t flood_at;
+    uint32_t way_count;
+    uint32_t way_at;
     union {
         gs_period period;
         uint64_t interval_ns_min;
@@ -84,14 +85,59 @@ typedef struct {
     uint64_t program[];
 } gs_row;
 
-static inline const uint32_t *gs_row_divisors(const gs_row *row)
+typedef struct {
+    gs_divisor divisor;
+    uint64_t modes;
+} gs_row_term;
+
+_Static_assert(sizeof(gs_row) == 64, "the program begins a cache line");
+_Static_assert(sizeof(gs_row_term) == GS_TERM_WORDS * sizeof(uint64_t), "terms are words");
+
+static inline uint32_t gs_row_map_words(const gs_row *row)
 {
-    return (const uint32_t *)(const void *)row->program;
+    return (row->way_count + 63) / 64;
 }
 
-static inline const uint64_t *gs_row_groups(const gs_row *row)
+static inline const uint64_t *gs_row_floods(const gs_row *row)
 {
-    return row->program + (row->divisor_count + 1U) / 2;
+    return row->program + row->way_at + (row->way_count + 1) / 2;
+}
+
+static inline bool gs_term_is_due(const uint64_t *at, uint64_t active, uint64_t magnitude)
+{
+    const gs_row_term *term = (const gs_row_term *)(const void *)at;
+    return (term->modes & active) != 0 && gs_is_multiple(magnitude, &term->divisor);
+}
+
+/* The ways that get the event of this slot, as bits, of a row with at most 64. Once every way is
+ * due there is nothing left to ask. */
+static inline uint64_t gs_row_due(const gs_row *row, uint64_t active, int64_t slot)
+{
+    const uint64_t *at = row->program, *end = at + row->way_at;
+    uint64_t magnitude = gs_slot_magnitude(slot), all = UINT64_MAX >> (-row->way_count & 63);
+    uint64_t due = 0;
+    for (; at != end && due != all; at += GS_TERM_WORDS + 1)
+        due |= at[GS_TERM_WORDS] & (0 - (uint64_t)gs_term_is_due(at, active, magnitude));
+    return due;
+}
+
+/* The same for the ways from 64 * `first` on, `count` words of bits, of a row with any number. */
+static inline void gs_row_due_wide(const gs_row *row, uint64_t active, int64_t slot, uint32_t first,
+                                   uint32_t count, uint64_t *due)
+{
+    const uint64_t *at = row->program, *end = at + row->way_at;
+    uint64_t magnitude = gs_slot_magnitude(slot);
+    for (uint32_t i = 0; i < count; i++)
+        due[i] = 0;
+    for (; at != end; at += GS_TERM_WORDS + gs_row_map_words(row))
+        if (gs_term_is_due(at, active, magnitude))
+            for (uint32_t i = 0; i < count; i++)
+                due[i] |= at[GS_TERM_WORDS + first + i];
+}
+
+static inline const uint32_t *gs_row_ways(const gs_row *row)
+{
+    return (const uint32_t *)(const void *)(row->program + row->way_at);
 }
 
 typedef struct {

@@ -42,3 +42,13 @@ int64_t gs_slot_wide(uint64_t created_ns, const gs_period *period)
         return INT64_MAX;
     return slot < INT64_MIN ? INT64_MIN : (int64_t)slot;
 }
+
+gs_divisor gs_divisor_make(uint32_t every)
+{
+    uint32_t shift = (uint32_t)__builtin_ctz(every);
+    uint64_t odd = every >> shift, inverse = odd; /* Right in three bits; each step doubles them. */
+    for (int bits = 3; bits < 64; bits *= 2)
+        inverse *= 2 - odd * inverse;
+    return (gs_divisor){
+        .inverse = inverse, .limit = UINT64_MAX / every, .shift = shift, .every = every};
+}

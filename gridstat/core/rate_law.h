@@ -43,4 +43,29 @@ static inline bool gs_slot_is_due(int64_t slot, uint32_t every)
     return slot % (int64_t)every == 0;
 }
 
+/* A divisor made ready for tests without a division, which would take longer than all the rest of
+ * a decision. With every = odd << shift, slot is a multiple iff slot * (1 / odd) mod 2^64, rotated
+ * right by the shift, is at most (2^64 - 1) / every (Granlund and Montgomery 1994, section 9). */
+typedef struct {
+    uint64_t inverse;
+    uint64_t limit;
+    uint32_t shift;
+    uint32_t every;
+} gs_divisor;
+
+gs_divisor gs_divisor_make(uint32_t every);
+
+/* Slots before the phase are negative; a multiple stays one without its sign. */
+static inline uint64_t gs_slot_magnitude(int64_t slot)
+{
+    return slot < 0 ? 0 - (uint64_t)slot : (uint64_t)slot;
+}
+
+static inline bool gs_is_multiple(uint64_t magnitude, const gs_divisor *divisor)
+{
+    uint64_t product = magnitude * divisor->inverse;
+    uint64_t rotated = product >> divisor->shift | product << (-divisor->shift & 63);
+    return rotated <= divisor->limit;
+}
+
 #endif

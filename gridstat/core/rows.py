@@ -25,6 +25,9 @@ PORT_DATA = 0
 PORT_URGENT = 1
 DIVISORS_MAX = 64
 """Distinct divisors of one variable over all its channels."""
+ROUTE_TERMS_MAX = 64
+"""Terms of one route: more than one a mode says nothing new."""
+ROW_FLOODS_MAX = 64
 MTU_BYTES_MIN = 64
 MTU_BYTES_MAX = 9_000
 LEVEL_MAX = 255
@@ -114,6 +117,8 @@ def check_row(row: Row) -> None:
         )
     for route in row.routes:
         _check_route(row.variable_id, route)
+    if len(row.floods) > ROW_FLOODS_MAX:
+        raise LayoutError(f"variable {row.variable_id} has more than {ROW_FLOODS_MAX} floods")
     for flood in row.floods:
         if not 0 <= flood.level <= LEVEL_MAX or not 0 < flood.modes < _U64:
             raise LayoutError(f"variable {row.variable_id}: {flood} is out of range")
@@ -127,8 +132,12 @@ def check_row(row: Row) -> None:
 def _check_route(variable_id: int, route: Route) -> None:
     if not 1 <= route.priority <= CLASS_REPLAY:
         raise LayoutError(f"variable {variable_id}: priority {route.priority} is not 1 to 8")
-    if not route.terms:
-        raise LayoutError(f"variable {variable_id}: a route without terms is never due")
+    if not 1 <= len(route.terms) <= ROUTE_TERMS_MAX:
+        raise LayoutError(
+            f"variable {variable_id}: a route has {len(route.terms)} terms, not 1 to "
+            f"{ROUTE_TERMS_MAX}",
+            hint="keep the divisors that are minimal under divisibility, once a mode",
+        )
     for term in route.terms:
         if not 1 <= term.every <= EVERY_MAX or not 0 < term.modes < _U64:
             raise LayoutError(f"variable {variable_id}: {term} is out of range")
