@@ -206,7 +206,7 @@ PACKED_100K = Stream(
     period=fitting_period(10e-3),
 )
 SINGLE = Stream(variables=100)
-FAN_OUT = Stream(variables=20, in_flight_max=4_096, receivers=50, is_counted_by_sink=True)
+FAN_OUT = Stream(variables=20, in_flight_max=1_024, receivers=50, is_counted_by_sink=True)
 REFERENCE_STREAM = Stream(variables=100, in_flight_max=128, period=fitting_period(2e-3))
 LONE = Pace()
 PMU_BURST = Pace(is_burst=True, per_tick=30)

@@ -133,6 +133,7 @@ class Rig:
         keep: Sequence[Keep] = ("count",),
         *,
         ring_events: int = 65_536,
+        nice: int = 0,
     ) -> Subscriber:
         """A process with one receiver per entry of `keep`, all expecting the same variables."""
         path = self._new_pages(len(keep))
@@ -143,6 +144,7 @@ class Rig:
             page_path=str(path),
             ring_events=ring_events,
             host=self._ends.host,
+            nice=nice,
         )
         process, answer = self._processes.start_role("subscriber", plan, prefix=self._ends.prefix)
         ports = tuple((int(data), int(urgent)) for data, urgent in answer["ports"])
@@ -153,7 +155,13 @@ class Rig:
         """A C process that counts events on many sockets with one thread, and keeps nothing."""
         path = self._new_pages(receivers)
         program = (str(forwarder_path()), "sink", self._ends.host)
-        argv = [*self._ends.prefix, *program, str(receivers), str(event_bytes), str(path)]
+        argv = [
+            *self._ends.prefix,
+            *program,
+            str(receivers),
+            str(event_bytes),
+            str(path),
+        ]
         process, answer = self._processes.start("sink", argv)
         ports = tuple((int(port), int(port)) for port in answer["ports"])
         return Subscriber(process, self._ends.host, ports, SharedPages(path, receivers), str(path))
@@ -178,6 +186,7 @@ class Rig:
         senders: int = 1,
         first_channel: int = 1,
         receivers: int = 0,
+        nice: int = 0,
     ) -> RoleProcess:
         """A process with senders to `target`; the first `receivers` (0: all) close its loop."""
         plan = PublisherPlan(
@@ -188,6 +197,7 @@ class Rig:
             receivers=receivers or (len(subscriber.ports) if subscriber else 0),
             senders=senders,
             first_channel=first_channel,
+            nice=nice,
         )
         return self._processes.start_role("publisher", plan, prefix=self._ends.prefix)[0]
 

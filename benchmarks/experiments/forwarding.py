@@ -152,6 +152,7 @@ def _saturated(samples: Samples) -> None:
     samples.keep("slow.p99_us", measured.slow_p99_us)
     samples.keep("alert.p99_us", measured.alert_p99_us)
     samples.keep("saturated.per_s", measured.load_events_per_s)
+    samples.keep("saturated.cpu_percent", measured.cpu_percent)
     samples.lost += measured.lost
     samples.policed += measured.policed
 
@@ -200,6 +201,7 @@ DIRECT = (
     ("slow_p99_us", "slow.p99_us", 1),
     ("alert_p99_us", "alert.p99_us", 1),
     ("saturated_events_per_s", "saturated.per_s", 0),
+    ("saturated_cpu_percent", "saturated.cpu_percent", 1),
 )
 """Figure, the samples it is the median of, digits."""
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from benchmarks.measurements import OUT, SINGLE, flood_question
+from benchmarks.measurements import OUT, PACKED, flood_question
 from benchmarks.plan import Exit, Group, RouterPlan
 from benchmarks.rig import CORE, Rig, warm_up_s
+from benchmarks.statistics import NS_PER_S
 
-LOAD = SINGLE.group((Exit(OUT),))
+STREAM = replace(PACKED, in_flight_max=8_192)
+LOAD_NICE = 10
+"""The load's own ends give way to the router and the probes, whose tail is in question."""
+
+LOAD = STREAM.group((Exit(OUT),))
 PROBE_TICK_S = 5e-3
 SLOW = Group(
     first_id=10_001,
@@ -33,6 +38,7 @@ class Saturated:
     slow_p99_us: float
     alert_p99_us: float
     load_events_per_s: float
+    cpu_percent: float
     lost: int
     policed: int
 
@@ -43,7 +49,7 @@ def saturate_once(seconds: float, *, fifo_priority: int = 0) -> Saturated:
     total_s = seconds + 2 * warm_up
     with Rig() as rig:
         rig.prepare(CORE, publishers=2)
-        loaded = rig.subscriber([LOAD])
+        loaded = rig.subscriber([LOAD], nice=LOAD_NICE)
         probed = rig.subscriber([SLOW, ALERTS], ["ring", "ring"])
         plan = RouterPlan(
             outlets=(loaded.outlet(OUT), probed.outlet(OUT + 1, 0), probed.outlet(OUT + 2, 1)),
@@ -52,18 +58,21 @@ def saturate_once(seconds: float, *, fifo_priority: int = 0) -> Saturated:
             fifo_priority=fifo_priority,
         )
         hop = rig.forwarder(CORE, plan)
-        load = rig.publisher(hop, loaded)
+        load = rig.publisher(hop, loaded, nice=LOAD_NICE)
         probe = rig.publisher(hop, senders=2, first_channel=2)
-        load.begin(flood_question(SINGLE, total_s))
+        cpu_ns = hop.process.cpu_ns()
+        load.begin(flood_question(STREAM, total_s))
         time.sleep(warm_up)
         sent = probe.ask(_probe_question(seconds), within_s=total_s + 30.0)
         flooded = load.finish(within_s=total_s + 30.0)
+        used_s = (hop.process.cpu_ns() - cpu_ns) / NS_PER_S
         slow, alerts = probed.take(0, warm_up_s=0.0), probed.take(1, warm_up_s=0.0)
         arrived = int(slow["taken"]) + int(alerts["taken"])
         return Saturated(
             slow_p99_us=slow["summary"]["p99_us"],
             alert_p99_us=alerts["summary"]["p99_us"],
             load_events_per_s=flooded["sent"] / flooded["seconds"],
+            cpu_percent=100.0 * used_s / flooded["seconds"],
             lost=int(flooded["lost"]) + int(sent["sent"]) - arrived,
             policed=hop.policed(),
         )

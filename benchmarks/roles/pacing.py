@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 STALL_S = 0.5
-WAIT_S = 50e-6
+WAIT_S_MIN, WAIT_S_MAX = 25e-6, 1e-3
 
 
 class Clock(Protocol):
@@ -140,13 +140,17 @@ def generate_load(
 
 
 def _reached(delivered: Callable[[], int], goal: int) -> bool:
-    """Wait until `goal` has been delivered; give up half a second after the last arrival."""
-    before = delivered()
+    """Wait until `goal` has been delivered; give up half a second after the last arrival.
+
+    Each look costs processor time that the hop could use, so the pauses between them grow.
+    """
+    before, wait_s = delivered(), WAIT_S_MIN
     moved_s = time.monotonic()
     while (now := delivered()) < goal:
         if now != before:
             before, moved_s = now, time.monotonic()
         elif time.monotonic() - moved_s > STALL_S:
             return False
-        time.sleep(WAIT_S)
+        time.sleep(wait_s)
+        wait_s = min(wait_s * 1.5, WAIT_S_MAX)
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import os
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -27,6 +28,7 @@ class PublisherRole:
     """Owns the senders; one command at a time runs to its end and is answered with counts."""
 
     def __init__(self, plan: PublisherPlan) -> None:
+        os.nice(plan.nice)
         address = (plan.host, plan.data_port, plan.urgent_port)
         self._senders = [
             Sender(plan.first_channel + index, address, mtu_bytes=MTU_BYTES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -23,6 +24,7 @@ class SubscriberRole:
 
     def __init__(self, plan: SubscriberPlan) -> None:
         self._plan = plan
+        os.nice(plan.nice)
         with Path(plan.page_path).open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), plan.receivers * PAGE_BYTES)
         self._pages = [
