@@ -1,8 +1,6 @@
-#define _GNU_SOURCE
 #include "end_socket.h"
 
 #include <errno.h>
-#include <linux/sock_diag.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -12,11 +10,9 @@
 #include <unistd.h>
 
 #include "loop.h"
+#include "platform.h"
 
 #define SEND_BUFFER_BYTES (8 << 20)
-#define UDP_HEADER_BYTES  8
-#define IPV4_HEADER_BYTES 20
-#define IPV6_HEADER_BYTES 40
 
 typedef gs_end_status gs_open_one(const struct addrinfo *found, bool is_posix, int *opened);
 
@@ -47,8 +43,7 @@ gs_end_status gs_end_status_now(void)
 static gs_end_status open_sending(const struct addrinfo *found, bool is_posix, int *opened)
 {
     (void)is_posix; /* A sender asks for no extras at its socket. */
-    int bytes = SEND_BUFFER_BYTES;
-    int fd = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_UDP);
+    int fd = gs_udp_socket(found->ai_family);
     if (fd < 0)
         return gs_end_status_now();
     if (connect(fd, found->ai_addr, found->ai_addrlen) != 0) {
@@ -56,9 +51,8 @@ static gs_end_status open_sending(const struct addrinfo *found, bool is_posix, i
         close(fd);
         return status;
     }
-    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &bytes, sizeof bytes) != 0)
-        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
-    gs_socket_set_dont_fragment(fd, true);
+    gs_widen(fd, SO_SNDBUF, SEND_BUFFER_BYTES);
+    gs_let_fragment(fd, found->ai_family == AF_INET6, false);
     *opened = fd;
     return GS_END_OK;
 }
@@ -107,19 +101,22 @@ void gs_socket_close(int *opened)
     *opened = -1;
 }
 
-static int family_of(int fd)
+static struct sockaddr_storage own_address(int fd)
 {
     struct sockaddr_storage address = {0};
     socklen_t bytes = sizeof address;
     getsockname(fd, (struct sockaddr *)&address, &bytes);
-    return address.ss_family;
+    return address;
+}
+
+bool gs_socket_is_ipv6(int fd)
+{
+    return own_address(fd).ss_family == AF_INET6;
 }
 
 uint16_t gs_socket_port(int fd)
 {
-    struct sockaddr_storage address = {0};
-    socklen_t bytes = sizeof address;
-    getsockname(fd, (struct sockaddr *)&address, &bytes);
+    struct sockaddr_storage address = own_address(fd);
     if (address.ss_family == AF_INET6)
         return ntohs(((struct sockaddr_in6 *)&address)->sin6_port);
     return ntohs(((struct sockaddr_in *)&address)->sin_port);
@@ -131,38 +128,6 @@ uint32_t gs_socket_receive_buffer_bytes(int fd)
     socklen_t length = sizeof bytes;
     getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, &length);
     return (uint32_t)bytes;
-}
-
-uint64_t gs_socket_dropped(int fd)
-{
-    uint32_t facts[SK_MEMINFO_VARS] = {0};
-    socklen_t length = sizeof facts;
-    if (getsockopt(fd, SOL_SOCKET, SO_MEMINFO, facts, &length) != 0)
-        return 0;
-    return facts[SK_MEMINFO_DROPS];
-}
-
-void gs_socket_set_dont_fragment(int fd, bool is_set)
-{
-    if (family_of(fd) == AF_INET6) {
-        int mode = is_set ? IPV6_PMTUDISC_DO : IPV6_PMTUDISC_DONT;
-        setsockopt(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &mode, sizeof mode);
-    } else {
-        int mode = is_set ? IP_PMTUDISC_DO : IP_PMTUDISC_DONT;
-        setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &mode, sizeof mode);
-    }
-}
-
-uint32_t gs_socket_payload_bytes_max(int fd)
-{
-    bool is_v6 = family_of(fd) == AF_INET6;
-    int headers = UDP_HEADER_BYTES + (is_v6 ? IPV6_HEADER_BYTES : IPV4_HEADER_BYTES);
-    int mtu_bytes = 0;
-    socklen_t length = sizeof mtu_bytes;
-    int level = is_v6 ? IPPROTO_IPV6 : IPPROTO_IP;
-    if (getsockopt(fd, level, is_v6 ? IPV6_MTU : IP_MTU, &mtu_bytes, &length) != 0)
-        return 0;
-    return mtu_bytes > headers ? (uint32_t)(mtu_bytes - headers) : 0;
 }
 
 static uint32_t generation;

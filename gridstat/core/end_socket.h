@@ -32,10 +32,7 @@ gs_end_status gs_end_status_now(void);
 
 uint16_t gs_socket_port(int fd);
 uint32_t gs_socket_receive_buffer_bytes(int fd);
-uint64_t gs_socket_dropped(int fd); /* Datagrams that the kernel had no room for. */
-
-void gs_socket_set_dont_fragment(int fd, bool is_set);
-uint32_t gs_socket_payload_bytes_max(int fd); /* What the path's MTU leaves; 0: unknown. */
+bool gs_socket_is_ipv6(int fd);
 
 /* Changes in a forked child, where the threads of the parent do not exist. */
 uint32_t gs_fork_generation(void);

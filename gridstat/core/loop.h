@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <time.h>
 
 #include "forwarder.h"
 
@@ -47,5 +48,6 @@ void gs_loop_forget(gs_loop *loop, gs_channel *channel);
 int gs_receiving_socket(struct sockaddr *address, socklen_t *bytes, bool is_posix, int *opened);
 
 gs_now gs_now_read(void);
+uint64_t gs_clock_ns(clockid_t clock); /* 0: there is no such clock any more. */
 
 #endif

@@ -7,12 +7,17 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "memory.h"
+
 #if GS_LINUX
+#include <linux/sock_diag.h>
 #include <netinet/udp.h>
 #include <sched.h>
+#include <sys/eventfd.h>
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
 #endif
@@ -26,24 +31,22 @@
 #define IPV4_UDP_BYTES 28
 #define IPV6_UDP_BYTES 48
 
-static int make_quiet(int file)
-{
-    if (fcntl(file, F_SETFD, FD_CLOEXEC) < 0 || fcntl(file, F_SETFL, O_NONBLOCK) < 0)
-        return -1;
-    return file;
-}
+#define SEGMENTS_AT_ONCE 64U
 
-int gs_udp_socket(int family)
-{
-    int socket_ = socket(family, SOCK_DGRAM, 0);
-    return socket_ < 0 ? -1 : make_quiet(socket_);
-}
+/* Ours never block, but a socket put in their place may. POSIX has the flag since 2024. */
+#ifdef MSG_DONTWAIT
+#define SEND_FLAGS (MSG_NOSIGNAL | MSG_DONTWAIT)
+#else
+#define SEND_FLAGS MSG_NOSIGNAL
+#endif
 
-int gs_pipe(int ends[2])
+void gs_wake_close(gs_wake *wake)
 {
-    if (pipe(ends) < 0)
-        return -1;
-    return make_quiet(ends[0]) < 0 || make_quiet(ends[1]) < 0 ? -1 : 0;
+    if (wake->writer >= 0 && wake->writer != wake->reader)
+        close(wake->writer);
+    if (wake->reader >= 0)
+        close(wake->reader);
+    wake->reader = wake->writer = -1;
 }
 
 static int receive_one_by_one(int socket_, gs_message *messages, uint32_t count)
@@ -60,7 +63,83 @@ static int receive_one_by_one(int socket_, gs_message *messages, uint32_t count)
     return (int)taken;
 }
 
+static ssize_t send_one_by_one(int socket_, const uint8_t *bytes, size_t count, size_t stride)
+{
+    size_t at = 0;
+    while (at < count) {
+        size_t length = count - at < stride ? count - at : stride;
+        if (send(socket_, bytes + at, length, SEND_FLAGS) < 0)
+            return at == 0 ? -1 : (ssize_t)at;
+        at += length;
+    }
+    return (ssize_t)at;
+}
+
+/* POSIX has it since 2024, and nearly every system before; elsewhere the pages are paid at once. */
+#ifdef MAP_ANONYMOUS
+
+void *gs_lazy_allocate(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+void gs_lazy_release(void *memory, size_t bytes)
+{
+    if (memory != NULL)
+        munmap(memory, bytes);
+}
+
+#else
+
+void *gs_lazy_allocate(size_t bytes)
+{
+    return gs_allocate(bytes);
+}
+
+void gs_lazy_release(void *memory, size_t bytes)
+{
+    (void)bytes;
+    gs_release(memory);
+}
+
+#endif
+
 #if GS_LINUX
+
+int gs_udp_socket(int family)
+{
+    return socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+int gs_pipe(int ends[2])
+{
+    return pipe2(ends, O_CLOEXEC | O_NONBLOCK);
+}
+
+int gs_wake_open(gs_wake *wake)
+{
+    wake->reader = wake->writer = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return wake->reader < 0 ? -1 : 0;
+}
+
+void gs_wake_signal(const gs_wake *wake)
+{
+    eventfd_write(wake->writer, 1); /* Refused only when it is readable anyway. */
+}
+
+void gs_wake_clear(const gs_wake *wake)
+{
+    eventfd_t signals;
+    (void)!eventfd_read(wake->reader, &signals);
+}
+
+void gs_widen(int socket_, int which, int bytes)
+{
+    int forced = which == SO_SNDBUF ? SO_SNDBUFFORCE : SO_RCVBUFFORCE;
+    if (setsockopt(socket_, SOL_SOCKET, forced, &bytes, sizeof bytes) < 0)
+        setsockopt(socket_, SOL_SOCKET, which, &bytes, sizeof bytes);
+}
 
 _Static_assert(sizeof(gs_message) == sizeof(struct mmsghdr), "the kernel fills our messages");
 
@@ -91,6 +170,14 @@ gs_remarks gs_read_remarks(struct msghdr *message)
     return found;
 }
 
+uint32_t gs_lost(int socket_)
+{
+    uint32_t facts[SK_MEMINFO_VARS] = {0};
+    socklen_t bytes = sizeof facts;
+    getsockopt(socket_, SOL_SOCKET, SO_MEMINFO, facts, &bytes);
+    return facts[SK_MEMINFO_DROPS];
+}
+
 int gs_receive(int socket_, gs_message *messages, uint32_t count, bool is_posix)
 {
     if (is_posix)
@@ -114,6 +201,11 @@ int gs_pin(pthread_t thread, int cpu)
     CPU_ZERO(&set);
     CPU_SET((size_t)cpu, &set);
     return pthread_setaffinity_np(thread, sizeof set, &set);
+}
+
+void gs_name_thread(pthread_t thread, const char *name)
+{
+    pthread_setname_np(thread, name);
 }
 
 void gs_let_fragment(int socket_, bool is_ipv6, bool may_fragment)
@@ -150,10 +242,78 @@ ssize_t gs_send_segments(int socket_, const uint8_t *bytes, size_t count, uint16
     header->cmsg_type = UDP_SEGMENT;
     header->cmsg_len = CMSG_LEN(sizeof stride);
     memcpy(CMSG_DATA(header), &stride, sizeof stride);
-    return sendmsg(socket_, &message, MSG_NOSIGNAL);
+    return sendmsg(socket_, &message, SEND_FLAGS);
+}
+
+ssize_t gs_send_each(int socket_, const uint8_t *bytes, size_t count, size_t stride, bool is_posix)
+{
+    if (is_posix || count <= stride)
+        return send_one_by_one(socket_, bytes, count, stride);
+    struct mmsghdr messages[SEGMENTS_AT_ONCE];
+    struct iovec parts[SEGMENTS_AT_ONCE];
+    uint32_t segments = 0;
+    for (size_t at = 0; at < count && segments < SEGMENTS_AT_ONCE; at += stride) {
+        size_t length = count - at < stride ? count - at : stride;
+        parts[segments] = (struct iovec){(void *)(uintptr_t)(bytes + at), length};
+        messages[segments] = (struct mmsghdr){
+            .msg_hdr = {.msg_iov = &parts[segments], .msg_iovlen = 1},
+        };
+        segments++;
+    }
+    int taken = sendmmsg(socket_, messages, segments, SEND_FLAGS);
+    if (taken < 0)
+        return -1;
+    size_t sent = (size_t)taken * stride;
+    return (ssize_t)(sent < count ? sent : count);
 }
 
 #else
+
+static int make_quiet(int file)
+{
+    if (fcntl(file, F_SETFD, FD_CLOEXEC) < 0 || fcntl(file, F_SETFL, O_NONBLOCK) < 0)
+        return -1;
+    return file;
+}
+
+int gs_udp_socket(int family)
+{
+    int socket_ = socket(family, SOCK_DGRAM, 0);
+    return socket_ < 0 ? -1 : make_quiet(socket_);
+}
+
+int gs_pipe(int ends[2])
+{
+    if (pipe(ends) < 0)
+        return -1;
+    return make_quiet(ends[0]) < 0 || make_quiet(ends[1]) < 0 ? -1 : 0;
+}
+
+int gs_wake_open(gs_wake *wake)
+{
+    int ends[2] = {-1, -1};
+    int failed = gs_pipe(ends);
+    *wake = (gs_wake){.reader = ends[0], .writer = ends[1]};
+    return failed;
+}
+
+void gs_wake_signal(const gs_wake *wake)
+{
+    ssize_t written = write(wake->writer, "", 1);
+    (void)written; /* A full pipe is readable as well. */
+}
+
+void gs_wake_clear(const gs_wake *wake)
+{
+    char bytes[64];
+    while (read(wake->reader, bytes, sizeof bytes) > 0)
+        ;
+}
+
+void gs_widen(int socket_, int which, int bytes)
+{
+    setsockopt(socket_, SOL_SOCKET, which, &bytes, sizeof bytes);
+}
 
 void gs_ask_remarks(int socket_)
 {
@@ -164,6 +324,12 @@ gs_remarks gs_read_remarks(struct msghdr *message)
 {
     (void)message;
     return (gs_remarks){0};
+}
+
+uint32_t gs_lost(int socket_)
+{
+    (void)socket_;
+    return 0;
 }
 
 int gs_receive(int socket_, gs_message *messages, uint32_t count, bool is_posix)
@@ -188,6 +354,11 @@ int gs_pin(pthread_t thread, int cpu)
     return ENOTSUP;
 }
 
+void gs_name_thread(pthread_t thread, const char *name)
+{
+    (void)thread, (void)name;
+}
+
 void gs_let_fragment(int socket_, bool is_ipv6, bool may_fragment)
 {
     (void)socket_, (void)is_ipv6, (void)may_fragment;
@@ -204,6 +375,12 @@ ssize_t gs_send_segments(int socket_, const uint8_t *bytes, size_t count, uint16
     (void)socket_, (void)bytes, (void)count, (void)stride;
     errno = EINVAL;
     return -1;
+}
+
+ssize_t gs_send_each(int socket_, const uint8_t *bytes, size_t count, size_t stride, bool is_posix)
+{
+    (void)is_posix;
+    return send_one_by_one(socket_, bytes, count, stride);
 }
 
 #endif

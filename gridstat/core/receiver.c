@@ -1,47 +1,29 @@
-#define _GNU_SOURCE
 #include "receiver.h"
 
 #include <errno.h>
-#include <netinet/udp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "channel.h"
 #include "event.h"
 #include "expected.h"
+#include "loop.h"
 #include "memory.h"
+#include "platform.h"
 
-#define BUFFERS             4
-#define BUFFER_BYTES        65536U
-#define PLAIN_RECEIVES_MAX  64
-#define URGENT_RECEIVES_MAX 16
-#define EVENTS_AHEAD        32
-#define TIME_QUALITY        3U
-#define NS_PER_S            1000000000ULL
-
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
-
-enum { WORD_STOP = 2 }; /* Beside the two ports. */
-
-typedef union {
-    struct cmsghdr align;
-    char bytes[128];
-} gs_control;
+#define URGENT_CALLS_MAX 16U
+#define PLAIN_CALLS_MAX  16U
+#define EVENTS_AHEAD     32
+#define TIME_QUALITY     3U
 
 struct gs_receiver {
     gs_keep keep;
     bool accepts_unknown, is_posix, is_running;
     int sockets[GS_PORTS];
-    int poll_fd, stop_fd, wake_fd;
+    gs_wake stop, wake; /* For the thread, and for the reader. */
     uint32_t fork_generation;
     pthread_t thread;
     uint64_t cpu_ns_before; /* Of threads that have ended. */
@@ -53,17 +35,10 @@ struct gs_receiver {
     gs_expected expected;
     gs_sample_ring ring;
     uint8_t *buffers;
-    struct mmsghdr messages[BUFFERS];
-    struct iovec parts[BUFFERS];
-    gs_control controls[BUFFERS];
+    gs_message messages[GS_RECEIVE_BUFFERS];
+    struct iovec parts[GS_RECEIVE_BUFFERS];
+    char controls[GS_RECEIVE_BUFFERS][GS_CONTROL_BYTES] __attribute__((aligned(16)));
 };
-
-static uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
 
 /* --- One event --------------------------------------------------------------------------- */
 
@@ -172,29 +147,16 @@ static void finish_call(gs_receiver *receiver)
         gs_set(&receiver->page[GS_PAGE_DELIVERED], receiver->counters[GS_RECEIVED_DELIVERED]);
     }
     if (receiver->keep == GS_KEEP_RING && gs_sample_ring_show(&receiver->ring))
-        eventfd_write(receiver->wake_fd, 1);
+        gs_wake_signal(&receiver->wake);
 }
 
-/* How long each datagram in the buffer is: the kernel may have joined several equal ones. */
-static size_t stride_of(struct msghdr *message, size_t bytes)
+static void receive_message(gs_receiver *receiver, gs_message *message)
 {
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL;
-         header = CMSG_NXTHDR(message, header)) {
-        if (header->cmsg_level == IPPROTO_UDP && header->cmsg_type == UDP_GRO) {
-            int stride;
-            memcpy(&stride, CMSG_DATA(header), sizeof stride);
-            if (stride > 0)
-                return (size_t)stride;
-        }
-    }
-    return bytes;
-}
-
-static void receive_buffer(gs_receiver *receiver, struct mmsghdr *message)
-{
-    const uint8_t *buffer = message->msg_hdr.msg_iov->iov_base;
-    size_t bytes = message->msg_len;
-    size_t stride = stride_of(&message->msg_hdr, bytes);
+    const uint8_t *buffer = message->header.msg_iov->iov_base;
+    size_t bytes = message->bytes;
+    /* The kernel may have joined several datagrams of one length. */
+    size_t joined_bytes = gs_read_remarks(&message->header).segment_bytes;
+    size_t stride = joined_bytes != 0 ? joined_bytes : bytes;
     if (bytes == 0)
         receive_datagram(receiver, buffer, 0);
     for (size_t at = 0; at < bytes; at += stride)
@@ -204,35 +166,21 @@ static void receive_buffer(gs_receiver *receiver, struct mmsghdr *message)
 /* True when there may be more. */
 static bool receive_batch(gs_receiver *receiver, int socket_)
 {
-    for (uint32_t i = 0; i < BUFFERS; i++)
-        receiver->messages[i].msg_hdr.msg_controllen = sizeof receiver->controls[i];
-    int count = recvmmsg(socket_, receiver->messages, BUFFERS, MSG_DONTWAIT, NULL);
+    int count = gs_receive(socket_, receiver->messages, GS_RECEIVE_BUFFERS, receiver->is_posix);
     if (count <= 0)
         return false;
-    receiver->now_ns = clock_ns(CLOCK_REALTIME);
+    receiver->now_ns = gs_clock_ns(CLOCK_REALTIME);
     for (int i = 0; i < count; i++)
-        receive_buffer(receiver, &receiver->messages[i]);
+        receive_message(receiver, &receiver->messages[i]);
     finish_call(receiver);
-    return count == BUFFERS;
+    return count == GS_RECEIVE_BUFFERS;
 }
 
-static bool receive_plain(gs_receiver *receiver, int socket_)
+static void receive(gs_receiver *receiver, uint32_t port, uint32_t calls_max)
 {
-    for (uint32_t i = 0; i < PLAIN_RECEIVES_MAX; i++) {
-        ssize_t bytes = recv(socket_, receiver->buffers, BUFFER_BYTES, MSG_DONTWAIT);
-        if (bytes < 0)
-            return false;
-        receiver->now_ns = clock_ns(CLOCK_REALTIME);
-        receive_datagram(receiver, receiver->buffers, (size_t)bytes);
-        finish_call(receiver);
-    }
-    return true;
-}
-
-static bool receive(gs_receiver *receiver, uint32_t port)
-{
-    int socket_ = receiver->sockets[port];
-    return receiver->is_posix ? receive_plain(receiver, socket_) : receive_batch(receiver, socket_);
+    for (uint32_t i = 0; i < calls_max; i++)
+        if (!receive_batch(receiver, receiver->sockets[port]))
+            return;
 }
 
 /* --- The thread -------------------------------------------------------------------------- */
@@ -240,22 +188,22 @@ static bool receive(gs_receiver *receiver, uint32_t port)
 static void *run(void *argument)
 {
     gs_receiver *receiver = argument;
+    struct pollfd ready[3] = {
+        {.fd = receiver->sockets[GS_PORT_URGENT], .events = POLLIN},
+        {.fd = receiver->sockets[GS_PORT_DATA], .events = POLLIN},
+        {.fd = receiver->stop.reader, .events = POLLIN},
+    };
+    /* Once only: what is urgent may have come meanwhile. A plain call brings little, however. */
+    uint32_t data_calls_max = receiver->is_posix || !GS_LINUX ? PLAIN_CALLS_MAX : 1;
     for (;;) {
-        struct epoll_event ready[3];
-        int count = epoll_wait(receiver->poll_fd, ready, 3, -1);
-        uint32_t words = 0;
-        for (int i = 0; i < count; i++)
-            words |= 1U << ready[i].data.u32;
-        if (words & 1U << WORD_STOP)
+        if (gs_wait(ready, 3, UINT64_MAX) <= 0)
+            continue;
+        if (ready[2].revents != 0)
             return NULL;
-        if (words & 1U << GS_PORT_URGENT) {
-            uint32_t calls = 1;
-            while (receive(receiver, GS_PORT_URGENT) && calls < URGENT_RECEIVES_MAX)
-                calls++;
-        }
-        /* Once only: what is urgent may have come meanwhile. */
-        if (words & 1U << GS_PORT_DATA)
-            receive(receiver, GS_PORT_DATA);
+        if (ready[0].revents != 0)
+            receive(receiver, GS_PORT_URGENT, URGENT_CALLS_MAX);
+        if (ready[1].revents != 0)
+            receive(receiver, GS_PORT_DATA, data_calls_max);
     }
 }
 
@@ -263,8 +211,7 @@ gs_end_status gs_receiver_start(gs_receiver *receiver)
 {
     if (receiver->is_running)
         return GS_END_OK;
-    eventfd_t stale;
-    (void)!eventfd_read(receiver->stop_fd, &stale);
+    gs_wake_clear(&receiver->stop);
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* The thread inherits it. */
@@ -273,7 +220,7 @@ gs_end_status gs_receiver_start(gs_receiver *receiver)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     __atomic_store_n(&receiver->is_running, status == GS_END_OK, __ATOMIC_RELEASE);
     if (status == GS_END_OK)
-        pthread_setname_np(receiver->thread, "gs-receiver");
+        gs_name_thread(receiver->thread, "gs-receiver");
     return status;
 }
 
@@ -282,7 +229,7 @@ static uint64_t thread_cpu_ns(const gs_receiver *receiver)
     clockid_t clock;
     if (pthread_getcpuclockid(receiver->thread, &clock) != 0)
         return 0;
-    return clock_ns(clock);
+    return gs_clock_ns(clock);
 }
 
 void gs_receiver_stop(gs_receiver *receiver)
@@ -290,54 +237,41 @@ void gs_receiver_stop(gs_receiver *receiver)
     if (!receiver->is_running || gs_receiver_is_foreign(receiver))
         return;
     uint64_t cpu_ns = thread_cpu_ns(receiver);
-    eventfd_write(receiver->stop_fd, 1);
+    gs_wake_signal(&receiver->stop);
     pthread_join(receiver->thread, NULL);
     receiver->cpu_ns_before += cpu_ns;
     __atomic_store_n(&receiver->is_running, false, __ATOMIC_RELEASE);
-    eventfd_write(receiver->wake_fd, 1);
+    gs_wake_signal(&receiver->wake);
 }
 
 /* --- Opening and closing ----------------------------------------------------------------- */
 
-static bool watch(gs_receiver *receiver, int fd, uint32_t word)
-{
-    struct epoll_event interest = {.events = EPOLLIN, .data.u32 = word};
-    return epoll_ctl(receiver->poll_fd, EPOLL_CTL_ADD, fd, &interest) == 0;
-}
-
 static gs_end_status open_ports(gs_receiver *receiver, const gs_receiver_words *words)
 {
     for (uint32_t port = 0; port < GS_PORTS; port++) {
-        int *socket_ = &receiver->sockets[port];
         gs_endpoint own = {words->host, words->ports[port], words->is_posix};
-        gs_end_status status = gs_socket_bind(&own, socket_);
+        gs_end_status status = gs_socket_bind(&own, &receiver->sockets[port]);
         if (status != GS_END_OK)
             return status;
-        if (!watch(receiver, *socket_, port))
-            return gs_end_status_now();
     }
     return GS_END_OK;
 }
 
 static void open_buffers(gs_receiver *receiver)
 {
-    receiver->buffers = gs_allocate((size_t)BUFFERS * BUFFER_BYTES);
-    for (uint32_t i = 0; i < BUFFERS; i++) {
-        receiver->parts[i].iov_base = receiver->buffers + (size_t)i * BUFFER_BYTES;
-        receiver->parts[i].iov_len = BUFFER_BYTES;
-        receiver->messages[i].msg_hdr.msg_iov = &receiver->parts[i];
-        receiver->messages[i].msg_hdr.msg_iovlen = 1;
-        receiver->messages[i].msg_hdr.msg_control = receiver->controls[i].bytes;
+    receiver->buffers = gs_allocate((size_t)GS_RECEIVE_BUFFERS * GS_RECEIVE_BYTES);
+    for (uint32_t i = 0; i < GS_RECEIVE_BUFFERS; i++) {
+        receiver->parts[i].iov_base = receiver->buffers + (size_t)i * GS_RECEIVE_BYTES;
+        receiver->parts[i].iov_len = GS_RECEIVE_BYTES;
+        receiver->messages[i].header.msg_iov = &receiver->parts[i];
+        receiver->messages[i].header.msg_iovlen = 1;
+        receiver->messages[i].header.msg_control = receiver->controls[i];
     }
 }
 
 static gs_end_status open_descriptors(gs_receiver *receiver, const gs_receiver_words *words)
 {
-    receiver->poll_fd = epoll_create1(EPOLL_CLOEXEC);
-    receiver->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    receiver->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (receiver->poll_fd < 0 || receiver->stop_fd < 0 || receiver->wake_fd < 0 ||
-        !watch(receiver, receiver->stop_fd, WORD_STOP))
+    if (gs_wake_open(&receiver->stop) < 0 || gs_wake_open(&receiver->wake) < 0)
         return gs_end_status_now();
     return open_ports(receiver, words);
 }
@@ -351,7 +285,7 @@ gs_end_status gs_receiver_open(const gs_receiver_words *words, gs_receiver **ope
     receiver->page = words->page;
     receiver->fork_generation = gs_fork_generation();
     receiver->sockets[0] = receiver->sockets[1] = -1;
-    receiver->poll_fd = receiver->stop_fd = receiver->wake_fd = -1;
+    receiver->stop = receiver->wake = (gs_wake){.reader = -1, .writer = -1};
     open_buffers(receiver);
     if (words->keep == GS_KEEP_RING)
         gs_sample_ring_open(&receiver->ring, words->ring_events, words->option_bytes);
@@ -370,9 +304,8 @@ void gs_receiver_shut(gs_receiver *receiver)
     gs_receiver_stop(receiver);
     for (uint32_t port = 0; port < GS_PORTS; port++)
         gs_socket_close(&receiver->sockets[port]);
-    gs_socket_close(&receiver->poll_fd);
-    gs_socket_close(&receiver->stop_fd);
-    gs_socket_close(&receiver->wake_fd);
+    gs_wake_close(&receiver->stop);
+    gs_wake_close(&receiver->wake);
 }
 
 void gs_receiver_close(gs_receiver *receiver)
@@ -415,10 +348,9 @@ bool gs_receiver_wait(gs_receiver *receiver, int timeout_ms)
 {
     if (gs_sample_ring_ready(&receiver->ring) != 0)
         return true;
-    struct pollfd wake = {.fd = receiver->wake_fd, .events = POLLIN};
-    eventfd_t wakes;
+    struct pollfd wake = {.fd = receiver->wake.reader, .events = POLLIN};
     if (poll(&wake, 1, timeout_ms) > 0)
-        (void)!eventfd_read(receiver->wake_fd, &wakes);
+        gs_wake_clear(&receiver->wake);
     return gs_sample_ring_ready(&receiver->ring) != 0;
 }
 
@@ -429,7 +361,7 @@ gs_sample_ring *gs_receiver_ring(gs_receiver *receiver)
 
 int gs_receiver_wake_fd(const gs_receiver *receiver)
 {
-    return receiver->wake_fd;
+    return receiver->wake.reader;
 }
 
 uint16_t gs_receiver_port(const gs_receiver *receiver, uint32_t port)
@@ -449,8 +381,8 @@ uint64_t gs_receiver_count(const gs_receiver *receiver, uint32_t counter)
 
 uint64_t gs_receiver_kernel_dropped(const gs_receiver *receiver)
 {
-    return gs_socket_dropped(receiver->sockets[GS_PORT_DATA]) +
-           gs_socket_dropped(receiver->sockets[GS_PORT_URGENT]);
+    return (uint64_t)gs_lost(receiver->sockets[GS_PORT_DATA]) +
+           gs_lost(receiver->sockets[GS_PORT_URGENT]);
 }
 
 uint64_t gs_receiver_latency(const gs_receiver *receiver, uint32_t bucket)

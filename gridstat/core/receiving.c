@@ -1,7 +1,4 @@
 /* Sockets that receive events: wide buffers, coalesced datagrams, kernel time stamps. */
-#ifndef GS_PORTABLE
-#define _GNU_SOURCE
-#endif
 #include <errno.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -13,23 +10,13 @@
 #define RECEIVE_BUFFER_BYTES (64 << 20)
 #define NS_PER_S             1000000000ULL
 
-static void widen(int socket_)
-{
-    int bytes = RECEIVE_BUFFER_BYTES;
-#ifdef SO_RCVBUFFORCE
-    if (setsockopt(socket_, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes) == 0)
-        return;
-#endif
-    /* A plain user gets what net.core.rmem_max allows; `gridstat host` says how much that is. */
-    setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
-}
-
 int gs_receiving_socket(struct sockaddr *address, socklen_t *bytes, bool is_posix, int *opened)
 {
     int socket_ = gs_udp_socket(address->sa_family);
     if (socket_ < 0)
         return errno;
-    widen(socket_);
+    /* A plain user gets what net.core.rmem_max allows; `gridstat host` says how much that is. */
+    gs_widen(socket_, SO_RCVBUF, RECEIVE_BUFFER_BYTES);
     if (!is_posix)
         gs_ask_remarks(socket_);
     if (bind(socket_, address, *bytes) < 0 || getsockname(socket_, address, bytes) < 0) {
@@ -41,15 +28,16 @@ int gs_receiving_socket(struct sockaddr *address, socklen_t *bytes, bool is_posi
     return 0;
 }
 
-static uint64_t read_clock(clockid_t clock)
+uint64_t gs_clock_ns(clockid_t clock)
 {
     struct timespec time;
-    clock_gettime(clock, &time);
+    if (clock_gettime(clock, &time) < 0)
+        return 0;
     return (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec;
 }
 
 gs_now gs_now_read(void)
 {
-    return (gs_now){.wall_ns = read_clock(CLOCK_REALTIME),
-                    .steady_ns = read_clock(CLOCK_MONOTONIC)};
+    return (gs_now){.wall_ns = gs_clock_ns(CLOCK_REALTIME),
+                    .steady_ns = gs_clock_ns(CLOCK_MONOTONIC)};
 }

@@ -1,8 +1,6 @@
-#define _GNU_SOURCE
 #include "sender.h"
 
 #include <errno.h>
-#include <netinet/udp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
@@ -12,14 +10,10 @@
 
 #include "channel.h"
 #include "event.h"
-#include "lazy_memory.h"
 #include "loop.h"
 #include "memory.h"
+#include "platform.h"
 #include "variable_index.h"
-
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
 
 #define RUN_EVENTS_MAX      (GS_RUN_BYTES_MAX / GS_EVENT_BYTES)
 #define WAIT_MS             100
@@ -53,16 +47,9 @@ struct gs_sender {
     gs_sender_counters counters;
     pthread_mutex_t lock;
     uint32_t places[RUN_EVENTS_MAX];
-    struct mmsghdr messages[GS_RUN_SEGMENTS_MAX];
-    struct iovec parts[GS_RUN_SEGMENTS_MAX];
 };
 
 /* --- Handing a run to the kernel --------------------------------------------------------- */
-
-static uint32_t segment_bytes(const gs_outgoing_run *run, uint32_t at)
-{
-    return run->length - at < run->stride ? run->length - at : run->stride;
-}
 
 static uint32_t datagrams_in(const gs_outgoing_run *run, uint32_t bytes)
 {
@@ -74,61 +61,26 @@ static uint32_t events_in(const gs_outgoing_run *run, uint32_t bytes)
     return (bytes - datagrams_in(run, bytes) * GS_HEADER_BYTES) / run->event_bytes;
 }
 
-static ssize_t send_segmented(gs_sender *sender, const gs_outgoing_run *run)
+static ssize_t send_rest(const gs_sender *sender, const gs_outgoing_run *run)
 {
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(uint16_t))];
-    } control = {0};
-    struct iovec part = {run->bytes + run->sent, run->length - run->sent};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    message.msg_control = control.bytes;
-    message.msg_controllen = sizeof control.bytes;
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    uint16_t stride = (uint16_t)run->stride;
-    header->cmsg_level = IPPROTO_UDP;
-    header->cmsg_type = UDP_SEGMENT;
-    header->cmsg_len = CMSG_LEN(sizeof stride);
-    memcpy(CMSG_DATA(header), &stride, sizeof stride);
-    return sendmsg(sender->sockets[run->port], &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
-static ssize_t send_separately(gs_sender *sender, const gs_outgoing_run *run)
-{
-    uint32_t count = 0;
-    for (uint32_t at = run->sent; at < run->length; at += run->stride) {
-        sender->parts[count] = (struct iovec){run->bytes + at, segment_bytes(run, at)};
-        sender->messages[count].msg_hdr = (struct msghdr){
-            .msg_iov = &sender->parts[count],
-            .msg_iovlen = 1,
-        };
-        count++;
-    }
-    int taken =
-        sendmmsg(sender->sockets[run->port], sender->messages, count, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (taken < 0)
-        return -1;
-    ssize_t bytes = 0;
-    for (int i = 0; i < taken; i++)
-        bytes += (ssize_t)sender->parts[i].iov_len;
-    return bytes;
-}
-
-static ssize_t send_first(gs_sender *sender, const gs_outgoing_run *run)
-{
-    return send(sender->sockets[run->port], run->bytes + run->sent, segment_bytes(run, run->sent),
-                MSG_NOSIGNAL | MSG_DONTWAIT);
+    int socket_ = sender->sockets[run->port];
+    const uint8_t *bytes = run->bytes + run->sent;
+    uint32_t count = run->length - run->sent;
+    if (sender->has_gso && !run->may_fragment && count > run->stride)
+        return gs_send_segments(socket_, bytes, count, (uint16_t)run->stride);
+    return gs_send_each(socket_, bytes, count, run->stride, sender->is_posix);
 }
 
 /* The path is narrower than thought: learn its MTU for the next runs, let this one be cut. */
 static void narrow(gs_sender *sender, gs_outgoing_run *run)
 {
-    uint32_t payload_bytes = gs_socket_payload_bytes_max(sender->sockets[run->port]);
+    int socket_ = sender->sockets[run->port];
+    uint32_t payload_bytes = gs_path_payload_bytes(socket_, gs_socket_is_ipv6(socket_));
     if (payload_bytes >= MTU_BYTES_MIN && payload_bytes < sender->mtu_bytes)
         sender->mtu_bytes = payload_bytes;
     gs_add(&sender->counters.mtu_changes, 1);
     run->may_fragment = true;
-    sender->has_gso = !sender->is_posix; /* What looked like missing GSO was this. */
+    sender->has_gso = GS_LINUX && !sender->is_posix; /* What looked like missing GSO was this. */
 }
 
 /* After a call that sent nothing: DONE to try again, else how the run fares. */
@@ -167,7 +119,8 @@ static void set_fragmenting(gs_sender *sender, const gs_outgoing_run *run)
 {
     if (sender->may_fragment[run->port] == run->may_fragment)
         return;
-    gs_socket_set_dont_fragment(sender->sockets[run->port], !run->may_fragment);
+    int socket_ = sender->sockets[run->port];
+    gs_let_fragment(socket_, gs_socket_is_ipv6(socket_), run->may_fragment);
     sender->may_fragment[run->port] = run->may_fragment;
 }
 
@@ -182,14 +135,7 @@ static gs_send_status send_run(gs_sender *sender, gs_outgoing_run *run)
 {
     while (run->sent < run->length) {
         set_fragmenting(sender, run);
-        bool is_last = run->length - run->sent <= run->stride;
-        ssize_t bytes;
-        if (is_last || sender->is_posix)
-            bytes = send_first(sender, run);
-        else if (sender->has_gso && !run->may_fragment)
-            bytes = send_segmented(sender, run);
-        else
-            bytes = send_separately(sender, run);
+        ssize_t bytes = send_rest(sender, run);
         if (bytes > 0) {
             count_sent(sender, run, (uint32_t)bytes);
             run->sent += (uint32_t)bytes;
@@ -250,7 +196,7 @@ gs_send_status gs_sender_send(gs_sender *sender, const gs_outgoing *event)
 
     uint8_t *at = run->bytes + GS_HEADER_BYTES;
     gs_header_write(run->bytes, run->length, sender->channel_id, ++sender->counter);
-    uint64_t created_ns = event->is_created_now ? gs_now_read().wall_ns : event->created_ns;
+    uint64_t created_ns = event->is_created_now ? gs_clock_ns(CLOCK_REALTIME) : event->created_ns;
     write_event(at, created_ns, event->variable_id, options, event->flags,
                 sender->sequences[place]++);
     memcpy(at + 16, event->record, event->record_bytes);
@@ -384,7 +330,7 @@ gs_end_status gs_sender_open(const gs_sender_words *words, gs_sender **opened)
     sender->mtu_bytes = words->mtu_bytes;
     sender->variables_max = words->variables_max;
     sender->is_posix = words->is_posix;
-    sender->has_gso = !words->is_posix;
+    sender->has_gso = GS_LINUX && !words->is_posix;
     sender->fork_generation = gs_fork_generation();
     sender->sockets[0] = sender->sockets[1] = -1;
     sender->lone.bytes = gs_allocate(GS_HEADER_BYTES + GS_EVENT_BYTES_MAX);

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "lazy_memory.h"
+#include "platform.h"
 
 #define GS_NO_PLACE UINT32_MAX
 
