@@ -107,7 +107,7 @@ class SubscriberPlan:
     page_path: str
     ring_events: int = 262_144
     host: str = "127.0.0.1"
-    nice: int = 0
+    is_background: bool = False
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
@@ -126,7 +126,7 @@ class PublisherPlan:
     receivers: int = 0
     senders: int = 1
     first_channel: int = 1
-    nice: int = 0
+    is_background: bool = False
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:

@@ -6,6 +6,7 @@ in nothing but the hop. Everything ends when the block is left.
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from contextlib import ExitStack
@@ -133,7 +134,7 @@ class Rig:
         keep: Sequence[Keep] = ("count",),
         *,
         ring_events: int = 65_536,
-        nice: int = 0,
+        is_background: bool = False,
     ) -> Subscriber:
         """A process with one receiver per entry of `keep`, all expecting the same variables."""
         path = self._new_pages(len(keep))
@@ -144,14 +145,14 @@ class Rig:
             page_path=str(path),
             ring_events=ring_events,
             host=self._ends.host,
-            nice=nice,
+            is_background=is_background,
         )
         process, answer = self._processes.start_role("subscriber", plan, prefix=self._ends.prefix)
         ports = tuple((int(data), int(urgent)) for data, urgent in answer["ports"])
         pages = SharedPages(path, len(keep))
         return Subscriber(process, self._ends.host, ports, pages, str(path))
 
-    def sink(self, receivers: int, *, event_bytes: int) -> Subscriber:
+    def sink(self, receivers: int, *, event_bytes: int, is_background: bool = False) -> Subscriber:
         """A C process that counts events on many sockets with one thread, and keeps nothing."""
         path = self._new_pages(receivers)
         program = (str(forwarder_path()), "sink", self._ends.host)
@@ -163,6 +164,8 @@ class Rig:
             str(path),
         ]
         process, answer = self._processes.start("sink", argv)
+        if is_background:
+            os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))
         ports = tuple((int(port), int(port)) for port in answer["ports"])
         return Subscriber(process, self._ends.host, ports, SharedPages(path, receivers), str(path))
 
@@ -186,7 +189,7 @@ class Rig:
         senders: int = 1,
         first_channel: int = 1,
         receivers: int = 0,
-        nice: int = 0,
+        is_background: bool = False,
     ) -> RoleProcess:
         """A process with senders to `target`; the first `receivers` (0: all) close its loop."""
         plan = PublisherPlan(
@@ -197,7 +200,7 @@ class Rig:
             receivers=receivers or (len(subscriber.ports) if subscriber else 0),
             senders=senders,
             first_channel=first_channel,
-            nice=nice,
+            is_background=is_background,
         )
         return self._processes.start_role("publisher", plan, prefix=self._ends.prefix)[0]
 

@@ -11,9 +11,6 @@ from benchmarks.rig import CORE, Rig, warm_up_s
 from benchmarks.statistics import NS_PER_S
 
 STREAM = replace(PACKED, in_flight_max=8_192)
-LOAD_NICE = 10
-"""The load's own ends give way to the router and the probes, whose tail is in question."""
-
 LOAD = STREAM.group((Exit(OUT),))
 PROBE_TICK_S = 5e-3
 SLOW = Group(
@@ -49,7 +46,8 @@ def saturate_once(seconds: float, *, fifo_priority: int = 0) -> Saturated:
     total_s = seconds + 2 * warm_up
     with Rig() as rig:
         rig.prepare(CORE, publishers=2)
-        loaded = rig.subscriber([LOAD], nice=LOAD_NICE)
+        # The load's own ends give way to the router and the probes, whose tail is in question.
+        loaded = rig.sink(1, event_bytes=STREAM.event_bytes, is_background=True)
         probed = rig.subscriber([SLOW, ALERTS], ["ring", "ring"])
         plan = RouterPlan(
             outlets=(loaded.outlet(OUT), probed.outlet(OUT + 1, 0), probed.outlet(OUT + 2, 1)),
@@ -58,10 +56,10 @@ def saturate_once(seconds: float, *, fifo_priority: int = 0) -> Saturated:
             fifo_priority=fifo_priority,
         )
         hop = rig.forwarder(CORE, plan)
-        load = rig.publisher(hop, loaded, nice=LOAD_NICE)
+        load = rig.publisher(hop, loaded, is_background=True)
         probe = rig.publisher(hop, senders=2, first_channel=2)
         cpu_ns = hop.process.cpu_ns()
-        load.begin(flood_question(STREAM, total_s))
+        load.begin({**flood_question(STREAM, total_s), "is_spinning": True})
         time.sleep(warm_up)
         sent = probe.ask(_probe_question(seconds), within_s=total_s + 30.0)
         flooded = load.finish(within_s=total_s + 30.0)

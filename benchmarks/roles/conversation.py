@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -48,6 +49,11 @@ def say(answer: Answer) -> None:
     """One JSON line, at once."""
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
+
+
+def step_back() -> None:
+    """Give way at once to whatever else wants a processor; every thread started later does too."""
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def sharpen_sleep() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import os
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from benchmarks.plan import EVENT_BYTES, MTU_BYTES, PublisherPlan
+from benchmarks.roles.conversation import step_back
 from benchmarks.roles.pacing import Ticked, WallClock, flood, generate_load, steady
 from benchmarks.roles.streams import Chunk, EventStream
 from benchmarks.shared_page import SharedPages
@@ -28,7 +28,8 @@ class PublisherRole:
     """Owns the senders; one command at a time runs to its end and is answered with counts."""
 
     def __init__(self, plan: PublisherPlan) -> None:
-        os.nice(plan.nice)
+        if plan.is_background:
+            step_back()
         address = (plan.host, plan.data_port, plan.urgent_port)
         self._senders = [
             Sender(plan.first_channel + index, address, mtu_bytes=MTU_BYTES)
@@ -81,6 +82,7 @@ class PublisherRole:
             seconds=float(question["seconds"]),
             in_flight_max=int(question["in_flight_max"]),
             chunk_max=chunk_max,
+            is_spinning=bool(question.get("is_spinning", False)),
         )
         return asdict(ran)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -12,6 +11,7 @@ import numpy as np
 
 from benchmarks.plan import PAGE_BYTES, SubscriberPlan
 from benchmarks.roles import table
+from benchmarks.roles.conversation import step_back
 from benchmarks.statistics import NS_PER_S, WARM_UP_S, bins_of, summary_of, warm_up_count
 from gridstat.core._ends import Receiver
 
@@ -24,7 +24,8 @@ class SubscriberRole:
 
     def __init__(self, plan: SubscriberPlan) -> None:
         self._plan = plan
-        os.nice(plan.nice)
+        if plan.is_background:
+            step_back()
         with Path(plan.page_path).open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), plan.receivers * PAGE_BYTES)
         self._pages = [
