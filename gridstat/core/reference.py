@@ -99,6 +99,7 @@ class ReferenceCore:
         self._entries: dict[int, Entry] = {}
         self._sources: dict[int, Source] = {}
         self._channels: dict[int, Channel] = {}
+        self._last_numbers: dict[int, int] = {}
         self._modes = 0
         self._touched: dict[int, Channel] = {}
         self._counts = dict.fromkeys(_counter_names(), 0)
@@ -123,19 +124,25 @@ class ReferenceCore:
         if len(self._channels) >= self._limits.channels_max:
             raise LimitReached(f"{self._limits.channels_max} channels are open")
         line = MemoryLine() if spec.address is None else UdpLine(spec.address)
-        mouth = Mouth(spec, line)
+        # Counters go on where the id's last channel ended: no pair of both ever comes twice.
+        mouth = Mouth(spec, line, last_number=self._last_numbers.get(spec.channel_id, 0))
         egress = PacedEgress(mouth) if spec.bandwidth_bytes_per_s > 0 else PackedEgress(mouth)
         self._channels[spec.channel_id] = Channel(spec, line, egress)
 
-    def close_channel(self, channel_id: int) -> None:
+    def close_channel(self, channel_id: int) -> dict[str, int]:
+        """Close a channel, drop what it still queues, and tell its final counters."""
         channel = self._open(channel_id)
         channel.egress.close()
         channel.line.close()
         del self._channels[channel_id]
+        self._last_numbers[channel_id] = channel.egress.mouth.last_number
+        return channel.egress.mouth.counters
 
     def open_source(
         self, channel_id: int, *, is_publisher: bool = False, back_channel: int = 0
     ) -> None:
+        if not 0 < channel_id < 2**32 or not 0 <= back_channel < 2**32:
+            raise LayoutError(f"{channel_id} or {back_channel} is not a channel id")
         self._sources[channel_id] = Source(channel_id, is_publisher, back_channel)
 
     def close_source(self, channel_id: int) -> None:

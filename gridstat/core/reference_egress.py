@@ -7,7 +7,6 @@ to it from nine queues in strict order. `egress.c` is the fast copy of this file
 
 from __future__ import annotations
 
-import errno
 import struct
 from collections import deque
 from dataclasses import dataclass, field
@@ -23,14 +22,16 @@ CLASSES = 9
 SEGMENTS_MAX = 64
 RUN_BYTES_MAX = 65_000
 SMALL_BYTES_MAX = 256
-LOWER_LAYER_BYTES = 28
-"""IPv4 and UDP headers, charged to a paced channel with every datagram."""
+UDP_BYTES = 8
+IPV4_BYTES = 20
+IPV6_BYTES = 40
+IPV6_FRAGMENT_BYTES = 8
 
 CREDIT_NS_MAX = 2_000_000
 """How far behind its pace a channel may be and still catch up; more idle time is lost."""
 
 COUNTERS = (
-    "due", "sent", "queued", "queue_full", "pool_empty", "send_failed", "too_large",
+    "due", "sent", "queued", "queue_full", "pool_empty", "send_failed",
     "datagrams_out", "bytes_out", "fallback", "mtu_changes",
 )  # fmt: skip
 
@@ -39,6 +40,10 @@ _NS_PER_S = 1_000_000_000
 
 class Line(Protocol):
     """Where the datagrams of a channel go; `OSError` when they cannot."""
+
+    @property
+    def is_ipv6(self) -> bool:
+        """Whether the larger of the two IP headers goes before each datagram."""
 
     def send(self, port: int, datagram: bytes) -> None:
         """Hand one datagram over."""
@@ -99,30 +104,40 @@ class Datagram:
 class Mouth:
     """Numbers, counts and sends the datagrams of one channel: due = sent + drops + queued."""
 
-    def __init__(self, spec: ChannelSpec, line: Line) -> None:
+    def __init__(self, spec: ChannelSpec, line: Line, *, last_number: int = 0) -> None:
         self.spec = spec
         self.counters = dict.fromkeys(COUNTERS, 0)
+        self.last_number = last_number
         self._line = line
-        self._counter = 0
 
     def finish(self, events: list[bytes], *, pad_to_bytes: int = 0) -> Datagram:
         """Put a header before the events; the padding behind them is not part of `length`."""
-        self._counter += 1
+        self.last_number += 1
         length = HEADER.size + sum(map(len, events))
-        header = HEADER.pack(VERSION, 0, length, self.spec.channel_id, self._counter)
+        header = HEADER.pack(VERSION, 0, length, self.spec.channel_id, self.last_number)
         octets = b"".join((header, *events)).ljust(pad_to_bytes, b"\0")
         return Datagram(octets, len(events))
 
     def send(self, port: int, datagram: Datagram) -> None:
         try:
             self._line.send(port, datagram.octets)
-        except OSError as error:
-            reason = "too_large" if error.errno == errno.EMSGSIZE else "send_failed"
-            self.counters[reason] += datagram.events
+        except OSError:
+            self.counters["send_failed"] += datagram.events
         else:
             self.counters["sent"] += datagram.events
             self.counters["datagrams_out"] += 1
             self.counters["bytes_out"] += len(datagram.octets)
+
+    def wire_bytes(self, datagram: Datagram) -> int:
+        """What the datagram costs on the line, with the headers of all its IP fragments."""
+        ip_payload_bytes = len(datagram.octets) + UDP_BYTES
+        fragment_bytes = (self.spec.mtu_bytes + UDP_BYTES) // 8 * 8
+        is_whole = len(datagram.octets) <= self.spec.mtu_bytes
+        fragments = 1 if is_whole else -(-ip_payload_bytes // fragment_bytes)
+        header_bytes = IPV6_BYTES if self._line.is_ipv6 else IPV4_BYTES
+        if self._line.is_ipv6 and fragments > 1:
+            header_bytes += IPV6_FRAGMENT_BYTES
+        return ip_payload_bytes + fragments * header_bytes
 
 
 @dataclass(slots=True)
@@ -223,13 +238,13 @@ class PacedEgress:
             port = queue[0].port
             datagram = self.mouth.finish(self._take_together(queue))
             self.mouth.send(port, datagram)
-            wire_bytes = len(datagram.octets) + LOWER_LAYER_BYTES
-            busy_ns = -(-wire_bytes * _NS_PER_S // bandwidth)
+            busy_ns = -(-self.mouth.wire_bytes(datagram) * _NS_PER_S // bandwidth)
             self.next_free_ns = max(self.next_free_ns, now_ns - CREDIT_NS_MAX) + busy_ns
 
     def close(self) -> None:
-        """Give the buffers of all waiting events back."""
+        """Give the buffers of all waiting events back; those events were not sent."""
         for queue in self._queues:
+            self.mouth.counters["send_failed"] += len(queue)
             while queue:
                 self._take(queue)
 

@@ -14,7 +14,9 @@ PATIENCE_S = 0.02
 
 
 class MemoryLine:
-    """Keeps what a channel sends until a test takes it."""
+    """Keeps what a channel sends until a test takes it; paced as if it were IPv4."""
+
+    is_ipv6 = False
 
     def __init__(self) -> None:
         self._datagrams: list[tuple[int, bytes]] = []
@@ -36,6 +38,7 @@ class UdpLine:
     def __init__(self, address: tuple[str, int, int]) -> None:
         host, data_port, urgent_port = address
         family, peer = _resolve(host, data_port)
+        self.is_ipv6 = family == socket.AF_INET6
         self._peers = {PORT_DATA: peer, PORT_URGENT: _resolve(host, urgent_port)[1]}
         self._socket = socket.socket(family, socket.SOCK_DGRAM)
 

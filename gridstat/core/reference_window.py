@@ -104,6 +104,11 @@ class Arrival:
     sequence: int
     arrived_ns: int
 
+    def is_too_soon_after(self, last: Arrival, interval_ns_min: int) -> bool:
+        """Both by its stamp and in fact; a clock that was set back mutes nobody for longer."""
+        is_stamped_too_soon = self.created_ns < last.created_ns + interval_ns_min
+        return is_stamped_too_soon and max(0, self.arrived_ns - last.arrived_ns) < interval_ns_min
+
 
 @dataclass(slots=True)
 class ArrivalRing:
@@ -119,12 +124,7 @@ class ArrivalRing:
             if is_same and arrival.arrived_ns - known.arrived_ns <= self.expiry_ns:
                 return "duplicate"
         # The newest entry is the last accepted event: entries leave only at the old end.
-        last_created_ns = self.arrivals[-1].created_ns if self.arrivals else None
-        if (
-            interval_ns_min > 0
-            and last_created_ns is not None
-            and arrival.created_ns < last_created_ns + interval_ns_min
-        ):
+        if self.arrivals and arrival.is_too_soon_after(self.arrivals[-1], interval_ns_min):
             return "policed_interval"
         self.arrivals.append(arrival)
         return None

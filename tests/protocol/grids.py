@@ -23,7 +23,7 @@ NOW_NS = 1_700_000_000_000_000_000
 MS = 1_000_000
 EVENT = struct.Struct(">QIBBHq")
 HEADER = struct.Struct(">BBHIQ")
-DROPS = ("queue_full", "pool_empty", "send_failed", "too_large")
+DROPS = ("queue_full", "pool_empty", "send_failed")
 PUBLISHER = 900
 """Channel on which a publisher's events come in."""
 
@@ -34,7 +34,7 @@ class Subject(Protocol):
     @property
     def modes(self) -> int: ...
     def open_channel(self, spec: ChannelSpec) -> None: ...
-    def close_channel(self, channel_id: int) -> None: ...
+    def close_channel(self, channel_id: int) -> dict[str, int]: ...
     def open_source(
         self, channel_id: int, *, is_publisher: bool = False, back_channel: int = 0
     ) -> None: ...

@@ -5,6 +5,7 @@ Time is virtual: the tests say what time it is, and pump.
 
 from __future__ import annotations
 
+import socket
 from collections import deque
 from dataclasses import replace
 
@@ -31,6 +32,10 @@ from tests.protocol.grids import (
 
 MEGABIT = ChannelSpec(1, bandwidth_bytes_per_s=125_000, queue_events_max=32)
 QUEUES = 9
+UDP = socket.SOCK_DGRAM
+CREDIT_NS = 2 * MS
+"""What an idle line may catch up on."""
+
 WIRE_BYTES = 28
 EVENT_BYTES = 144
 """As a synchrophasor with five options."""
@@ -256,6 +261,44 @@ def test_a_flooded_event_goes_with_the_alerts_but_on_its_own_port(subject: MakeC
     outputs = core.take_output(1)
     assert [variable_id for variable_id, _ in told(outputs)] == [1, 2, 1, 1]
     assert {port for port, _ in outputs} == {PORT_DATA}
+
+
+@pytest.mark.parametrize(
+    ("mtu_bytes", "options", "host", "wire_bytes"),
+    [
+        pytest.param(1_232, 0, None, 40 + 28, id="small"),
+        pytest.param(64, 1, None, 64 + 28, id="as large as the MTU"),
+        pytest.param(64, 2, None, 88 + 8 + 2 * 20, id="just larger"),
+        pytest.param(67, 4, None, 136 + 8 + 2 * 20, id="two full fragments"),
+        pytest.param(1_232, 255, None, 6_160 + 8 + 5 * 20, id="largest"),
+        pytest.param(1_231, 255, None, 6_160 + 8 + 6 * 20, id="fragments of whole eights"),
+        pytest.param(1_232, 255, "127.0.0.1", 6_160 + 8 + 5 * 20, id="largest by IPv4"),
+        pytest.param(1_232, 0, "::1", 40 + 48, id="small by IPv6"),
+        pytest.param(1_232, 255, "::1", 6_160 + 8 + 5 * 48, id="largest by IPv6"),
+    ],
+)
+def test_an_event_larger_than_the_mtu_is_charged_per_fragment(
+    subject: MakeCore, mtu_bytes: int, options: int, host: str | None, wire_bytes: int
+) -> None:
+    """At ten thousand bytes a second the line is busy for a tenth of a millisecond a byte."""
+    spec = ChannelSpec(1, mtu_bytes=mtu_bytes, bandwidth_bytes_per_s=10_000)
+    with socket.socket(socket.AF_INET6 if host == "::1" else socket.AF_INET, UDP) as peer:
+        if host is not None:
+            peer.bind((host, 0))
+            port = peer.getsockname()[1]
+            spec = replace(spec, address=(host, port, port))
+        core = paced_core(subject, spec)
+        core.commit([periodic(1, 1, routes=(to(1, 3),))])
+        for slot, size in ((0, options), (1, 0)):
+            octets = event(1, NOW_NS + slot * MS, options=size)
+            core.inject(datagram(PUBLISHER, octets), now_ns=NOW_NS)
+        free_ns = NOW_NS - CREDIT_NS + wire_bytes * MS // 10
+        queued = []
+        for now_ns in (NOW_NS, free_ns - 1, free_ns):
+            core.pump(now_ns)
+            queued.append(core.channel_counters(1)["queued"])
+        assert queued == [1, 1, 0]
+        assert core.close_channel(1)["sent"] == 2
 
 
 def test_an_idle_line_is_owed_no_more_than_two_milliseconds(subject: MakeCore) -> None:

@@ -53,6 +53,47 @@ def test_an_event_before_its_declared_minimum_interval_is_refused_and_counted(
 
 
 @pytest.mark.feature("S3-105")
+def test_an_alert_source_whose_clock_was_set_back_is_heard_again_after_one_interval(
+    subject: MakeCore,
+) -> None:
+    core = guarded_core(subject)
+    core.commit([aperiodic(1, interval_ns_min=5 * MS, routes=ROUTES)])
+    back_ns = 3_000 * MS
+    for after_ms in (0, 2, 4, 5, 6, 9, 10):
+        created_ns = NOW_NS + after_ms * MS - (back_ns if after_ms else 0)
+        offer(core, event(1, created_ns, sequence=after_ms), now_ns=NOW_NS + after_ms * MS)
+    heard = [(created - NOW_NS + back_ns) // MS for _, created in told(core.take_output(1))]
+    assert heard[1:] == [5, 10]
+    assert core.counters()["policed_interval"] == 4
+    assert_reconciled(core, [1])
+
+
+def test_an_alert_passes_when_its_stamp_or_its_arrival_keeps_the_interval(
+    subject: MakeCore,
+) -> None:
+    core = guarded_core(subject)
+    core.commit([aperiodic(1, interval_ns_min=5 * MS, routes=ROUTES)])
+    offer(core, event(1, NOW_NS), now_ns=NOW_NS)
+    offer(core, event(1, NOW_NS + 5 * MS - 1), now_ns=NOW_NS + 5 * MS - 2)
+    assert core.counters()["policed_interval"] == 1
+    # Stamped in time though it arrives too soon, and the other way round: one of the two will do.
+    offer(core, event(1, NOW_NS + 5 * MS), now_ns=NOW_NS + 2)
+    offer(core, event(1, NOW_NS + 6 * MS), now_ns=NOW_NS + 5 * MS + 2)
+    assert core.counters()["policed_interval"] == 1
+    assert core.counters()["dispatched"] == 3
+
+
+def test_a_routers_own_clock_that_goes_back_lets_no_alert_pass_too_soon(
+    subject: MakeCore,
+) -> None:
+    core = guarded_core(subject)
+    core.commit([aperiodic(1, interval_ns_min=5 * MS, routes=ROUTES)])
+    offer(core, event(1, NOW_NS), now_ns=NOW_NS)
+    offer(core, event(1, NOW_NS + MS), now_ns=NOW_NS - 1_000 * MS)
+    assert core.counters()["policed_interval"] == 1
+
+
+@pytest.mark.feature("S3-105")
 def test_a_second_event_in_a_slot_is_refused_at_the_first_hop_and_counted(
     subject: MakeCore,
 ) -> None:

@@ -153,6 +153,19 @@ def test_channels_are_opened_once_and_within_their_limit(subject: MakeCore) -> N
     core.open_channel(ChannelSpec(3))
 
 
+@pytest.mark.parametrize(
+    ("channel_id", "back_channel"), [(0, 0), (-1, 0), (2**32, 0), (5, -1), (5, 2**32)]
+)
+def test_a_source_needs_a_number_that_a_header_can_carry(
+    subject: MakeCore, channel_id: int, back_channel: int
+) -> None:
+    core = small_core(subject)
+    with pytest.raises(LayoutError):
+        core.open_source(channel_id, back_channel=back_channel)
+    core.inject(datagram(channel_id % 2**32, event(1, NOW_NS)), now_ns=NOW_NS)
+    assert core.counters()["unknown_channel"] == 1
+
+
 def test_what_is_not_open_has_no_counters_and_cannot_close(subject: MakeCore) -> None:
     core = small_core(subject)
     for ask in (core.channel_counters, core.take_output, core.close_channel, core.close_source):
