@@ -7,13 +7,14 @@ slots, jumps beyond the window, full queues) and a failure is repeated by its se
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from gridstat.core._core import Core
 from gridstat.core.reference import ReferenceCore
 from gridstat.core.rows import ChannelSpec, Flood, Limits, Route, Row, Term
 from gridstat.model.errors import GridStatError
-from gridstat.model.rate_law import Period
+from gridstat.model.rate_law import EVERY_MAX, Period, slot_of
 from tests.protocol.grids import HEADER, MS, NOW_NS, Subject, datagram, event
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ PERIODS = (
 TIME_STEPS_NS = (0, 2, 1_000, MS, MS, 10 * MS, 500 * MS, 1_000 * MS, 3_000 * MS, 60_000 * MS)
 """Even, because the compiled core remembers arrivals to 2 ns."""
 
+BACK_STEPS_NS = (2, MS, 10 * MS, 999 * MS, 3_000 * MS, 61_000 * MS)
+SMOOTH = math.lcm(*range(1, 23))
+"""Has many divisors, so that the common one of it and a slot is seldom 1."""
+
 
 class Pair:
     """The reference and the compiled core, told the same and compared after every word."""
@@ -64,6 +69,11 @@ class Pair:
     def close_channel(self, channel_id: int) -> None:
         self.open.pop(channel_id, None)
         self.tell(lambda core: core.close_channel(channel_id))
+
+    def reopen_channel(self, spec: ChannelSpec) -> None:
+        """With nothing in between, so that no event sees the channel closed."""
+        self.close_channel(spec.channel_id)
+        self.open_channel(spec)
 
     def open_source(self, channel_id: int, *, is_publisher: bool, back_channel: int) -> None:
         self.tell(
@@ -119,13 +129,33 @@ def modes(rng: random.Random) -> int:
     return rng.choice((1, 1, 2, 4, 6, 8, 1 << 63, U64_MAX, rng.getrandbits(64) | 1))
 
 
-def row(rng: random.Random, open_channels: list[int]) -> Row:
+def divisor(rng: random.Random, slot: int) -> int:
+    """Small, a power of two, anything, or one that a slot close by is a multiple of."""
+    near = abs(slot + rng.randrange(-3, 4)) or 1
+    return rng.choice(
+        (
+            1,
+            rng.randrange(1, 13),
+            1 << rng.randrange(32),
+            rng.randrange(1, EVERY_MAX + 1),
+            EVERY_MAX,
+            math.gcd(near, SMOOTH),
+            math.gcd(near, SMOOTH) * rng.choice((1, 2, 3)),
+            near if near <= EVERY_MAX else math.gcd(near, 1 << 31),
+        )
+    )
+
+
+def row(rng: random.Random, open_channels: list[int], now_ns: int) -> Row:
     named = sorted(rng.sample(open_channels, rng.randrange(len(open_channels) + 1)))
-    terms = (1, 1, 2, 3, 7, 2**32 - 1)
+    period = rng.choice(PERIODS) if rng.random() < 0.7 else None
+    phase_ns = rng.choice((0, 0, 0, 3 * MS, NOW_NS, NOW_NS + 7, U64_MAX))
+    slot = slot_of(now_ns, period, phase_ns) if period is not None else 0
+    terms = rng.choice((1, 2, 3, 3, 12, 30))
     return Row(
         rng.choice(VARIABLES),
-        rng.choice(PERIODS) if rng.random() < 0.7 else None,
-        phase_ns=rng.choice((0, 0, 0, 3 * MS, NOW_NS, NOW_NS + 7, U64_MAX)),
+        period,
+        phase_ns=phase_ns,
         source=rng.choice(TALKATIVE),
         is_urgent=rng.random() < 0.2,
         interval_ns_min=rng.choice((0, MS, 10 * MS, U64_MAX)),
@@ -133,7 +163,7 @@ def row(rng: random.Random, open_channels: list[int]) -> Row:
         routes=tuple(
             Route(
                 channel_id,
-                tuple(Term(rng.choice(terms), modes(rng)) for _ in range(rng.randrange(1, 4))),
+                tuple(Term(divisor(rng, slot), modes(rng)) for _ in range(terms)),
                 rng.randrange(1, 9),
             )
             for channel_id in named

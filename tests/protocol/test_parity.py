@@ -39,6 +39,10 @@ class Driver:
     def close_channel(self, rng: random.Random) -> None:
         self.pair.close_channel(rng.choice(parity.CHANNELS))
 
+    def reopen_channel(self, rng: random.Random) -> None:
+        spec = parity.channel(rng)
+        self.pair.reopen_channel(self.pair.open.get(spec.channel_id, spec))
+
     def open_source(self, rng: random.Random) -> None:
         for channel_id in rng.sample(parity.SOURCES, rng.choice((3, 4))):
             self.pair.open_source(
@@ -55,7 +59,9 @@ class Driver:
         channels = list(self.pair.open)
         if rng.random() < 0.02:
             channels.append(99)
-        rows: list[Row] = [parity.row(rng, channels) for _ in range(rng.randrange(1, 8))]
+        rows: list[Row] = [
+            parity.row(rng, channels, self.pair.now_ns) for _ in range(rng.randrange(1, 8))
+        ]
         if rng.random() < 0.95:  # Otherwise a variable may stand in the delta twice: refused.
             rows = list({row.variable_id: row for row in rows}.values())
         removals = [rng.choice(parity.VARIABLES)] if rng.random() < 0.2 else []
@@ -75,7 +81,10 @@ class Driver:
         self.pair.inject(parity.accident(rng, octets), port=int(rng.random() < 0.1))
 
     def wait(self, rng: random.Random) -> None:
-        self.pair.now_ns += rng.choice(parity.TIME_STEPS_NS)
+        if rng.random() < 0.1:
+            self.pair.now_ns -= rng.choice(parity.BACK_STEPS_NS)
+        else:
+            self.pair.now_ns += rng.choice(parity.TIME_STEPS_NS)
         if rng.random() < 0.5:
             self.pair.tell(lambda core: core.pump(self.pair.now_ns))
 
@@ -115,6 +124,10 @@ class CoresAlike(RuleBasedStateMachine):
         self.driver.close_channel(rng)
 
     @rule(rng=randoms)
+    def reopen_channel(self, rng: random.Random) -> None:
+        self.driver.reopen_channel(rng)
+
+    @rule(rng=randoms)
     def change_sources(self, rng: random.Random) -> None:
         self.driver.close_source(rng)
         self.driver.open_source(rng)
@@ -132,9 +145,14 @@ def test_a_long_random_script_leaves_both_cores_with_the_same_outputs_and_counte
     rng = random.Random(seed)
     driver = Driver(rng)
     say = (driver.inject, driver.wait, driver.commit, driver.set_modes, driver.open_channel)
-    rare = (driver.close_channel, driver.open_source, driver.close_source)
+    rare = (
+        driver.close_channel,
+        driver.reopen_channel,
+        driver.open_source,
+        driver.close_source,
+    )
     for _ in range(300):
-        words = rng.choices((*say, *rare), weights=(60, 20, 6, 6, 6, 2, 1, 1))[0]
+        words = rng.choices((*say, *rare), weights=(60, 20, 6, 6, 6, 4, 4, 1, 1))[0]
         words(rng)
     for subject in driver.pair.subjects:
         assert_reconciled(subject, driver.pair.open)
