@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gridstat.core._core import Core
+from gridstat.core._ends import Sender
 from gridstat.core.rows import ChannelSpec, Limits, Route, Row, Term
 from gridstat.model.rate_law import Period
 from tests.protocol.grids import datagram, event
@@ -18,14 +19,17 @@ if TYPE_CHECKING:
 LIMITS = Limits(variables_max=2_048, rings_max=32, channels_max=64, pool_small=256, pool_large=8)
 MICROSECOND = Period(1, 1_000_000)
 SOURCE = 900
+ENDS = ("malformed", "unknown", "policed", "duplicate", "not_due", "dispatched")
 
 
-def eventually(complaint: Callable[[], str | None], *, within_s: float = 20.0) -> None:
+def eventually(
+    complaint: Callable[[], str | None], *, within_s: float = 20.0, pause_s: float = 0.005
+) -> None:
     """Poll until there is no complaint left; fail with the last one."""
     deadline = time.monotonic() + within_s
     while (text := complaint()) is not None:
         assert time.monotonic() < deadline, text
-        time.sleep(0.005)
+        time.sleep(pause_s)
 
 
 class Hop:
@@ -54,16 +58,21 @@ class Hop:
         routes = tuple(Route(number, (Term(every),)) for number in range(1, channels + 1))
         return Row(variable_id, MICROSECOND, routes=routes)
 
+    def sender(self) -> Sender:
+        """A publisher that sends many events in one call."""
+        return Sender(SOURCE, (self.host, *self.ports))
+
     def send(self, variable_id: int, created_ns: int, *, port: int = 0) -> None:
         raw = datagram(SOURCE, event(variable_id, created_ns))
         self.publisher.sendto(raw, (self.host, self.ports[port]))
 
-    def settled(self, events_in: int) -> Callable[[], str | None]:
-        """A complaint until so many events have come in."""
+    def settled(self, events: int) -> Callable[[], str | None]:
+        """A complaint until so many events have met their end, which is later than coming in."""
 
         def complaint() -> str | None:
-            seen = self.core.counters()["in"]
-            return None if seen >= events_in else f"{seen} of {events_in} events have come in"
+            counters = self.core.counters()
+            ended = sum(counters[end] for end in ENDS)
+            return None if ended >= events else f"{ended} of {events} events have met their end"
 
         return complaint
 
