@@ -98,4 +98,10 @@ static uint32_t path_count(const asked_list *list)
     return paths;
 }
 
+/* The plain test of the sources' tables: a division. */
+static inline bool plain_is_due(int64_t slot, uint32_t every)
+{
+    return every == 1 || slot % (int64_t)every == 0;
+}
+
 #endif

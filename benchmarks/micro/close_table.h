@@ -136,7 +136,7 @@ INLINE uint32_t close_due(const close_table *table, int64_t slot, uint32_t *out,
         const close_channel *channel = &table->channels[i];
         for (uint32_t j = 0; j < channel->count; j++) {
             COUNT(tests);
-            if (gs_slot_is_due(slot, channel->elements[j])) {
+            if (plain_is_due(slot, channel->elements[j])) {
                 out[copies++] = channel->channel;
                 break;
             }

@@ -220,13 +220,13 @@ INLINE uint32_t sparse_due(sparse_table *table, int64_t slot, uint32_t *out, uin
         const sparse_holder *holder = &table->holders[h];
         uint32_t smallest = holder->ways[0].every;
         COUNT(tests);
-        if (!gs_slot_is_due(slot, smallest))
+        if (!plain_is_due(slot, smallest))
             continue;
         for (uint32_t i = 0; i < holder->count; i++) {
             sparse_out *channel = &table->outs[holder->ways[i].out];
             uint32_t every = holder->ways[i].every;
             COUNT(tests);
-            if (!channel->is_marked && (every == smallest || gs_slot_is_due(slot, every)))
+            if (!channel->is_marked && (every == smallest || plain_is_due(slot, every)))
                 channel->is_marked = true;
         }
     }

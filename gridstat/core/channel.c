@@ -33,6 +33,7 @@ int gs_channel_open(const gs_channel_words *words, gs_channel **opened)
     gs_channel *channel = gs_allocate(sizeof *channel);
     channel->channel_id = words->channel_id;
     channel->index = words->index;
+    channel->counter = words->counter;
     channel->mtu_bytes = words->mtu_bytes;
     channel->level = words->level;
     channel->floods = words->floods;
@@ -197,8 +198,12 @@ static void send_run(gs_channel *channel, uint32_t port)
         count_sent(channel, run->events, run->segments, run->used);
     } else if (errno == EINVAL || errno == EIO || errno == EMSGSIZE) {
         /* No offload on this way, or a narrower path: each datagram for itself. */
+        bool has_no_offload = errno != EMSGSIZE;
         gs_add(&channel->counters.fallback, 1);
         send_one_by_one(channel, socket_, run);
+        /* Older kernels say EINVAL for a narrow path too; then the MTU was learnt just now. */
+        if (has_no_offload && channel->mtu_bytes >= run->stride)
+            channel->has_gso = false;
     } else {
         gs_add(&channel->counters.send_failed, run->events);
     }

@@ -33,7 +33,7 @@ typedef struct {
 
 typedef struct {
     gs_counter due, sent, queued;
-    gs_counter queue_full, pool_empty, send_failed, too_large;
+    gs_counter queue_full, pool_empty, send_failed;
     gs_counter datagrams_out, bytes_out, fallback, mtu_changes;
 } gs_channel_counters;
 
@@ -51,6 +51,7 @@ typedef struct gs_channel {
     uint32_t level;
     bool floods;
     bool is_dirty;
+    bool is_backlogged; /* Paced, and waiting for its line. */
     bool has_gso;
     bool is_posix;
     bool is_ipv6;
@@ -63,6 +64,7 @@ typedef struct gs_channel {
 
 typedef struct {
     uint32_t channel_id, index, level, mtu_bytes;
+    uint64_t counter; /* Of the last datagram that ever left under this id. */
     bool floods, is_posix;
     uint64_t bandwidth_bytes_per_s;
     uint32_t queue_events_max;

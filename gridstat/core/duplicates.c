@@ -97,12 +97,23 @@ static bool has_seen(const gs_ring *ring, const gs_occurrence *event)
     return false;
 }
 
+/* Too soon by its own stamps and by our clock: a publisher whose clock was set back is heard again
+ * after one interval. */
+static bool is_too_soon(const gs_ring *ring, const gs_occurrence *event)
+{
+    if (event->interval_ns_min == 0 || ring->count == 0)
+        return false;
+    __int128 earliest_ns = (__int128)ring->last_created_ns + event->interval_ns_min;
+    uint64_t elapsed_ns =
+        event->now_ns > ring->last_arrived_ns ? event->now_ns - ring->last_arrived_ns : 0;
+    return (__int128)event->created_ns < earliest_ns && elapsed_ns < event->interval_ns_min;
+}
+
 gs_verdict gs_ring_accept(gs_ring *ring, const gs_occurrence *event)
 {
     if (has_seen(ring, event))
         return GS_DUPLICATE;
-    if (event->interval_ns_min != 0 && ring->count != 0 &&
-        (__int128)event->created_ns < (__int128)ring->last_created_ns + event->interval_ns_min)
+    if (is_too_soon(ring, event))
         return GS_POLICED_INTERVAL;
     uint32_t at = ring->next;
     ring->created_ns[at] = event->created_ns;
@@ -110,6 +121,7 @@ gs_verdict gs_ring_accept(gs_ring *ring, const gs_occurrence *event)
     ring->arrived_ns[at] = event->now_ns;
     ring->next = (at + 1) % GS_RING_EVENTS;
     ring->last_created_ns = event->created_ns;
+    ring->last_arrived_ns = event->now_ns;
     if (ring->count < GS_RING_EVENTS)
         ring->count++;
     return GS_ACCEPTED;

@@ -37,7 +37,8 @@ typedef struct {
     uint64_t created_ns[GS_RING_EVENTS];
     uint64_t arrived_ns[GS_RING_EVENTS];
     uint16_t sequence[GS_RING_EVENTS];
-    uint64_t last_created_ns;
+    uint64_t last_created_ns; /* Of the last accepted event, and when it came. */
+    uint64_t last_arrived_ns;
     uint32_t next;
     uint32_t count; /* Entries in use; it only grows, up to all of them. */
 } gs_ring;

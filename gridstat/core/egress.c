@@ -3,9 +3,12 @@
 #include "event.h"
 #include "memory.h"
 
-#define NS_PER_S     1000000000ULL
-#define CATCH_UP_NS  2000000ULL /* A timer that fires late costs no bandwidth up to this. */
-#define IP_UDP_BYTES 28U
+#define NS_PER_S            1000000000ULL
+#define CATCH_UP_NS         2000000ULL /* A timer that fires late costs no bandwidth up to this. */
+#define UDP_BYTES           8U
+#define IPV4_BYTES          20U
+#define IPV6_BYTES          40U
+#define IPV6_FRAGMENT_BYTES 8U
 
 gs_queues *gs_queues_open(uint64_t bandwidth_bytes_per_s, uint32_t queue_events_max)
 {
@@ -56,7 +59,7 @@ static void take_first(gs_channel *channel)
 }
 
 /* One datagram's worth in strict order, all for the same port; its bytes. */
-static uint32_t fill_datagram(gs_channel *channel, gs_buffer_pool *pool)
+static uint32_t fill_datagram(gs_channel *channel, const gs_pumping *pumping)
 {
     gs_queues *queues = channel->queues;
     uint32_t port = first_waiting(queues)->port;
@@ -69,19 +72,34 @@ static uint32_t fill_datagram(gs_channel *channel, gs_buffer_pool *pool)
         take_first(channel);
         gs_channel_append(channel, port, buffer->event, buffer->bytes);
         bytes += buffer->bytes;
-        gs_pool_drop(pool, buffer);
+        gs_histogram_add(pumping->latency, pumping->now_ns - buffer->queued_ns, 1);
+        gs_pool_drop(pumping->pool, buffer);
     } while (queues->waiting != 0);
     gs_channel_flush(channel);
     return bytes;
 }
 
-uint64_t gs_egress_pump(gs_channel *channel, gs_buffer_pool *pool, uint64_t now_ns)
+uint64_t gs_wire_bytes(const gs_channel *channel, uint32_t datagram_bytes)
+{
+    uint64_t ip_payload = datagram_bytes + UDP_BYTES;
+    uint64_t per_fragment = (channel->mtu_bytes + UDP_BYTES) / 8 * 8; /* IP counts in eights. */
+    uint64_t fragments = 1;
+    if (datagram_bytes > channel->mtu_bytes)
+        fragments = (ip_payload + per_fragment - 1) / per_fragment;
+    uint64_t header = channel->is_ipv6 ? IPV6_BYTES : IPV4_BYTES;
+    if (channel->is_ipv6 && fragments > 1)
+        header += IPV6_FRAGMENT_BYTES;
+    return ip_payload + fragments * header;
+}
+
+uint64_t gs_egress_pump(gs_channel *channel, const gs_pumping *pumping)
 {
     gs_queues *queues = channel->queues;
+    uint64_t now_ns = pumping->now_ns;
     while (queues->waiting != 0) {
         if (queues->next_free_ns > now_ns)
             return queues->next_free_ns;
-        uint64_t wire_bytes = fill_datagram(channel, pool) + IP_UDP_BYTES;
+        uint64_t wire_bytes = gs_wire_bytes(channel, fill_datagram(channel, pumping));
         uint64_t earliest_ns = now_ns > CATCH_UP_NS ? now_ns - CATCH_UP_NS : 0;
         if (queues->next_free_ns < earliest_ns)
             queues->next_free_ns = earliest_ns;

@@ -33,8 +33,18 @@ static inline bool gs_queue_has_room(const gs_queues *queues, uint32_t event_cla
 
 void gs_queue_put(gs_channel *channel, uint32_t event_class, gs_buffer *buffer);
 
-/* Send what the line allows at `now_ns`; when to come again, or GS_IDLE_NS. */
-uint64_t gs_egress_pump(gs_channel *channel, gs_buffer_pool *pool, uint64_t now_ns);
+/* Bytes that a datagram takes on the wire, IP headers of all its fragments included. */
+uint64_t gs_wire_bytes(const gs_channel *channel, uint32_t datagram_bytes);
+
+/* What pumping needs of the core. */
+typedef struct {
+    gs_buffer_pool *pool;
+    gs_histogram *latency; /* How long events waited. */
+    uint64_t now_ns;
+} gs_pumping;
+
+/* Send what the line allows now; when to come again, or GS_IDLE_NS. */
+uint64_t gs_egress_pump(gs_channel *channel, const gs_pumping *pumping);
 
 /* Drop all that waits, counted as not sent. */
 void gs_egress_drop(gs_channel *channel, gs_buffer_pool *pool);

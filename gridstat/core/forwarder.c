@@ -5,6 +5,7 @@
 
 #define GROUP    24U /* Events that are looked up together, so that their cache misses overlap. */
 #define NO_SCOPE UINT32_MAX
+#define COUNTER_TRIES_MAX 20000U /* About a millisecond. */
 
 typedef struct {
     gs_core *core;
@@ -19,6 +20,7 @@ typedef struct {
     const uint8_t *bytes;
     const gs_row *row;
     gs_buffer *buffer; /* The shared copy for paced channels, once there is one. */
+    uint64_t now_ns;   /* By the steady clock. */
     uint32_t length;
     uint32_t port;
 } flight;
@@ -56,6 +58,45 @@ void gs_core_close(gs_core *core)
     gs_release(core);
 }
 
+gs_view gs_enter(gs_core *core)
+{
+    gs_view view;
+    uint64_t modes;
+    /* Modes, root, modes again: a change of both in either order is never seen in halves. */
+    do {
+        modes = __atomic_load_n(&core->modes, __ATOMIC_SEQ_CST);
+        view.root = gs_table_enter(core->table);
+    } while (__atomic_load_n(&core->modes, __ATOMIC_SEQ_CST) != modes);
+    view.active = modes | 1;
+    return view;
+}
+
+void gs_begin_call(gs_core *core)
+{
+    __atomic_exchange_n(&core->version, core->version + 1, __ATOMIC_SEQ_CST);
+}
+
+void gs_end_call(gs_core *core)
+{
+    __atomic_store_n(&core->version, core->version + 1, __ATOMIC_RELEASE);
+}
+
+gs_core_counters gs_core_counters_read(const gs_core *core)
+{
+    gs_core_counters copy;
+    const gs_counter *from = (const gs_counter *)&core->counters;
+    gs_counter *to = (gs_counter *)&copy;
+    uint64_t before, after;
+    uint32_t tries = 0;
+    do {
+        before = __atomic_load_n(&core->version, __ATOMIC_ACQUIRE);
+        for (size_t i = 0; i < sizeof copy / sizeof(gs_counter); i++)
+            to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+        after = __atomic_load_n(&core->version, __ATOMIC_RELAXED);
+    } while ((before != after || (before & 1) != 0) && ++tries < COUNTER_TRIES_MAX);
+    return copy;
+}
+
 static void mark_dirty(gs_core *core, gs_channel *channel)
 {
     if (!channel->is_dirty) {
@@ -77,16 +118,19 @@ static void enqueue(gs_core *core, gs_channel *channel, flight *event, uint32_t 
         gs_add(&channel->counters.pool_empty, 1);
         return;
     }
+    event->buffer->queued_ns = event->now_ns;
     gs_queue_put(channel, event_class, event->buffer);
 }
 
 static inline void dispatch(gs_core *core, gs_channel *channel, flight *event, uint32_t event_class)
 {
     gs_add(&channel->counters.due, 1);
-    if (__builtin_expect(channel->queues == NULL, 1))
+    if (__builtin_expect(channel->queues == NULL, 1)) {
         gs_channel_append(channel, event->port, event->bytes, event->length);
-    else
+        core->copies++;
+    } else {
         enqueue(core, channel, event, event_class);
+    }
     mark_dirty(core, channel);
 }
 
@@ -251,6 +295,7 @@ static inline gs_counter *pass(const passage *way, const gs_row *row, const uint
     flight event = {
         .bytes = bytes,
         .row = row,
+        .now_ns = way->now.steady_ns,
         .length = gs_event_bytes(bytes),
         .port = row->flags & GS_ROW_URGENT ? GS_PORT_URGENT : GS_PORT_DATA,
     };
@@ -326,12 +371,12 @@ static void forward_datagram(passage *way, group *open, const uint8_t *datagram,
     }
 }
 
-void gs_forward(gs_core *core, const gs_root *root, const gs_arrival *arrival, gs_now now)
+void gs_forward(gs_core *core, const gs_view *view, const gs_arrival *arrival, gs_now now)
 {
     passage way = {
         .core = core,
-        .root = root,
-        .active = gs_active_modes(core),
+        .root = view->root,
+        .active = view->active,
         .now = now,
         .port = arrival->port,
     };
@@ -354,9 +399,16 @@ static void note_backlog(gs_core *core, gs_channel *channel, uint64_t again_ns)
 {
     if (again_ns == GS_IDLE_NS)
         return;
+    channel->is_backlogged = true;
     core->backlog[core->backlog_count++] = channel;
     if (again_ns < core->wake_ns)
         core->wake_ns = again_ns;
+}
+
+static void pump_channel(gs_core *core, gs_channel *channel, uint64_t steady_ns)
+{
+    gs_pumping pumping = {.pool = &core->pool, .latency = &core->latency, .now_ns = steady_ns};
+    note_backlog(core, channel, gs_egress_pump(channel, &pumping));
 }
 
 void gs_pump(gs_core *core, uint64_t steady_ns)
@@ -365,17 +417,9 @@ void gs_pump(gs_core *core, uint64_t steady_ns)
     core->backlog_count = 0;
     core->wake_ns = GS_IDLE_NS;
     for (uint32_t i = 0; i < count; i++) {
-        gs_channel *channel = core->backlog[i];
-        note_backlog(core, channel, gs_egress_pump(channel, &core->pool, steady_ns));
+        core->backlog[i]->is_backlogged = false;
+        pump_channel(core, core->backlog[i], steady_ns);
     }
-}
-
-static bool is_backlogged(const gs_core *core, const gs_channel *channel)
-{
-    for (uint32_t i = 0; i < core->backlog_count; i++)
-        if (core->backlog[i] == channel)
-            return true;
-    return false;
 }
 
 void gs_flush(gs_core *core, uint64_t steady_ns)
@@ -385,8 +429,8 @@ void gs_flush(gs_core *core, uint64_t steady_ns)
         channel->is_dirty = false;
         if (channel->queues == NULL)
             gs_channel_flush(channel);
-        else if (!is_backlogged(core, channel))
-            note_backlog(core, channel, gs_egress_pump(channel, &core->pool, steady_ns));
+        else if (!channel->is_backlogged)
+            pump_channel(core, channel, steady_ns);
     }
     core->dirty_count = 0;
     if (core->wake_ns <= steady_ns)
@@ -400,6 +444,7 @@ void gs_forget(gs_core *core, gs_channel *channel)
         if (core->backlog[i] != channel)
             core->backlog[kept++] = core->backlog[i];
     core->backlog_count = kept;
+    channel->is_backlogged = false;
     if (channel->queues != NULL)
         gs_egress_drop(channel, &core->pool);
 }

@@ -45,6 +45,8 @@ typedef struct gs_core {
     gs_channel **backlog; /* Paced channels that wait for their line. */
     uint32_t backlog_count;
     uint64_t wake_ns; /* When the first of them is due, GS_IDLE_NS when none. */
+    uint64_t copies;  /* Handed to channels without a queue, since the core began. */
+    uint64_t version; /* Odd while a receive call is being worked on. */
     gs_core_counters counters;
     gs_histogram latency;
 } gs_core;
@@ -58,6 +60,15 @@ typedef struct {
     uint64_t steady_ns;
 } gs_now;
 
+/* Table and modes as they stood at one moment, for all events of a receive call. */
+typedef struct {
+    const gs_root *root;
+    uint64_t active;
+} gs_view;
+
+/* Also a quiet point: the thread lets go of older versions. */
+gs_view gs_enter(gs_core *core);
+
 /* What one receive buffer holds: datagrams of `step` bytes that the kernel coalesced, the last one
  * perhaps shorter; a lone datagram has step = bytes. */
 typedef struct {
@@ -68,7 +79,14 @@ typedef struct {
 } gs_arrival;
 
 /* Take in what has arrived; its copies stay open until the flush. */
-void gs_forward(gs_core *core, const gs_root *root, const gs_arrival *arrival, gs_now now);
+void gs_forward(gs_core *core, const gs_view *view, const gs_arrival *arrival, gs_now now);
+
+/* Around the work on one receive call, so that a reader can tell whole sums from half ones. */
+void gs_begin_call(gs_core *core);
+void gs_end_call(gs_core *core);
+
+/* The counters as they stood between two calls, or as they are if the core never pauses. */
+gs_core_counters gs_core_counters_read(const gs_core *core);
 
 /* Let everything leave that may leave now. */
 void gs_flush(gs_core *core, uint64_t steady_ns);
@@ -79,15 +97,10 @@ void gs_pump(gs_core *core, uint64_t steady_ns);
 /* On the owning thread: forget a channel that the table no longer reaches, with what it queued. */
 void gs_forget(gs_core *core, gs_channel *channel);
 
-static inline uint64_t gs_active_modes(const gs_core *core)
-{
-    return __atomic_load_n(&core->modes, __ATOMIC_ACQUIRE) | 1;
-}
-
 /* The writer's words, one store each. */
 static inline void gs_switch_modes(gs_core *core, uint64_t modes)
 {
-    __atomic_store_n(&core->modes, modes, __ATOMIC_RELEASE);
+    __atomic_store_n(&core->modes, modes, __ATOMIC_SEQ_CST);
 }
 
 static inline void gs_set_channel(gs_core *core, uint32_t index, gs_channel *channel)

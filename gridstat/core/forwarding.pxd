@@ -10,23 +10,6 @@ cdef extern from "<sys/socket.h>" nogil:
     cdef struct sockaddr_storage:
         sa_family_t ss_family
 
-cdef extern from "<netinet/in.h>" nogil:
-    cdef struct in_addr:
-        uint32_t s_addr
-    cdef struct sockaddr_in:
-        sa_family_t sin_family
-        uint16_t sin_port
-        in_addr sin_addr
-    cdef struct in6_addr:
-        uint8_t s6_addr[16]
-    cdef struct sockaddr_in6:
-        sa_family_t sin6_family
-        uint16_t sin6_port
-        in6_addr sin6_addr
-        uint32_t sin6_scope_id
-    uint16_t htons(uint16_t) noexcept
-    uint16_t ntohs(uint16_t) noexcept
-
 cdef extern from "<sys/mman.h>" nogil:
     int mlockall(int) noexcept
     int MCL_CURRENT
@@ -34,6 +17,7 @@ cdef extern from "<sys/mman.h>" nogil:
 
 cdef extern from "memory.h" nogil:
     uint64_t gs_allocations() noexcept
+    bint gs_has_memory(size_t) noexcept
 
 cdef extern from "counters.h" nogil:
     ctypedef uint64_t gs_counter
@@ -48,7 +32,10 @@ cdef extern from "rate_law.h" nogil:
         pass
     gs_period gs_period_make(uint32_t, uint32_t, uint64_t) noexcept
     int64_t gs_slot_of(uint64_t, const gs_period *) noexcept
-    bint gs_slot_is_due(int64_t, uint32_t) noexcept
+    ctypedef struct gs_divisor:
+        pass
+    gs_divisor gs_divisor_make(uint32_t) noexcept
+    bint gs_slot_is_due(int64_t, const gs_divisor *) noexcept
 
 cdef extern from "event.h" nogil:
     enum: GS_MALFORMED_REASONS
@@ -88,6 +75,7 @@ cdef extern from "forwarding_table.h" nogil:
         GS_TOO_MANY_VARIABLES
         GS_TOO_MANY_RINGS
         GS_TOO_MANY_DIVISORS
+        GS_NO_MEMORY
     gs_commit_result gs_table_commit(gs_table *, const gs_row_words *, uint32_t,
                                      const uint32_t *, uint32_t) noexcept
     void gs_table_set_sources(gs_table *, const gs_source *, uint32_t) noexcept
@@ -95,12 +83,13 @@ cdef extern from "forwarding_table.h" nogil:
     uint32_t gs_table_rows(const gs_table *) noexcept
     void gs_table_reclaim(gs_table *) noexcept
     uint32_t gs_table_retired(const gs_table *) noexcept
-    const gs_root *gs_table_enter(gs_table *) noexcept
+    uint64_t gs_table_epoch(const gs_table *) noexcept
+    bint gs_table_is_past(const gs_table *, uint64_t) noexcept
     void gs_table_sleep(gs_table *) noexcept
 
 cdef extern from "channel.h" nogil:
     ctypedef struct gs_channel_counters:
-        gs_counter due, sent, queued, queue_full, pool_empty, send_failed, too_large
+        gs_counter due, sent, queued, queue_full, pool_empty, send_failed
         gs_counter datagrams_out, bytes_out, fallback, mtu_changes
     ctypedef struct gs_sink:
         uint8_t *bytes
@@ -108,9 +97,10 @@ cdef extern from "channel.h" nogil:
     ctypedef struct gs_channel:
         gs_channel_counters counters
         gs_sink sink
-        uint32_t mtu_bytes
+        uint64_t counter
     ctypedef struct gs_channel_words:
         uint32_t channel_id, index, level, mtu_bytes
+        uint64_t counter
         bint floods, is_posix
         uint64_t bandwidth_bytes_per_s
         uint32_t queue_events_max
@@ -154,7 +144,11 @@ cdef extern from "forwarder.h" nogil:
         const uint8_t *at
         size_t bytes, step
         uint32_t port
-    void gs_forward(gs_core *, const gs_root *, const gs_arrival *, gs_now) noexcept
+    ctypedef struct gs_view:
+        pass
+    gs_view gs_enter(gs_core *) noexcept
+    void gs_forward(gs_core *, const gs_view *, const gs_arrival *, gs_now) noexcept
+    gs_core_counters gs_core_counters_read(const gs_core *) noexcept
     void gs_flush(gs_core *, uint64_t) noexcept
     void gs_pump(gs_core *, uint64_t) noexcept
     void gs_switch_modes(gs_core *, uint64_t) noexcept
@@ -166,8 +160,10 @@ cdef extern from "loop.h" nogil:
         int cpu, fifo_priority, scheduling_error
     gs_loop *gs_loop_open(gs_core *) noexcept
     void gs_loop_close(gs_loop *) noexcept
-    int gs_loop_listen(gs_loop *, uint32_t, sockaddr *, socklen_t *) noexcept
+    int gs_loop_listen(gs_loop *, sockaddr_storage *, socklen_t, uint32_t *) noexcept
     int gs_loop_start(gs_loop *) noexcept
     void gs_loop_stop(gs_loop *) noexcept
     void gs_loop_forget(gs_loop *, gs_channel *) noexcept
     uint64_t gs_loop_cpu_ns(const gs_loop *) noexcept
+    bint gs_resolve(const char *, uint16_t, sockaddr_storage *, socklen_t *) noexcept
+    uint16_t gs_port_of(const sockaddr_storage *) noexcept

@@ -4,9 +4,10 @@
 
 #include "memory.h"
 
-#define ASLEEP         UINT64_MAX
-#define PAGE_SLOTS_MIN 16U
-#define RETIRED_MIN    1024U
+#define ASLEEP            UINT64_MAX
+#define PAGE_SLOTS_MIN    16U
+#define PAGE_BYTES_LIKELY 4096U
+#define RETIRED_MIN       1024U
 
 typedef struct {
     uint64_t epoch;
@@ -315,13 +316,30 @@ static gs_commit_result has_room(const gs_table *table, const delta *change)
     return GS_COMMITTED;
 }
 
+/* Room for the rows, and for copies of the root and of every page that may be touched. */
+static bool has_memory(const gs_table *table, const delta *change)
+{
+    size_t bytes = sizeof(gs_root) + table->page_count * sizeof(gs_page *);
+    for (uint32_t i = 0; i < change->upsert_count; i++) {
+        const gs_row_words *words = &change->upserts[i];
+        for (uint32_t r = 0; r < words->route_count; r++)
+            bytes += words->routes[r].term_count * (48 + words->route_count / 8) + 64;
+        bytes += 512;
+    }
+    size_t touched = (size_t)change->upsert_count + change->removal_count;
+    bytes += (touched < table->page_count ? touched : table->page_count) * PAGE_BYTES_LIKELY;
+    return gs_has_memory(bytes);
+}
+
 gs_commit_result gs_table_commit(gs_table *table, const gs_row_words *upserts,
                                  uint32_t upsert_count, const uint32_t *removals,
                                  uint32_t removal_count)
 {
     gs_table_reclaim(table);
-    gs_commit_result result =
-        has_room(table, &(delta){upserts, removals, upsert_count, removal_count});
+    delta change = {upserts, removals, upsert_count, removal_count};
+    gs_commit_result result = has_room(table, &change);
+    if (result == GS_COMMITTED && !has_memory(table, &change))
+        result = GS_NO_MEMORY;
     if (result != GS_COMMITTED)
         return result;
     gs_row **rows = gs_allocate(sizeof(gs_row *) * (upsert_count + 1U));
@@ -353,7 +371,7 @@ void gs_table_set_sources(gs_table *table, const gs_source *sources, uint32_t co
     gs_source_set *set = gs_allocate(sizeof *set + slots * sizeof(gs_source));
     set->mask = slots - 1;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t at = (sources[i].channel_id * 0x9E3779B1U >> 16) & set->mask;
+        uint32_t at = (uint32_t)(gs_hash(sources[i].channel_id) >> 32) & set->mask;
         while (set->sources[at].is_open)
             at = (at + 1) & set->mask;
         set->sources[at] = sources[i];
@@ -369,7 +387,8 @@ void gs_table_set_floods(gs_table *table, const struct gs_flood_way *ways, uint3
 {
     gs_flood_set *set = gs_allocate(sizeof *set + count * sizeof(struct gs_flood_way));
     set->count = count;
-    memcpy(set->ways, ways, count * sizeof(struct gs_flood_way));
+    if (count != 0)
+        memcpy(set->ways, ways, count * sizeof(struct gs_flood_way));
     gs_root *fresh = root_copy(table);
     gs_table_retire(table, gs_release, fresh->floods);
     fresh->floods = set;
@@ -388,6 +407,16 @@ void gs_table_sleep(gs_table *table)
 {
     __atomic_store_n(&table->seen, ASLEEP, __ATOMIC_SEQ_CST);
 }
+uint64_t gs_table_epoch(const gs_table *table)
+{
+    return table->epoch;
+}
+
+bool gs_table_is_past(const gs_table *table, uint64_t epoch)
+{
+    return __atomic_load_n(&table->seen, __ATOMIC_SEQ_CST) >= epoch;
+}
+
 gs_window *gs_table_windows(gs_table *table)
 {
     return table->windows;

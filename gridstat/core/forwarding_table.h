@@ -191,6 +191,7 @@ typedef enum {
     GS_TOO_MANY_VARIABLES,
     GS_TOO_MANY_RINGS,
     GS_TOO_MANY_DIVISORS,
+    GS_NO_MEMORY,
 } gs_commit_result;
 
 gs_table *gs_table_open(uint32_t variables_max, uint32_t rings_max);
@@ -208,6 +209,10 @@ uint32_t gs_table_rows(const gs_table *table);
 void gs_table_retire(gs_table *table, void (*release)(void *), void *thing);
 void gs_table_reclaim(gs_table *table);
 uint32_t gs_table_retired(const gs_table *table);
+
+/* The version that stands now, and whether the forwarding thread holds nothing older than it. */
+uint64_t gs_table_epoch(const gs_table *table);
+bool gs_table_is_past(const gs_table *table, uint64_t epoch);
 
 /* The forwarding thread's side. */
 const gs_root *gs_table_enter(gs_table *table); /* Also a quiet point: forgets the old root. */
@@ -246,7 +251,7 @@ static inline const gs_slot *gs_find(const gs_page *page, uint64_t hash, uint32_
 
 static inline const gs_source *gs_source_of(const gs_source_set *set, uint32_t channel_id)
 {
-    uint32_t at = (channel_id * 0x9E3779B1U >> 16) & set->mask;
+    uint32_t at = (uint32_t)(gs_hash(channel_id) >> 32) & set->mask;
     while (set->sources[at].is_open) {
         if (set->sources[at].channel_id == channel_id)
             return &set->sources[at];

@@ -11,8 +11,7 @@
 #include "memory.h"
 #include "platform.h"
 
-#define NS_PER_S         1000000000ULL
-#define URGENT_CALLS_MAX 8
+#define URGENT_CALLS_MAX 2
 
 typedef struct {
     gs_message messages[GS_RECEIVE_BUFFERS];
@@ -20,24 +19,39 @@ typedef struct {
     char control[GS_RECEIVE_BUFFERS][GS_CONTROL_BYTES] __attribute__((aligned(16)));
 } batch;
 
-/* One message of the kernel, which may hold many datagrams; when it arrived. */
-static uint64_t forward_message(gs_loop *loop, const gs_root *root, uint32_t port,
-                                gs_message *message, gs_now now)
+/* What became of one message of the kernel: when it came, and how many copies left. */
+typedef struct {
+    uint64_t arrived_ns;
+    uint64_t copies;
+} outcome;
+
+static outcome forward_message(gs_loop *loop, const gs_view *view, gs_arrival arrival,
+                               gs_message *message, gs_now now)
 {
+    gs_core *core = loop->core;
     gs_remarks found = gs_read_remarks(&message->header);
-    if (found.dropped != loop->kernel_dropped[port]) {
-        gs_add(&loop->core->counters.kernel_dropped,
-               (uint32_t)(found.dropped - loop->kernel_dropped[port]));
-        loop->kernel_dropped[port] = found.dropped;
+    uint32_t *dropped = &loop->kernel_dropped[arrival.port];
+    if (found.dropped != *dropped) {
+        gs_add(&core->counters.kernel_dropped, (uint32_t)(found.dropped - *dropped));
+        *dropped = found.dropped;
     }
-    gs_arrival arrival = {
-        .at = message->header.msg_iov->iov_base,
-        .bytes = message->bytes,
-        .step = found.segment_bytes != 0 ? found.segment_bytes : message->bytes,
-        .port = port,
-    };
-    gs_forward(loop->core, root, &arrival, now);
-    return found.arrived_ns;
+    uint64_t before = core->copies;
+    arrival.at = message->header.msg_iov->iov_base;
+    arrival.bytes = message->bytes;
+    arrival.step = found.segment_bytes != 0 ? found.segment_bytes : message->bytes;
+    gs_forward(core, view, &arrival, now);
+    return (outcome){found.arrived_ns, core->copies - before};
+}
+
+static void note_latencies(gs_core *core, const outcome *outcomes, int count)
+{
+    uint64_t sent_ns = gs_clock_ns(CLOCK_REALTIME);
+    for (int i = 0; i < count; i++) {
+        uint64_t arrived_ns = outcomes[i].arrived_ns;
+        if (arrived_ns != 0 && outcomes[i].copies != 0)
+            gs_histogram_add(&core->latency, sent_ns > arrived_ns ? sent_ns - arrived_ns : 0,
+                             outcomes[i].copies);
+    }
 }
 
 static void prepare(gs_loop *loop, batch *received)
@@ -52,36 +66,28 @@ static void prepare(gs_loop *loop, batch *received)
 }
 
 /* One receive call, forwarded and flushed, so that nothing waits for company. */
-static bool serve(gs_loop *loop, const gs_root *root, uint32_t port, batch *received)
+static bool serve(gs_loop *loop, const gs_view *view, uint32_t port, batch *received)
 {
     gs_core *core = loop->core;
+    outcome outcomes[GS_RECEIVE_BUFFERS];
     int count = gs_receive(loop->sockets[port], received->messages, GS_RECEIVE_BUFFERS,
                            core->limits.is_posix);
     if (count <= 0)
         return false;
     gs_now now = gs_now_read();
-    uint64_t before = gs_read(&core->counters.dispatched), arrived_ns = 0;
-    for (int i = 0; i < count; i++) {
-        uint64_t at_ns = forward_message(loop, root, port, &received->messages[i], now);
-        if (arrived_ns == 0)
-            arrived_ns = at_ns;
-    }
+    gs_begin_call(core);
+    for (int i = 0; i < count; i++)
+        outcomes[i] =
+            forward_message(loop, view, (gs_arrival){.port = port}, &received->messages[i], now);
     gs_flush(core, now.steady_ns);
     gs_add(&core->counters.receive_calls, 1);
-    uint64_t dispatched = gs_read(&core->counters.dispatched) - before;
-    if (arrived_ns != 0 && dispatched != 0) {
-        uint64_t sent_ns = gs_now_read().wall_ns;
-        gs_histogram_add(&core->latency, sent_ns > arrived_ns ? sent_ns - arrived_ns : 0,
-                         dispatched);
-    }
+    gs_end_call(core);
+    note_latencies(core, outcomes, count);
     return count == GS_RECEIVE_BUFFERS;
 }
 
-static void answer_writer(gs_loop *loop)
+static void answer_forget(gs_loop *loop)
 {
-    char bytes[64];
-    while (read(loop->wake[0], bytes, sizeof bytes) > 0)
-        ;
     gs_channel *channel = __atomic_load_n(&loop->forget, __ATOMIC_ACQUIRE);
     if (channel != NULL) {
         gs_forget(loop->core, channel);
@@ -89,43 +95,47 @@ static void answer_writer(gs_loop *loop)
     }
 }
 
+static void answer_writer(gs_loop *loop)
+{
+    char bytes[64];
+    while (read(loop->wake[0], bytes, sizeof bytes) > 0)
+        ;
+    answer_forget(loop);
+}
+
 /* How long the loop may sleep: until a paced line comes free, or for ever. */
 static uint64_t sleep_ns(const gs_core *core)
 {
     if (core->wake_ns == GS_IDLE_NS)
         return UINT64_MAX;
-    uint64_t now_ns = gs_now_read().steady_ns;
+    uint64_t now_ns = gs_clock_ns(CLOCK_MONOTONIC);
     return core->wake_ns > now_ns ? core->wake_ns - now_ns : 0;
 }
 
 static void serve_round(gs_loop *loop, const struct pollfd *ready, batch *received)
 {
-    const gs_root *root = gs_table_enter(loop->core->table);
+    gs_core *core = loop->core;
+    gs_view view = gs_enter(core);
     if (ready[2].revents != 0)
         answer_writer(loop);
     /* Urgent events first, yet not for ever: a flood of them must not silence the streams. */
     for (int i = 0; i < URGENT_CALLS_MAX && ready[0].revents != 0; i++)
-        if (!serve(loop, root, GS_PORT_URGENT, received))
+        if (!serve(loop, &view, GS_PORT_URGENT, received))
             break;
     if (ready[1].revents != 0)
-        serve(loop, root, GS_PORT_DATA, received);
-    if (loop->core->wake_ns != GS_IDLE_NS)
-        gs_pump(loop->core, gs_now_read().steady_ns);
-}
-
-static uint64_t cpu_ns_of(clockid_t clock)
-{
-    struct timespec time;
-    if (clock_gettime(clock, &time) < 0)
-        return 0;
-    return (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec;
+        serve(loop, &view, GS_PORT_DATA, received);
+    if (core->wake_ns != GS_IDLE_NS) {
+        uint64_t now_ns = gs_clock_ns(CLOCK_MONOTONIC);
+        if (core->wake_ns <= now_ns)
+            gs_pump(core, now_ns);
+    }
 }
 
 uint64_t gs_loop_cpu_ns(const gs_loop *loop)
 {
     clockid_t clock;
     if (loop->is_running && pthread_getcpuclockid(loop->thread, &clock) == 0)
-        return cpu_ns_of(clock);
+        return gs_clock_ns(clock);
     return gs_read(&loop->thread_cpu_ns);
 }
 
@@ -148,8 +158,10 @@ static void *run(void *argument)
             ready[0].revents = ready[1].revents = ready[2].revents = 0;
         serve_round(loop, ready, &received);
     }
+    answer_forget(loop);
     gs_table_sleep(loop->core->table);
-    gs_set(&loop->thread_cpu_ns, cpu_ns_of(CLOCK_THREAD_CPUTIME_ID));
+    __atomic_store_n(&loop->has_ended, true, __ATOMIC_RELEASE);
+    gs_set(&loop->thread_cpu_ns, gs_clock_ns(CLOCK_THREAD_CPUTIME_ID));
     return NULL;
 }
 
@@ -164,19 +176,38 @@ gs_loop *gs_loop_open(gs_core *core)
     return loop;
 }
 
+static void close_sockets(const int *sockets)
+{
+    for (int i = 0; i < GS_PORTS; i++)
+        if (sockets[i] >= 0)
+            close(sockets[i]);
+}
+
 void gs_loop_close(gs_loop *loop)
 {
     gs_loop_stop(loop);
-    for (int i = 0; i < GS_PORTS; i++)
-        if (loop->sockets[i] >= 0)
-            close(loop->sockets[i]);
+    close_sockets(loop->sockets);
     gs_release(loop->buffers);
     gs_release(loop);
 }
 
-int gs_loop_listen(gs_loop *loop, uint32_t port, struct sockaddr *address, socklen_t *bytes)
+int gs_loop_listen(gs_loop *loop, struct sockaddr_storage addresses[GS_PORTS], socklen_t bytes,
+                   uint32_t *failed)
 {
-    return gs_receiving_socket(address, bytes, loop->core->limits.is_posix, &loop->sockets[port]);
+    int opened[GS_PORTS] = {-1, -1};
+    for (uint32_t port = 0; port < GS_PORTS; port++) {
+        socklen_t length = bytes;
+        int failure = gs_receiving_socket((struct sockaddr *)&addresses[port], &length,
+                                          loop->core->limits.is_posix, &opened[port]);
+        if (failure != 0) {
+            *failed = port;
+            close_sockets(opened);
+            return failure;
+        }
+    }
+    close_sockets(loop->sockets);
+    memcpy(loop->sockets, opened, sizeof opened);
+    return 0;
 }
 
 /* Real-time wishes are granted or remembered as refused; the core runs in either case. */
@@ -197,7 +228,7 @@ int gs_loop_start(gs_loop *loop)
     sigset_t all, before;
     if (gs_pipe(loop->wake) < 0)
         return errno;
-    loop->must_stop = false;
+    loop->must_stop = loop->has_ended = false;
     /* Signals belong to the interpreter's main thread. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -243,6 +274,11 @@ void gs_loop_forget(gs_loop *loop, gs_channel *channel)
     __atomic_store_n(&loop->forget, channel, __ATOMIC_RELEASE);
     wake(loop);
     struct timespec nap = {.tv_nsec = 50000};
-    while (__atomic_load_n(&loop->forget, __ATOMIC_ACQUIRE) != NULL)
+    while (__atomic_load_n(&loop->forget, __ATOMIC_ACQUIRE) != NULL) {
+        if (__atomic_load_n(&loop->has_ended, __ATOMIC_ACQUIRE)) {
+            answer_forget(loop); /* Nobody else will. */
+            return;
+        }
         nanosleep(&nap, NULL);
+    }
 }

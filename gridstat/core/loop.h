@@ -18,6 +18,7 @@ typedef struct {
     int wake[2];           /* A pipe: the writer's way to wake the thread. */
     bool is_running;
     bool must_stop;     /* Atomic. */
+    bool has_ended;     /* Atomic: the thread is past its last event. */
     gs_channel *forget; /* Atomic: a channel that the thread shall let go of. */
     pthread_t thread;
     pid_t process;        /* Who started it: after a fork the child has no such thread. */
@@ -32,8 +33,9 @@ typedef struct {
 gs_loop *gs_loop_open(gs_core *core);
 void gs_loop_close(gs_loop *loop);
 
-/* Bind one port; the chosen address is written back. 0 or an errno. */
-int gs_loop_listen(gs_loop *loop, uint32_t port, struct sockaddr *address, socklen_t *bytes);
+/* Bind both ports, or none; the chosen addresses are written back. 0, or an errno and which. */
+int gs_loop_listen(gs_loop *loop, struct sockaddr_storage addresses[GS_PORTS], socklen_t bytes,
+                   uint32_t *failed);
 
 int gs_loop_start(gs_loop *loop);
 void gs_loop_stop(gs_loop *loop);
@@ -41,11 +43,17 @@ void gs_loop_stop(gs_loop *loop);
 /* Processor time of the thread, running or ended. */
 uint64_t gs_loop_cpu_ns(const gs_loop *loop);
 
-/* Returns when the thread (or nobody) holds the channel any more. */
+/* Returns when the thread (or nobody) holds the channel any more. One caller at a time: the door
+ * holds its lock across this, and across start, stop and close. */
 void gs_loop_forget(gs_loop *loop, gs_channel *channel);
 
 /* Open, bind and widen one receiving socket; shared with the receiver of an end-point. */
 int gs_receiving_socket(struct sockaddr *address, socklen_t *bytes, bool is_posix, int *opened);
+
+/* The first UDP address of a host (a name, or an address of either family); false: none. */
+bool gs_resolve(const char *host, uint16_t port, struct sockaddr_storage *address,
+                socklen_t *bytes);
+uint16_t gs_port_of(const struct sockaddr_storage *address);
 
 gs_now gs_now_read(void);
 uint64_t gs_clock_ns(clockid_t clock); /* 0: there is no such clock any more. */

@@ -26,6 +26,13 @@ void gs_release(void *memory)
     free(memory);
 }
 
+bool gs_has_memory(size_t bytes)
+{
+    void *probe = malloc(bytes);
+    free(probe);
+    return probe != NULL;
+}
+
 uint64_t gs_allocations(void)
 {
     return __atomic_load_n(&allocations, __ATOMIC_RELAXED);

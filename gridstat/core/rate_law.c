@@ -24,9 +24,6 @@ gs_period gs_period_make(uint32_t seconds, uint32_t per_seconds, uint64_t phase_
         .phase_ns = phase_ns,
     };
     period.limit = (UINT64_MAX - period.half) / period.multiplier;
-    /* The slot itself must stay a signed number. */
-    if (period.divisor == 1 && period.limit > INT64_MAX / 2)
-        period.limit = INT64_MAX / 2;
     return period;
 }
 

@@ -34,15 +34,6 @@ static inline int64_t gs_slot_of(uint64_t created_ns, const gs_period *period)
     return gs_slot_wide(created_ns, period);
 }
 
-static inline bool gs_slot_is_due(int64_t slot, uint32_t every)
-{
-    if (every == 1)
-        return true;
-    if (__builtin_expect(slot >= 0, 1))
-        return (uint64_t)slot % every == 0;
-    return slot % (int64_t)every == 0;
-}
-
 /* A divisor made ready for tests without a division, which would take longer than all the rest of
  * a decision. With every = odd << shift, slot is a multiple iff slot * (1 / odd) mod 2^64, rotated
  * right by the shift, is at most (2^64 - 1) / every (Granlund and Montgomery 1994, section 9). */
@@ -66,6 +57,11 @@ static inline bool gs_is_multiple(uint64_t magnitude, const gs_divisor *divisor)
     uint64_t product = magnitude * divisor->inverse;
     uint64_t rotated = product >> divisor->shift | product << (-divisor->shift & 63);
     return rotated <= divisor->limit;
+}
+
+static inline bool gs_slot_is_due(int64_t slot, const gs_divisor *divisor)
+{
+    return gs_is_multiple(gs_slot_magnitude(slot), divisor);
 }
 
 #endif

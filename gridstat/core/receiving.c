@@ -1,5 +1,8 @@
 /* Sockets that receive events: wide buffers, coalesced datagrams, kernel time stamps. */
 #include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -9,6 +12,29 @@
 
 #define RECEIVE_BUFFER_BYTES (64 << 20)
 #define NS_PER_S             1000000000ULL
+
+bool gs_resolve(const char *host, uint16_t port, struct sockaddr_storage *address, socklen_t *bytes)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *found = NULL;
+    if (getaddrinfo(host, NULL, &hints, &found) != 0)
+        return false;
+    memset(address, 0, sizeof *address);
+    memcpy(address, found->ai_addr, found->ai_addrlen);
+    *bytes = found->ai_addrlen;
+    freeaddrinfo(found);
+    if (address->ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)address)->sin6_port = htons(port);
+    else
+        ((struct sockaddr_in *)address)->sin_port = htons(port);
+    return true;
+}
+
+uint16_t gs_port_of(const struct sockaddr_storage *address)
+{
+    if (address->ss_family == AF_INET6)
+        return ntohs(((const struct sockaddr_in6 *)address)->sin6_port);
+    return ntohs(((const struct sockaddr_in *)address)->sin_port);
+}
 
 int gs_receiving_socket(struct sockaddr *address, socklen_t *bytes, bool is_posix, int *opened)
 {

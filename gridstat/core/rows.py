@@ -170,3 +170,23 @@ def check_delta(upserts: tuple[Row, ...], removals: tuple[int, ...]) -> None:
     for variable_id in removals:
         if not 0 <= variable_id < _U32:
             raise LayoutError(f"variable_id {variable_id} is not a 32-bit number")
+
+
+def check_limits(limits: Limits) -> int:
+    """Raise `LayoutError` unless the bounds make sense; about how many bytes they will take."""
+    bounds = {
+        "variables_max": (1, 2**24),
+        "rings_max": (1, 2**20),
+        "channels_max": (1, 2**16),
+        "pool_small": (0, 2**22),
+        "pool_large": (0, 2**18),
+        "stamp_bound_ns": (0, _U64 - 1),
+        "ring_expiry_ns": (0, _U64 - 1),
+    }
+    for name, (least, most) in bounds.items():
+        value = getattr(limits, name)
+        if type(value) is not int or not least <= value <= most:
+            raise LayoutError(f"limits.{name} is {value!r}, not a number from {least} to {most}")
+    windows = 2 * limits.variables_max * 80
+    rings = 2 * limits.rings_max * 2_400
+    return windows + rings + limits.pool_small * 320 + limits.pool_large * 6_208
