@@ -32,6 +32,7 @@ from gridstat.core.rows import (
     Row,
     check_channel,
     check_delta,
+    check_limits,
 )
 from gridstat.model.errors import LayoutError, LimitReached, UnknownName
 from gridstat.model.rate_law import slot_of
@@ -95,6 +96,7 @@ class ReferenceCore:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
+        check_limits(self._limits)
         self._pool = BufferPool(self._limits.pool_small, self._limits.pool_large)
         self._entries: dict[int, Entry] = {}
         self._sources: dict[int, Source] = {}
@@ -123,6 +125,8 @@ class ReferenceCore:
             raise LayoutError(f"channel {spec.channel_id} is open already", hint="close it first")
         if len(self._channels) >= self._limits.channels_max:
             raise LimitReached(f"{self._limits.channels_max} channels are open")
+        if len(self._named_channels() | {spec.channel_id}) > 2 * self._limits.channels_max:
+            raise LimitReached("too many closed channels are still named by rows")
         line = MemoryLine() if spec.address is None else UdpLine(spec.address)
         # Counters go on where the id's last channel ended: no pair of both ever comes twice.
         mouth = Mouth(spec, line, last_number=self._last_numbers.get(spec.channel_id, 0))
@@ -165,6 +169,11 @@ class ReferenceCore:
         if rings > self._limits.rings_max:
             raise LimitReached(f"{rings} aperiodic variables, at most {self._limits.rings_max}")
         self._entries = entries
+
+    def _named_channels(self) -> set[int]:
+        """The open channels, and the closed ones that a row would find again."""
+        routes = (route for entry in self._entries.values() for route in entry.row.routes)
+        return {*self._channels, *(route.channel_id for route in routes)}
 
     def _entry(self, row: Row, old: Entry | None) -> Entry:
         if old and _clock_of(old.row) == _clock_of(row):

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from gridstat.core.rows import ChannelSpec, Flood, Route, Term
-from gridstat.model.errors import LimitReached, UnknownName
+from gridstat.core.rows import ChannelSpec, Route, Term
+from gridstat.model.errors import LayoutError, LimitReached, UnknownName
 from tests.protocol.grids import (
     HEADER,
     MS,
@@ -105,27 +105,45 @@ def test_a_reopened_channel_counts_its_events_from_nothing(subject: MakeCore) ->
     assert told(core.take_output(1)) == [(1, NOW_NS + 10 * MS)]
 
 
-def test_the_limit_of_channels_counts_the_open_ones_though_rows_name_closed_ones(
+def test_the_limit_of_channels_is_for_open_ones_and_rows_may_name_as_many_closed_ones(
     subject: MakeCore,
 ) -> None:
     core = subject(replace(SMALL, channels_max=2))
     core.open_source(PUBLISHER)
-    for turn in range(5):
-        pair = (2 * turn + 1, 2 * turn + 2)
+    for variable_id, pair in ((1, (1, 2)), (2, (3, 4))):
         for channel_id in pair:
-            core.open_channel(ChannelSpec(channel_id, floods=True))
+            core.open_channel(ChannelSpec(channel_id))
         with pytest.raises(LimitReached):
             core.open_channel(ChannelSpec(99))
         routes = tuple(Route(channel_id, (Term(1),)) for channel_id in pair)
-        core.commit([periodic(turn, 1, routes=routes), periodic(50 + turn, 1, floods=(Flood(0),))])
-        octets = datagram(PUBLISHER, *(event(v, NOW_NS) for v in (turn, 50 + turn)))
-        core.inject(octets, now_ns=NOW_NS)
+        core.commit([periodic(variable_id, 1, routes=routes)])
+        core.inject(datagram(PUBLISHER, event(variable_id, NOW_NS)), now_ns=NOW_NS)
         for channel_id in pair:
-            assert told(core.take_output(channel_id)) == [(turn, NOW_NS), (50 + turn, NOW_NS)]
+            assert told(core.take_output(channel_id)) == [(variable_id, NOW_NS)]
             core.close_channel(channel_id)
+    with pytest.raises(LimitReached):
+        core.open_channel(ChannelSpec(5))
     core.open_channel(ChannelSpec(1))
-    core.inject(datagram(PUBLISHER, event(0, NOW_NS + MS)), now_ns=NOW_NS)
-    assert told(core.take_output(1)) == [(0, NOW_NS + MS)]
+    core.commit(removals=[2])
+    core.open_channel(ChannelSpec(5))
+    core.inject(datagram(PUBLISHER, event(1, NOW_NS + MS)), now_ns=NOW_NS)
+    assert told(core.take_output(1)) == [(1, NOW_NS + MS)]
+    assert core.take_output(5) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"variables_max": 0}, id="no variable"),
+        pytest.param({"rings_max": 2**20 + 1}, id="too many rings"),
+        pytest.param({"channels_max": 0}, id="no channel"),
+        pytest.param({"pool_small": -1}, id="less than no buffer"),
+        pytest.param({"stamp_bound_ns": 2**64}, id="more than 64 bits"),
+    ],
+)
+def test_limits_that_make_no_sense_are_refused(subject: MakeCore, wrong: dict[str, int]) -> None:
+    with pytest.raises(LayoutError):
+        subject(replace(SMALL, **wrong))
 
 
 def test_a_channel_with_an_address_keeps_nothing_to_take(subject: MakeCore) -> None:
