@@ -3,6 +3,7 @@
 #define GS_LIES_H
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "event.h"
@@ -39,6 +40,38 @@ static inline uint32_t good_datagram(uint8_t *bytes, uint64_t stamp)
     }
     gs_header_write(bytes, at, draw(20) == 0 ? draw(100) : LIE_SOURCE, stamp);
     return at;
+}
+
+/* What was sent, judged before it is sent; whoever receives it must come to the same figures. */
+typedef struct {
+    unsigned long datagrams;
+    unsigned long forms[GS_MALFORMED_REASONS];
+    unsigned long events; /* Of the well-formed ones. */
+} lie_tally;
+
+static inline void lie_judge(lie_tally *tally, const uint8_t *bytes, size_t size)
+{
+    gs_datagram read;
+    gs_form form = gs_datagram_read(bytes, size, &read);
+    tally->datagrams++;
+    tally->forms[form]++;
+    if (form == GS_WELL_FORMED)
+        tally->events += read.event_count;
+}
+
+static inline unsigned long lie_malformed(const lie_tally *tally)
+{
+    return tally->datagrams - tally->forms[GS_WELL_FORMED];
+}
+
+static inline void lie_tell(const char *name, const lie_tally *tally)
+{
+    const unsigned long *forms = tally->forms;
+    printf("%s: tried %lu = well-formed %lu + short %lu + version %lu + epoch %lu + length %lu + "
+           "option %lu, and so it was counted",
+           name, tally->datagrams, forms[GS_WELL_FORMED], forms[GS_MALFORMED_SHORT],
+           forms[GS_MALFORMED_VERSION], forms[GS_MALFORMED_EPOCH], forms[GS_MALFORMED_LENGTH],
+           forms[GS_MALFORMED_OPTION]);
 }
 
 /* Writes one lie and returns its size, which may be 0. */
