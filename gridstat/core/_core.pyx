@@ -452,8 +452,11 @@ cdef class Core:
 
     def counters(self):
         """All counters of the core; see `in = malformed + ... + dispatched`."""
-        self._need_open()
-        cdef gs_core_counters taken = gs_core_counters_read(self.core)
+        cdef gs_core_counters taken
+        with self.lock:
+            self._need_open()
+            with nogil:
+                taken = gs_core_counters_read(self.core)
         found = _named(CORE_COUNTERS, <gs_counter *>&taken)
         for kind in ("malformed", "unknown", "policed"):
             found[kind] = sum(n for name, n in found.items() if name.startswith(f"{kind}_"))

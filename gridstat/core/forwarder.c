@@ -1,11 +1,15 @@
 #include "forwarder.h"
 
+#include <time.h>
+
 #include "egress.h"
 #include "memory.h"
 
 #define GROUP    24U /* Events that are looked up together, so that their cache misses overlap. */
 #define NO_SCOPE UINT32_MAX
-#define COUNTER_TRIES_MAX 20000U /* About a millisecond. */
+#define COUNTER_SPINS_MAX 2000U /* About a tenth of a millisecond, several calls long. */
+#define COUNTER_TRIES_MAX (COUNTER_SPINS_MAX + 10000U)
+#define COUNTER_NAP_NS    50000
 
 typedef struct {
     gs_core *core;
@@ -89,6 +93,8 @@ gs_core_counters gs_core_counters_read(const gs_core *core)
     uint64_t before, after;
     uint32_t tries = 0;
     do {
+        if (tries > COUNTER_SPINS_MAX) /* The thread was interrupted in the middle of a call. */
+            nanosleep(&(struct timespec){.tv_nsec = COUNTER_NAP_NS}, NULL);
         before = __atomic_load_n(&core->version, __ATOMIC_ACQUIRE);
         for (size_t i = 0; i < sizeof copy / sizeof(gs_counter); i++)
             to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
