@@ -91,7 +91,7 @@ class LinkDown(GridStatError):
     """A peer cannot be reached."""
 
     code = 2000
-    remedy = "check address, port and whether the peer runs; the link is retried meanwhile"
+    remedy = "check address, port and whether the peer runs"
 
 
 class Malformed(GridStatError):
