@@ -6,10 +6,10 @@
  * outside, so a change of routes forgets nothing.
  *
  * A row is laid out for one pass: its distinct terms (a divisor and the modes in which it holds),
- * each tested once an event, each with a bitmap of the channels that want it. The bitmaps of the due
- * terms together are the channels that get a copy. S0's "close" layout tests every interval of every
- * channel, its "sparse" layout marks channels while it goes; this one does neither (ADR-0008,
- * benchmarks/micro/table_layouts.py).
+ * each tested once an event, each with a bitmap of the channels that want it. The bitmaps of the
+ * due terms together are the channels that get a copy. S0's "close" layout tests every interval of
+ * every channel, its "sparse" layout marks channels while it goes; this one does neither
+ * (ADR-0008, benchmarks/micro/table_layouts.py).
  */
 #ifndef GS_FORWARDING_TABLE_H
 #define GS_FORWARDING_TABLE_H

@@ -38,7 +38,7 @@ ROUTER_DROPS: Final = (
     "duplicate",
 )
 KERNEL_DROPPED: Final = "kernel_dropped"
-CHANNEL_DROPS: Final = ("queue_full", "pool_empty", "send_failed", "too_large")
+CHANNEL_DROPS: Final = ("queue_full", "pool_empty", "send_failed")
 RECEIVER_DROPS: Final = ("malformed", "unknown", "policed_jump", "ring_full")
 NS_PER_US: Final = 1_000
 

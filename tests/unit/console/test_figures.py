@@ -53,7 +53,7 @@ def grid() -> Grid:
 def router_report(*, events: int, drops: int = 0) -> Line:
     zero = dict.fromkeys((*ROUTER_DROPS, KERNEL_DROPPED), 0)
     channel = {"sent": events // 2, "due": events // 2 + drops + 1, "queued": 1}
-    channel |= {"queue_full": drops, "pool_empty": 0, "send_failed": 0, "too_large": 0}
+    channel |= {"queue_full": drops, "pool_empty": 0, "send_failed": 0}
     counters = {**zero, "in": events, "not_due": events // 2, "dispatched": events // 2}
     return {"counters": counters, "channels": {"3": channel}, "latency": [(8_000, events)]}
 

@@ -21,8 +21,9 @@ class RecordingCore:
     def open_channel(self, spec: ChannelSpec) -> None:
         self.calls.append(f"open channel {spec.channel_id}")
 
-    def close_channel(self, channel_id: int) -> None:
+    def close_channel(self, channel_id: int) -> dict[str, int]:
         self.calls.append(f"close channel {channel_id}")
+        return {}
 
     def open_source(
         self, channel_id: int, *, is_publisher: bool = False, back_channel: int = 0
