@@ -5,9 +5,9 @@
  *   ours    the core's own row (forwarding_row.c): each distinct term once, with a bitmap.
  *
  * All work on divisors and slots. Close and sparse divide, as S0 does; the inverses of ours are
- * part of its row. Paths are put in and taken out as S0 says; that may be slow, routing may not. Our row
- * is made from the asked paths at the first event after a change, as a router's coalesced commits
- * do. The loops over a row repeat those of forwarder.c, without its channels.
+ * part of its row. Paths are put in and taken out as S0 says; that may be slow, routing may not.
+ * Our row is made from the asked paths at the first event after a change, as a router's coalesced
+ * commits do. The loops over a row repeat those of forwarder.c, without its channels.
  */
 #include <inttypes.h>
 #include <stdarg.h>
