@@ -57,14 +57,14 @@ def measure(options: Options, progress: Progress) -> Result:
 
 
 def _plans(options: Options) -> Iterator[ChainPlan]:
-    """Repetition outermost; the kinds of one length next to each other."""
+    """Repetition outermost; the kinds of one length next to each other, in alternating order."""
     kinds = options.names("kinds", known=KINDS)
     for repetition in range(max(options.whole("runs"), options.whole("load_runs"))):
         for load in options.wholes("loads"):
             if repetition >= options.whole("load_runs" if load else "runs"):
                 continue
             for length in options.wholes("routers"):
-                for kind in kinds:
+                for kind in kinds if repetition % 2 == 0 else reversed(kinds):
                     if load == 0 or kind in LOADED_KINDS:
                         yield ChainPlan(kind, length, load)
 
