@@ -37,6 +37,11 @@ def allocations() -> int:
     return gs_allocations()
 
 
+def held_allocations() -> int:
+    """How many pieces of memory the core holds now."""
+    return gs_held()
+
+
 cdef class _Address:
     """A resolved UDP address in the form that the C side wants."""
 

@@ -17,6 +17,7 @@ cdef extern from "<sys/mman.h>" nogil:
 
 cdef extern from "memory.h" nogil:
     uint64_t gs_allocations() noexcept
+    uint64_t gs_held() noexcept
     bint gs_has_memory(size_t) noexcept
 
 cdef extern from "counters.h" nogil:

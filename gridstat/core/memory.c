@@ -7,6 +7,7 @@
 #define CACHE_LINE 64
 
 static uint64_t allocations;
+static uint64_t releases;
 
 void *gs_allocate(size_t bytes)
 {
@@ -23,6 +24,8 @@ void *gs_allocate(size_t bytes)
 
 void gs_release(void *memory)
 {
+    if (memory != NULL)
+        __atomic_fetch_add(&releases, 1, __ATOMIC_RELAXED);
     free(memory);
 }
 
@@ -31,6 +34,11 @@ bool gs_has_memory(size_t bytes)
     void *probe = malloc(bytes);
     free(probe);
     return probe != NULL;
+}
+
+uint64_t gs_held(void)
+{
+    return gs_allocations() - __atomic_load_n(&releases, __ATOMIC_RELAXED);
 }
 
 uint64_t gs_allocations(void)

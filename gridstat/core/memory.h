@@ -16,4 +16,7 @@ bool gs_has_memory(size_t bytes);
 /* How often memory was taken since the process began; flat while events flow. */
 uint64_t gs_allocations(void);
 
+/* How many pieces are held now. */
+uint64_t gs_held(void);
+
 #endif
