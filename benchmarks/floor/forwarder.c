@@ -71,11 +71,15 @@ static int open_source(const char *host, int with_gro)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0), one = 1;
-    if (fd < 0) fail("socket");
+    if (fd < 0)
+        fail("socket");
     widen(fd);
-    if (inet_pton(AF_INET, host, &address.sin_addr) != 1) fail("bad host");
-    if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0) fail("bind");
-    if (with_gro && setsockopt(fd, IPPROTO_UDP, UDP_GRO, &one, sizeof one) != 0) fail("UDP_GRO");
+    if (inet_pton(AF_INET, host, &address.sin_addr) != 1)
+        fail("bad host");
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0)
+        fail("bind");
+    if (with_gro && setsockopt(fd, IPPROTO_UDP, UDP_GRO, &one, sizeof one) != 0)
+        fail("UDP_GRO");
     return fd;
 }
 
@@ -85,14 +89,18 @@ static int open_destination(const char *text)
     char host[64];
     const char *colon = strrchr(text, ':');
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    if (colon == NULL || (size_t)(colon - text) >= sizeof host) fail("a destination is host:port");
+    if (colon == NULL || (size_t)(colon - text) >= sizeof host)
+        fail("a destination is host:port");
     memcpy(host, text, (size_t)(colon - text));
     host[colon - text] = '\0';
     address.sin_port = htons((uint16_t)atoi(colon + 1));
-    if (fd < 0) fail("socket");
+    if (fd < 0)
+        fail("socket");
     widen(fd);
-    if (inet_pton(AF_INET, host, &address.sin_addr) != 1) fail("bad destination host");
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0) fail("connect");
+    if (inet_pton(AF_INET, host, &address.sin_addr) != 1)
+        fail("bad destination host");
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
+        fail("connect");
     return fd;
 }
 
@@ -100,7 +108,8 @@ static int port_of(int fd)
 {
     struct sockaddr_in address;
     socklen_t length = sizeof address;
-    if (getsockname(fd, (struct sockaddr *)&address, &length) != 0) fail("getsockname");
+    if (getsockname(fd, (struct sockaddr *)&address, &length) != 0)
+        fail("getsockname");
     return ntohs(address.sin_port);
 }
 
@@ -108,12 +117,15 @@ static int port_of(int fd)
 static int round_single(int fd)
 {
     ssize_t length = recv(fd, buffers[0], BUFFER_BYTES, 0);
-    if (length < 0) return 0;
+    if (length < 0)
+        return 0;
     datagrams_in += 1;
     bytes_in += (uint64_t)length;
     for (int i = 0; i < destination_count; i++) {
-        if (send(destinations[i], buffers[0], (size_t)length, 0) < 0) send_failed += 1;
-        else datagrams_out += 1;
+        if (send(destinations[i], buffers[0], (size_t)length, 0) < 0)
+            send_failed += 1;
+        else
+            datagrams_out += 1;
     }
     return 1;
 }
@@ -128,7 +140,8 @@ static int round_mmsg(int fd)
         messages[i].msg_hdr = (struct msghdr){.msg_iov = &vectors[i], .msg_iovlen = 1};
     }
     count = recvmmsg(fd, messages, BATCH, MSG_DONTWAIT, NULL);
-    if (count <= 0) return 0;
+    if (count <= 0)
+        return 0;
     for (int i = 0; i < count; i++) {
         vectors[i].iov_len = messages[i].msg_len;
         bytes_in += messages[i].msg_len;
@@ -136,7 +149,8 @@ static int round_mmsg(int fd)
     datagrams_in += (uint64_t)count;
     for (int i = 0; i < destination_count; i++) {
         int sent = sendmmsg(destinations[i], messages, (unsigned)count, 0);
-        if (sent < 0) sent = 0;
+        if (sent < 0)
+            sent = 0;
         datagrams_out += (uint64_t)sent;
         send_failed += (uint64_t)(count - sent);
     }
@@ -153,7 +167,8 @@ static ssize_t receive_segments(int fd, uint8_t *buffer, int *stride)
                              .msg_control = control,
                              .msg_controllen = sizeof control};
     ssize_t length = recvmsg(fd, &message, 0);
-    if (length < 0) return length;
+    if (length < 0)
+        return length;
     *stride = (int)length;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c != NULL; c = CMSG_NXTHDR(&message, c))
         if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO)
@@ -169,7 +184,8 @@ static int round_gso(int fd)
     struct iovec vector = {buffers[0], (size_t)length};
     struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
     uint64_t segments;
-    if (length < 0) return 0;
+    if (length < 0)
+        return 0;
     segments = stride > 0 ? ((uint64_t)length + (uint64_t)stride - 1) / (uint64_t)stride : 1;
     if (segments > 1) {
         uint16_t segment_bytes = (uint16_t)stride;
@@ -184,8 +200,10 @@ static int round_gso(int fd)
     datagrams_in += segments;
     bytes_in += (uint64_t)length;
     for (int i = 0; i < destination_count; i++) {
-        if (sendmsg(destinations[i], &message, 0) < 0) send_failed += segments;
-        else datagrams_out += segments;
+        if (sendmsg(destinations[i], &message, 0) < 0)
+            send_failed += segments;
+        else
+            datagrams_out += segments;
     }
     return 1;
 }
@@ -200,10 +218,12 @@ static int round_sink(int index)
     ssize_t length = receive_segments(sources[index], buffers[0], &stride);
     volatile uint64_t *delivered = (volatile uint64_t *)(page + (size_t)index * PAGE_BYTES);
     uint64_t events = 0;
-    if (length < 0) return 0;
+    if (length < 0)
+        return 0;
     for (ssize_t at = 0; stride > 0 && at + HEADER_BYTES <= length; at += stride) {
         size_t used = (size_t)buffers[0][at + 2] << 8 | buffers[0][at + 3];
-        if (used > HEADER_BYTES) events += (used - HEADER_BYTES) / event_bytes;
+        if (used > HEADER_BYTES)
+            events += (used - HEADER_BYTES) / event_bytes;
         delivered[1] += 1;
     }
     bytes_in += (uint64_t)length;
@@ -215,16 +235,21 @@ static int round_sink(int index)
 static void open_sink(int argc, char **argv)
 {
     int fd;
-    if (argc != 6) exit(2);
+    if (argc != 6)
+        exit(2);
     source_count = atoi(argv[3]);
     event_bytes = (size_t)atoi(argv[4]);
-    if (source_count < 1 || source_count > SOCKETS_MAX || event_bytes < 1) exit(2);
+    if (source_count < 1 || source_count > SOCKETS_MAX || event_bytes < 1)
+        exit(2);
     fd = open(argv[5], O_RDWR);
-    if (fd < 0) fail(argv[5]);
+    if (fd < 0)
+        fail(argv[5]);
     page = mmap(NULL, (size_t)source_count * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (page == MAP_FAILED) fail("mmap");
+    if (page == MAP_FAILED)
+        fail("mmap");
     close(fd);
-    for (int i = 0; i < source_count; i++) sources[i] = open_source(argv[2], 1);
+    for (int i = 0; i < source_count; i++)
+        sources[i] = open_source(argv[2], 1);
 }
 
 static void print_counts(void)
@@ -244,24 +269,29 @@ static void hear(void)
 {
     char line[4096];
     ssize_t length = read(STDIN_FILENO, line, sizeof line);
-    if (length <= 0) is_ending = 1;
+    if (length <= 0)
+        is_ending = 1;
     for (ssize_t i = 0; i < length; i++)
-        if (line[i] == '\n') print_counts();
+        if (line[i] == '\n')
+            print_counts();
 }
 
 static void watch(int epoll, int fd, uint32_t index)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = index};
-    if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) fail("epoll_ctl");
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0)
+        fail("epoll_ctl");
 }
 
 static void serve(char mode)
 {
     struct epoll_event events[BATCH];
     int epoll = epoll_create1(0);
-    if (epoll < 0) fail("epoll_create1");
+    if (epoll < 0)
+        fail("epoll_create1");
     watch(epoll, STDIN_FILENO, SOCKETS_MAX);
-    for (int i = 0; i < source_count; i++) watch(epoll, sources[i], (uint32_t)i);
+    for (int i = 0; i < source_count; i++)
+        watch(epoll, sources[i], (uint32_t)i);
     while (!is_ending) {
         int count = epoll_wait(epoll, events, BATCH, -1);
         for (int i = 0; i < count; i++) {
@@ -271,10 +301,14 @@ static void serve(char mode)
                 continue;
             }
             for (int round = 0; round < ROUNDS_MAX && is_full; round++) {
-                if (mode == 'k') is_full = round_sink(index);
-                else if (mode == 'g') is_full = round_gso(sources[index]);
-                else if (mode == 'm') is_full = round_mmsg(sources[index]);
-                else is_full = round_single(sources[index]);
+                if (mode == 'k')
+                    is_full = round_sink(index);
+                else if (mode == 'g')
+                    is_full = round_gso(sources[index]);
+                else if (mode == 'm')
+                    is_full = round_mmsg(sources[index]);
+                else
+                    is_full = round_single(sources[index]);
             }
         }
     }
@@ -298,7 +332,8 @@ int main(int argc, char **argv)
             destinations[destination_count++] = open_destination(argv[i]);
     }
     printf("{\"ports\": [");
-    for (int i = 0; i < source_count; i++) printf("%s%d", i ? ", " : "", port_of(sources[i]));
+    for (int i = 0; i < source_count; i++)
+        printf("%s%d", i ? ", " : "", port_of(sources[i]));
     printf("]}\n");
     fflush(stdout);
     serve(mode);
