@@ -29,7 +29,7 @@ cdef int WAIT_MS_MAX = 100  # Python looks at its signals at least so often.
 cdef tuple RECEIVED = (
     "in", "malformed", "malformed_short", "malformed_version", "malformed_epoch",
     "malformed_length", "malformed_option", "unknown", "duplicate", "policed_jump", "delivered",
-    "ring_full", "datagrams_in", "bytes_in",
+    "ring_full", "datagrams_in", "bytes_in", "newest_full",
 )
 cdef dict KEEPS = {"ring": GS_KEEP_RING, "newest": GS_KEEP_NEWEST, "count": GS_KEEP_COUNT}
 
@@ -320,7 +320,7 @@ cdef class Receiver:
         return gs_receiver_is_running(self.receiver) and not gs_receiver_is_foreign(self.receiver)
 
     def fileno(self):
-        """Readable when events wait; reading until a batch is empty makes it unreadable again."""
+        """Readable while events wait; reading until a batch is empty makes it unreadable again."""
         return gs_receiver_wake_fd(self.receiver)
 
     def read(self, events_max=65536, timeout_s=0):
@@ -385,7 +385,12 @@ cdef class Receiver:
                       found.flags, found.sequence, <int64_t>found.value)
 
     def counters(self):
-        """All counters; `kernel_dropped` counts datagrams that found the socket's buffer full."""
+        """All counters.
+
+        `kernel_dropped` counts messages of the kernel that found the socket's buffer full; each may
+        be up to 64 datagrams that it had joined. `newest_full` counts events of unknown variables
+        that were delivered, but found no place for the newest value.
+        """
         found = {name: gs_receiver_count(self.receiver, i) for i, name in enumerate(RECEIVED)}
         found["kernel_dropped"] = gs_receiver_kernel_dropped(self.receiver)
         return found

@@ -18,16 +18,16 @@ RING_EVENTS_MAX: Final = 2**24
 OPTION_BYTES_MAX: Final = 2**30
 
 TROUBLES: Final = (
-    "",
-    "there is no memory for it",
-    "the host cannot be found",
-    "the address is in use; choose another port, or 0 for any free one",
-    "this machine has no such address, or no way to it",
-    "the system does not permit it",
-    "too many files are open; raise `ulimit -n`",
-    "the system refuses",
+    ("", ""),
+    ("there is no memory for it", "ask for a smaller variables_max or ring_events"),
+    ("the host cannot be found", "check the name, or give an address"),
+    ("the address is in use", "choose another port, or 0 for any free one"),
+    ("this machine has no such address, or no way to it", "`ip address` lists what it has"),
+    ("the system does not permit it", "choose a port above 1023"),
+    ("too many files are open", "raise `ulimit -n`, or close what is not needed"),
+    ("the system refuses", "the system's log may say why"),
 )
-"""In the order of `gs_end_status` in `end_socket.h`."""
+"""What is wrong and what to do, in the order of `gs_end_status` in `end_socket.h`."""
 
 Keep: TypeAlias = Literal["ring", "newest", "count"]
 """All events and the newest of each variable, the newest only, or nothing but counters."""
@@ -67,7 +67,11 @@ class ReceiverSpec:
     ring_expiry_ns: int = 60_000_000_000
     """How long an aperiodic event is remembered, to tell its copies."""
     accept_unknown: bool = False
-    """Deliver the events of variables that nobody expects too, every copy of them."""
+    """Deliver the events of variables that nobody expects too, every copy of them.
+
+    Their newest values have `variables_max` places of their own, taken at the start; events of
+    further ones are delivered all the same, and count as `newest_full`.
+    """
     page: memoryview | bytearray | None = None
     """4,096 writable bytes, say of shared memory, for the counters."""
     posix: bool = False
@@ -111,4 +115,5 @@ def column(name: str, values: npt.ArrayLike, kind: str) -> np.ndarray:
 def check_opened(status: int, what: str) -> None:
     """Says why an end cannot be opened, if so."""
     if status != 0:
-        raise LinkDown(f"{what}: {TROUBLES[status]}")
+        trouble, hint = TROUBLES[status]
+        raise LinkDown(f"{what}: {trouble}", hint=hint)

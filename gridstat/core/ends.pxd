@@ -115,4 +115,4 @@ cdef extern from "receiver.h" nogil:
     uint64_t gs_receiver_count(const gs_receiver *, uint32_t) noexcept
     uint64_t gs_receiver_latency(const gs_receiver *, uint32_t) noexcept
     uint64_t gs_receiver_kernel_dropped(const gs_receiver *) noexcept
-    uint64_t gs_receiver_cpu_ns(const gs_receiver *) noexcept
+    uint64_t gs_receiver_cpu_ns(gs_receiver *) noexcept

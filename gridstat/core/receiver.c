@@ -21,14 +21,16 @@
 
 struct gs_receiver {
     gs_keep keep;
-    bool accepts_unknown, is_posix, is_running;
+    bool accepts_unknown, is_posix;
+    bool is_running; /* Atomic; changed under `running`. */
     int sockets[GS_PORTS];
     gs_wake stop, wake; /* For the thread, and for the reader. */
     uint32_t fork_generation;
+    pthread_mutex_t running; /* For those who start and stop; never taken by the thread. */
     pthread_t thread;
     uint64_t cpu_ns_before; /* Of threads that have ended. */
     uint64_t *page;
-    uint64_t now_ns;
+    gs_now now; /* The wall clock's for stamps and latencies, the steady one for verdicts. */
     uint64_t batch[GS_RECEIVED_COUNTERS]; /* Of this receive call; added up once. */
     gs_counter counters[GS_RECEIVED_COUNTERS];
     gs_histogram latency;
@@ -42,10 +44,10 @@ struct gs_receiver {
 
 /* --- One event --------------------------------------------------------------------------- */
 
-static inline void sample_of(const uint8_t *event, uint64_t now_ns, gs_sample *sample)
+static inline void sample_of(const uint8_t *event, uint64_t received_ns, gs_sample *sample)
 {
     sample->created_ns = gs_event_created_ns(event);
-    sample->received_ns = now_ns;
+    sample->received_ns = received_ns;
     sample->variable_id = gs_event_variable(event);
     sample->option_count = event[12];
     sample->flags = gs_event_flags(event);
@@ -76,13 +78,15 @@ static inline void receive_event(gs_receiver *receiver, gs_expected_variable *va
         return;
     }
     gs_sample sample;
-    sample_of(event, receiver->now_ns, &sample);
+    sample_of(event, receiver->now.wall_ns, &sample);
     if (variable == NULL)
         variable = gs_expected_adopt(&receiver->expected, sample.variable_id);
     gs_verdict verdict = GS_ACCEPTED;
-    if (variable != NULL)
+    if (__builtin_expect(variable != NULL, 1))
         verdict = gs_expected_accept(&receiver->expected, variable, &sample,
-                                     receiver->keep != GS_KEEP_COUNT);
+                                     receiver->now.steady_ns, receiver->keep != GS_KEEP_COUNT);
+    else
+        receiver->batch[GS_RECEIVED_NEWEST_FULL] += receiver->keep != GS_KEEP_COUNT;
     if (__builtin_expect(verdict == GS_ACCEPTED, 1))
         deliver(receiver, &sample, event);
     else if (verdict == GS_POLICED_JUMP)
@@ -140,7 +144,7 @@ static void finish_call(gs_receiver *receiver)
         receiver->batch[i] = 0;
     }
     if (receiver->page != NULL) {
-        gs_set(&receiver->page[GS_PAGE_RECEIVED_NS], receiver->now_ns);
+        gs_set(&receiver->page[GS_PAGE_RECEIVED_NS], receiver->now.wall_ns);
         gs_set(&receiver->page[GS_PAGE_DATAGRAMS], receiver->counters[GS_RECEIVED_DATAGRAMS]);
         gs_set(&receiver->page[GS_PAGE_DUPLICATE], receiver->counters[GS_RECEIVED_DUPLICATE]);
         gs_set(&receiver->page[GS_PAGE_RING_FULL], receiver->counters[GS_RECEIVED_RING_FULL]);
@@ -169,7 +173,7 @@ static bool receive_batch(gs_receiver *receiver, int socket_)
     int count = gs_receive(socket_, receiver->messages, GS_RECEIVE_BUFFERS, receiver->is_posix);
     if (count <= 0)
         return false;
-    receiver->now_ns = gs_clock_ns(CLOCK_REALTIME);
+    receiver->now = gs_now_read();
     for (int i = 0; i < count; i++)
         receive_message(receiver, &receiver->messages[i]);
     finish_call(receiver);
@@ -207,10 +211,8 @@ static void *run(void *argument)
     }
 }
 
-gs_end_status gs_receiver_start(gs_receiver *receiver)
+static gs_end_status start(gs_receiver *receiver)
 {
-    if (receiver->is_running)
-        return GS_END_OK;
     gs_wake_clear(&receiver->stop);
     sigset_t all, before;
     sigfillset(&all);
@@ -224,6 +226,14 @@ gs_end_status gs_receiver_start(gs_receiver *receiver)
     return status;
 }
 
+gs_end_status gs_receiver_start(gs_receiver *receiver)
+{
+    pthread_mutex_lock(&receiver->running);
+    gs_end_status status = receiver->is_running ? GS_END_OK : start(receiver);
+    pthread_mutex_unlock(&receiver->running);
+    return status;
+}
+
 static uint64_t thread_cpu_ns(const gs_receiver *receiver)
 {
     clockid_t clock;
@@ -232,16 +242,21 @@ static uint64_t thread_cpu_ns(const gs_receiver *receiver)
     return gs_clock_ns(clock);
 }
 
+/* One of several who stop ends the thread; the others wait until it has ended. */
 void gs_receiver_stop(gs_receiver *receiver)
 {
-    if (!receiver->is_running || gs_receiver_is_foreign(receiver))
+    if (gs_receiver_is_foreign(receiver))
         return;
-    uint64_t cpu_ns = thread_cpu_ns(receiver);
-    gs_wake_signal(&receiver->stop);
-    pthread_join(receiver->thread, NULL);
-    receiver->cpu_ns_before += cpu_ns;
-    __atomic_store_n(&receiver->is_running, false, __ATOMIC_RELEASE);
-    gs_wake_signal(&receiver->wake);
+    pthread_mutex_lock(&receiver->running);
+    if (receiver->is_running) {
+        uint64_t cpu_ns = thread_cpu_ns(receiver);
+        gs_wake_signal(&receiver->stop);
+        pthread_join(receiver->thread, NULL);
+        receiver->cpu_ns_before += cpu_ns;
+        __atomic_store_n(&receiver->is_running, false, __ATOMIC_RELEASE);
+        gs_wake_signal(&receiver->wake);
+    }
+    pthread_mutex_unlock(&receiver->running);
 }
 
 /* --- Opening and closing ----------------------------------------------------------------- */
@@ -284,13 +299,16 @@ gs_end_status gs_receiver_open(const gs_receiver_words *words, gs_receiver **ope
     receiver->is_posix = words->is_posix;
     receiver->page = words->page;
     receiver->fork_generation = gs_fork_generation();
+    pthread_mutex_init(&receiver->running, NULL);
     receiver->sockets[0] = receiver->sockets[1] = -1;
     receiver->stop = receiver->wake = (gs_wake){.reader = -1, .writer = -1};
     open_buffers(receiver);
     if (words->keep == GS_KEEP_RING)
         gs_sample_ring_open(&receiver->ring, words->ring_events, words->option_bytes);
     gs_end_status status = GS_END_NO_MEMORY;
-    if (gs_expected_open(&receiver->expected, words->variables_max, words->ring_expiry_ns))
+    bool adopts = words->accepts_unknown && words->keep != GS_KEEP_COUNT;
+    if (gs_expected_open(&receiver->expected, words->variables_max,
+                         adopts ? words->variables_max : 0, words->ring_expiry_ns))
         status = open_descriptors(receiver, words);
     if (status != GS_END_OK)
         gs_receiver_close(receiver);
@@ -312,6 +330,7 @@ void gs_receiver_close(gs_receiver *receiver)
 {
     gs_receiver_shut(receiver);
     gs_expected_close(&receiver->expected);
+    pthread_mutex_destroy(&receiver->running);
     gs_sample_ring_close(&receiver->ring);
     gs_release(receiver->buffers);
     gs_release(receiver);
@@ -349,9 +368,13 @@ bool gs_receiver_wait(gs_receiver *receiver, int timeout_ms)
     if (gs_sample_ring_ready(&receiver->ring) != 0)
         return true;
     struct pollfd wake = {.fd = receiver->wake.reader, .events = POLLIN};
-    if (poll(&wake, 1, timeout_ms) > 0)
-        gs_wake_clear(&receiver->wake);
-    return gs_sample_ring_ready(&receiver->ring) != 0;
+    if (poll(&wake, 1, timeout_ms) <= 0 || gs_sample_ring_ready(&receiver->ring) != 0)
+        return gs_sample_ring_ready(&receiver->ring) != 0;
+    gs_wake_clear(&receiver->wake);
+    if (gs_sample_ring_ready(&receiver->ring) == 0)
+        return false;
+    gs_wake_signal(&receiver->wake); /* Those that came meanwhile were signalled too early. */
+    return true;
 }
 
 gs_sample_ring *gs_receiver_ring(gs_receiver *receiver)
@@ -390,8 +413,12 @@ uint64_t gs_receiver_latency(const gs_receiver *receiver, uint32_t bucket)
     return gs_read(&receiver->latency.buckets[bucket]);
 }
 
-uint64_t gs_receiver_cpu_ns(const gs_receiver *receiver)
+uint64_t gs_receiver_cpu_ns(gs_receiver *receiver)
 {
-    bool is_running = gs_receiver_is_running(receiver);
-    return receiver->cpu_ns_before + (is_running ? thread_cpu_ns(receiver) : 0);
+    pthread_mutex_lock(&receiver->running);
+    uint64_t cpu_ns = receiver->cpu_ns_before;
+    if (receiver->is_running)
+        cpu_ns += thread_cpu_ns(receiver);
+    pthread_mutex_unlock(&receiver->running);
+    return cpu_ns;
 }

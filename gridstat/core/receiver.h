@@ -2,9 +2,9 @@
  *
  *   urgent port, then data port -> check -> first copy? -> ring, newest value, counters
  *
- * The thread blocks all signals, never takes Python's lock and never allocates. Every event ends in
- * exactly one counter: in = malformed + unknown + duplicate + policed_jump + delivered + ring_full,
- * where a malformed datagram counts once.
+ * The thread blocks all signals, takes no lock, neither Python's nor ours, and never allocates.
+ * Every event ends in exactly one counter: in = malformed + unknown + duplicate + policed_jump +
+ * delivered + ring_full, where a malformed datagram counts once.
  */
 #ifndef GS_RECEIVER_H
 #define GS_RECEIVER_H
@@ -37,6 +37,7 @@ typedef enum {
     GS_RECEIVED_RING_FULL,
     GS_RECEIVED_DATAGRAMS,
     GS_RECEIVED_BYTES,
+    GS_RECEIVED_NEWEST_FULL, /* Accepted though unknown, and there was no place for the newest. */
     GS_RECEIVED_COUNTERS,
 } gs_received;
 
@@ -54,7 +55,7 @@ typedef struct {
     uint16_t ports[2];
     uint32_t ring_events;
     uint32_t option_bytes;
-    uint32_t variables_max;
+    uint32_t variables_max; /* Of expected ones, and again of unknown ones where accepted. */
     uint64_t ring_expiry_ns;
     gs_keep keep;
     bool accepts_unknown;
@@ -73,6 +74,7 @@ void gs_receiver_shut(gs_receiver *receiver);
 /* Nobody may use it any more. */
 void gs_receiver_close(gs_receiver *receiver);
 
+/* Any threads, at once too; nobody may start what another shuts. */
 gs_end_status gs_receiver_start(gs_receiver *receiver);
 void gs_receiver_stop(gs_receiver *receiver); /* Also wakes a reader that waits. */
 bool gs_receiver_is_running(const gs_receiver *receiver);
@@ -83,7 +85,8 @@ bool gs_receiver_expect(gs_receiver *receiver, uint32_t variable_id, uint32_t se
                         uint32_t per_seconds, uint64_t phase_ns);
 bool gs_receiver_newest(gs_receiver *receiver, uint32_t variable_id, gs_sample *sample);
 
-/* Waits until there is something to take; false after `timeout_ms` or on a signal. */
+/* Waits until there is something to take; false after `timeout_ms`, on a signal, or when woken for
+ * what is gone. The descriptor stays readable until somebody has waited and found nothing. */
 bool gs_receiver_wait(gs_receiver *receiver, int timeout_ms);
 gs_sample_ring *gs_receiver_ring(gs_receiver *receiver);
 int gs_receiver_wake_fd(const gs_receiver *receiver);
@@ -91,8 +94,11 @@ int gs_receiver_wake_fd(const gs_receiver *receiver);
 uint16_t gs_receiver_port(const gs_receiver *receiver, uint32_t port);
 uint32_t gs_receiver_buffer_bytes(const gs_receiver *receiver);
 uint64_t gs_receiver_count(const gs_receiver *receiver, uint32_t counter);
+
+/* What found the socket's buffer full, in the kernel's messages: one may be up to 64 datagrams that
+ * it had joined. */
 uint64_t gs_receiver_kernel_dropped(const gs_receiver *receiver);
 uint64_t gs_receiver_latency(const gs_receiver *receiver, uint32_t bucket);
-uint64_t gs_receiver_cpu_ns(const gs_receiver *receiver);
+uint64_t gs_receiver_cpu_ns(gs_receiver *receiver);
 
 #endif

@@ -190,7 +190,9 @@ class Receiver:
     def counters(self) -> dict[str, int]:
         """What became of every event: `receiver.counters()["delivered"]`.
 
-        in = malformed + unknown + duplicate + policed_jump + delivered + ring_full
+        in = malformed + unknown + duplicate + policed_jump + delivered + ring_full. Apart from
+        that, `kernel_dropped` counts what never came in: messages of the kernel that found the
+        socket's buffer full, each of up to 64 datagrams that it had joined.
         """
         return self._end.counters()
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 import threading
 from contextlib import aclosing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,6 +56,34 @@ def test_a_reader_that_waits_is_woken_by_the_first_event(
 ) -> None:
     threading.Timer(0.02, sender.send, (1, 5)).start()
     assert receiver.read(timeout_s=None)["value"].tolist() == [5]
+
+
+def test_a_descriptor_for_select_is_readable_only_while_events_wait(
+    receiver: Receiver, sender: Sender
+) -> None:
+    assert select.select([receiver.fileno()], [], [], 0)[0] == []
+    for slot in range(3):
+        sender.send(0, slot, created_ns=NOW_NS + slot * MS)
+        assert select.select([receiver.fileno()], [], [], 10)[0]
+        while len(receiver.read()):
+            pass
+        assert select.select([receiver.fileno()], [], [], 0)[0] == []
+
+
+def test_the_descriptor_stays_readable_while_a_reader_has_left_events(
+    receiver: Receiver, sender: Sender
+) -> None:
+    for first in range(0, 60, 3):
+        thread = threading.Thread(target=receiver.read, args=(1, None))
+        thread.start()
+        eventually(lambda: _complaint_until_asleep(thread))  # noqa: B023
+        sender.send_many(*(column[first : first + 3] for column in columns(60)))
+        thread.join()
+        for left in (2, 1):
+            assert select.select([receiver.fileno()], [], [], 0)[0], f"{left} wait unseen"
+            assert len(receiver.read(events_max=1)) == 1
+        assert len(receiver.read()) == 0
+        assert select.select([receiver.fileno()], [], [], 0)[0] == []
 
 
 @pytest.mark.parametrize("end", ["stop", "close"])
@@ -273,3 +303,10 @@ def test_leaving_the_async_iterator_early_leaves_nothing_behind(
 
     sender.send(0, 1)
     assert asyncio.run(take_one()) == 1
+
+
+def _complaint_until_asleep(thread: threading.Thread) -> str | None:
+    """A complaint until the kernel has put the thread to sleep."""
+    stat = Path(f"/proc/self/task/{thread.native_id}/stat").read_text()
+    state = stat.rpartition(")")[2].split()[0]
+    return None if state == "S" else f"in state {state}"

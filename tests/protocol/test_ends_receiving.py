@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import select
 import socket
 from typing import TYPE_CHECKING
 
@@ -155,7 +154,26 @@ def test_unknown_variables_are_delivered_on_request() -> None:
                 sender.send(value, value, created_ns=NOW_NS)
             wait_for(receiver, delivered=8)
         newest = [receiver.newest(variable_id) for variable_id in range(4)]
+        assert receiver.counters()["newest_full"] == 4
     assert [sample is not None for sample in newest] == [True, True, False, False]
+
+
+def test_unknown_variables_leave_all_places_to_the_expected_ones() -> None:
+    with Receiver(accept_unknown=True, variables_max=4) as receiver:
+        receiver.start()
+        with Sender(7, ("127.0.0.1", *receiver.ports)) as sender:
+            for variable_id in range(100):
+                sender.send(variable_id, 1, created_ns=NOW_NS)
+            wait_for(receiver, delivered=100)
+            for variable_id in (1, 2, 98, 99):  # Two of them have been adopted already.
+                receiver.expect(variable_id, None)
+            with Sender(8, ("127.0.0.1", *receiver.ports)) as second_path:
+                for path in (sender, second_path):
+                    path.send(99, 2, created_ns=NOW_NS + MS)
+            wait_for(receiver, **{"in": 102})
+        newest = receiver.newest(99)
+    assert newest is not None
+    assert newest.value == 2
 
 
 GOOD = datagram(7, event(1, NOW_NS))
@@ -326,21 +344,13 @@ def test_more_variables_than_declared_are_refused_by_name() -> None:
             receiver.expect(3, KILOHERTZ)
 
 
-def test_a_descriptor_for_select_is_readable_only_while_events_wait(
-    receiver: Receiver, sender: Sender
-) -> None:
-    assert select.select([receiver.fileno()], [], [], 0)[0] == []
-    for slot in range(3):
-        sender.send(1, slot, created_ns=NOW_NS + slot * MS)
-        assert select.select([receiver.fileno()], [], [], 10)[0]
-        while len(receiver.read()):
-            pass
-        assert select.select([receiver.fileno()], [], [], 0)[0] == []
-
-
-def test_a_port_in_use_is_named() -> None:
-    with Receiver(**SMALL) as receiver, pytest.raises(LinkDown, match="in use"):
+def test_a_port_in_use_is_named_and_the_way_out_is_the_hint() -> None:
+    with Receiver(**SMALL) as receiver, pytest.raises(LinkDown) as raised:
         Receiver(data_port=receiver.ports[0])
+    assert raised.value.args == (
+        f"cannot listen on 127.0.0.1 ports {receiver.ports[0]} and 0: the address is in use",
+    )
+    assert raised.value.hint == "choose another port, or 0 for any free one"
 
 
 @pytest.mark.parametrize(

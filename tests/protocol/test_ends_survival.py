@@ -46,7 +46,10 @@ def start(program: str) -> subprocess.Popen[str]:
 
 def output_of(program: str, *, status: int = 0) -> list[str]:
     with start(program) as process:
-        said, complained = process.communicate(timeout=50)
+        try:
+            said, complained = process.communicate(timeout=40)
+        finally:
+            process.kill()  # One that hangs must not hang the test as well.
     assert process.returncode == status, complained
     return said.split("\n")[:-1]
 
@@ -195,6 +198,29 @@ def test_a_forgotten_receiver_ends_its_thread() -> None:
         print(threads().count("gs-receiver"))
     """
     assert output_of(program) == ["1", "0"]
+
+
+@pytest.mark.parametrize("last", ["stop", "close"])
+def test_several_threads_may_end_one_receiver_at_once(last: str) -> None:
+    program = f"""
+        def end(barrier, how):
+            barrier.wait()
+            getattr(receiver, how)()
+            assert not receiver.is_running
+            receiver.thread_cpu_ns()
+
+        for round in range(100):
+            how = "stop" if round < 99 else {last!r}
+            barrier = threading.Barrier(4)
+            threads = [threading.Thread(target=end, args=(barrier, how)) for _ in range(4)]
+            receiver.start()
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        print("ended")
+    """
+    assert output_of(program) == ["ended"]
 
 
 def test_the_thread_blocks_every_signal() -> None:

@@ -1,6 +1,7 @@
 /* Everything that may happen to the ends at once, for ASan and TSan: two senders on redundant
- * paths, the receiving thread, a reader of batches, readers of newest values and counters, and
- * somebody who adds variables all the while. Ends well when every event was counted once. */
+ * paths, the receiving thread, a reader of batches, readers of newest values and counters, somebody
+ * who adds variables all the while, some of which came unannounced before, and two who stop it.
+ * Ends well when every event was counted once. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdbool.h>
@@ -12,6 +13,8 @@
 #include "sender.h"
 
 #define VARIABLES   64U
+#define ANNOUNCED   32U /* At the start; later rounds bring others in place of the rest. */
+#define OTHERS_MAX  4096U
 #define BATCHES     400U
 #define BATCH       512U
 #define OPTIONS     48U
@@ -43,7 +46,7 @@ static void *send_all(void *argument)
         .host = "127.0.0.1",
         .ports = {gs_receiver_port(stage->receiver, 0), gs_receiver_port(stage->receiver, 1)},
         .mtu_bytes = 1232,
-        .variables_max = VARIABLES,
+        .variables_max = OTHERS_MAX,
     };
     gs_sender *sender = NULL;
     if (gs_sender_open(&words, &sender) != GS_END_OK)
@@ -53,7 +56,7 @@ static void *send_all(void *argument)
     uint64_t stamps[BATCH], values[BATCH];
     for (uint32_t round = 0; round < BATCHES; round++) {
         for (uint32_t i = 0; i < BATCH; i++) {
-            ids[i] = i % VARIABLES;
+            ids[i] = i % VARIABLES < ANNOUNCED ? i % VARIABLES : i % VARIABLES + round * 8;
             stamps[i] = START_NS + ((uint64_t)round * BATCH + i) / VARIABLES * 1000000;
             values[i] = stamps[i];
         }
@@ -97,18 +100,31 @@ static void *take_all(void *argument)
 static void *watch_all(void *argument)
 {
     gs_stage *stage = argument;
-    uint32_t added = VARIABLES;
+    uint32_t added = ANNOUNCED;
     while (!has_ended(stage)) {
         gs_sample newest;
         for (uint32_t variable = 0; variable < VARIABLES; variable++)
             if (gs_receiver_newest(stage->receiver, variable, &newest) &&
                 newest.value != newest.created_ns)
                 fail("a newest value is torn");
-        gs_receiver_count(stage->receiver, GS_RECEIVED_DELIVERED);
+        uint64_t delivered = gs_receiver_count(stage->receiver, GS_RECEIVED_DELIVERED);
         gs_receiver_latency(stage->receiver, 100);
-        if (added < 4096)
+        gs_receiver_cpu_ns(stage->receiver);
+        if (added < OTHERS_MAX && added < delivered / 64) /* About as they come in. */
             gs_receiver_expect(stage->receiver, added++, 1, 1000, 0);
+        if (gs_receiver_newest(stage->receiver, added, &newest) &&
+            newest.value != newest.created_ns)
+            fail("a newest value of an unknown variable is torn");
     }
+    return NULL;
+}
+
+static void *stop(void *argument)
+{
+    gs_stage *stage = argument;
+    gs_receiver_stop(stage->receiver);
+    if (gs_receiver_is_running(stage->receiver))
+        fail("it runs after a stop");
     return NULL;
 }
 
@@ -151,18 +167,19 @@ int main(void)
         .host = "127.0.0.1",
         .ring_events = 4096,
         .option_bytes = 1 << 16,
-        .variables_max = 4096,
+        .variables_max = OTHERS_MAX,
         .ring_expiry_ns = 60000000000ULL,
+        .accepts_unknown = true,
         .page = page,
     };
     gs_stage stage = {0};
     if (gs_receiver_open(&words, &stage.receiver) != GS_END_OK)
         fail("cannot open a receiver");
-    for (uint32_t variable = 0; variable < VARIABLES; variable++)
+    for (uint32_t variable = 0; variable < ANNOUNCED; variable++)
         gs_receiver_expect(stage.receiver, variable, 1, 1000, 0);
     if (gs_receiver_start(stage.receiver) != GS_END_OK)
         fail("cannot start the receiver");
-    pthread_t senders[2], taker, watcher;
+    pthread_t senders[2], stoppers[2], taker, watcher;
     pthread_create(&taker, NULL, take_all, &stage);
     pthread_create(&watcher, NULL, watch_all, &stage);
     for (uint32_t i = 0; i < 2; i++)
@@ -170,7 +187,10 @@ int main(void)
     for (uint32_t i = 0; i < 2; i++)
         pthread_join(senders[i], NULL);
     wait_for_quiet(&stage);
-    gs_receiver_stop(stage.receiver);
+    for (uint32_t i = 0; i < 2; i++)
+        pthread_create(&stoppers[i], NULL, stop, &stage);
+    for (uint32_t i = 0; i < 2; i++)
+        pthread_join(stoppers[i], NULL);
     __atomic_store_n(&stage.has_ended, true, __ATOMIC_RELEASE);
     pthread_join(taker, NULL);
     pthread_join(watcher, NULL);
