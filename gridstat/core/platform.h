@@ -29,7 +29,7 @@ typedef struct {
 typedef struct {
     size_t segment_bytes; /* 0: not coalesced. */
     uint64_t arrived_ns;  /* 0: no time stamp. */
-    uint32_t dropped;     /* Datagrams lost on this socket so far, for want of buffer. */
+    uint32_t dropped;     /* Messages lost here so far, each up to 64 coalesced datagrams. */
 } gs_remarks;
 
 #define GS_CONTROL_BYTES 128
