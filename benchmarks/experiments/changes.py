@@ -30,7 +30,7 @@ LOAD = Stream(
     event_bytes=EVENT_BYTES,
     per_datagram=0,
     in_flight_max=65_536,
-    # Between 1 and 100 million events a second the stamps of this period keep up with the clock.
+    # Between 0.5 and 50 million events a second the stamps of this period keep up with the clock.
     period=(1, 100_000),
 )
 TOGGLED = 100

@@ -73,7 +73,7 @@ class PublisherRole:
         stream = self._stream(question, chunk_max)
 
         def send(events: int) -> int:
-            chunk = stream.take(events, is_catching_up=True)
+            chunk = stream.take_since_last(events)
             return self._send_chunk(chunk, per_datagram=per_datagram)
 
         ran = flood(
@@ -92,7 +92,7 @@ class PublisherRole:
         stream = self._stream(question, per_tick)
 
         def send(_tick: int) -> int:
-            return self._send_chunk(stream.take(per_tick), per_datagram=1)
+            return self._send_chunk(stream.take_at_once(per_tick), per_datagram=1)
 
         return steady(send, tick_s=float(question["tick_s"]), seconds=float(question["seconds"]))
 

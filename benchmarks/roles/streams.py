@@ -1,21 +1,26 @@
 """Events to send: arrays of identifiers, values and real, increasing time stamps.
 
-Two events of one variable always lie at least one period apart, however fast the loop runs, and
-after a stall of the machine the stamps of a closed loop catch up with the clock in steps that the
-window allows: nothing is policed, nothing is a duplicate.
+A closed loop sends whatever has room, as if it had been created since the last time: the stamps of
+a chunk lie evenly between the previous chunk and now. Only when the loop is faster than the
+variables' period allows, or after a stall longer than a window, do they leave the clock, and come
+back to it as soon as they can: nothing is policed, nothing is a duplicate.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks.plan import EVENT_BYTES
 
-STALL_SLOTS_MAX = 100
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+SLOTS_MIN, SLOTS_MAX = 2, 200
+"""Between two events of a variable, in a window of 256 slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,33 +40,36 @@ class EventStream:
         self, first_id: int, count: int, *, event_bytes: int, chunk_max: int, period_ns: int
     ) -> None:
         assert event_bytes % EVENT_BYTES == 0
-        order = np.arange(count + chunk_max)
         self._count = count
         self._period_ns = period_ns
         self._chunk_max = chunk_max
-        self._ids = (first_id + order % count).astype(np.uint32)
-        self._steps_ns = (order // count * period_ns).astype(np.uint64)
+        self._ids = (first_id + np.arange(count + chunk_max) % count).astype(np.uint32)
+        self._ramp = np.arange(1, chunk_max + 1, dtype=np.float64)
         self._values = np.arange(chunk_max, dtype=np.int64)
         option_bytes = event_bytes - EVENT_BYTES
         self._options = np.zeros((chunk_max, option_bytes), np.uint8) if option_bytes else None
         self._next = 0
         self._created_ns_last = 0
 
-    def take(self, events: int, *, is_catching_up: bool = False) -> Chunk:
-        """The next events, stamped now, or a period after the last if that is later.
+    def take_at_once(self, events: int) -> Chunk:
+        """The next events, all created now; each variable at most once."""
+        assert events <= self._count
+        return self._take(events, np.full(events, time.time_ns(), np.uint64))
 
-        While catching up, stamps stay less than a window behind the last, whatever the clock says.
-        """
-        assert 0 < events <= self._chunk_max
-        part = slice(self._next, self._next + events)
-        # A chunk that is only a part of the round has to bring only that part of a period; the
-        # closed loop's chunks are either all smaller than the round, or all larger.
-        step_ns = -(-self._period_ns * min(events, self._count) // self._count)
-        base_ns = max(time.time_ns(), self._created_ns_last + step_ns)
-        if is_catching_up and self._created_ns_last:
-            base_ns = min(base_ns, self._created_ns_last + STALL_SLOTS_MAX * step_ns)
-        created_ns = self._steps_ns[part] - self._steps_ns[part.start] + np.uint64(base_ns)
+    def take_since_last(self, events: int) -> Chunk:
+        """The next events, created one after the other since the last chunk."""
+        now_ns = time.time_ns()
+        round_ns = self._period_ns * events / self._count
+        last_ns = self._created_ns_last or now_ns - int(SLOTS_MIN * round_ns)
+        advance_ns = min(max(now_ns - last_ns, SLOTS_MIN * round_ns), SLOTS_MAX * round_ns)
+        created_ns = (self._ramp[:events] * (advance_ns / events)).astype(np.uint64)
+        created_ns += np.uint64(last_ns)
         self._created_ns_last = int(created_ns[-1])
+        return self._take(events, created_ns)
+
+    def _take(self, events: int, created_ns: npt.NDArray[np.uint64]) -> Chunk:
+        assert 0 < events <= self._chunk_max
+        ids = self._ids[self._next : self._next + events]
         self._next = (self._next + events) % self._count
         options = None if self._options is None else self._options[:events]
-        return Chunk(self._ids[part], self._values[:events], created_ns, options)
+        return Chunk(ids, self._values[:events], created_ns, options)

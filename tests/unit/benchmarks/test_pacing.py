@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.plan import EVENT_BYTES, WIDE_EVENT_BYTES, fitting_period
 from benchmarks.roles.pacing import flood, generate_load, steady
-from benchmarks.roles.streams import STALL_SLOTS_MAX, EventStream
+from benchmarks.roles.streams import SLOTS_MAX, SLOTS_MIN, EventStream
 from benchmarks.statistics import published_events_per_ms
 
 
@@ -106,28 +106,36 @@ def test_a_tick_that_a_stall_swallowed_is_not_made_up_for() -> None:
 
 @given(
     st.integers(1, 50),
-    st.lists(st.integers(50, 64), min_size=1, max_size=30),
+    st.lists(st.integers(1, 64), min_size=1, max_size=30),
     st.sampled_from([1_000, 250_000]),
 )
-def test_events_of_one_variable_lie_a_period_or_more_apart(
+def test_events_of_one_variable_share_no_slot_and_leave_no_window(
     count: int, chunks: list[int], period_ns: int
 ) -> None:
     stream = EventStream(7, count, event_bytes=EVENT_BYTES, chunk_max=64, period_ns=period_ns)
     newest: dict[int, int] = {}
     for events in chunks:
-        chunk = stream.take(events, is_catching_up=True)
+        chunk = stream.take_since_last(events)
         for variable_id, created_ns in zip(chunk.ids, chunk.created_ns, strict=True):
             previous_ns = newest.get(int(variable_id))
             newest[int(variable_id)] = int(created_ns)
             if previous_ns is not None:
                 slots = (int(created_ns) - previous_ns) / period_ns
-                assert 1 <= slots <= 2 * STALL_SLOTS_MAX + 1
+                assert SLOTS_MIN - 0.1 <= slots <= SLOTS_MAX + 0.1
     assert set(newest) <= set(range(7, 7 + count))
+
+
+def test_a_burst_is_created_at_one_instant() -> None:
+    stream = EventStream(1, 10, event_bytes=EVENT_BYTES, chunk_max=10, period_ns=1_000)
+    chunk = stream.take_at_once(10)
+    assert len(set(chunk.created_ns.tolist())) == 1
+    assert chunk.ids.tolist() == list(range(1, 11))
+    assert stream.take_at_once(3).ids.tolist() == [1, 2, 3]
 
 
 def test_wide_events_carry_their_options() -> None:
     stream = EventStream(1, 10, event_bytes=WIDE_EVENT_BYTES, chunk_max=4, period_ns=1_000)
-    options = stream.take(3).options
+    options = stream.take_at_once(3).options
     assert options is not None
     assert options.shape == (3, WIDE_EVENT_BYTES - EVENT_BYTES)
     assert options.dtype == np.uint8
