@@ -9,7 +9,7 @@
 
 #include "forwarder.h"
 
-#define GS_RECEIVE_BUFFERS 4
+#define GS_RECEIVE_BUFFERS 16
 #define GS_RECEIVE_BYTES   65536
 
 typedef struct {
@@ -28,6 +28,7 @@ typedef struct {
     uint64_t thread_cpu_ns;
     uint32_t kernel_dropped[GS_PORTS];
     uint8_t *buffers;
+    uint32_t next_call; /* How many messages the next receive call may bring. */
 } gs_loop;
 
 gs_loop *gs_loop_open(gs_core *core);

@@ -167,6 +167,8 @@ gs_remarks gs_read_remarks(struct msghdr *message)
             memcpy(&found.dropped, CMSG_DATA(at), sizeof found.dropped);
         }
     }
+    /* The kernel shortened it to what it wrote; the next call needs the whole room again. */
+    message->msg_controllen = GS_CONTROL_BYTES;
     return found;
 }
 
@@ -182,9 +184,6 @@ int gs_receive(int socket_, gs_message *messages, uint32_t count, bool is_posix)
 {
     if (is_posix)
         return receive_one_by_one(socket_, messages, count);
-    /* The kernel shortens the control length to what it wrote, so it is said anew each time. */
-    for (uint32_t i = 0; i < count; i++)
-        messages[i].header.msg_controllen = GS_CONTROL_BYTES;
     return recvmmsg(socket_, (struct mmsghdr *)(void *)messages, count, MSG_DONTWAIT, NULL);
 }
 

@@ -54,12 +54,15 @@ void gs_widen(int socket_, int which, int bytes);
 
 /* Ask for coalesced datagrams, time stamps and the count of losses; each may be missing. */
 void gs_ask_remarks(int socket_);
+
+/* Read once for every message received; makes room for those of the next one. */
 gs_remarks gs_read_remarks(struct msghdr *message);
 
 /* Datagrams lost on this socket so far, asked for at once; 0 where the system keeps no count. */
 uint32_t gs_lost(int socket_);
 
-/* Up to `count` messages without waiting; one call where the system can. */
+/* Up to `count` messages without waiting; one call where the system can. At the first one each has
+ * GS_CONTROL_BYTES of room for remarks. */
 int gs_receive(int socket_, gs_message *messages, uint32_t count, bool is_posix);
 
 /* Wait for events; `timeout_ns` UINT64_MAX: for ever. As poll(2). */

@@ -281,6 +281,7 @@ static void open_buffers(gs_receiver *receiver)
         receiver->messages[i].header.msg_iov = &receiver->parts[i];
         receiver->messages[i].header.msg_iovlen = 1;
         receiver->messages[i].header.msg_control = receiver->controls[i];
+        receiver->messages[i].header.msg_controllen = GS_CONTROL_BYTES;
     }
 }
 
