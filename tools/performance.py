@@ -1,7 +1,8 @@
 """Writes docs/performance.md from the newest results: `python tools/performance.py`.
 
 A result is the JSON line of `gridstat experiment run NAME --json`, kept as
-benchmarks/results/NAME.json. Nothing on the page is typed by hand.
+benchmarks/results/NAME.json; a run with other options says so in a field `command`. Nothing on the
+page is typed by hand.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ def section(name: str, figures: dict[str, object]) -> str:
     kept = {
         field: f"{value:,}" if isinstance(value, int | float) else value
         for field, value in figures.items()
-        if field != "experiment" and not isinstance(value, dict | list)
+        if field not in {"experiment", "command"} and not isinstance(value, dict | list)
     }
     rows = "\n".join(f"| `{field}` | {value} |" for field, value in kept.items())
-    command = f"gridstat experiment run {name} --json"
+    command = figures.get("command", f"gridstat experiment run {name} --json")
     return f"\n## {name}\n\n`{command}`\n\n| Field | Value |\n|---|---|\n{rows}\n"
 
 
