@@ -103,7 +103,7 @@ def test_a_forked_child_can_open_ends_of_its_own() -> None:
     "wait",
     [
         "receiver.read(timeout_s=None)",
-        "[receiver.on_batch(print), threading.Event().wait()]",
+        "[receiver.on_batch(len), threading.Event().wait()]",
         "__import__('asyncio').run(receiver.batches().__anext__())",
     ],
 )
