@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gridstat.model.errors import GridStatError, all_errors, thesis_codes
+from gridstat.model.error_index import all_errors, thesis_codes
+from gridstat.model.errors import GridStatError
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "errors.md"
 HEAD = """# Errors

@@ -2,17 +2,43 @@
 
 GridStatError
 ├── Refused                    the grid works, and says no              1xxx
+│   ├── NotAuthorised          the certificate does not permit it       1015
+│   ├── WrongCloud             the end-point belongs elsewhere          1016
+│   ├── NoSuchRouter           the broker knows no such router          1017
+│   ├── NoSuchChannel          the broker knows no such channel         1018
+│   ├── EndPointExists         another process uses this name           1020
+│   ├── NotAttached            the end-point has not attached           1021
+│   ├── VariableExists         the name is published already            1022
+│   ├── NotPublished           this end-point does not publish it       1023
+│   ├── NoSuchSubscription     there is no such subscription            1032
+│   ├── NoSuchVariable         nobody publishes it                      1034
 │   ├── LatencyNotSatisfiable  no path is fast enough                   1036
 │   ├── IntervalNotSatisfiable published more slowly than asked         1037
+│   ├── RedundancyNotSatisfiable  too few disjoint paths                1038
 │   ├── ChannelFull            a channel on the path has no room        1039
-│   └── NoCommonVersion        two ends share no datagram version       1101
+│   ├── TypeMismatch           the variable has another type            1040
+│   ├── RouterFull             a router on the path has no capacity     1043
+│   ├── BurstTooLarge          a synchronised burst overflows a queue   1044
+│   ├── BackPressured          a channel on the path is congested       1045
+│   ├── GroupMismatch          members that form no common set          1054
+│   ├── StillInUse             subscriptions depend on it               1076
+│   ├── NoCommonVersion        two ends share no datagram version       1101
+│   ├── NoCommonSchema         two ends share no command schema         1102
+│   ├── StaleTerm              a command of a broker that was replaced  1103
+│   ├── ShuttingDown           the peer is draining                     1104
+│   └── QuotaReached           more than one end-point may hold         1105
 ├── LinkDown                   a peer cannot be reached                 2xxx
+│   ├── DeadlinePassed         no answer in time                        2001
+│   └── CertificateRefused     the peer does not trust the certificate  2015
 ├── Malformed                  bytes that are not ours                  3xxx
 │   ├── MalformedShort         not even a header                        3001
 │   ├── MalformedVersion       a version that was not agreed            3002
 │   ├── MalformedEpoch         encrypted on a channel without keys      3003
 │   ├── MalformedLength        a length that the bytes cannot hold      3004
-│   └── MalformedOption        an event that runs past the datagram     3005
+│   ├── MalformedOption        an event that runs past the datagram     3005
+│   ├── MalformedFrame         a command frame that cannot be read      3010
+│   └── FrameTooLarge          a command frame beyond the bound         3011
+├── StorageFailed              the journal cannot be written            5001
 └── Misuse                     a call or a file that asks for nonsense  4xxx
     ├── InvalidPeriod          not a positive rational                  4001
     ├── LayoutError            values that do not fit their layout      4002
@@ -27,11 +53,7 @@ The digits behind 1xxx are those of the thesis' negative code where it has one (
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 
 class GridStatError(Exception):
@@ -59,6 +81,76 @@ class Refused(GridStatError):
     remedy = "ask for less, or for another time, path or mode"
 
 
+class NotAuthorised(Refused):
+    """The certificate does not permit this; the message names the rule."""
+
+    code = 1015
+    remedy = "use a certificate of the right role and scope: `gridstat certificates --help`"
+
+
+class WrongCloud(Refused):
+    """The end-point belongs to another cloud."""
+
+    code = 1016
+    remedy = "attach to an edge router of your own cloud"
+
+
+class NoSuchRouter(Refused):
+    """The broker knows no such router."""
+
+    code = 1017
+    remedy = "add it to the broker's file, or at run time"
+
+
+class NoSuchChannel(Refused):
+    """The broker knows no such event channel."""
+
+    code = 1018
+    remedy = "add it to the broker's file, or at run time"
+
+
+class EndPointExists(Refused):
+    """Another process uses this end-point's name."""
+
+    code = 1020
+    remedy = "end the other process, or take another name"
+
+
+class NotAttached(Refused):
+    """The end-point has not attached to this edge router."""
+
+    code = 1021
+    remedy = "connect before publishing or subscribing"
+
+
+class VariableExists(Refused):
+    """The name is published already."""
+
+    code = 1022
+    remedy = "publish under another name, or unpublish the first"
+
+
+class NotPublished(Refused):
+    """This end-point does not publish such a variable."""
+
+    code = 1023
+    remedy = "publish it first; names are compared exactly"
+
+
+class NoSuchSubscription(Refused):
+    """There is no such subscription."""
+
+    code = 1032
+    remedy = "it may have ended; subscribe again"
+
+
+class NoSuchVariable(Refused):
+    """Nobody publishes such a variable."""
+
+    code = 1034
+    remedy = "check the name, or subscribe by a pattern that waits for it"
+
+
 class LatencyNotSatisfiable(Refused):
     """No path is fast enough."""
 
@@ -73,11 +165,60 @@ class IntervalNotSatisfiable(Refused):
     remedy = "ask for the publishing period or a multiple of it"
 
 
+class RedundancyNotSatisfiable(Refused):
+    """There are too few disjoint paths."""
+
+    code = 1038
+    remedy = "ask for fewer paths, attach to a second edge router, or add channels"
+
+
 class ChannelFull(Refused):
     """A channel on the path has no room for the stream."""
 
     code = 1039
     remedy = "take fewer slots (a larger `every`), or give the channel more bandwidth"
+
+
+class TypeMismatch(Refused):
+    """The variable is published with another type."""
+
+    code = 1040
+    remedy = "subscribe with the registered type, or leave the type out"
+
+
+class RouterFull(Refused):
+    """A router on the path has no capacity left for the stream."""
+
+    code = 1043
+    remedy = "take fewer slots, or give the router more capacity"
+
+
+class BurstTooLarge(Refused):
+    """Synchronised publishers would overflow a channel's queue."""
+
+    code = 1044
+    remedy = "shift the phase of some publishers, or give the channel a longer queue"
+
+
+class BackPressured(Refused):
+    """A channel on the path is congested and admits nothing for now."""
+
+    code = 1045
+    remedy = "try again later; `gridstat top` shows the channel"
+
+
+class GroupMismatch(Refused):
+    """The members of a group form no common set."""
+
+    code = 1054
+    remedy = "choose an interval that is a common multiple of the members' periods"
+
+
+class StillInUse(Refused):
+    """Subscriptions depend on it."""
+
+    code = 1076
+    remedy = "end them first, or let them be drained"
 
 
 class NoCommonVersion(Refused):
@@ -87,11 +228,53 @@ class NoCommonVersion(Refused):
     remedy = "upgrade the older end; neighbouring releases always share a version"
 
 
+class NoCommonSchema(Refused):
+    """Two ends of a session speak no common version of the commands."""
+
+    code = 1102
+    remedy = "upgrade the older end; neighbouring releases always share a version"
+
+
+class StaleTerm(Refused):
+    """The command comes from a broker that has been replaced."""
+
+    code = 1103
+    remedy = "nothing: the broker of the newer term is in charge"
+
+
+class ShuttingDown(Refused):
+    """The peer is shutting down and takes nothing new."""
+
+    code = 1104
+    remedy = "try again when it is back"
+
+
+class QuotaReached(Refused):
+    """An end-point holds as many publications or subscriptions as it may."""
+
+    code = 1105
+    remedy = "end some, or raise the broker's quota"
+
+
 class LinkDown(GridStatError):
     """A peer cannot be reached."""
 
     code = 2000
     remedy = "check address, port and whether the peer runs"
+
+
+class DeadlinePassed(LinkDown):
+    """The peer did not answer in time."""
+
+    code = 2001
+    remedy = "it may still have acted: ask again, requests are safe to repeat"
+
+
+class CertificateRefused(LinkDown):
+    """A certificate is missing, expired or not signed by the grid's authority."""
+
+    code = 2015
+    remedy = "`gridstat certificates show` tells role, scope and dates; renew or re-issue it"
 
 
 class Malformed(GridStatError):
@@ -139,6 +322,29 @@ class MalformedOption(Malformed):
     reason = "option"
 
 
+class MalformedFrame(Malformed):
+    """A command frame that cannot be read; the session ends and is set up anew."""
+
+    code = 3010
+    reason = "frame"
+    remedy = "compare the versions of both ends"
+
+
+class FrameTooLarge(Malformed):
+    """A command frame that announces more than the bound."""
+
+    code = 3011
+    reason = "frame_length"
+    remedy = "split the request: one may carry many variables, but not all of them"
+
+
+class StorageFailed(GridStatError):
+    """The journal cannot be written, so nothing new is promised; forwarding goes on."""
+
+    code = 5001
+    remedy = "free disk space or repair the disk; the broker tries again by itself"
+
+
 class Misuse(GridStatError):
     """A call or a file that asks for what cannot be."""
 
@@ -177,96 +383,3 @@ class ConfigurationError(Misuse):
     """A settings file that cannot be used; the message names file and key."""
 
     code = 4100
-
-
-_THESIS_WORDS: Final[Mapping[int, tuple[str, type[GridStatError]]]] = MappingProxyType(
-    {
-        -1: ("channel failure to a status router", LinkDown),
-        -2: ("channel could not be opened", LinkDown),
-        -4: ("remote channel could not be opened", LinkDown),
-        -5: ("sending thread failed", LinkDown),
-        -7: ("communication failure", LinkDown),
-        -8: ("communication failure", LinkDown),
-        -9: ("communication failure", LinkDown),
-        -10: ("communication failure", LinkDown),
-        -11: ("server could not start", LinkDown),
-        -12: ("server could not start", LinkDown),
-        -13: ("server shut down", LinkDown),
-        -14: ("thread could not start", LinkDown),
-        -15: ("security violation", Refused),
-        -16: ("wrong cloud", Refused),
-        -17: ("status router not registered", Refused),
-        -18: ("link not registered", Refused),
-        -19: ("link not registered", Refused),
-        -20: ("publisher already registered", Refused),
-        -21: ("publisher not registered", Refused),
-        -22: ("variable already registered", Refused),
-        -23: ("variable not registered", Refused),
-        -24: ("bad publishing interval", InvalidPeriod),
-        -25: ("publisher still has publications", Refused),
-        -26: ("publications must be registered again", Refused),
-        -30: ("subscriber already registered", Refused),
-        -31: ("subscriber not registered", Refused),
-        -32: ("subscription not registered", Refused),
-        -33: ("subscription not registered", Refused),
-        -34: ("variable does not exist", Refused),
-        -36: ("latency not satisfiable", LatencyNotSatisfiable),
-        -37: ("interval not satisfiable", IntervalNotSatisfiable),
-        -41: ("no publisher", Refused),
-        -42: ("no publisher cloud", Refused),
-        -46: ("unknown publisher name", Refused),
-        -50: ("name is not hierarchical", LayoutError),
-        -51: ("not implemented", Misuse),
-        -53: ("group error", Refused),
-        -54: ("group error", Refused),
-        -55: ("group error", Refused),
-        -60: ("condensation creator already registered", Refused),
-        -61: ("condensation creator not registered", Refused),
-        -62: ("condensation function already registered", Refused),
-        -63: ("condensation function not registered", Refused),
-        -64: ("condensation function not registered", Refused),
-        -65: ("condensation function could not be created", Refused),
-        -66: ("condensation function could not be destroyed", Refused),
-        -70: ("interrupted", GridStatError),
-        -71: ("exception", GridStatError),
-        -72: ("unknown host", LinkDown),
-        -73: ("assertion", GridStatError),
-        -74: ("subscription path not present", Refused),
-        -75: ("command failed", Refused),
-    }
-)
-"""The source's codes as far as they are legible (S0 §3.11), each with the nearest of ours."""
-
-
-def all_errors() -> list[type[GridStatError]]:
-    """Every class of the tree, by code; the reference page and `explain` are made from it."""
-    return sorted(_descendants(GridStatError), key=lambda found: found.code)
-
-
-def thesis_codes(error: type[GridStatError]) -> list[int]:
-    """The thesis' negative codes that mean this error, nearest zero first."""
-    return [code for code, (_, ours) in _THESIS_WORDS.items() if ours is error]
-
-
-def explain(code: int) -> str:
-    """What a code means and what to do, in a few lines; the thesis' negative codes work too."""
-    if code in _THESIS_WORDS:
-        words, ours = _THESIS_WORDS[code]
-        return f"{code} in the thesis: {words}.\nHere it is:\n{explain(ours.code)}"
-    for found in all_errors():
-        if found.code == code:
-            lines = [f"{code} {found.__name__}: {(found.__doc__ or '').splitlines()[0]}"]
-            parent = found.__mro__[1]
-            if issubclass(parent, GridStatError):
-                lines.append(f"a kind of: {parent.code} {parent.__name__}")
-            if found.remedy:
-                lines.append(f"what to do: {found.remedy}")
-            return "\n".join(lines)
-    known = ", ".join(str(found.code) for found in all_errors())
-    raise UnknownName(f"no error has the code {code}", hint=f"the codes are {known}")
-
-
-def _descendants(error: type[GridStatError]) -> Iterator[type[GridStatError]]:
-    yield error
-    for child in error.__subclasses__():
-        yield from _descendants(child)

@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gridstat.console.cli.failure import print_plainly
-from gridstat.model.errors import GridStatError, all_errors, explain, thesis_codes
+from gridstat.model.error_index import all_errors, explain, thesis_codes
+from gridstat.model.errors import GridStatError
 
 HELP = """Explain an error code; without one, list them all.
 

@@ -1,0 +1,115 @@
+"""What a cloud is made of: routers, event channels, and the publications of its end-points.
+
+These are the declared facts; what has been promised of them is in `broker/resources.py`.
+Names are full paths (`c1/e0` is router e0 of cloud c1), so they stay good across clouds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from gridstat.model.errors import LayoutError
+
+if TYPE_CHECKING:
+    from gridstat.model.identifiers import ChannelId
+
+NAME_BYTES_MAX: Final = 255
+NAME_PARTS_MAX: Final = 16
+
+
+class RouterRole(Enum):
+    """Where a router stands; only an edge router has end-points attached to it."""
+
+    EDGE = "edge"
+    INNER = "inner"
+    BORDER = "border"
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """A status router as its broker knows it; capacity counts events in and out together."""
+
+    name: str
+    role: RouterRole = RouterRole.INNER
+    events_per_s_max: int = 1_000_000
+    x: float = 0.0
+    y: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        if self.events_per_s_max < 1:
+            raise LayoutError(f"router {self.name}: events_per_s_max must be at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class EventChannel:
+    """A one-way way between two routers; bandwidth 0 means undeclared: unpaced and unbounded."""
+
+    channel_id: ChannelId
+    from_router: str
+    to_router: str
+    bandwidth_bytes_per_s: int = 0
+    latency_us: int = 0
+    level: int = 1
+    mtu_bytes: int = 1_232
+    queue_events_max: int = 1_024
+
+    def __post_init__(self) -> None:
+        if self.from_router == self.to_router:
+            raise LayoutError(f"a channel from {self.from_router} to itself leads nowhere")
+        if self.bandwidth_bytes_per_s < 0 or self.latency_us < 0:
+            raise LayoutError(f"channel {self.label}: bandwidth and latency cannot be negative")
+
+    @property
+    def label(self) -> str:
+        """How people name it: `c1/e0→c1/i0`."""
+        return f"{self.from_router}→{self.to_router}"
+
+
+def check_name(name: str) -> str:
+    """The name, if it is hierarchical: parts without blanks or wildcards between slashes."""
+    parts = name.split("/")
+    if (
+        not all(parts)
+        or len(parts) > NAME_PARTS_MAX
+        or len(name.encode()) > NAME_BYTES_MAX
+        or name.split() != [name]
+        or not name.isprintable()
+        or "*" in name
+    ):
+        raise LayoutError(
+            f"name {name[:80]!r} is not hierarchical",
+            hint="write cloud/substation/device/quantity, without blanks, * or empty parts",
+        )
+    return name
+
+
+def check_pattern(pattern: str) -> str:
+    """The pattern, if each part is a name or a lone `*`, or a last `**` for all below."""
+    parts = pattern.split("/")
+    if "**" in parts[:-1] or any("*" in part and part not in {"*", "**"} for part in parts):
+        raise LayoutError(
+            f"pattern {pattern[:80]!r} is not understood",
+            hint="* stands for one whole part, ** at the end for everything below",
+        )
+    check_name("/".join("any" if "*" in part else part for part in parts))
+    return pattern
+
+
+def is_pattern(name: str) -> bool:
+    return "*" in name
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Whether a name is one of those that the pattern stands for."""
+    wanted, given = pattern.split("/"), name.split("/")
+    if wanted[-1] == "**":
+        wanted.pop()
+        if len(given) <= len(wanted):
+            return False
+        given = given[: len(wanted)]
+    return len(wanted) == len(given) and all(
+        part in {"*", found} for part, found in zip(wanted, given, strict=True)
+    )

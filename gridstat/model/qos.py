@@ -1,0 +1,140 @@
+"""Quality of service: what a subscription asks in each mode, between desired and worst, and gets.
+
+Every attribute has a desired and a worst acceptable value (S0 §6.3 `QoSInfo`); a broker grants the
+best that fits and says what it granted. The presets name the application classes of S3 §2.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from gridstat.model.errors import LayoutError
+from gridstat.model.identifiers import ModeId
+from gridstat.model.rate_law import EVERY_MAX, Period, every_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PRIORITY_MIN: Final = 1
+PRIORITY_MAX: Final = 6
+PRIORITY_DEFAULT: Final = 3
+REDUNDANCY_MAX: Final = 4
+LATENCY_US_MAX: Final = 3_600_000_000
+MODES_MAX: Final = 64
+BASELINE_MODE: Final = ModeId(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """One definite quality: every n-th slot, within so many microseconds, over so many paths."""
+
+    every: int
+    latency_us: int
+    redundancy: int
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class QosRequest:
+    """What is desired in one mode, and the worst that is acceptable; None means "as desired".
+
+    How often is said either as `every` (n-th slot) or as `interval`, which is rounded down to a
+    multiple of the publishing period (S0 A7). Priority 1 is the most urgent, 6 the least.
+    """
+
+    every: int = 1
+    interval: Period | None = None
+    latency_us: int = 2_000_000
+    redundancy: int = 1
+    priority: int = PRIORITY_DEFAULT
+    every_worst: int | None = None
+    interval_worst: Period | None = None
+    latency_us_worst: int | None = None
+    redundancy_worst: int | None = None
+    priority_worst: int | None = None
+
+    def __post_init__(self) -> None:
+        _bounded("every", self.every, 1, EVERY_MAX)
+        _bounded("latency_us", self.latency_us, 1, LATENCY_US_MAX)
+        _bounded("redundancy", self.redundancy, 1, REDUNDANCY_MAX)
+        _bounded("priority", self.priority, PRIORITY_MIN, PRIORITY_MAX)
+        if self.interval is not None and self.every != 1:
+            raise LayoutError("say either every or interval, not both")
+        if self.every_worst is not None:
+            _bounded("every_worst", self.every_worst, self.every, EVERY_MAX)
+        if self.latency_us_worst is not None:
+            _bounded("latency_us_worst", self.latency_us_worst, self.latency_us, LATENCY_US_MAX)
+        if self.redundancy_worst is not None:
+            _bounded("redundancy_worst", self.redundancy_worst, 1, self.redundancy)
+        if self.priority_worst is not None:
+            _bounded("priority_worst", self.priority_worst, self.priority, PRIORITY_MAX)
+
+    def desired(self, period: Period | None) -> Qos:
+        """The best case for a variable of this period; raises if it is published too slowly."""
+        return Qos(
+            every=_every(self.every, self.interval, period),
+            latency_us=self.latency_us,
+            redundancy=self.redundancy,
+            priority=self.priority,
+        )
+
+    def worst(self, period: Period | None) -> Qos:
+        """The worst acceptable case; raises like `desired`."""
+        desired = self.desired(period)
+        every = self.every_worst or desired.every
+        if self.interval_worst is not None:
+            every = _every(1, self.interval_worst, period)
+        return Qos(
+            every=max(every, desired.every),
+            latency_us=self.latency_us_worst or self.latency_us,
+            redundancy=self.redundancy_worst or self.redundancy,
+            priority=self.priority_worst or self.priority,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModalQos:
+    """The quality asked in each mode; a subscription that names no mode holds in all of them.
+
+    The baseline (mode 0) stands for that: it is always active and never switched off.
+    """
+
+    modes: dict[int, QosRequest] = field(default_factory=lambda: {BASELINE_MODE: QosRequest()})
+
+    def __post_init__(self) -> None:
+        if not self.modes or not all(0 <= mode < MODES_MAX for mode in self.modes):
+            raise LayoutError(f"modes are numbers from 0 to {MODES_MAX - 1}, at least one of them")
+
+
+PRESETS: Final[Mapping[str, QosRequest]] = MappingProxyType(
+    {
+        "protection": QosRequest(latency_us=4_000, redundancy=2, priority=1),
+        "wide-area": QosRequest(latency_us=12_000, redundancy=2, priority=2),
+        "stabilisation": QosRequest(latency_us=50_000, priority=3),
+        "control-centre": QosRequest(latency_us=2_000_000, priority=5),
+    }
+)
+"""The classes of applications: milliseconds, tens of milliseconds, seconds (S3 §2.1)."""
+
+
+def preset(name: str) -> QosRequest:
+    """The quality of an application class, by its name."""
+    try:
+        return PRESETS[name]
+    except KeyError:
+        raise LayoutError(
+            f"there is no preset {name!r}", hint=f"the presets are {', '.join(PRESETS)}"
+        ) from None
+
+
+def _every(every: int, interval: Period | None, period: Period | None) -> int:
+    if period is None:
+        return 1
+    return every if interval is None else every_for(interval, period)
+
+
+def _bounded(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise LayoutError(f"{name} is {value}, and must be {low} to {high}")
