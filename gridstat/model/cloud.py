@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from gridstat.model.errors import LayoutError
-
-if TYPE_CHECKING:
-    from gridstat.model.identifiers import ChannelId
+from gridstat.model.identifiers import ChannelId
 
 NAME_BYTES_MAX: Final = 255
 NAME_PARTS_MAX: Final = 16

@@ -108,6 +108,17 @@ class ModalQos:
             raise LayoutError(f"modes are numbers from 0 to {MODES_MAX - 1}, at least one of them")
 
 
+def _every(every: int, interval: Period | None, period: Period | None) -> int:
+    if period is None:
+        return 1
+    return every if interval is None else every_for(interval, period)
+
+
+def _bounded(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise LayoutError(f"{name} is {value}, and must be {low} to {high}")
+
+
 PRESETS: Final[Mapping[str, QosRequest]] = MappingProxyType(
     {
         "protection": QosRequest(latency_us=4_000, redundancy=2, priority=1),
@@ -127,14 +138,3 @@ def preset(name: str) -> QosRequest:
         raise LayoutError(
             f"there is no preset {name!r}", hint=f"the presets are {', '.join(PRESETS)}"
         ) from None
-
-
-def _every(every: int, interval: Period | None, period: Period | None) -> int:
-    if period is None:
-        return 1
-    return every if interval is None else every_for(interval, period)
-
-
-def _bounded(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise LayoutError(f"{name} is {value}, and must be {low} to {high}")

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import STRICT, Enum, IntEnum, IntFlag
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from gridstat.model.errors import LayoutError
-
-if TYPE_CHECKING:
-    from gridstat.model.identifiers import VariableId
-    from gridstat.model.rate_law import Period
+from gridstat.model.identifiers import VariableId
+from gridstat.model.rate_law import Period
 
 VALUE_BYTES: Final = 8
 OPTION_BYTES: Final = 24

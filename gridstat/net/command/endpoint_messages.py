@@ -1,0 +1,281 @@
+"""What end-points ask of their cloud, and what they hear: signed, by way of their edge routers."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from gridstat.model.qos import ModalQos, Qos
+from gridstat.model.rate_law import Period
+from gridstat.model.status import StatusVariable
+from gridstat.net.command.session_messages import MANY_MAX, Struct
+
+
+class Attach(Struct, frozen=True):
+    """Register with the cloud through the edge that forwards it; once per edge, up to two.
+
+    `incarnation` is new with every process. `first_time` with a known name says that the process
+    was restarted. Ports are those of the end-point's receiver; 0 where it only publishes.
+    """
+
+    certificate: bytes
+    incarnation: str
+    first_time: bool
+    host: str = ""
+    data_port: int = 0
+    urgent_port: int = 0
+    datagram_versions: tuple[int, ...] = (1,)
+
+
+class Detach(Struct, frozen=True):
+    """Leave the cloud: all publications, subscriptions and attachments of the end-point end."""
+
+
+class PublicationRequest(Struct, frozen=True):
+    """A variable to be published, named below the publisher's own name."""
+
+    variable: StatusVariable
+
+
+class Publish(Struct, frozen=True):
+    """Register variables, many at once; each has an outcome of its own."""
+
+    publications: tuple[PublicationRequest, ...]
+
+
+class Unpublish(Struct, frozen=True):
+    """Withdraw variables; always accepted, and their subscribers are told."""
+
+    names: tuple[str, ...]
+
+
+class ChangePublication(Struct, frozen=True):
+    """A new period (and phase) from the answer's `from_ns` on."""
+
+    name: str
+    period: Period
+    phase_ns: int = 0
+
+
+class SubscriptionRequest(Struct, frozen=True):
+    """A variable by name, or every one that a pattern stands for, now and later.
+
+    `value_type` None leaves the type unchecked. `label` is the subscriber's own name for it.
+    """
+
+    name: str
+    qos: ModalQos
+    value_type: Any = None
+    label: str = ""
+
+
+class Subscribe(Struct, frozen=True):
+    """Ask for contracts, many at once; each has an outcome of its own."""
+
+    subscriptions: tuple[SubscriptionRequest, ...]
+
+
+class Unsubscribe(Struct, frozen=True):
+    """An empty tuple ends all of them."""
+
+    subscription_ids: tuple[int, ...] = ()
+
+
+class ChangeSubscription(Struct, frozen=True):
+    """Change a live contract; a refusal leaves the old one."""
+
+    subscription_id: int
+    qos: ModalQos
+
+
+class FindVariables(Struct, frozen=True):
+    """The published variables that match a pattern, at most `limit`."""
+
+    pattern: str
+    limit: int = MANY_MAX
+
+
+class ResolveName(Struct, frozen=True):
+    """The name service: where a router's command server listens."""
+
+    name: str
+
+
+EndPointCommand: TypeAlias = (
+    Attach
+    | Detach
+    | Publish
+    | Unpublish
+    | ChangePublication
+    | Subscribe
+    | Unsubscribe
+    | ChangeSubscription
+    | FindVariables
+    | ResolveName
+)
+
+
+# Answers and notices follow.
+
+
+class RefusedOutcome(Struct, frozen=True):
+    """No, and why; the bottleneck is a channel, router or rule, the shortfall in its own unit."""
+
+    code: int
+    reason: str
+    hint: str = ""
+    bottleneck: str = ""
+    shortfall: str = ""
+
+
+class AttachedOutcome(Struct, frozen=True):
+    """Where to send events (`up_channel_id`) and what to expect (`down_channel_id`).
+
+    `code` is 0, or the source's 1 (after a link failure), 3 (end-point was restarted, its old
+    registrations are gone), 4 (the edge was restarted).
+    """
+
+    edge: str
+    host: str
+    data_port: int
+    urgent_port: int
+    up_channel_id: int
+    down_channel_id: int
+    datagram_version: int = 1
+    modes: int = 1
+    code: int = 0
+    kept: tuple[str, ...] = ()
+    grace_s: float = 0.0
+
+
+class PublishedOutcome(Struct, frozen=True):
+    """The variable as registered, with its identifier; a change of period holds from `from_ns`."""
+
+    variable: StatusVariable
+    from_ns: int = 0
+
+
+class GrantedPath(Struct, frozen=True):
+    """One of the disjoint paths, in order, with its predicted p99 latency."""
+
+    routers: tuple[str, ...]
+    channel_ids: tuple[int, ...]
+    latency_us: int
+
+
+class GrantedOutcome(Struct, frozen=True):
+    """A contract. Latencies are predictions until a scheduler bounds them.
+
+    A pattern is granted with the subscriptions it has caught so far, each a `Matched` push.
+    """
+
+    subscription_id: int
+    variable: StatusVariable | None
+    granted: dict[int, Qos] = msgspec.field(default_factory=dict)
+    paths: tuple[GrantedPath, ...] = ()
+    is_node_disjoint: bool = True
+    shares_edge: bool = False
+    degraded: tuple[str, ...] = ()
+    label: str = ""
+
+
+class DoneOutcome(Struct, frozen=True):
+    """What was asked has happened, and there is nothing more to say."""
+
+
+class FoundOutcome(Struct, frozen=True):
+    """What a pattern stands for at present."""
+
+    variables: tuple[StatusVariable, ...]
+    is_complete: bool = True
+
+
+class ResolvedOutcome(Struct, frozen=True):
+    """Where the name can be reached."""
+
+    host: str
+    port: int
+
+
+Outcome: TypeAlias = (
+    RefusedOutcome
+    | AttachedOutcome
+    | PublishedOutcome
+    | GrantedOutcome
+    | DoneOutcome
+    | FoundOutcome
+    | ResolvedOutcome
+)
+
+
+class Outcomes(Struct, frozen=True):
+    """The answer to one command: one outcome for each thing it asked, in its order."""
+
+    outcomes: tuple[Outcome, ...]
+
+
+class Matched(Struct, frozen=True):
+    """A pattern subscription has caught a variable."""
+
+    pattern_id: int
+    granted: GrantedOutcome
+
+
+class Unpublished(Struct, frozen=True):
+    """The variable is gone; its subscription waits for the name, or ended if `is_over`."""
+
+    subscription_id: int
+    name: str
+    is_over: bool = True
+
+
+class ContractChanged(Struct, frozen=True):
+    """The broker has moved a subscription to other paths, or some are down for now."""
+
+    granted: GrantedOutcome
+
+
+class PublicationChanged(Struct, frozen=True):
+    """From `from_ns` on the variable is published under a new identifier and period."""
+
+    subscription_id: int
+    variable: StatusVariable
+    granted: GrantedOutcome
+    from_ns: int
+
+
+class ModesChanged(Struct, frozen=True):
+    """The active modes as a mask, or those about to become active."""
+
+    modes: int
+    next_modes: int = 0
+
+
+Notice: TypeAlias = Matched | Unpublished | ContractChanged | PublicationChanged | ModesChanged
+
+
+# The envelopes between an end-point and its edge follow.
+
+
+class Submit(Struct, frozen=True):
+    """A signed command; answered by an `Answer` with the same number, however often it is sent."""
+
+    request_id: int
+    body: bytes
+    signature: bytes
+
+
+class Answer(Struct, frozen=True):
+    """`newest` holds the edge's newest event of each granted variable, as event bytes."""
+
+    request_id: int
+    body: bytes
+    newest: tuple[bytes, ...] = ()
+
+
+class Tell(Struct, frozen=True):
+    """A notice; its `body` is a `Notice`."""
+
+    body: bytes
+    newest: tuple[bytes, ...] = ()

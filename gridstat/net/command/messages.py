@@ -1,0 +1,178 @@
+"""Every message of the command plane under one roof, and the union that a frame may hold."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from gridstat.net.command.endpoint_messages import (
+    Answer,
+    Attach,
+    AttachedOutcome,
+    ChangePublication,
+    ChangeSubscription,
+    ContractChanged,
+    Detach,
+    DoneOutcome,
+    EndPointCommand,
+    FindVariables,
+    FoundOutcome,
+    GrantedOutcome,
+    GrantedPath,
+    Matched,
+    ModesChanged,
+    Notice,
+    Outcome,
+    Outcomes,
+    PublicationChanged,
+    PublicationRequest,
+    Publish,
+    PublishedOutcome,
+    RefusedOutcome,
+    ResolvedOutcome,
+    ResolveName,
+    Submit,
+    Subscribe,
+    SubscriptionRequest,
+    Tell,
+    Unpublish,
+    Unpublished,
+    Unsubscribe,
+)
+from gridstat.net.command.operator_messages import (
+    AddChannel,
+    AddRouter,
+    Explain,
+    OperatorAnswer,
+    OperatorCommand,
+    RemoveChannel,
+    RemoveRouter,
+    Survey,
+)
+from gridstat.net.command.router_messages import (
+    AttachmentChanged,
+    BackPressureChanged,
+    ChangeTable,
+    ChannelOrder,
+    ChannelStateChanged,
+    DetachEndPoint,
+    Forward,
+    PathOrder,
+    Push,
+    ReportCounters,
+    ReportRouter,
+    Return,
+    RouterAccepted,
+    SourceOrder,
+    TableChanged,
+    TableRefused,
+    VariableOrder,
+)
+from gridstat.net.command.session_messages import (
+    MANY_MAX,
+    SCHEMA_VERSION,
+    SCHEMA_VERSION_MIN,
+    Bye,
+    Hello,
+    Ping,
+    Pong,
+    Struct,
+)
+
+Message: TypeAlias = (
+    Hello
+    | Ping
+    | Pong
+    | Bye
+    | ReportRouter
+    | TableChanged
+    | TableRefused
+    | ChannelStateChanged
+    | BackPressureChanged
+    | ReportCounters
+    | Forward
+    | AttachmentChanged
+    | ChangeTable
+    | RouterAccepted
+    | Return
+    | Push
+    | DetachEndPoint
+    | Submit
+    | Answer
+    | Tell
+    | AddRouter
+    | RemoveRouter
+    | AddChannel
+    | RemoveChannel
+    | Explain
+    | Survey
+    | OperatorAnswer
+)
+
+__all__ = [
+    "MANY_MAX",
+    "SCHEMA_VERSION",
+    "SCHEMA_VERSION_MIN",
+    "AddChannel",
+    "AddRouter",
+    "Answer",
+    "Attach",
+    "AttachedOutcome",
+    "AttachmentChanged",
+    "BackPressureChanged",
+    "Bye",
+    "ChangePublication",
+    "ChangeSubscription",
+    "ChangeTable",
+    "ChannelOrder",
+    "ChannelStateChanged",
+    "ContractChanged",
+    "Detach",
+    "DetachEndPoint",
+    "DoneOutcome",
+    "EndPointCommand",
+    "Explain",
+    "FindVariables",
+    "Forward",
+    "FoundOutcome",
+    "GrantedOutcome",
+    "GrantedPath",
+    "Hello",
+    "Matched",
+    "Message",
+    "ModesChanged",
+    "Notice",
+    "OperatorAnswer",
+    "OperatorCommand",
+    "Outcome",
+    "Outcomes",
+    "PathOrder",
+    "Ping",
+    "Pong",
+    "PublicationChanged",
+    "PublicationRequest",
+    "Publish",
+    "PublishedOutcome",
+    "Push",
+    "RefusedOutcome",
+    "RemoveChannel",
+    "RemoveRouter",
+    "ReportCounters",
+    "ReportRouter",
+    "ResolveName",
+    "ResolvedOutcome",
+    "Return",
+    "RouterAccepted",
+    "SourceOrder",
+    "Struct",
+    "Submit",
+    "Subscribe",
+    "SubscriptionRequest",
+    "Survey",
+    "TableChanged",
+    "TableRefused",
+    "Tell",
+    "Unpublish",
+    "Unpublished",
+    "Unsubscribe",
+    "VariableOrder",
+]

@@ -1,0 +1,66 @@
+"""What operators ask of a broker: changes of the cloud, and explanations."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from gridstat.model.cloud import EventChannel, Router
+from gridstat.net.command.endpoint_messages import RefusedOutcome
+from gridstat.net.command.session_messages import Struct
+
+
+class AddRouter(Struct, frozen=True):
+    """A new router, at run time."""
+
+    request_id: int
+    router: Router
+
+
+class RemoveRouter(Struct, frozen=True):
+    """Refused while subscriptions depend on the router."""
+
+    request_id: int
+    name: str
+
+
+class AddChannel(Struct, frozen=True):
+    """`channel_id` 0 lets the broker choose."""
+
+    request_id: int
+    channel: EventChannel
+
+
+class RemoveChannel(Struct, frozen=True):
+    """Refused while subscriptions depend on the channel."""
+
+    request_id: int
+    from_router: str
+    to_router: str
+
+
+class Explain(Struct, frozen=True):
+    """All that the broker knows of a variable: who publishes, who takes it, by which paths."""
+
+    request_id: int
+    name: str
+
+
+class Survey(Struct, frozen=True):
+    """The whole cloud at a glance: routers, channels, publications, subscriptions, figures."""
+
+    request_id: int
+
+
+class OperatorAnswer(Struct, frozen=True):
+    """`facts` is plain data for people and JSON; a refusal says why instead."""
+
+    request_id: int
+    facts: dict[str, Any] = msgspec.field(default_factory=dict)
+    refused: RefusedOutcome | None = None
+
+
+OperatorCommand: TypeAlias = (
+    AddRouter | RemoveRouter | AddChannel | RemoveChannel | Explain | Survey
+)

@@ -1,0 +1,59 @@
+"""How a session begins, lives and ends; and the base of all messages.
+
+Schema 1 is the first. A later version only adds messages and fields with defaults: unknown fields
+are ignored, and nobody is sent a message newer than the version that its `Hello` announced.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION_MIN: Final = 1
+MANY_MAX: Final = 1_000
+"""Variables in one request, and orders of one kind in one table change."""
+
+
+class Struct(
+    msgspec.Struct,
+    frozen=True,
+    omit_defaults=True,
+    tag=True,
+    kw_only=True,
+    forbid_unknown_fields=False,
+):
+    """Base of all messages: a MessagePack map with the class name as its `type`."""
+
+
+class Hello(Struct, frozen=True):
+    """First frame of both sides. `instance` is new with every process; `name` is checked
+    against the certificate."""
+
+    role: str
+    name: str
+    instance: str
+    schema_version: int = SCHEMA_VERSION
+    schema_version_min: int = SCHEMA_VERSION_MIN
+    software: str = ""
+
+
+class Ping(Struct, frozen=True):
+    """Are you there?"""
+
+    number: int
+
+
+class Pong(Struct, frozen=True):
+    """The answer, with the same number."""
+
+    number: int
+
+
+class Bye(Struct, frozen=True):
+    """Last frame: why the session ends; code 0 is an ordinary end."""
+
+    code: int = 0
+    reason: str = ""
+    hint: str = ""
