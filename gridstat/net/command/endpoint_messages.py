@@ -19,6 +19,7 @@ class Attach(Struct, frozen=True):
     was restarted. Ports are those of the end-point's receiver; 0 where it only publishes.
     """
 
+    edge: str
     certificate: bytes
     incarnation: str
     first_time: bool
@@ -102,6 +103,26 @@ class ResolveName(Struct, frozen=True):
     name: str
 
 
+class LedgerEntry(Struct, frozen=True):
+    """What became of one subscription so far, as its subscriber counts; `copies` is by path."""
+
+    subscription_id: int
+    expected: int = 0
+    delivered: int = 0
+    late: int = 0
+    lost: int = 0
+    duplicate: int = 0
+    extrapolated: int = 0
+    unknown: int = 0
+    copies: tuple[int, ...] = ()
+
+
+class ReportLedger(Struct, frozen=True):
+    """Every few seconds, for `gridstat top` and the audit; answered by `DoneOutcome`."""
+
+    entries: tuple[LedgerEntry, ...]
+
+
 EndPointCommand: TypeAlias = (
     Attach
     | Detach
@@ -113,6 +134,7 @@ EndPointCommand: TypeAlias = (
     | ChangeSubscription
     | FindVariables
     | ResolveName
+    | ReportLedger
 )
 
 
