@@ -7,15 +7,16 @@ first and run again.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from gridstat.console.config.settings import TABLES, GridSettings
+from pydantic import BaseModel
+
 from gridstat.model.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pydantic import BaseModel, ValidationError
+    from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
 KINDS = {
@@ -34,13 +35,13 @@ def complaint(file: str, key: str, problem: str, *, hint: str) -> ConfigurationE
 
 
 def complaint_of(
-    error: ValidationError, document: Mapping[str, Any], *, file: str
+    error: ValidationError, document: Mapping[str, Any], *, file: str, model: type[BaseModel]
 ) -> ConfigurationError:
-    """The first mistake that the settings found, in our words."""
+    """The first mistake that the settings of this model found, in our words."""
     details = error.errors(include_url=False)
     first = details[0]
     path = first["loc"]
-    problem, hint = _problem_and_hint(first, path)
+    problem, hint = _problem_and_hint(first, path, model=model)
     more = len(details) - 1
     if more:
         problem += f" (and {more} more {'mistake' if more == 1 else 'mistakes'} in the file)"
@@ -67,13 +68,15 @@ def _name_at(path: Sequence[str | int], document: Mapping[str, Any]) -> str:
             return ""
 
 
-def _problem_and_hint(detail: ErrorDetails, path: Sequence[str | int]) -> tuple[str, str]:
+def _problem_and_hint(
+    detail: ErrorDetails, path: Sequence[str | int], *, model: type[BaseModel]
+) -> tuple[str, str]:
     kind = detail["type"]
     match kind:
         case "extra_forbidden":
-            told = ("unknown key", unknown_key_hint(str(path[-1]), known_keys(path)))
+            told = ("unknown key", unknown_key_hint(str(path[-1]), known_keys(path, model)))
         case "missing" if len(path) == 1:
-            told = ("missing", f"write at least one [[{path[0]}]] table")
+            told = ("missing", _missing_hint(str(path[0]), model))
         case "missing":
             told = ("missing", f"this key is needed in every [[{path[0]}]]")
         case "value_error":
@@ -104,10 +107,28 @@ def _range_hint(detail: ErrorDetails, key: str) -> str:
     return str(detail["msg"])
 
 
-def known_keys(path: Sequence[str | int]) -> list[str]:
+def known_keys(path: Sequence[str | int], model: type[BaseModel]) -> list[str]:
     """The keys that may stand where `path` ends, in the words of the file."""
-    model: type[BaseModel] = GridSettings if len(path) == 1 else TABLES[str(path[0])]
+    for part in path[:-1]:
+        if isinstance(part, str):
+            model = _table_at(part, model) or model
     return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _missing_hint(key: str, model: type[BaseModel]) -> str:
+    if _table_at(key, model) is not None:
+        return f"write at least one [[{key}]] table"
+    return f"write {key} = … at the top of the file"
+
+
+def _table_at(key: str, model: type[BaseModel]) -> type[BaseModel] | None:
+    """The model of the table, or list of tables, under a key; None if it is a plain value."""
+    for name, field in model.model_fields.items():
+        if key in {name, field.alias}:
+            for kind in (field.annotation, *get_args(field.annotation)):
+                if isinstance(kind, type) and issubclass(kind, BaseModel):
+                    return kind
+    return None
 
 
 def unknown_key_hint(key: str, known: Sequence[str]) -> str:

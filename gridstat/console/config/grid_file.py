@@ -81,7 +81,7 @@ def _settings_of(document: dict[str, Any], *, file: str) -> GridSettings:
     try:
         return GridSettings(**document)
     except ValidationError as error:
-        raise complaint_of(error, document, file=file) from error
+        raise complaint_of(error, document, file=file, model=GridSettings) from error
     except SettingsError as error:
         raise complaint(
             "environment", "GRIDSTAT_GRID_…", str(error), hint="unset it, or write valid JSON"

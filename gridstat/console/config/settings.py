@@ -130,12 +130,3 @@ class GridSettings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return env_settings, init_settings
-
-
-TABLES: Final[dict[str, type[BaseModel]]] = {
-    "router": RouterSettings,
-    "channel": ChannelSettings,
-    "pmu": PmuSettings,
-    "subscriber": SubscriberSettings,
-}
-"""The tables of a file, for hints that name the known keys."""
