@@ -1,0 +1,198 @@
+"""The file of one cloud: what its leaf broker is told of routers, channels and itself (S0 §6.5).
+
+Names in the file are short (`e0`); everywhere else they are full (`c1/e0`).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from pydantic import AfterValidator, Field
+
+from gridstat.console.config.complaints import complaint
+from gridstat.console.config.toml_file import Section, load_settings
+from gridstat.model.cloud import EventChannel, Router, RouterRole
+from gridstat.model.identifiers import ChannelId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from gridstat.model.errors import ConfigurationError
+
+US_PER_MS: Final = 1_000
+_WORD: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+HINT: Final = "`gridstat up --keep FOLDER` writes the files of a working cloud, to begin from"
+
+
+def _plain_name(value: str) -> str:
+    if not re.fullmatch(_WORD, value):
+        raise ValueError("a name is letters, digits, `.`, `_` and `-`|write it as in `west-1`")
+    return value
+
+
+def _literal_address(value: str) -> str:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError as error:
+        raise ValueError("not an IP address|write it in digits, `127.0.0.1` or `::1`") from error
+    return value
+
+
+Name = Annotated[str, AfterValidator(_plain_name)]
+Host = Annotated[str, AfterValidator(_literal_address)]
+Port = Annotated[int, Field(ge=0, le=65_535)]
+
+
+class RouterSection(Section):
+    """One `[[router]]`; coordinates serve drawing."""
+
+    name: Name
+    role: Literal["edge", "inner", "border"] = "inner"
+    events_per_s_max: int = Field(default=1_000_000, ge=1, le=10**9)
+    x: float = Field(default=0.0, strict=False)
+    y: float = Field(default=0.0, strict=False)
+
+
+class ChannelSection(Section):
+    """One `[[channel]]`; `both_ways` declares the way back with the same figures."""
+
+    from_router: Name = Field(alias="from")
+    to_router: Name = Field(alias="to")
+    both_ways: bool = False
+    bandwidth_bytes_per_s: int = Field(default=0, ge=0, le=10**12)
+    latency_ms: float = Field(default=0.0, ge=0, le=60_000, strict=False)
+    level: int = Field(default=1, ge=0, le=255)
+    mtu_bytes: int = Field(default=1_232, ge=64, le=9_000)
+    queue_events_max: int = Field(default=1_024, ge=1, le=2**20)
+
+
+class TimingSection(Section):
+    """`[timing]`: how quickly a silence is a failure, and how long the absent are waited for."""
+
+    probe_interval_ms: int = Field(default=25, ge=1, le=60_000)
+    silent_ms_max: int = Field(default=100, ge=3, le=600_000)
+    grace_s: float = Field(default=60.0, ge=0, le=86_400, strict=False)
+    quarantine_s: float = Field(default=600.0, ge=1, le=10**7, strict=False)
+
+
+class QuotaSection(Section):
+    """`[quota]`: what one end-point may hold."""
+
+    publications_max: int = Field(default=10_000, ge=0, le=10**6)
+    subscriptions_max: int = Field(default=100_000, ge=0, le=10**7)
+
+
+class CloudSettings(Section):
+    """The whole file of a leaf broker."""
+
+    cloud: Name
+    parent: str = ""
+    x: float = Field(default=100.0, strict=False)
+    y: float = Field(default=100.0, strict=False)
+    certificates: str = "certificates"
+    journal: str = "journal.sqlite"
+    host: Host = "127.0.0.1"
+    port: Port = 0
+    name_service_port: Port = 0
+    metrics_port: Port | None = None
+    router: list[RouterSection] = Field(min_length=1, max_length=10_000)
+    channel: list[ChannelSection] = Field(default=[], max_length=100_000)
+    timing: TimingSection = TimingSection()
+    quota: QuotaSection = QuotaSection()
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Routers and channels with their full names; channels are numbered from 1 in file order."""
+
+    cloud: str
+    routers: tuple[Router, ...]
+    channels: tuple[EventChannel, ...]
+
+
+def load_cloud(path: Path) -> tuple[CloudSettings, Topology]:
+    """A broker's file; raises `ConfigurationError` naming file, key and remedy."""
+    settings = load_settings(path, CloudSettings, hint=HINT)
+    return settings, topology_of(settings, file=str(path))
+
+
+def topology_of(settings: CloudSettings, *, file: str) -> Topology:
+    for problem in _complaints(settings.router, settings.channel, file=file):
+        raise problem
+    ways = [way for section in settings.channel for way in _ways(section)]
+    return Topology(
+        cloud=settings.cloud,
+        routers=tuple(
+            Router(
+                name=f"{settings.cloud}/{section.name}",
+                role=RouterRole(section.role),
+                events_per_s_max=section.events_per_s_max,
+                x=section.x,
+                y=section.y,
+            )
+            for section in settings.router
+        ),
+        channels=tuple(
+            EventChannel(
+                channel_id=ChannelId(number),
+                from_router=f"{settings.cloud}/{from_router}",
+                to_router=f"{settings.cloud}/{to_router}",
+                bandwidth_bytes_per_s=section.bandwidth_bytes_per_s,
+                latency_us=round(section.latency_ms * US_PER_MS),
+                level=section.level,
+                mtu_bytes=section.mtu_bytes,
+                queue_events_max=section.queue_events_max,
+            )
+            for number, (from_router, to_router, section) in enumerate(ways, start=1)
+        ),
+    )
+
+
+def _ways(section: ChannelSection) -> Iterator[tuple[str, str, ChannelSection]]:
+    yield section.from_router, section.to_router, section
+    if section.both_ways:
+        yield section.to_router, section.from_router, section
+
+
+def _complaints(
+    routers: Sequence[RouterSection], channels: Sequence[ChannelSection], *, file: str
+) -> Iterator[ConfigurationError]:
+    names = [router.name for router in routers]
+    for index, name in enumerate(names):
+        if names.index(name) != index:
+            yield complaint(
+                file,
+                f"router[{index}].name",
+                f'"{name}" is already router[{names.index(name)}]',
+                hint="give every router its own name",
+            )
+    users: dict[tuple[str, str], int] = {}
+    for index, channel in enumerate(channels):
+        for key, name in (("from", channel.from_router), ("to", channel.to_router)):
+            if name not in names:
+                yield complaint(
+                    file,
+                    f"channel[{index}].{key}",
+                    f'there is no router "{name}"',
+                    hint=f"routers of this file: {', '.join(names)}",
+                )
+        if channel.from_router == channel.to_router:
+            yield complaint(
+                file,
+                f"channel[{index}].to",
+                f'"{channel.to_router}" is where the channel begins',
+                hint="a channel joins two routers",
+            )
+        for from_router, to_router, _ in _ways(channel):
+            before = users.setdefault((from_router, to_router), index)
+            if before != index:
+                yield complaint(
+                    file,
+                    f"channel[{index}]",
+                    f'from "{from_router}" to "{to_router}" is already channel[{before}]',
+                    hint="remove one; `both_ways` declares the way back as well",
+                )

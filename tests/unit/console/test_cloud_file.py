@@ -1,0 +1,134 @@
+"""A broker's file: every key read, defaults applied, mistakes told with their key and a hint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gridstat.console.config.cloud_file import load_cloud
+from gridstat.model.cloud import EventChannel, Router, RouterRole
+from gridstat.model.errors import ConfigurationError
+from gridstat.model.identifiers import ChannelId
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WHOLE = """
+cloud = "c1"
+parent = "root"
+x = 12.5
+y = 7
+certificates = "keys"
+journal = "c1.sqlite"
+host = "127.0.0.1"
+port = 7100
+name_service_port = 7101
+metrics_port = 9100
+
+[[router]]
+name = "e0"
+role = "edge"
+events_per_s_max = 50_000
+x = 1
+y = 2.5
+
+[[router]]
+name = "b0"
+role = "border"
+
+[[channel]]
+from = "e0"
+to = "b0"
+both_ways = true
+bandwidth_bytes_per_s = 125_000
+latency_ms = 2.5
+level = 2
+mtu_bytes = 1_472
+queue_events_max = 64
+
+[timing]
+probe_interval_ms = 10
+silent_ms_max = 50
+grace_s = 30
+quarantine_s = 60
+
+[quota]
+publications_max = 5
+subscriptions_max = 6
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "cloud.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.feature("S0-11")
+def test_every_key_of_a_file_is_read(tmp_path: Path) -> None:
+    settings, topology = load_cloud(written(tmp_path, WHOLE))
+    assert (settings.parent, settings.x, settings.y) == ("root", 12.5, 7.0)
+    assert (settings.certificates, settings.journal) == ("keys", "c1.sqlite")
+    assert (settings.port, settings.name_service_port, settings.metrics_port) == (7100, 7101, 9100)
+    assert settings.timing.model_dump() == {
+        "probe_interval_ms": 10,
+        "silent_ms_max": 50,
+        "grace_s": 30.0,
+        "quarantine_s": 60.0,
+    }
+    assert settings.quota.model_dump() == {"publications_max": 5, "subscriptions_max": 6}
+    assert topology.routers == (
+        Router("c1/e0", RouterRole.EDGE, 50_000, 1.0, 2.5),
+        Router("c1/b0", RouterRole.BORDER),
+    )
+    there = EventChannel(ChannelId(1), "c1/e0", "c1/b0", 125_000, 2_500, 2, 1_472, 64)
+    back = EventChannel(ChannelId(2), "c1/b0", "c1/e0", 125_000, 2_500, 2, 1_472, 64)
+    assert topology.channels == (there, back)
+
+
+@pytest.mark.feature("S0-11")
+def test_defaults_stand_where_the_file_is_silent(tmp_path: Path) -> None:
+    settings, topology = load_cloud(written(tmp_path, 'cloud = "c1"\n[[router]]\nname = "i0"\n'))
+    assert (settings.parent, settings.x, settings.y) == ("", 100.0, 100.0)
+    assert (settings.host, settings.port, settings.metrics_port) == ("127.0.0.1", 0, None)
+    assert settings.timing.probe_interval_ms == 25
+    assert topology.routers == (Router("c1/i0"),)
+    assert topology.channels == ()
+
+
+MISTAKES = {
+    'cloud = "c1"': "router: missing",
+    'cloud = "c 1"\n[[router]]\nname = "i0"': "cloud: 'c 1': a name is letters",
+    'cloud = "c1"\n[[router]]\nname = "i0"\nrole = "root"': "router[0].role",
+    'cloud = "c1"\n[[router]]\nname = "i0"\nevents = 1': "router[0].events",
+    'cloud = "c1"\n[[router]]\nname = "i0"\nevents_per_s_max = 0': "router[0].events_per_s_max",
+    'cloud = "c1"\nport = 70000\n[[router]]\nname = "i0"': "port: 70000 is out of range",
+    'cloud = "c1"\nhost = "here"\n[[router]]\nname = "i0"': "host: 'here': not an IP address",
+    'cloud = "c1"\n[[router]]\nname = "a"\n[[router]]\nname = "a"': '"a" is already router[0]',
+    'cloud = "c1"\n[[router]]\nname = "a"\n[[channel]]\nfrom = "a"\nto = "b"': 'no router "b"',
+    'cloud = "c1"\n[[router]]\nname = "a"\n[[channel]]\nfrom = "a"\nto = "a"': "begins",
+    "cloud = ": "not TOML",
+}
+
+
+@pytest.mark.feature("S0-11")
+@pytest.mark.parametrize(("text", "problem"), MISTAKES.items())
+def test_a_mistake_is_told_with_its_key_and_a_hint(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ConfigurationError) as found:
+        load_cloud(written(tmp_path, text))
+    assert "cloud.toml" in str(found.value)
+    assert problem in str(found.value)
+    assert found.value.hint
+
+
+def test_the_same_way_twice_is_told(tmp_path: Path) -> None:
+    text = 'cloud = "c1"\n[[router]]\nname = "a"\n[[router]]\nname = "b"\n'
+    text += '[[channel]]\nfrom = "a"\nto = "b"\nboth_ways = true\n[[channel]]\nfrom = "b"\nto = "a"'
+    with pytest.raises(ConfigurationError, match=r"channel\[1\]: from \"b\" to \"a\" is already"):
+        load_cloud(written(tmp_path, text))
+
+
+def test_a_missing_file_is_told_with_a_way_out(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no such file"):
+        load_cloud(tmp_path / "nowhere.toml")
