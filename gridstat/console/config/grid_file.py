@@ -1,56 +1,96 @@
-"""Reads a topology file: TOML, then settings, then a `Grid` whose every name is known.
-
-What the settings cannot see (a channel to a router that is not there, one written twice, a port
-used twice) is found here and told in the same form.
-"""
+"""The file of `gridstat up`: a cloud's file with simulated PMUs and subscribers in it."""
 
 from __future__ import annotations
 
 import re
-import tomllib
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Final
 
-from pydantic import ValidationError
-from pydantic_settings import SettingsError
+from pydantic import AfterValidator, Field
 
-from gridstat.console.config.complaints import complaint, complaint_of, unknown_key_hint
-from gridstat.console.config.settings import (
-    GridSettings,
-    PmuSettings,
-    RouterSettings,
-    SubscriberSettings,
-)
-from gridstat.console.grid import Endpoint, EventChannel, Grid, Pmu, Router, Subscriber
+from gridstat.console.config.cloud_file import CloudSettings, Name, topology_of
+from gridstat.console.config.complaints import complaint
+from gridstat.console.config.toml_file import Section, settings_from_text
+from gridstat.console.grid import Grid, Pmu, Subscriber
+from gridstat.model.cloud import check_name, check_pattern, is_pattern
+from gridstat.model.errors import LayoutError
+from gridstat.model.qos import PRESETS, QosRequest
 from gridstat.model.rate_law import Period
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from gridstat.model.errors import ConfigurationError
 
-DEFAULT_GRID = "default_grid.toml"
-DEFAULT_GRID_FILE = f"built-in {DEFAULT_GRID}"
+DEFAULT_GRID: Final = "default_grid.toml"
+DEFAULT_GRID_FILE: Final = f"built-in {DEFAULT_GRID}"
+QUANTITIES: Final = ("voltage-magnitude", "voltage-angle", "frequency", "frequency-change")
+HINT: Final = (
+    "`gridstat up` without a file starts the built-in grid; "
+    "`gridstat up --show-default` prints it, to begin your own from"
+)
+US_PER_MS: Final = 1_000
 
 
-def load_grid(path: Path) -> Grid:
-    """The grid that a file describes; raises `ConfigurationError` naming file, key and remedy."""
-    return grid_from_text(read_grid_text(path), file=str(path))
-
-
-def read_grid_text(path: Path) -> str:
+def _hierarchical(value: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise complaint(
-            str(path),
-            "",
-            str(reason).lower(),
-            hint="`gridstat up` without a file starts the built-in grid; "
-            "`gridstat up --show-default` prints it, to begin your own from",
-        ) from error
+        return check_pattern(value) if is_pattern(value) else check_name(value)
+    except LayoutError as error:
+        raise ValueError(f"{error.args[0]}|{error.hint}") from error
+
+
+def _rate(value: str) -> str:
+    if not re.fullmatch(r"[1-9]\d{0,8}/([1-9]\d{0,8})?s", value):
+        raise ValueError("not a rate|write `30/s`, or `1/5s` for one event in five seconds")
+    return value
+
+
+def _quantity(value: str) -> str:
+    if value not in QUANTITIES:
+        raise ValueError(f"a simulated PMU has no such quantity|choose of {', '.join(QUANTITIES)}")
+    return value
+
+
+def _preset(value: str) -> str:
+    if value not in PRESETS:
+        raise ValueError(f"there is no such preset|choose of {', '.join(PRESETS)}")
+    return value
+
+
+Hierarchical = Annotated[str, AfterValidator(_hierarchical)]
+Rate = Annotated[str, AfterValidator(_rate)]
+Edges = Annotated[list[Name], Field(min_length=1, max_length=2)]
+
+
+class PmuSection(Section):
+    """One `[[pmu]]`, named below the cloud."""
+
+    name: Hierarchical
+    edges: Edges
+    rate: Rate
+    quantities: list[Annotated[str, AfterValidator(_quantity)]] = Field(min_length=1)
+    phase_ns: int = Field(default=0, ge=0, le=10**18)
+
+
+class SubscriberSection(Section):
+    """One `[[subscriber]]`, named below the cloud; what it leaves out the preset says."""
+
+    name: Hierarchical
+    edges: Edges
+    variables: list[Hierarchical] = Field(min_length=1, max_length=1_000)
+    preset: Annotated[str, AfterValidator(_preset)] = "control-centre"
+    rate: Rate | None = None
+    every: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    latency_ms: float | None = Field(default=None, gt=0, le=3_600_000, strict=False)
+    redundancy: int | None = Field(default=None, ge=1, le=4)
+    priority: int | None = Field(default=None, ge=1, le=6)
+
+
+class GridSettings(CloudSettings):
+    """The whole file."""
+
+    pmu: list[PmuSection] = Field(default=[], max_length=1_000)
+    subscriber: list[SubscriberSection] = Field(default=[], max_length=500)
 
 
 def default_grid_text() -> str:
@@ -58,34 +98,20 @@ def default_grid_text() -> str:
 
 
 def grid_from_text(text: str, *, file: str) -> Grid:
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise complaint(
-            file,
-            "",
-            f"not TOML: {error}",
-            hint="mend that line; text needs quotes, a table is written [[router]]",
-        ) from error
-    settings = _settings_of(document, file=file)
+    """The grid that a file describes; raises `ConfigurationError` naming file, key and remedy."""
+    settings = settings_from_text(text, GridSettings, file=file)
+    topology = topology_of(settings, file=file)
     for problem in _complaints(settings, file=file):
         raise problem
-    return _grid_of(settings, file=file)
-
-
-def _settings_of(document: dict[str, Any], *, file: str) -> GridSettings:
-    # The settings library gives keys with a leading underscore a meaning of its own.
-    known = list(GridSettings.model_fields)
-    for key in document.keys() - set(known):
-        raise complaint(file, key, "unknown key", hint=unknown_key_hint(key, known))
-    try:
-        return GridSettings(**document)
-    except ValidationError as error:
-        raise complaint_of(error, document, file=file, model=GridSettings) from error
-    except SettingsError as error:
-        raise complaint(
-            "environment", "GRIDSTAT_GRID_…", str(error), hint="unset it, or write valid JSON"
-        ) from error
+    return Grid(
+        host=settings.host,
+        topology=topology,
+        pmus=tuple(_pmu_of(section, settings.cloud) for section in settings.pmu),
+        subscribers=tuple(
+            _subscriber_of(section, settings.cloud) for section in settings.subscriber
+        ),
+        source=file,
+    )
 
 
 def period_of(rate: str) -> Period:
@@ -94,135 +120,72 @@ def period_of(rate: str) -> Period:
     return Period(int(seconds or 1), int(events))
 
 
-def _complaints(settings: GridSettings, *, file: str) -> Iterator[ConfigurationError]:
-    yield from _names_twice(settings, file=file)
-    yield from _unknown_routers(settings, file=file)
-    yield from _bad_channels(settings, file=file)
-    yield from _ports_twice(settings, file=file)
-    yield from _unmatched_patterns(settings, file=file)
-
-
-def _names_twice(settings: GridSettings, *, file: str) -> Iterator[ConfigurationError]:
-    tables: dict[str, Sequence[str]] = {
-        "router": [entry.name for entry in settings.router],
-        "pmu": [entry.name for entry in settings.pmu],
-        "subscriber": [entry.name for entry in settings.subscriber],
-    }
-    for table, names in tables.items():
-        for index, name in enumerate(names):
-            if name in names[:index]:
-                yield complaint(
-                    file,
-                    f"{table}[{index}].name",
-                    f'"{name}" is already {table}[{names.index(name)}]',
-                    hint=f"give every {table} its own name",
-                )
-
-
-def _unknown_routers(settings: GridSettings, *, file: str) -> Iterator[ConfigurationError]:
-    known = [router.name for router in settings.router]
-    named = [
-        *((f"channel[{i}].from", entry.from_router) for i, entry in enumerate(settings.channel)),
-        *((f"channel[{i}].to", entry.to_router) for i, entry in enumerate(settings.channel)),
-        *((f"pmu[{i}].router", entry.router) for i, entry in enumerate(settings.pmu)),
-        *((f"subscriber[{i}].router", entry.router) for i, entry in enumerate(settings.subscriber)),
-    ]
-    for key, name in named:
-        if name not in known:
-            yield complaint(
-                file,
-                key,
-                f'there is no router "{name}"',
-                hint=f"routers of this file: {', '.join(known)}; or add a [[router]] of that name",
-            )
-
-
-def _bad_channels(settings: GridSettings, *, file: str) -> Iterator[ConfigurationError]:
-    ends = [(entry.from_router, entry.to_router) for entry in settings.channel]
-    for index, (from_router, to_router) in enumerate(ends):
-        if from_router == to_router:
-            yield complaint(
-                file,
-                f"channel[{index}].to",
-                f'"{to_router}" is where the channel begins',
-                hint="a channel joins two routers",
-            )
-        if ends[index] in ends[:index]:
-            yield complaint(
-                file,
-                f"channel[{index}]",
-                f'from "{from_router}" to "{to_router}" is already '
-                f"channel[{ends.index(ends[index])}]",
-                hint="remove one; the way back is a channel of its own, with from and to swapped",
-            )
-
-
-def _ports_twice(settings: GridSettings, *, file: str) -> Iterator[ConfigurationError]:
-    users: dict[tuple[str, int], str] = {}
-    entries: list[tuple[str, RouterSettings | SubscriberSettings]] = [
-        *((f"router[{index}]", entry) for index, entry in enumerate(settings.router)),
-        *((f"subscriber[{index}]", entry) for index, entry in enumerate(settings.subscriber)),
-    ]
-    for key, entry in entries:
-        ports = {"data_port": entry.data_port, "urgent_port": entry.urgent_port}
-        for port_key, port in ports.items():
-            place = (entry.host or settings.host, port)
-            if port and place in users:
-                yield complaint(
-                    file,
-                    f'{key}.{port_key} ("{entry.name}")',
-                    f"port {port} of {place[0]} is already {users[place]}",
-                    hint="give each its own, or write 0 to have one chosen",
-                )
-            users.setdefault(place, f"{key}.{port_key}")
-
-
-def _unmatched_patterns(settings: GridSettings, *, file: str) -> Iterator[ConfigurationError]:
-    names = [name for pmu in settings.pmu for name in _pmu_of(pmu).variable_names()]
-    for index, entry in enumerate(settings.subscriber):
-        for position, pattern in enumerate(entry.variables):
-            lone = Subscriber(entry.name, entry.router, (pattern,), entry.every, Endpoint(""))
-            if not any(lone.wants(name) for name in names):
-                near = ", ".join(names[:3]) or "none, as the file has no [[pmu]]"
-                yield complaint(
-                    file,
-                    f'subscriber[{index}].variables[{position}] ("{entry.name}")',
-                    f'"{pattern}" names no variable',
-                    hint=f"`*` stands within one level, `**` for any number; variables: {near} …",
-                )
-
-
-def _grid_of(settings: GridSettings, *, file: str) -> Grid:
-    def endpoint(host: str | None, data_port: int, urgent_port: int) -> Endpoint:
-        return Endpoint(host or settings.host, data_port, urgent_port)
-
-    return Grid(
-        name=settings.name,
-        routers=tuple(
-            Router(entry.name, endpoint(entry.host, entry.data_port, entry.urgent_port))
-            for entry in settings.router
-        ),
-        channels=tuple(EventChannel(**entry.model_dump()) for entry in settings.channel),
-        pmus=tuple(_pmu_of(entry) for entry in settings.pmu),
-        subscribers=tuple(
-            Subscriber(
-                name=entry.name,
-                router=entry.router,
-                patterns=tuple(entry.variables),
-                every=entry.every,
-                endpoint=endpoint(entry.host, entry.data_port, entry.urgent_port),
-            )
-            for entry in settings.subscriber
-        ),
-        source=file,
-    )
-
-
-def _pmu_of(entry: PmuSettings) -> Pmu:
+def _pmu_of(section: PmuSection, cloud: str) -> Pmu:
     return Pmu(
-        name=entry.name,
-        router=entry.router,
-        period=period_of(entry.rate),
-        quantities=tuple(dict.fromkeys(entry.quantities)),
-        phase_ns=entry.phase_ns,
+        name=f"{cloud}/{section.name}",
+        edges=tuple(f"{cloud}/{edge}" for edge in section.edges),
+        period=period_of(section.rate),
+        quantities=tuple(dict.fromkeys(section.quantities)),
+        phase_ns=section.phase_ns,
     )
+
+
+def _subscriber_of(section: SubscriberSection, cloud: str) -> Subscriber:
+    return Subscriber(
+        name=f"{cloud}/{section.name}",
+        edges=tuple(f"{cloud}/{edge}" for edge in section.edges),
+        patterns=tuple(section.variables),
+        qos=qos_of(section),
+    )
+
+
+def qos_of(section: SubscriberSection) -> QosRequest:
+    """The preset, changed by what the section says itself."""
+    usual = PRESETS[section.preset]
+    latency_us = usual.latency_us
+    if section.latency_ms is not None:
+        latency_us = round(section.latency_ms * US_PER_MS)
+    return QosRequest(
+        every=section.every or usual.every,
+        interval=None if section.rate is None else period_of(section.rate),
+        latency_us=latency_us,
+        redundancy=section.redundancy or usual.redundancy,
+        redundancy_worst=1,
+        priority=section.priority or usual.priority,
+    )
+
+
+def _complaints(settings: GridSettings, *, file: str) -> Iterator[ConfigurationError]:
+    edges = [router.name for router in settings.router if router.role == "edge"]
+    tables: dict[str, Sequence[PmuSection | SubscriberSection]] = {
+        "pmu": settings.pmu,
+        "subscriber": settings.subscriber,
+    }
+    users: dict[str, str] = {}
+    for table, sections in tables.items():
+        for index, section in enumerate(sections):
+            key = f"{table}[{index}]"
+            before = users.setdefault(section.name, key)
+            if before != key:
+                yield complaint(
+                    file,
+                    f"{key}.name",
+                    f'"{section.name}" is already {before}',
+                    hint="give every end-point its own name",
+                )
+            for place, edge in enumerate(section.edges):
+                if edge not in edges:
+                    yield complaint(
+                        file,
+                        f'{key}.edges[{place}] ("{section.name}")',
+                        f'there is no edge router "{edge}"',
+                        hint=f"end-points attach to edge routers: {', '.join(edges) or 'none'}",
+                    )
+    for index, section in enumerate(settings.subscriber):
+        if section.rate is not None and section.every is not None:
+            yield complaint(
+                file,
+                f'subscriber[{index}] ("{section.name}")',
+                "rate and every say the same thing twice",
+                hint="leave one of them out",
+            )

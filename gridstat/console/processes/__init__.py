@@ -1,6 +1,4 @@
-"""The processes that `gridstat up` starts: one a router, one for the PMUs, one for the subscribers.
+"""The processes of `gridstat up`: daemons of the cloud, and two that play PMUs and subscribers.
 
-Each is driven by JSON lines on its standard input and ends when that closes, so none outlives the
-one that started it. `work_loop.py` is the loop of them all, `supervision.py` decides what is
-started when, `supervisor.py` does it. No pickle travels: a line becomes plain values, never code.
+Start reading at `supervisor.py`; `pmus.py` and `subscribers.py` are the parts that are played.
 """

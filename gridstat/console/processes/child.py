@@ -1,4 +1,4 @@
-"""One started process, seen from `gridstat up`: lines to it, answers from it, and its end."""
+"""One started process, seen from `gridstat up`: lines to it, lines from it, and its end."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import gridstat
-from gridstat.console.processes.lines import LINE_BYTES_MAX, Line, decoded, encoded
+from gridstat.console.processes.lines import LINE_BYTES_MAX
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
-    from collections.abc import Callable, Mapping
-    from typing import Any
+    from collections.abc import Callable, Sequence
 
 LAST_WORDS_LINES: Final = 20
-DRAIN_S: Final = 4.0
-TERMINATE_S: Final = 1.0
-MODULE: Final = "gridstat.console.processes"
+DRAIN_S: Final = 6.0
+KILL_S: Final = 2.0
 
 
 class Child:
@@ -34,10 +32,11 @@ class Child:
         self.last_words: deque[str] = deque(maxlen=LAST_WORDS_LINES)
 
     @classmethod
-    async def started(cls, name: str) -> Child:
+    async def started(cls, name: str, module: str, arguments: Sequence[str]) -> Child:
+        """`python -m module arguments`, by the interpreter and the gridstat that run here."""
         # Apart from our terminal, so that Ctrl-C reaches only the one that ends all in order.
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", MODULE),
+            *(sys.executable, "-P", "-m", module, *arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -51,20 +50,20 @@ class Child:
     def process_id(self) -> int:
         return self._process.pid
 
-    def say(self, line: Mapping[str, Any]) -> None:
+    def say(self, line: bytes) -> None:
         assert self._process.stdin is not None
         if not self._process.stdin.is_closing():
-            self._process.stdin.write(encoded(line))
+            self._process.stdin.write(line)
 
-    async def gone(self, on_line: Callable[[Line], None]) -> str:
+    async def gone(self, on_line: Callable[[bytes], None]) -> str:
         """Pass its lines on until it has ended; the answer says how that came."""
         await asyncio.gather(self._read_lines(on_line), self._read_last_words())
         return _how(await self._process.wait())
 
-    async def _read_lines(self, on_line: Callable[[Line], None]) -> None:
+    async def _read_lines(self, on_line: Callable[[bytes], None]) -> None:
         assert self._process.stdout is not None
         while text := await self._process.stdout.readline():
-            on_line(decoded(text))
+            on_line(text)
 
     async def _read_last_words(self) -> None:
         assert self._process.stderr is not None
@@ -73,17 +72,12 @@ class Child:
 
     async def end(self) -> None:
         """Ask it to drain and end, then insist; it is gone when this returns."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        for patience_s, insist in (
-            (DRAIN_S, self._process.terminate),
-            (TERMINATE_S, self._process.kill),
-        ):
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), patience_s)
-                return
+        for insist, patience_s in ((self._process.terminate, DRAIN_S), (self.kill, KILL_S)):
             with suppress(ProcessLookupError):
                 insist()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), patience_s)
+                break
         await self._process.wait()
 
     def kill(self) -> None:

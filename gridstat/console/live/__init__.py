@@ -1,1 +1,0 @@
-"""What a running grid looks like: observations become figures, figures become tables or JSON."""
