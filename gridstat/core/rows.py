@@ -31,6 +31,11 @@ ROW_FLOODS_MAX = 64
 MTU_BYTES_MIN = 64
 MTU_BYTES_MAX = 9_000
 LEVEL_MAX = 255
+DATAGRAM_VERSION_MAX = 2
+"""Version 2 is version 1 and probes: datagrams of a header alone."""
+PROBE_INTERVAL_NS_MIN = 1_000_000
+PROBE_INTERVAL_NS_MAX = 60_000_000_000
+OPTIONS_MAX = 255
 _U32 = 2**32
 _U64 = 2**64
 
@@ -73,6 +78,11 @@ class Row:
     is_stamp_exempt: bool = False
     routes: tuple[Route, ...] = ()
     floods: tuple[Flood, ...] = ()
+    keeps_newest: bool = False
+    """Keep the newest event at hand for `Core.newest`."""
+    newest_options_max: int = 24
+    """Room that is kept for its options: the default takes records of up to 584 bytes, and 255
+    takes any. A larger event is forwarded as ever, but not kept (`newest_too_large`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,9 @@ class ChannelSpec:
     bandwidth_bytes_per_s: int = 0
     queue_events_max: int = 1_024
     address: tuple[str, int, int] | None = None
+    datagram_version: int = 1
+    probe_interval_ns: int = 0
+    """How often a probe is sent, from version 2 on; 0: never."""
 
 
 def check_row(row: Row) -> None:
@@ -114,6 +127,11 @@ def check_row(row: Row) -> None:
         raise LayoutError(
             f"variable {row.variable_id}: a channel stands in two routes",
             hint="put all terms of a channel into one route",
+        )
+    if not 0 <= row.newest_options_max <= OPTIONS_MAX:
+        raise LayoutError(
+            f"variable {row.variable_id}: newest_options_max {row.newest_options_max} is not 0 to "
+            f"{OPTIONS_MAX}"
         )
     for route in row.routes:
         _check_route(row.variable_id, route)
@@ -143,7 +161,7 @@ def _check_route(variable_id: int, route: Route) -> None:
             raise LayoutError(f"variable {variable_id}: {term} is out of range")
 
 
-def check_channel(spec: ChannelSpec) -> None:
+def check_channel(spec: ChannelSpec, versions_max: int = DATAGRAM_VERSION_MAX) -> None:
     """Raise `LayoutError` unless the core could open the channel."""
     if not 0 < spec.channel_id < _U32:
         raise LayoutError(f"channel_id {spec.channel_id} is not a number from 1 to {_U32 - 1}")
@@ -158,6 +176,35 @@ def check_channel(spec: ChannelSpec) -> None:
         raise LayoutError(f"channel {spec.channel_id}: bandwidth is out of range")
     if not 1 <= spec.queue_events_max <= 2**20:
         raise LayoutError(f"channel {spec.channel_id}: queue_events_max is not 1 to {2**20}")
+    _check_probing(spec, versions_max)
+
+
+def _check_probing(spec: ChannelSpec, versions_max: int) -> None:
+    if not 1 <= spec.datagram_version <= versions_max:
+        raise LayoutError(
+            f"channel {spec.channel_id}: datagram version {spec.datagram_version} is not 1 to "
+            f"{versions_max}",
+            hint="agree on a version that both ends know",
+        )
+    if spec.probe_interval_ns == 0:
+        return
+    if spec.datagram_version == 1:
+        raise LayoutError(
+            f"channel {spec.channel_id}: datagrams of version 1 cannot be probes",
+            hint="leave probe_interval_ns at 0, or speak version 2",
+        )
+    if not PROBE_INTERVAL_NS_MIN <= spec.probe_interval_ns <= PROBE_INTERVAL_NS_MAX:
+        raise LayoutError(
+            f"channel {spec.channel_id}: probe_interval_ns {spec.probe_interval_ns} is not "
+            f"{PROBE_INTERVAL_NS_MIN} to {PROBE_INTERVAL_NS_MAX}"
+        )
+
+
+def check_versions(versions_max: int) -> int:
+    """The highest datagram version that a core shall know, if there is such a one."""
+    if not 1 <= versions_max <= DATAGRAM_VERSION_MAX:
+        raise LayoutError(f"versions_max is {versions_max}, not 1 to {DATAGRAM_VERSION_MAX}")
+    return versions_max
 
 
 def check_delta(upserts: tuple[Row, ...], removals: tuple[int, ...]) -> None:

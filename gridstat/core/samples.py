@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -26,6 +26,33 @@ SAMPLE: Final = np.dtype(
 """`value` holds the eight bytes of an int64 or a bool; `.view(np.float64)` reads a float64."""
 
 Samples: TypeAlias = np.ndarray[tuple[int], np.dtype[np.void]]
+
+COPY_SOURCES_MAX: Final = 8
+"""Of how many opened sources, the first ones, a receiver counts the copies of each variable."""
+
+
+class VariableCounters(TypedDict):
+    """What a receiver has counted of one variable since it was first expected.
+
+    Of a periodic variable only the slots that are due (multiples of `every`) count, from
+    `first_slot` to `last_slot`: due slots = delivered + ring_full + missing.
+    """
+
+    delivered: int
+    duplicate: int
+    late: int
+    """First copies that came more than `deadline_ns` after their stamp, the stamp being good."""
+    unknown: int
+    """First copies whose stamp is not good enough to say whether they were late."""
+    missing: int
+    """Due slots passed over, less those that came after all."""
+    extra: int
+    """First copies of slots that are not due, which are handed out all the same."""
+    ring_full: int
+    first_slot: int
+    last_slot: int
+    copies: list[int]
+    """All copies, the first ones included, by source in the order of `open_source`."""
 
 
 @dataclass(frozen=True, slots=True)
