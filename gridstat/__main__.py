@@ -1,4 +1,4 @@
-"""`python -m gridstat` is the `gridstat` command, for processes that know only their interpreter."""
+"""`python -m gridstat` is the `gridstat` command, for those that know only their interpreter."""
 
 from gridstat.console.cli.main import app
 
