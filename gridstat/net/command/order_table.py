@@ -45,21 +45,21 @@ class OrderTable:
         if change.begins_anew:
             self.clear()
         for path_id in change.torn_down:
-            self._remove(self.paths, path_id)
+            self.remove(self.paths, path_id)
         for variable_id in change.dropped:
-            self._remove(self.variables, variable_id)
+            self.remove(self.variables, variable_id)
         for channel_id in change.closed_channels:
-            self._remove(self.channels, channel_id)
+            self.remove(self.channels, channel_id)
         for channel_id in change.closed_sources:
-            self._remove(self.sources, channel_id)
+            self.remove(self.sources, channel_id)
         for channel in change.channels:
-            self._put(self.channels, channel.channel_id, channel)
+            self.put(self.channels, channel.channel_id, channel)
         for source in change.sources:
-            self._put(self.sources, source.channel_id, source)
+            self.put(self.sources, source.channel_id, source)
         for variable in change.variables:
-            self._put(self.variables, variable.variable_id, variable)
+            self.put(self.variables, variable.variable_id, variable)
         for path in change.paths:
-            self._put(self.paths, path.path_id, path)
+            self.put(self.paths, path.path_id, path)
 
     def clear(self) -> None:
         self.channels.clear()
@@ -84,12 +84,12 @@ class OrderTable:
                 is_last=index == len(pieces) - 1,
             )
 
-    def _put(self, held: dict[int, Order], key: int, order: Order) -> None:
-        self._remove(held, key)
+    def put(self, held: dict[int, Order], key: int, order: Order) -> None:
+        self.remove(held, key)
         held[key] = order
         self.digest ^= order_hash(order)
 
-    def _remove(self, held: dict[int, Order], key: int) -> None:
+    def remove(self, held: dict[int, Order], key: int) -> None:
         before = held.pop(key, None)
         if before is not None:
             self.digest ^= order_hash(before)
