@@ -1,0 +1,269 @@
+"""What a promise costs: event rates, bytes on a channel, and totals over the modes, all exact.
+
+The law (S0 A28, made exact): a channel carries of a variable the union of the slots that anybody
+behind it takes; each event is charged as if it were alone in its datagram, since packing is a gain
+and no promise. A total is the baseline and, for every set of modes of which one is active at a
+time, the most that any mode of the set adds.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from gridstat.model.errors import IntervalNotSatisfiable
+from gridstat.model.qos import BASELINE_MODE, MODES_MAX
+from gridstat.model.rate_law import (
+    CHANNEL_DIVISORS_MAX,
+    NS_PER_S,
+    minimal_divisors,
+    union_rate,
+)
+from gridstat.model.status import OPTION_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gridstat.model.status import StatusVariable
+
+IP_AND_UDP_BYTES: Final = 28
+DATAGRAM_HEADER_BYTES: Final = 16
+EVENT_BYTES: Final = 24
+MODE_SETS_DEFAULT: Final[tuple[frozenset[int], ...]] = (frozenset(range(1, MODES_MAX)),)
+"""One set of all modes: a single mode is active at a time beside the baseline."""
+_NOTHING: Final = Fraction(0)
+_BITS: Final = 64
+"""Places behind the binary point at which quick comparisons are made."""
+
+
+def event_rate(variable: StatusVariable) -> Fraction:
+    """Events a second that its publisher may send; an aperiodic one must bound itself."""
+    if variable.period is not None:
+        return Fraction(variable.period.per_seconds, variable.period.seconds)
+    if variable.interval_ns_min < 1:
+        raise IntervalNotSatisfiable(
+            f"{variable.name} is aperiodic and declares no minimum interval, so nothing bounds it",
+            hint="register it with interval_ns_min, the shortest time between two of its events",
+        )
+    return Fraction(NS_PER_S, variable.interval_ns_min)
+
+
+def event_bytes(variable: StatusVariable, mtu_bytes: int) -> int:
+    """Bytes that one event takes on a channel, alone in its datagram, headers of IP included.
+
+    A datagram beyond the MTU travels in fragments, each with headers of its own.
+    """
+    datagram = DATAGRAM_HEADER_BYTES + EVENT_BYTES + OPTION_BYTES * variable.option_count
+    fragments = -(-datagram // mtu_bytes)
+    return datagram + IP_AND_UDP_BYTES * fragments
+
+
+class ExactSum:
+    """A sum of fractions that is exact and yet cheap, however odd the denominators.
+
+    Numerators are kept by denominator, because the common denominator of many odd divisors has
+    thousands of digits. Beside them stands the sum of all parts cut off behind 64 binary places
+    and the number of parts that were cut: that decides nearly every comparison at once.
+    """
+
+    __slots__ = ("_cut", "_floor", "_numerators")
+
+    def __init__(self) -> None:
+        self._numerators: dict[int, int] = {}
+        self._floor = 0
+        self._cut = 0
+
+    def add(self, part: Fraction) -> None:
+        self._count(part, 1)
+
+    def remove(self, part: Fraction) -> None:
+        """Take back what was added as one part before."""
+        self._count(part, -1)
+
+    @property
+    def value(self) -> Fraction:
+        return sum(
+            (Fraction(numerator, of) for of, numerator in self._numerators.items()), _NOTHING
+        )
+
+    @property
+    def floor(self) -> int:
+        """At most the value, in units of 2^-64."""
+        return self._floor
+
+    @property
+    def ceiling(self) -> int:
+        """At least the value, in units of 2^-64."""
+        return self._floor + self._cut
+
+    def __bool__(self) -> bool:
+        return bool(self._numerators)
+
+    def _count(self, part: Fraction, sign: int) -> None:
+        denominator = part.denominator
+        numerator = self._numerators.get(denominator, 0) + sign * part.numerator
+        if numerator:
+            self._numerators[denominator] = numerator
+        else:
+            self._numerators.pop(denominator, None)
+        whole, rest = divmod(part.numerator << _BITS, denominator)
+        self._floor += sign * whole
+        if rest:
+            self._cut += sign
+
+
+class ModalSum:
+    """A total of charges over all mode sets: the baseline and the worst mode of each set."""
+
+    __slots__ = ("_mode_sets", "_sums")
+
+    def __init__(self, mode_sets: tuple[frozenset[int], ...] = MODE_SETS_DEFAULT) -> None:
+        self._mode_sets = mode_sets
+        self._sums: dict[int, ExactSum] = {}
+
+    def replace(self, mode: int, old: Fraction, new: Fraction) -> None:
+        """Count `new` instead of `old`, which was counted before, or is 0."""
+        found = self._sums.get(mode)
+        if found is None:
+            found = self._sums[mode] = ExactSum()
+        if old:
+            found.remove(old)
+        if new:
+            found.add(new)
+        if not found:
+            del self._sums[mode]
+
+    @property
+    def value(self) -> Fraction:
+        return self.in_modes({mode: found.value for mode, found in self._sums.items()})
+
+    def of_mode(self, mode: int) -> Fraction:
+        """What this mode alone adds, or the baseline's total for mode 0."""
+        found = self._sums.get(mode)
+        return _NOTHING if found is None else found.value
+
+    def exceeds(self, limit: int) -> bool:
+        """Whether the total is above the limit, exactly."""
+        scaled = limit << _BITS
+        if len(self._sums) == 1:  # By far the most frequent: the baseline alone, or one mode.
+            (only,) = self._sums.values()
+            if only.ceiling <= scaled:
+                return False
+            if only.floor > scaled:
+                return True
+            return self.value > limit
+        if self._total({mode: found.ceiling for mode, found in self._sums.items()}) <= scaled:
+            return False
+        return self.value > limit
+
+    def at_most(self) -> float:
+        """The total as a float that may be a hair above it, for latencies and for people."""
+        return self._total({mode: found.ceiling for mode, found in self._sums.items()}) / (
+            1 << _BITS
+        )
+
+    def in_modes(self, amounts: Mapping[int, Fraction]) -> Fraction:
+        return amounts.get(BASELINE_MODE, _NOTHING) + sum(
+            (
+                max((amounts[mode] for mode in amounts if mode in modes), default=_NOTHING)
+                for modes in self._mode_sets
+            ),
+            _NOTHING,
+        )
+
+    def _total(self, amounts: dict[int, int]) -> int:
+        return modal_total(amounts, self._mode_sets)
+
+    def __bool__(self) -> bool:
+        return bool(self._sums)
+
+
+def modal_total(amounts: Mapping[int, int], mode_sets: tuple[frozenset[int], ...]) -> int:
+    """The baseline's amount and the largest of each mode set."""
+    total = amounts.get(BASELINE_MODE, 0)
+    if len(amounts) > (BASELINE_MODE in amounts):
+        for modes in mode_sets:
+            total += max((amount for mode, amount in amounts.items() if mode in modes), default=0)
+    return total
+
+
+class DivisorCounts:
+    """The divisors at which one variable is taken on one channel, per mode, with multiplicity.
+
+    `shares` are the exact shares of its slots that the routers' tables let through: the baseline's
+    own, and what each other mode adds to it.
+    """
+
+    __slots__ = ("_counts", "shares")
+
+    def __init__(self) -> None:
+        self._counts: dict[int, dict[int, int]] = {}
+        self.shares: dict[int, Fraction] = {}
+
+    def add(self, mode: int, every: int) -> bool:
+        """Whether the shares may have changed."""
+        counts = self._counts.setdefault(mode, {})
+        counts[every] = counts.get(every, 0) + 1
+        return counts[every] == 1 and self._refresh()
+
+    def remove(self, mode: int, every: int) -> bool:
+        """Whether the shares may have changed."""
+        counts = self._counts[mode]
+        counts[every] -= 1
+        if counts[every]:
+            return False
+        del counts[every]
+        if not counts:
+            del self._counts[mode]
+        return self._refresh()
+
+    def serves(self, mode: int, every: int) -> bool:
+        """Whether one more subscription at this divisor would add nothing."""
+        return any(
+            every % taken == 0
+            for served in (BASELINE_MODE, mode)
+            for taken in self._counts.get(served, ())
+        )
+
+    def divisors(self, mode: int) -> tuple[int, ...]:
+        return tuple(sorted(self._counts.get(mode, ())))
+
+    def modes(self) -> tuple[int, ...]:
+        return tuple(sorted(self._counts))
+
+    def __bool__(self) -> bool:
+        return bool(self._counts)
+
+    def _refresh(self) -> bool:
+        shares = shares_of({mode: tuple(counts) for mode, counts in self._counts.items()})
+        is_changed = shares != self.shares
+        self.shares = shares
+        return is_changed
+
+
+def shares_of(divisors: Mapping[int, Iterable[int]]) -> dict[int, Fraction]:
+    """The baseline's share of slots, and what each mode adds to it, as the routers forward."""
+    always = minimal_divisors(divisors.get(BASELINE_MODE, ()))
+    shares = {}
+    for mode in sorted(divisors):
+        if mode == BASELINE_MODE:
+            shares[mode] = _share(always)
+        elif added := _added(always, tuple(sorted(divisors[mode]))):
+            shares[mode] = added
+    return shares
+
+
+@lru_cache(maxsize=4_096)
+def _added(always: tuple[int, ...], asked: tuple[int, ...]) -> Fraction:
+    unserved = [every for every in asked if all(every % divisor for divisor in always)]
+    own = minimal_divisors(unserved)
+    if len(always) + len(own) <= CHANNEL_DIVISORS_MAX:
+        return _share((*always, *own)) - _share(always)
+    # Too many for inclusion and exclusion: counting what both see twice is safe.
+    return _share(own)
+
+
+@lru_cache(maxsize=4_096)
+def _share(divisors: tuple[int, ...]) -> Fraction:
+    return union_rate(divisors)

@@ -1,0 +1,100 @@
+"""What is asked of an allocation, and its two answers: an allocation with paths, or a refusal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+# A journal keeps these values, so their annotations are read while the program runs.
+from gridstat.model.qos import ModalQos, Qos  # noqa: TC001
+from gridstat.model.status import StatusVariable  # noqa: TC001
+
+if TYPE_CHECKING:
+    from gridstat.model.errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationRequest:
+    """A subscription as admission sees it: from the publisher's edges to the subscriber's.
+
+    Subscriptions of one `subscriber` to one variable share the last step from their edge; without
+    a name each is charged as if it had a subscriber of its own.
+    """
+
+    subscription_id: int
+    variable: StatusVariable
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    qos: ModalQos
+    subscriber: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedPath:
+    """One way from a source to a target; `latency_us` is the p99 predicted when it was granted."""
+
+    routers: tuple[str, ...]
+    channel_ids: tuple[int, ...]
+    latency_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A contract: one ordered list of disjoint paths, of which each mode uses the first few.
+
+    `degraded` says in words what was rounded or granted below the desired quality, and why.
+    """
+
+    request: AllocationRequest
+    granted: dict[int, Qos]
+    paths: tuple[AllocatedPath, ...]
+    is_node_disjoint: bool = True
+    shares_edge: bool = False
+    degraded: tuple[str, ...] = ()
+
+    @property
+    def subscription_id(self) -> int:
+        return self.request.subscription_id
+
+    def everys(self, index: int) -> dict[int, int]:
+        """The divisor of each mode that uses the path of this index, by ascending mode."""
+        return everys(self.granted, index)
+
+    def latency_us_max(self, index: int) -> int:
+        """What the strictest of the modes that use this path allows it."""
+        return latency_us_max(self.granted, index)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """No, and why; the fields are those of `RefusedOutcome`."""
+
+    code: int
+    reason: str
+    hint: str = ""
+    bottleneck: str = ""
+    shortfall: str = ""
+
+    @staticmethod
+    def of(
+        kind: type[Refused],
+        reason: str,
+        *,
+        hint: str = "",
+        bottleneck: str = "",
+        shortfall: str = "",
+    ) -> Refusal:
+        """A refusal with the code of an error, and its remedy unless there is a better hint."""
+        return Refusal(kind.code, reason, hint or kind.remedy, bottleneck, shortfall)
+
+
+def everys(granted: dict[int, Qos], index: int) -> dict[int, int]:
+    return {mode: qos.every for mode, qos in sorted(granted.items()) if qos.redundancy > index}
+
+
+def latency_us_max(granted: dict[int, Qos], index: int) -> int:
+    return min(qos.latency_us for qos in granted.values() if qos.redundancy > index)
+
+
+def paths_wanted(granted: dict[int, Qos]) -> int:
+    return max(qos.redundancy for qos in granted.values())

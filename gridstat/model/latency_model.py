@@ -1,0 +1,176 @@
+"""The latency law: the predicted p99 of a path, from its hops, their load and their bursts.
+
+Law (S0 A29, refitted on our core, for the 99th percentile instead of the mean): the ends' own part,
+and for every router a constant, a part that grows with the events a second through it, and a part
+for each event that may arrive at the same instant; plus what the channels take themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+US_PER_S: Final = 1_000_000
+_EVENTS: Final = 1_000
+_PULL: Final = 1e-9
+"""Weight of the earlier coefficients, which decide only where the samples are silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """What the law wants to know of a router on the way and of the channel that leaves it.
+
+    The load counts events in and out together; the last router's channel leads to the subscriber.
+    """
+
+    events_per_s: float = 0.0
+    burst_events: int = 0
+    burst_bytes: int = 0
+    bandwidth_bytes_per_s: int = 0
+    channel_latency_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A path, and the p99 that was measured on it."""
+
+    hops: tuple[Hop, ...]
+    latency_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyModel:
+    """Coefficients in microseconds; none is negative, so more load never predicts less."""
+
+    ends_us: float
+    hop_us: float
+    us_per_1000_events_per_s: float
+    us_per_burst_event: float
+
+    def __post_init__(self) -> None:
+        assert all(coefficient >= 0 for coefficient in astuple(self))
+
+    def router_us(self, events_per_s: float) -> int:
+        """What a router takes at this load, rounded up."""
+        return ceil(self.hop_us + self.us_per_1000_events_per_s * events_per_s / _EVENTS)
+
+    def channel_us(self, hop: Hop) -> int:
+        """What a channel takes: its own latency, and the burst that may be ahead of an event."""
+        return hop.channel_latency_us + ceil(
+            self.us_per_burst_event * hop.burst_events + serialisation_us(hop)
+        )
+
+    def predict(self, hops: Sequence[Hop]) -> int:
+        """The predicted p99 from end-point to end-point."""
+        return ceil(self.ends_us) + sum(
+            self.router_us(hop.events_per_s) + self.channel_us(hop) for hop in hops
+        )
+
+
+LATENCY_MODEL_DEFAULT: Final = LatencyModel(
+    ends_us=55.0, hop_us=86.0, us_per_1000_events_per_s=1.07, us_per_burst_event=1.36
+)
+"""From `benchmarks/results/forwarding.json`; `gridstat experiment run base` refits it.
+
+One router between two ends: p99 141 µs, of which the hops experiment leaves about 55 µs to the
+ends. 30,000 events a second in and as many out add 64 µs (p50 57 to 121), and 1,000 events at one
+instant raise the p99 to 1,499 µs.
+"""
+
+
+def serialisation_us(hop: Hop) -> float:
+    """How long a whole burst takes to leave on a channel of this bandwidth; 0 where undeclared."""
+    if not hop.bandwidth_bytes_per_s:
+        return 0.0
+    return hop.burst_bytes * US_PER_S / hop.bandwidth_bytes_per_s
+
+
+def fit(
+    measurements: Sequence[Measurement], earlier: LatencyModel = LATENCY_MODEL_DEFAULT
+) -> tuple[LatencyModel, float]:
+    """The coefficients of least squares, and their mean absolute error in microseconds.
+
+    A coefficient of which the measurements say nothing (no load varied, say) keeps its earlier
+    value; one that would come out negative is held at 0 and the others are fitted again.
+    """
+    assert measurements, "nothing to fit"
+    rows = [_row(measurement.hops) for measurement in measurements]
+    known = [_known_us(measurement.hops) for measurement in measurements]
+    wanted = [one.latency_us - us for one, us in zip(measurements, known, strict=True)]
+    coefficients = _fit_without_negatives(rows, wanted, list(astuple(earlier)))
+    model = LatencyModel(*coefficients)
+    errors = [
+        abs(sum(a * b for a, b in zip(row, coefficients, strict=True)) - us)
+        for row, us in zip(rows, wanted, strict=True)
+    ]
+    return model, sum(errors) / len(errors)
+
+
+def _row(hops: Sequence[Hop]) -> list[float]:
+    return [
+        1.0,
+        float(len(hops)),
+        sum(hop.events_per_s for hop in hops) / _EVENTS,
+        float(sum(hop.burst_events for hop in hops)),
+    ]
+
+
+def _known_us(hops: Sequence[Hop]) -> float:
+    return sum(hop.channel_latency_us + serialisation_us(hop) for hop in hops)
+
+
+def _fit_without_negatives(
+    rows: list[list[float]], wanted: list[float], earlier: list[float]
+) -> list[float]:
+    free = list(range(len(earlier)))
+    while True:
+        found = [0.0] * len(earlier)
+        for index, value in zip(free, _least_squares(rows, wanted, earlier, free), strict=True):
+            found[index] = value
+        negative = [index for index in free if found[index] < 0]
+        if not negative:
+            return found
+        free.remove(min(negative, key=lambda index: found[index]))
+
+
+def _least_squares(
+    rows: list[list[float]], wanted: list[float], earlier: list[float], free: list[int]
+) -> list[float]:
+    """Minimise the squared errors, pulled by a hair towards the earlier coefficients.
+
+    Columns are scaled to the same length first, so that the pull is equally weak for all.
+    """
+    scales = [sum(row[column] ** 2 for row in rows) ** 0.5 or 1.0 for column in free]
+    columns = [
+        [row[column] / scale for row in rows] for column, scale in zip(free, scales, strict=True)
+    ]
+    pulled = [earlier[column] * scale for column, scale in zip(free, scales, strict=True)]
+    matrix = [[sum(a * b for a, b in zip(x, y, strict=True)) for y in columns] for x in columns]
+    right = [sum(a * b for a, b in zip(x, wanted, strict=True)) for x in columns]
+    for index, value in enumerate(pulled):
+        matrix[index][index] += _PULL
+        right[index] += _PULL * value
+    solved = _solve(matrix, right)
+    return [value / scale for value, scale in zip(solved, scales, strict=True)]
+
+
+def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
+    """Gauss with pivoting; the pull makes the matrix regular."""
+    count = len(right)
+    system = [[*row, value] for row, value in zip(matrix, right, strict=True)]
+    for at in range(count):
+        pivot = max(range(at, count), key=lambda row: abs(system[row][at]))
+        system[at], system[pivot] = system[pivot], system[at]
+        for row in range(at + 1, count):
+            factor = system[row][at] / system[at][at]
+            for column in range(at, count + 1):
+                system[row][column] -= factor * system[at][column]
+    solved = [0.0] * count
+    for at in reversed(range(count)):
+        rest = sum(system[at][column] * solved[column] for column in range(at + 1, count))
+        solved[at] = (system[at][count] - rest) / system[at][at]
+    return solved
