@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from gridstat.console.cli import error, experiment, host, router, up
+from gridstat.console.cli import certificates, error, experiment, host, router, up
 from gridstat.console.cli.failure import telling
 
 HELP = """The state of an electric power grid, delivered under a contract per subscription.
@@ -29,6 +29,7 @@ app = typer.Typer(
 app.command("up", help=up.HELP)(telling(up.up))
 app.command("router", help=router.HELP)(telling(router.router))
 app.command("host", help=host.HELP)(telling(host.host))
+app.add_typer(certificates.app, name="certificates")
 app.add_typer(experiment.app, name="experiment")
 # A code of the thesis is negative, and no option.
 app.command("error", help=error.HELP, context_settings={"ignore_unknown_options": True})(

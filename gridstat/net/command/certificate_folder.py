@@ -1,0 +1,222 @@
+"""Certificates and keys as files: `ca.pem`, `ca.key`, and a pair for each party.
+
+The pair of router `c1/e0` is `router-c1__e0.pem` and `.key`. Keys are readable by their owner only.
+Files are replaced whole, so a reader never sees half of one.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from gridstat.model.errors import CertificateRefused, ConfigurationError
+from gridstat.net.clock import SystemClock
+from gridstat.net.command.certificates import (
+    AUTHORITY_DAYS,
+    CERTIFICATE_DAYS,
+    Authority,
+    certificate_pem,
+    hosts_in,
+    identity_in,
+    key_pem,
+    load_certificates,
+    load_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cryptography import x509
+
+    from gridstat.net.clock import Clock
+    from gridstat.net.command.identity import Identity
+
+AUTHORITY_STEM: Final = "ca"
+RENEWAL_SHARE: Final = 3
+"""A certificate is due for renewal when only a third of its life is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFiles:
+    """Where a party finds what it needs to prove who it is, and to check others."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateSummary:
+    """What a person wants to know of a certificate; role and name are empty for an authority."""
+
+    file: str
+    role: str
+    name: str
+    hosts: tuple[str, ...]
+    not_before: datetime
+    not_after: datetime
+
+    def state(self, now: datetime) -> str:
+        if now < self.not_before:
+            return "not yet valid"
+        if now > self.not_after:
+            return "expired"
+        left, life = self.not_after - now, self.not_after - self.not_before
+        return "renew soon" if left < life / RENEWAL_SHARE else "valid"
+
+
+class CertificateFolder:
+    """A folder of certificates; one that exists is never replaced unless that is asked for."""
+
+    def __init__(self, path: Path, clock: Clock | None = None) -> None:
+        self.path = path
+        self._clock = clock or SystemClock()
+
+    @property
+    def has_authority(self) -> bool:
+        return self._pem(AUTHORITY_STEM).exists() and self._key(AUTHORITY_STEM).exists()
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.posix_ns() / 1e9, tz=UTC)
+
+    def files(self, identity: Identity) -> CertificateFiles:
+        stem = identity.file_stem
+        return CertificateFiles(self._pem(AUTHORITY_STEM), self._pem(stem), self._key(stem))
+
+    def create_authority(self, *, days: int = AUTHORITY_DAYS, replace: bool = False) -> None:
+        """A new authority; with `replace`, every certificate of the old one becomes worthless."""
+        for path in (self._pem(AUTHORITY_STEM), self._key(AUTHORITY_STEM)):
+            if path.exists() and not replace:
+                raise ConfigurationError(
+                    f"{path} exists already",
+                    hint="--force replaces the authority, and all its certificates are refused",
+                )
+        authority = Authority.create(self.now(), days=days)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(f"{self.path} cannot be made: {error.strerror}") from error
+        write_whole(self._key(AUTHORITY_STEM), key_pem(authority.key), mode=0o600)
+        write_whole(self._pem(AUTHORITY_STEM), certificate_pem(authority.certificate))
+
+    def issue(
+        self,
+        identity: Identity,
+        *,
+        hosts: Sequence[str] = (),
+        days: int = CERTIFICATE_DAYS,
+        replace: bool = False,
+    ) -> CertificateFiles:
+        """A new key and its certificate."""
+        files = self.files(identity)
+        if files.certificate.exists() and not replace:
+            raise ConfigurationError(
+                f"{files.certificate} exists already",
+                hint="renew it, or replace certificate and key with --force",
+            )
+        authority = self._authority()
+        key = Ed25519PrivateKey.generate()
+        made = authority.issue(identity, key.public_key(), self.now(), hosts=hosts, days=days)
+        write_whole(files.key, key_pem(key), mode=0o600)
+        write_whole(files.certificate, certificate_pem(made))
+        return files
+
+    def renew(self, identity: Identity, *, days: int = CERTIFICATE_DAYS) -> CertificateFiles:
+        """The same key and hosts under a new date."""
+        files = self.files(identity)
+        old = self.load(files.certificate)
+        if identity_in(old) != identity:
+            raise ConfigurationError(f"{files.certificate} belongs to {identity_in(old)}")
+        key = load_key(_read(files.key), of=str(files.key))
+        made = self._authority().issue(
+            identity, key.public_key(), self.now(), hosts=hosts_in(old), days=days
+        )
+        write_whole(files.certificate, certificate_pem(made))
+        return files
+
+    def ensure(self, identity: Identity, *, hosts: Sequence[str] = ()) -> CertificateFiles:
+        """A certificate of the present authority that is good for a while: the one that exists,
+        the same renewed, or a new one."""
+        files = self.files(identity)
+        if not (files.certificate.exists() and files.key.exists()):
+            return self.issue(identity, hosts=hosts, replace=True)
+        certificate = self.load(files.certificate)
+        is_ours = certificate.issuer == self.load(files.authority).subject
+        if is_ours and set(hosts) <= set(hosts_in(certificate)):
+            state = self.summary(files.certificate).state(self.now())
+            return files if state == "valid" else self.renew(identity)
+        return self.issue(identity, hosts=hosts, replace=True)
+
+    def summaries(self) -> list[CertificateSummary]:
+        """Every certificate of the folder, the authority first."""
+        paths = sorted(self.path.glob("*.pem"), key=lambda path: (path.stem != "ca", path.name))
+        return [self.summary(path) for path in paths]
+
+    def summary(self, path: Path) -> CertificateSummary:
+        certificate = self.load(path)
+        is_authority = path.stem == AUTHORITY_STEM
+        try:
+            identity = None if is_authority else identity_in(certificate)
+        except CertificateRefused as error:
+            raise CertificateRefused(f"{path}: {error.args[0]}") from error
+        return CertificateSummary(
+            file=path.name,
+            role=identity.role.value if identity else "",
+            name=identity.name if identity else "",
+            hosts=() if is_authority else tuple(hosts_in(certificate)),
+            not_before=certificate.not_valid_before_utc,
+            not_after=certificate.not_valid_after_utc,
+        )
+
+    def load(self, path: Path) -> x509.Certificate:
+        return load_certificates(_read(path), of=str(path))[0]
+
+    def _authority(self) -> Authority:
+        pem, key = self._pem(AUTHORITY_STEM), self._key(AUTHORITY_STEM)
+        if not self.has_authority:
+            raise ConfigurationError(
+                f"{self.path} holds no authority", hint="make one: `gridstat certificates init`"
+            )
+        authority = Authority(self.load(pem), load_key(_read(key), of=str(key)))
+        if authority.certificate.public_key() != authority.key.public_key():
+            raise CertificateRefused(f"{key} is not the key of {pem}")
+        if authority.certificate.not_valid_after_utc - self.now() < timedelta(0):
+            raise CertificateRefused(f"{pem} has expired", hint="make a new one with --force")
+        return authority
+
+    def _pem(self, stem: str) -> Path:
+        return self.path / f"{stem}.pem"
+
+    def _key(self, stem: str) -> Path:
+        return self.path / f"{stem}.key"
+
+
+def write_whole(path: Path, content: bytes, *, mode: int = 0o644) -> None:
+    """Replace a file in one step, durable before it is seen."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.unlink(missing_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CertificateRefused(
+            f"{path} cannot be read: {error.strerror}",
+            hint="`gridstat certificates issue` makes it, `show` lists what there is",
+        ) from error
