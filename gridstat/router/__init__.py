@@ -1,12 +1,14 @@
 """The data plane: a status router around the compiled core.
 
-May import model, net and core. Paths as commanded (`path_table.py`) become flat rows
-(`forwarding_table.py`), and `status_router.py` hands their differences to the core.
+May import model, net and core. `router_agent.py` hears the broker and the end-points; what it
+orders, paths and channels, `status_router.py` hands to the core as flat rows.
 """
 
 from gridstat.core.rows import BASELINE, ChannelSpec, Limits
 from gridstat.router.commit_queue import CommitQueue
+from gridstat.router.edge_router import EdgeBounds
 from gridstat.router.path_table import CarriedVariable, Path, PathTable
+from gridstat.router.router_agent import RouterAgent, RouterFacts
 from gridstat.router.status_router import StatusRouter, TableChange
 
 __all__ = [
@@ -14,9 +16,12 @@ __all__ = [
     "CarriedVariable",
     "ChannelSpec",
     "CommitQueue",
+    "EdgeBounds",
     "Limits",
     "Path",
     "PathTable",
+    "RouterAgent",
+    "RouterFacts",
     "StatusRouter",
     "TableChange",
 ]

@@ -1,0 +1,56 @@
+"""How a router's channels are, as its broker is told: at once, and again after each reconnection.
+
+Whatever changed while there was no broker is in here, so the new session starts with the truth.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from gridstat.net.command.router_messages import BackPressureChanged, ChannelStateChanged
+from gridstat.router.agent_words import SourceHeard, SourceSilent, WaterMarkCrossed
+
+if TYPE_CHECKING:
+    from gridstat.net.command.order_table import OrderTable
+
+ChannelNews: TypeAlias = SourceSilent | SourceHeard | WaterMarkCrossed
+ChannelReport: TypeAlias = ChannelStateChanged | BackPressureChanged
+
+
+class ChannelReports:
+    """The last report of each source and channel that the table names; none of any other."""
+
+    def __init__(self) -> None:
+        self._states: dict[int, ChannelStateChanged] = {}
+        self._pressures: dict[int, BackPressureChanged] = {}
+
+    def hear(self, news: ChannelNews, table: OrderTable) -> ChannelReport | None:
+        """The report of some news; None where the channel has been closed meanwhile."""
+        channel_id = news.channel_id
+        if isinstance(news, WaterMarkCrossed):
+            if channel_id not in table.channels:
+                return None
+            pressure = self._pressures[channel_id] = BackPressureChanged(
+                channel_id=channel_id, is_on=news.is_on, queued_events=news.queued_events
+            )
+            return pressure
+        if channel_id not in table.sources:
+            return None
+        silent_ms = news.silent_ms if isinstance(news, SourceSilent) else 0
+        state = self._states[channel_id] = ChannelStateChanged(
+            channel_id=channel_id, is_up=isinstance(news, SourceHeard), silent_ms=silent_ms
+        )
+        return state
+
+    def forget_closed(self, table: OrderTable) -> None:
+        for channel_id in self._states.keys() - table.sources.keys():
+            del self._states[channel_id]
+        for channel_id in self._pressures.keys() - table.channels.keys():
+            del self._pressures[channel_id]
+
+    def everything(self) -> list[ChannelReport]:
+        """All that a broker must hear when it has just come back."""
+        return [
+            *(self._states[channel_id] for channel_id in sorted(self._states)),
+            *(self._pressures[channel_id] for channel_id in sorted(self._pressures)),
+        ]

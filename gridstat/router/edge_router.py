@@ -1,0 +1,227 @@
+"""The proxy part of an edge router: sessions of end-points on one side, the broker on the other.
+
+An end-point's signed requests pass on untouched, answers and notices come back with the newest
+events of what they grant. Pure: `router_agent.py` calls it and does nothing but collect what it
+says. An inner router has none of it, and refuses end-points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, assert_never
+
+from gridstat.model.errors import NotAuthorised, QuotaReached, ShuttingDown, WrongCloud
+from gridstat.net.command.endpoint_messages import Answer, Submit, Tell
+from gridstat.net.command.machine import Close, Instruction, Note, Send, SetTimer
+from gridstat.net.command.router_messages import (
+    AttachmentChanged,
+    DetachEndPoint,
+    Forward,
+    Push,
+    Return,
+)
+from gridstat.router.attachments import AttachmentBounds, Attachments
+from gridstat.router.newest_events import newest_for_answer, newest_for_notice
+from gridstat.router.pending_requests import PendingRequests, RequestBounds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gridstat.net.command.messages import Message
+
+ENDPOINT_ROLE: Final = "endpoint"
+EXPIRY_TIMER: Final = "edge/expiry"
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeBounds:
+    """What one edge router takes upon itself for its end-points."""
+
+    attachments: AttachmentBounds = field(default_factory=AttachmentBounds)
+    requests: RequestBounds = field(default_factory=RequestBounds)
+
+
+class EdgeRouter:
+    """Every request stays remembered until it is answered, its bound is reached or its process
+    is gone; the broker hears of every session that comes or goes while it listens."""
+
+    def __init__(
+        self,
+        router: str,
+        broker: str,
+        *,
+        newest: Callable[[int], bytes | None],
+        bounds: EdgeBounds | None = None,
+    ) -> None:
+        bounds = bounds or EdgeBounds()
+        self._router = router
+        self._broker = broker
+        self._newest = newest
+        self._kept_ns_max = bounds.attachments.kept_ns_max
+        self._attachments = Attachments(bounds.attachments)
+        self._requests = PendingRequests(bounds.requests)
+        self._is_reported = False
+        self._is_accepted = False
+        self._is_draining = False
+        self._answers_dropped = 0
+        self._refused = 0
+
+    def attached(self) -> tuple[str, ...]:
+        return self._attachments.names()
+
+    def counters(self) -> dict[str, int]:
+        return {
+            "end_points": len(self._attachments),
+            "end_points_refused": self._refused,
+            "requests_pending": len(self._requests),
+            "requests_dropped": self._requests.dropped,
+            "answers_dropped": self._answers_dropped,
+            "notices_dropped": self._attachments.notices_dropped,
+        }
+
+    # The broker's side.
+
+    def broker_reported(self) -> None:
+        """The broker has been told who is attached; from now on it hears of changes."""
+        self._is_reported = True
+
+    def broker_accepted(self) -> list[Instruction]:
+        """The broker listens: everything that it has not answered is said, or said again."""
+        self._is_accepted = True
+        return [self._forward(endpoint, submit) for endpoint, submit in self._requests]
+
+    def broker_gone(self) -> None:
+        self._is_reported = False
+        self._is_accepted = False
+
+    def obey(self, order: Return | Push | DetachEndPoint) -> list[Instruction]:
+        match order:
+            case Return():
+                return self._returned(order)
+            case Push():
+                return self._pushed(order)
+            case DetachEndPoint():
+                return self._detach(order)
+            case _:
+                assert_never(order)
+
+    def _returned(self, answer: Return) -> list[Instruction]:
+        self._requests.answered(answer.endpoint, answer.request_id)
+        if answer.endpoint not in self._attachments:
+            # It asks again when it is back, and the broker repeats the answer.
+            self._answers_dropped += 1
+            return []
+        newest = newest_for_answer(answer.body, self._newest)
+        message = Answer(request_id=answer.request_id, body=answer.body, newest=newest)
+        return [Send(_peer(answer.endpoint), message)]
+
+    def _pushed(self, push: Push) -> list[Instruction]:
+        if push.endpoint not in self._attachments:
+            self._attachments.keep_notice(push.endpoint, push.body)
+            return []
+        return [self._tell(push.endpoint, push.body)]
+
+    def _detach(self, order: DetachEndPoint) -> list[Instruction]:
+        was_here = order.endpoint in self._attachments
+        self._attachments.forget(order.endpoint)
+        self._requests.forget(order.endpoint)
+        return [Close(_peer(order.endpoint), order.code, order.reason)] if was_here else []
+
+    # The end-points' side.
+
+    def arrive(self, endpoint: str, instance: str) -> list[Instruction]:
+        """A session of an end-point is up."""
+        refusal = self._refusal(endpoint)
+        if refusal is not None:
+            self._refused += 1
+            return [refusal]
+        if self._attachments.instance_of(endpoint) not in {None, instance}:
+            self._requests.forget(endpoint)  # A new process asks anew, with numbers of its own.
+        waiting = self._attachments.arrive(endpoint, instance)
+        return [
+            *self._tell_broker(endpoint, is_up=True),
+            *(self._tell(endpoint, body) for body in waiting),
+        ]
+
+    def depart(self, endpoint: str, now_ns: int) -> list[Instruction]:
+        """The session is gone; the end-point may come back."""
+        if not self._attachments.depart(endpoint, now_ns):
+            return []
+        timer = SetTimer(EXPIRY_TIMER, self._kept_ns_max)
+        return [*self._tell_broker(endpoint, is_up=False), timer]
+
+    def hear(self, endpoint: str, message: Message) -> list[Instruction]:
+        if endpoint not in self._attachments:
+            return []  # It was refused or sent away, and has not yet heard of it.
+        if not isinstance(message, Submit):
+            self._refused += 1
+            word = type(message).__name__
+            reason = f"rule: an end-point says `Submit` to an edge router, never `{word}`"
+            return [Close(_peer(endpoint), NotAuthorised.code, reason)]
+        self._requests.add(endpoint, message)
+        return [self._forward(endpoint, message)] if self._is_accepted else []
+
+    def expire(self, now_ns: int) -> list[Instruction]:
+        self._attachments.expire(now_ns)
+        if not self._attachments.has_absent():
+            return []
+        return [SetTimer(EXPIRY_TIMER, self._kept_ns_max)]
+
+    def drain(self) -> list[Instruction]:
+        """Send everybody away, kindly; each may have a second edge."""
+        self._is_draining = True
+        reason = f"edge router {self._router} is shutting down"
+        return [
+            Close(_peer(endpoint), ShuttingDown.code, reason)
+            for endpoint in self._attachments.names()
+        ]
+
+    def _refusal(self, endpoint: str) -> Close | None:
+        peer = _peer(endpoint)
+        if self._is_draining:
+            return Close(peer, ShuttingDown.code, f"edge router {self._router} is shutting down")
+        if _cloud(endpoint) != _cloud(self._router):
+            reason = f"{endpoint} is not of the cloud of edge router {self._router}"
+            return Close(peer, WrongCloud.code, reason)
+        if endpoint not in self._attachments and not self._attachments.has_room():
+            reason = f"edge router {self._router} serves {len(self._attachments)} end-points"
+            return Close(peer, QuotaReached.code, f"{reason}, as many as it may")
+        return None
+
+    def _forward(self, endpoint: str, submit: Submit) -> Send:
+        message = Forward(
+            endpoint=endpoint,
+            request_id=submit.request_id,
+            body=submit.body,
+            signature=submit.signature,
+        )
+        return Send(self._broker, message)
+
+    def _tell(self, endpoint: str, body: bytes) -> Send:
+        newest = newest_for_notice(body, self._newest)
+        return Send(_peer(endpoint), Tell(body=body, newest=newest))
+
+    def _tell_broker(self, endpoint: str, *, is_up: bool) -> list[Instruction]:
+        if not self._is_reported:
+            return []
+        return [Send(self._broker, AttachmentChanged(endpoint=endpoint, is_up=is_up))]
+
+
+def refuse_endpoint(router: str, endpoint: str) -> list[Instruction]:
+    """What a router without end-points says to one (S3 §3.1: it knows the last four commands)."""
+    reason = (
+        f"rule: end-points attach to edge routers only, and {router} is none; "
+        "ask the name service for an edge router"
+    )
+    return [
+        Note("end_point_refused", (("endpoint", endpoint),)),
+        Close(_peer(endpoint), NotAuthorised.code, reason),
+    ]
+
+
+def _peer(endpoint: str) -> str:
+    return f"{ENDPOINT_ROLE}/{endpoint}"
+
+
+def _cloud(name: str) -> str:
+    return name.partition("/")[0]

@@ -1,0 +1,205 @@
+"""What an edge router says between its end-points and the broker, without a network."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gridstat.model.errors import NotAuthorised, QuotaReached, ShuttingDown, WrongCloud
+from gridstat.model.identifiers import VariableId
+from gridstat.model.rate_law import Period
+from gridstat.model.status import BuiltinType, StatusEvent, StatusVariable
+from gridstat.net.codec.event import encode_event
+from gridstat.net.command.endpoint_messages import (
+    Answer,
+    GrantedOutcome,
+    Matched,
+    Outcomes,
+    Tell,
+    Unpublished,
+)
+from gridstat.net.command.machine import Close, Send, SetTimer
+from gridstat.net.command.router_messages import (
+    AttachmentChanged,
+    DetachEndPoint,
+    Forward,
+    Push,
+    ReportRouter,
+    Return,
+    RouterAccepted,
+    TableChanged,
+)
+from gridstat.router import EdgeBounds
+from gridstat.router.agent_words import Drain
+from gridstat.router.attachments import KEPT_NS_MAX, AttachmentBounds
+from gridstat.router.newest_events import as_cached
+from gridstat.router.pending_requests import RequestBounds
+from tests.protocol.router_conversation import (
+    BROKER,
+    PMU,
+    PMU_NAME,
+    RouterConversation,
+    closings,
+    said_to,
+)
+
+VOLTAGE = StatusVariable(VariableId(5), "c1/pmu/u", BuiltinType.FLOAT64, Period(1, 60))
+GRANTED = GrantedOutcome(subscription_id=1, variable=VOLTAGE)
+EVENT = encode_event(StatusEvent(9, VariableId(5), b"12345678"))
+NOTICE = msgspec.msgpack.encode(Unpublished(subscription_id=1, name="c1/pmu/u"))
+
+
+def forward(request_id: int) -> Forward:
+    return Forward(endpoint=PMU_NAME, request_id=request_id, body=b"body", signature=b"signed")
+
+
+def answer_to(request_id: int, body: bytes = b"answer") -> Return:
+    return Return(term=1, endpoint=PMU_NAME, request_id=request_id, body=body)
+
+
+@pytest.fixture
+def edge() -> RouterConversation:
+    edge = RouterConversation(newest={5: EVENT}.get)
+    edge.accept()
+    edge.connect(PMU)
+    return edge
+
+
+@pytest.mark.feature("S3-43")
+def test_an_end_point_attaches_to_an_edge_router_and_the_broker_hears_of_it() -> None:
+    edge = RouterConversation()
+    edge.accept()
+    up, down = (AttachmentChanged(endpoint=PMU_NAME, is_up=is_up) for is_up in (True, False))
+    assert edge.connect(PMU) == [Send(BROKER, up)]
+    assert said_to(BROKER, edge.disconnect(PMU)) == [down]
+
+
+@pytest.mark.feature("S3-42")
+def test_a_signed_request_passes_to_the_broker_and_its_answer_back(
+    edge: RouterConversation,
+) -> None:
+    assert edge.submit(1) == [Send(BROKER, forward(1))]
+    said = edge.broker_says(answer_to(1))
+    assert said == [Send(PMU, Answer(request_id=1, body=b"answer"))]
+
+
+def test_a_repeated_request_is_repeated_to_the_broker(edge: RouterConversation) -> None:
+    edge.submit(1)
+    assert edge.submit(1) == [Send(BROKER, forward(1))]
+
+
+@pytest.mark.feature("S0-115")
+def test_requests_wait_for_the_broker_in_their_order_and_unanswered_ones_are_said_again(
+    edge: RouterConversation,
+) -> None:
+    edge.submit(1)
+    edge.submit(2)
+    edge.broker_says(answer_to(1))
+    edge.disconnect(BROKER)
+    assert edge.submit(3) == []
+    [report] = said_to(BROKER, edge.connect(BROKER))
+    assert isinstance(report, ReportRouter)
+    assert report.attached == (PMU_NAME,)
+    assert edge.submit(4) == []
+    said = edge.broker_says(RouterAccepted(term=1))
+    assert said_to(BROKER, said) == [forward(2), forward(3), forward(4)]
+
+
+def test_beyond_the_bound_the_oldest_request_goes_and_is_counted() -> None:
+    bounds = EdgeBounds(requests=RequestBounds(of_endpoint_max=2))
+    edge = RouterConversation(edge_bounds=bounds)
+    edge.connect(PMU)
+    for number in (1, 2, 3):
+        edge.submit(number)
+    assert said_to(BROKER, edge.accept()) == [forward(2), forward(3)]
+    assert edge.agent.counters()["requests_dropped"] == 1
+
+
+def test_requests_of_a_process_that_was_replaced_are_not_said_again(
+    edge: RouterConversation,
+) -> None:
+    edge.disconnect(BROKER)
+    edge.submit(1)
+    edge.disconnect(PMU)
+    edge.connect(PMU, instance="second")
+    edge.submit(2)
+    assert said_to(BROKER, edge.accept()) == [forward(2)]
+
+
+def test_a_granted_subscription_brings_the_newest_event_of_its_variable(
+    edge: RouterConversation,
+) -> None:
+    body = msgspec.msgpack.encode(Outcomes(outcomes=(GRANTED,)))
+    [answer] = said_to(PMU, edge.broker_says(answer_to(1, body)))
+    assert answer == Answer(request_id=1, body=body, newest=(as_cached(EVENT),))
+
+
+def test_a_caught_variable_brings_its_newest_event(edge: RouterConversation) -> None:
+    body = msgspec.msgpack.encode(Matched(pattern_id=1, granted=GRANTED))
+    [told] = said_to(PMU, edge.broker_says(Push(term=1, endpoint=PMU_NAME, body=body)))
+    assert told == Tell(body=body, newest=(as_cached(EVENT),))
+
+
+def test_notices_wait_for_an_end_point_that_is_briefly_away(edge: RouterConversation) -> None:
+    assert SetTimer("edge/expiry", KEPT_NS_MAX) in edge.disconnect(PMU)
+    assert edge.broker_says(Push(term=1, endpoint=PMU_NAME, body=NOTICE)) == []
+    assert edge.broker_says(answer_to(1)) == []
+    assert said_to(PMU, edge.connect(PMU)) == [Tell(body=NOTICE)]
+    assert edge.agent.counters()["answers_dropped"] == 1
+
+
+def test_notices_do_not_wait_for_ever(edge: RouterConversation) -> None:
+    edge.disconnect(PMU)
+    edge.broker_says(Push(term=1, endpoint=PMU_NAME, body=NOTICE))
+    edge.now_ns = KEPT_NS_MAX - 1
+    assert edge.fire("edge/expiry") == [SetTimer("edge/expiry", KEPT_NS_MAX)]
+    edge.now_ns = KEPT_NS_MAX
+    assert edge.fire("edge/expiry") == []
+    assert said_to(PMU, edge.connect(PMU)) == []
+    assert edge.agent.counters()["notices_dropped"] == 1
+
+
+def test_an_end_point_that_the_broker_sends_away_is_told_why_and_forgotten(
+    edge: RouterConversation,
+) -> None:
+    edge.submit(1)
+    order = DetachEndPoint(term=1, endpoint=PMU_NAME, code=1020, reason="another took over")
+    assert edge.broker_says(order) == [Close(PMU, 1020, "another took over")]
+    assert edge.submit(2) == []
+    assert edge.disconnect(PMU) == []
+    assert edge.broker_says(order) == []
+    edge.disconnect(BROKER)
+    assert said_to(BROKER, edge.accept()) == []
+
+
+def test_an_end_point_of_another_cloud_is_refused(edge: RouterConversation) -> None:
+    [close] = closings(edge.connect("endpoint/c2/pmu"))
+    assert close.code == WrongCloud.code
+
+
+def test_an_end_point_that_says_what_only_a_router_may_is_sent_away(
+    edge: RouterConversation,
+) -> None:
+    [close] = closings(edge.hear(PMU, TableChanged(number=1, digest=2)))
+    assert (close.peer, close.code) == (PMU, NotAuthorised.code)
+    assert "rule:" in close.reason
+
+
+def test_so_many_end_points_and_no_more() -> None:
+    bounds = EdgeBounds(attachments=AttachmentBounds(attached_max=1))
+    edge = RouterConversation(edge_bounds=bounds)
+    assert closings(edge.connect(PMU)) == []
+    [close] = closings(edge.connect("endpoint/c1/second"))
+    assert close.code == QuotaReached.code
+    assert edge.agent.counters()["end_points"] == 1
+
+
+@pytest.mark.feature("S3-53")
+def test_a_draining_edge_sends_its_end_points_elsewhere_and_takes_no_new_ones(
+    edge: RouterConversation,
+) -> None:
+    assert [(close.peer, close.code) for close in closings(edge.tell(Drain()))] == [
+        (PMU, ShuttingDown.code)
+    ]
+    edge.disconnect(PMU)
+    assert [close.code for close in closings(edge.connect(PMU))] == [ShuttingDown.code]
