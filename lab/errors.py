@@ -1,0 +1,15 @@
+"""What can keep the lab from working, always with a hint for the person who started it."""
+
+from __future__ import annotations
+
+
+class LabError(Exception):
+    """Something that the lab needs of this machine is not there; `hint` says what to change."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = str(self.args[0])
+        return f"{text}\nhint: {self.hint}" if self.hint else text
