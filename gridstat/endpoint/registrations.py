@@ -1,0 +1,161 @@
+"""What the application wants to be registered, and what of it the cloud has lost.
+
+Learnt from the application's own requests and their outcomes. A cloud that has forgotten the
+end-point (it was away beyond the grace time, or its state was purged) is told all of it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gridstat.endpoint.session_words import PublicationRestored, SubscriptionRestored
+from gridstat.net.command.endpoint_messages import (
+    ChangePublication,
+    ChangeSubscription,
+    Detach,
+    GrantedOutcome,
+    PublicationRequest,
+    Publish,
+    PublishedOutcome,
+    RefusedOutcome,
+    Subscribe,
+    SubscriptionRequest,
+    Unpublish,
+    Unpublished,
+    Unsubscribe,
+)
+from gridstat.net.command.session_messages import MANY_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gridstat.net.command.endpoint_messages import EndPointCommand, Notice, Outcome
+
+
+@dataclass(slots=True)
+class _Subscription:
+    request: SubscriptionRequest
+    subscription_id: int
+
+
+class Registrations:
+    """Publications by name and subscriptions by label, as last granted; lost ones are among them.
+
+    A label names one subscription of this end-point for as long as it lives.
+    """
+
+    def __init__(self) -> None:
+        self._publications: dict[str, PublicationRequest] = {}
+        self._subscriptions: dict[str, _Subscription] = {}
+        self._labels: dict[int, str] = {}
+        self._lost_publications: set[str] = set()
+        self._lost_subscriptions: set[str] = set()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the cloud holds all that is wanted, as far as we know."""
+        return not (self._lost_publications or self._lost_subscriptions)
+
+    def asked(self, command: EndPointCommand) -> None:
+        """What is to end is no longer wanted, whether or not anybody answers."""
+        match command:
+            case Unpublish(names=names):
+                for name in names:
+                    self._publications.pop(name, None)
+                    self._lost_publications.discard(name)
+            case Unsubscribe(subscription_ids=()) | Detach():
+                self._subscriptions.clear()
+                self._labels.clear()
+                self._lost_subscriptions.clear()
+                if isinstance(command, Detach):
+                    self._publications.clear()
+                    self._lost_publications.clear()
+            case Unsubscribe(subscription_ids=ids):
+                for subscription_id in ids:
+                    self._end(subscription_id)
+            case _:
+                pass
+
+    def answered(self, command: EndPointCommand, outcomes: tuple[Outcome, ...]) -> None:
+        """Remember what was granted; a refusal changes nothing."""
+        match command:
+            case Publish(publications=publications):
+                for request, outcome in zip(publications, outcomes, strict=False):
+                    if isinstance(outcome, PublishedOutcome):
+                        self._publications[request.variable.name] = request
+                        self._lost_publications.discard(request.variable.name)
+            case Subscribe(subscriptions=subscriptions):
+                for asked, outcome in zip(subscriptions, outcomes, strict=False):
+                    if isinstance(outcome, GrantedOutcome):
+                        self._granted(asked, outcome)
+            case ChangePublication(name=name) if name in self._publications:
+                for outcome in outcomes:
+                    if isinstance(outcome, PublishedOutcome):
+                        self._publications[name] = PublicationRequest(variable=outcome.variable)
+            case ChangeSubscription(subscription_id=subscription_id, qos=qos):
+                held = self._subscriptions.get(self._labels.get(subscription_id, ""))
+                if held is not None and any(isinstance(each, GrantedOutcome) for each in outcomes):
+                    held.request = msgspec.structs.replace(held.request, qos=qos)
+            case _:
+                pass
+
+    def told(self, notice: Notice) -> None:
+        """A subscription whose variable is gone for good is over."""
+        if isinstance(notice, Unpublished) and notice.is_over:
+            self._end(notice.subscription_id)
+
+    def forget_all(self) -> None:
+        """The cloud has lost everything of ours."""
+        self._lost_publications = set(self._publications)
+        self._lost_subscriptions = set(self._subscriptions)
+
+    def restoring(self) -> Iterator[Publish | Subscribe]:
+        """The commands that bring back what is lost: publications first, many at a time."""
+        names = sorted(self._lost_publications)
+        for at in range(0, len(names), MANY_MAX):
+            some = names[at : at + MANY_MAX]
+            yield Publish(publications=tuple(self._publications[name] for name in some))
+        labels = sorted(self._lost_subscriptions)
+        for at in range(0, len(labels), MANY_MAX):
+            part = labels[at : at + MANY_MAX]
+            yield Subscribe(subscriptions=tuple(self._subscriptions[each].request for each in part))
+
+    def restored(
+        self, command: EndPointCommand, outcomes: tuple[Outcome, ...], newest: tuple[bytes, ...]
+    ) -> tuple[list[PublicationRestored | SubscriptionRestored], list[Outcome]]:
+        """What to tell the application, and what was granted although it is no longer wanted."""
+        said: list[PublicationRestored | SubscriptionRestored] = []
+        unwanted: list[Outcome] = []
+        if isinstance(command, Publish):
+            for request, outcome in zip(command.publications, outcomes, strict=False):
+                name = request.variable.name
+                if name not in self._lost_publications:
+                    unwanted.append(outcome)
+                elif isinstance(outcome, PublishedOutcome | RefusedOutcome):
+                    self.answered(Publish(publications=(request,)), (outcome,))
+                    said.append(PublicationRestored(name, outcome))
+        elif isinstance(command, Subscribe):
+            for asked, outcome in zip(command.subscriptions, outcomes, strict=False):
+                if asked.label not in self._lost_subscriptions:
+                    unwanted.append(outcome)
+                elif isinstance(outcome, GrantedOutcome | RefusedOutcome):
+                    self.answered(Subscribe(subscriptions=(asked,)), (outcome,))
+                    said.append(SubscriptionRestored(asked.label, outcome, newest))
+        return said, unwanted
+
+    def _granted(self, request: SubscriptionRequest, outcome: GrantedOutcome) -> None:
+        before = self._subscriptions.get(request.label)
+        if before is not None:
+            self._labels.pop(before.subscription_id, None)
+        self._subscriptions[request.label] = _Subscription(request, outcome.subscription_id)
+        self._labels[outcome.subscription_id] = request.label
+        self._lost_subscriptions.discard(request.label)
+
+    def _end(self, subscription_id: int) -> None:
+        label = self._labels.pop(subscription_id, None)
+        if label is not None:
+            self._subscriptions.pop(label, None)
+            self._lost_subscriptions.discard(label)

@@ -1,0 +1,427 @@
+"""The session of an end-point: attach, ask, repeat, come back."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridstat.endpoint.requests import WAITING_MAX, WINDOW
+from gridstat.endpoint.session_words import (
+    Answered,
+    AttachRefused,
+    EdgeAttached,
+    EdgeLost,
+    PublicationRestored,
+    SubscriptionRestored,
+    Told,
+    Unanswered,
+)
+from gridstat.model.errors import EndPointExists, LimitReached, NoSuchVariable, NotAttached
+from gridstat.model.qos import ModalQos, QosRequest
+from gridstat.model.rate_law import Period
+from gridstat.net.command.authority import signed_bytes
+from gridstat.net.command.endpoint_messages import (
+    Answer,
+    Attach,
+    ChangePublication,
+    ChangeSubscription,
+    Detach,
+    DoneOutcome,
+    ModesChanged,
+    Publish,
+    RefusedOutcome,
+    Subscribe,
+    Tell,
+    Unpublish,
+    Unpublished,
+    Unsubscribe,
+)
+from gridstat.net.command.machine import Received
+from tests.unit.endpoint.scripted_cloud import (
+    NAME,
+    ScriptedCloud,
+    attached,
+    granted,
+    publish,
+    published,
+    subscribe,
+)
+
+EXISTS = RefusedOutcome(code=EndPointExists.code, reason="another process")
+ABSENT = RefusedOutcome(code=NoSuchVariable.code, reason="nobody publishes it")
+UNKNOWN = RefusedOutcome(code=NotAttached.code, reason="who are you?")
+
+
+def attached_cloud(*edges: str) -> ScriptedCloud:
+    cloud = ScriptedCloud(*edges)
+    for edge in edges or ("c1/e0",):
+        cloud.attach(edge)
+    cloud.submitted.clear()
+    return cloud
+
+
+@pytest.mark.feature("S0-24")
+def test_a_new_session_attaches_for_the_first_time() -> None:
+    cloud = ScriptedCloud()
+    cloud.connect()
+    (command,) = cloud.commands()
+    assert isinstance(command, Attach)
+    assert (command.edge, command.first_time, command.incarnation) == ("c1/e0", True, "first")
+    assert cloud.words(cloud.answer(attached())) == [EdgeAttached("c1/e0", attached())]
+    assert cloud.session.attached_edges == ("c1/e0",)
+
+
+def test_each_request_is_signed_over_name_number_and_body() -> None:
+    cloud = ScriptedCloud()
+    cloud.connect()
+    (_, submit) = cloud.submitted[0]
+    assert submit.signature == signed_bytes(NAME, submit.request_id, submit.body)[:8]
+
+
+def test_the_second_edge_waits_until_the_first_has_been_answered() -> None:
+    cloud = ScriptedCloud("c1/e0", "c1/e1")
+    cloud.connect("c1/e1")
+    cloud.connect("c1/e0")
+    assert [edge for edge, _ in cloud.submitted] == ["c1/e1"]
+    cloud.answer(attached("c1/e1"))
+    assert [edge for edge, _ in cloud.submitted] == ["c1/e1", "c1/e0"]
+    second = cloud.commands()[1]
+    assert isinstance(second, Attach)
+    assert not second.first_time
+    cloud.answer(attached("c1/e0"))
+    assert cloud.session.attached_edges == ("c1/e0", "c1/e1")
+
+
+def test_the_second_edge_does_not_wait_for_ever() -> None:
+    cloud = ScriptedCloud("c1/e0", "c1/e1")
+    cloud.connect("c1/e0")
+    cloud.connect("c1/e1")
+    cloud.wait(2.5)
+    assert {edge for edge, _ in cloud.submitted} == {"c1/e0", "c1/e1"}
+
+
+@pytest.mark.feature("S0-118")
+def test_after_a_lost_link_the_same_incarnation_attaches_again() -> None:
+    cloud = attached_cloud()
+    assert cloud.words(cloud.cut()) == [EdgeLost("c1/e0")]
+    assert cloud.session.attached_edges == ()
+    cloud.connect()
+    (command,) = cloud.commands()
+    assert isinstance(command, Attach)
+    assert not command.first_time
+    assert command.incarnation == "first"
+
+
+@pytest.mark.feature("S0-118")
+def test_a_mere_link_failure_registers_nothing_again() -> None:
+    cloud = attached_cloud()
+    cloud.ask(publish(f"{NAME}/voltage"))
+    cloud.answer(published(f"{NAME}/voltage"))
+    cloud.cut()
+    cloud.submitted.clear()
+    cloud.attach(code=1)
+    assert [type(command) for command in cloud.commands()] == [Attach]
+
+
+@pytest.mark.feature("S0-120")
+def test_a_restarted_edge_registers_nothing_again_and_gives_new_ports() -> None:
+    cloud = attached_cloud()
+    cloud.ask(subscribe("a"))
+    cloud.answer(granted("a", 5))
+    cloud.cut()
+    cloud.submitted.clear()
+    cloud.connect(instance="two")
+    said = cloud.words(cloud.answer(attached(code=4)))
+    assert said == [EdgeAttached("c1/e0", attached(code=4))]
+    assert [type(command) for command in cloud.commands()] == [Attach]
+
+
+@pytest.mark.feature("S0-119")
+def test_a_cloud_that_lost_our_state_hears_of_all_that_is_still_wanted() -> None:
+    cloud = attached_cloud()
+    cloud.ask(publish(f"{NAME}/a", f"{NAME}/b"))
+    cloud.answer(published(f"{NAME}/a"), published(f"{NAME}/b"))
+    cloud.ask(subscribe("x", "y"))
+    cloud.answer(granted("x", 5), granted("y", 6))
+    cloud.ask(Unpublish(names=(f"{NAME}/b",)))
+    cloud.ask(Unsubscribe(subscription_ids=(6,)))
+    cloud.cut()
+    cloud.submitted.clear()
+    cloud.attach(code=3)
+    restoring = [each for each in cloud.commands() if isinstance(each, Publish | Subscribe)]
+    assert restoring == [publish(f"{NAME}/a"), subscribe("x")]
+
+
+def test_what_was_restored_is_told_with_its_new_identifiers() -> None:
+    cloud = attached_cloud()
+    cloud.ask(publish(f"{NAME}/a"))
+    cloud.answer(published(f"{NAME}/a", 7))
+    cloud.ask(subscribe("x"))
+    cloud.answer(granted("x", 5))
+    cloud.cut()
+    cloud.attach(code=3)
+    assert cloud.words(cloud.answer(published(f"{NAME}/a", 8), at=-2)) == [
+        PublicationRestored(f"{NAME}/a", published(f"{NAME}/a", 8))
+    ]
+    assert cloud.words(cloud.answer(granted("x", 9))) == [
+        SubscriptionRestored("x", granted("x", 9), (b"newest",))
+    ]
+
+
+def test_what_cannot_be_restored_yet_is_told_and_tried_again() -> None:
+    cloud = attached_cloud()
+    cloud.ask(subscribe("x"))
+    cloud.answer(granted("x", 5))
+    cloud.cut()
+    cloud.attach(code=3)
+    assert cloud.words(cloud.answer(ABSENT)) == [SubscriptionRestored("x", ABSENT, (b"newest",))]
+    cloud.submitted.clear()
+    cloud.wait(2)
+    assert cloud.commands() == [subscribe("x")]
+    cloud.answer(granted("x", 9))
+    cloud.submitted.clear()
+    cloud.wait(20)
+    assert cloud.submitted == []
+
+
+def test_what_is_no_longer_wanted_when_it_comes_back_is_given_back() -> None:
+    cloud = attached_cloud()
+    cloud.ask(subscribe("x"))
+    cloud.answer(granted("x", 5))
+    cloud.cut()
+    cloud.attach(code=3)
+    at = len(cloud.submitted) - 1
+    cloud.ask(Unsubscribe(subscription_ids=(5,)))
+    assert cloud.words(cloud.answer(granted("x", 9), at=at)) == []
+    assert cloud.commands()[-1] == Unsubscribe(subscription_ids=(9,))
+
+
+def test_a_cloud_that_greets_us_as_a_stranger_has_lost_our_state_too() -> None:
+    cloud = attached_cloud()
+    cloud.ask(subscribe("x"))
+    cloud.answer(granted("x", 5))
+    cloud.cut()
+    cloud.attach(code=0)
+    assert cloud.commands()[-1] == subscribe("x")
+
+
+def test_a_second_edge_that_is_new_has_lost_nothing() -> None:
+    cloud = ScriptedCloud("c1/e0", "c1/e1")
+    cloud.attach("c1/e0")
+    cloud.ask(subscribe("x"))
+    cloud.answer(granted("x", 5))
+    cloud.attach("c1/e1")
+    assert isinstance(cloud.commands()[-1], Attach)
+
+
+def test_a_changed_contract_and_period_are_what_is_restored() -> None:
+    cloud = attached_cloud()
+    cloud.ask(publish(f"{NAME}/a"))
+    cloud.answer(published(f"{NAME}/a"))
+    cloud.ask(ChangePublication(name=f"{NAME}/a", period=Period(1, 30)))
+    slower = published(f"{NAME}/a", 8)
+    cloud.answer(slower)
+    cloud.ask(subscribe("x"))
+    cloud.answer(granted("x", 5))
+    qos = ModalQos({0: QosRequest(every=3)})
+    cloud.ask(ChangeSubscription(subscription_id=5, qos=qos))
+    cloud.answer(granted("x", 5))
+    cloud.cut()
+    cloud.attach(code=3)
+    publishing, subscribing = cloud.commands()[-2:]
+    assert isinstance(publishing, Publish)
+    assert publishing.publications[0].variable == slower.variable
+    assert isinstance(subscribing, Subscribe)
+    assert subscribing.subscriptions[0].qos == qos
+
+
+def test_a_variable_that_is_gone_for_good_is_not_restored() -> None:
+    cloud = attached_cloud()
+    cloud.ask(subscribe("x"))
+    cloud.answer(granted("x", 5))
+    gone = Unpublished(subscription_id=5, name="c1/x/x")
+    assert cloud.words(cloud.tell(gone)) == [Told(gone, ())]
+    cloud.cut()
+    cloud.attach(code=3)
+    assert isinstance(cloud.commands()[-1], Attach)
+
+
+@pytest.mark.feature("S0-34")
+def test_leaving_ends_everything_that_was_wanted() -> None:
+    cloud = attached_cloud()
+    cloud.ask(subscribe("x"))
+    cloud.answer(granted("x", 5))
+    cloud.ask(Detach())
+    cloud.answer(DoneOutcome())
+    cloud.cut()
+    cloud.attach(code=3)
+    assert isinstance(cloud.commands()[-1], Attach)
+
+
+def test_an_answer_comes_back_once_however_often_it_was_asked() -> None:
+    cloud = attached_cloud()
+    cloud.ask(subscribe("x"), token=9, within_s=30)
+    cloud.wait(4)
+    assert len(cloud.submitted) >= 3
+    assert len({submit.request_id for _, submit in cloud.submitted}) == 1
+    assert cloud.words(cloud.answer(granted("x", 5))) == [
+        Answered(9, (granted("x", 5),), (b"newest",))
+    ]
+    assert cloud.words(cloud.answer(granted("x", 5))) == []
+    cloud.submitted.clear()
+    cloud.wait(20)
+    assert cloud.submitted == []
+
+
+def test_a_repetition_tries_the_other_edge() -> None:
+    cloud = attached_cloud("c1/e0", "c1/e1")
+    cloud.ask(subscribe("x"), within_s=30)
+    cloud.wait(4)
+    assert [edge for edge, _ in cloud.submitted][:3] == ["c1/e0", "c1/e1", "c1/e0"]
+
+
+def test_repetitions_grow_rarer() -> None:
+    cloud = attached_cloud()
+    cloud.ask(subscribe("x"), within_s=100)
+    cloud.wait(40)
+    assert 5 <= len(cloud.submitted) <= 9
+
+
+def test_a_request_whose_edge_is_lost_goes_to_the_other_at_once() -> None:
+    cloud = attached_cloud("c1/e0", "c1/e1")
+    cloud.ask(subscribe("x"))
+    cloud.cut("c1/e0")
+    assert [edge for edge, _ in cloud.submitted] == ["c1/e0", "c1/e1"]
+    assert cloud.submitted[0][1] == cloud.submitted[1][1]
+
+
+def test_what_is_asked_without_an_edge_waits_for_one() -> None:
+    cloud = ScriptedCloud()
+    cloud.ask(subscribe("x"))
+    assert cloud.submitted == []
+    cloud.attach()
+    assert cloud.commands()[-1] == subscribe("x")
+
+
+def test_what_nobody_answers_ends_at_its_deadline() -> None:
+    cloud = ScriptedCloud()
+    cloud.ask(subscribe("x"), token=4, within_s=3)
+    assert cloud.words(cloud.wait(2.9)) == []
+    assert cloud.words(cloud.wait(0.2)) == [Unanswered(4)]
+    cloud.attach()
+    assert [type(command) for command in cloud.commands()] == [Attach]
+
+
+@pytest.mark.parametrize(
+    ("asked", "late", "undone"),
+    [
+        (subscribe("x"), granted("x", 5), Unsubscribe(subscription_ids=(5,))),
+        (publish(f"{NAME}/a"), published(f"{NAME}/a"), Unpublish(names=(f"{NAME}/a",))),
+    ],
+)
+def test_what_is_granted_after_its_deadline_is_given_back(
+    asked: Publish | Subscribe, late: object, undone: object
+) -> None:
+    cloud = attached_cloud()
+    cloud.ask(asked, token=4, within_s=3)
+    assert cloud.words(cloud.wait(3.1)) == [Unanswered(4)]
+    assert cloud.words(cloud.answer(late)) == []  # type: ignore[arg-type]
+    assert cloud.commands()[-1] == undone
+
+
+def test_the_numbers_in_flight_span_no_more_than_a_window() -> None:
+    cloud = attached_cloud()
+    for token in range(WINDOW + 5):
+        cloud.ask(subscribe(str(token)), token)
+    assert len(cloud.submitted) == WINDOW
+    cloud.answer(granted("1", 1), at=1)
+    assert len(cloud.submitted) == WINDOW
+    cloud.answer(granted("0", 2), at=0)
+    assert len(cloud.submitted) == WINDOW + 2
+
+
+def test_who_asks_faster_than_served_is_told_so() -> None:
+    cloud = ScriptedCloud()
+    for token in range(WAITING_MAX):
+        cloud.ask(subscribe("x"), token)
+    cloud.ask(subscribe("x"), token=-1)
+    (refused,) = cloud.words(cloud.said)
+    assert isinstance(refused, Answered)
+    assert refused.token == -1
+    assert isinstance(refused.outcomes[0], RefusedOutcome)
+    assert refused.outcomes[0].code == LimitReached.code
+
+
+def test_a_refused_attachment_is_told_and_tried_again_under_a_new_number() -> None:
+    cloud = ScriptedCloud()
+    cloud.connect()
+    assert cloud.words(cloud.answer(EXISTS)) == [AttachRefused("c1/e0", EXISTS)]
+    cloud.wait(3)
+    first, second, *_ = [submit.request_id for _, submit in cloud.submitted]
+    assert second > first
+    assert cloud.words(cloud.answer(attached())) == [EdgeAttached("c1/e0", attached())]
+
+
+def test_an_attachment_that_was_under_way_keeps_its_number_with_the_same_edge_process() -> None:
+    cloud = ScriptedCloud()
+    cloud.connect(instance="one")
+    cloud.cut()
+    cloud.connect(instance="one")
+    cloud.cut()
+    cloud.connect(instance="two")
+    first, second, third = [submit.request_id for _, submit in cloud.submitted]
+    assert first == second < third
+
+
+def test_a_broker_that_does_not_know_us_is_attached_to_anew_and_asked_again() -> None:
+    cloud = attached_cloud()
+    cloud.ask(subscribe("x"), token=3)
+    assert cloud.words(cloud.answer(UNKNOWN)) == [EdgeLost("c1/e0")]
+    assert isinstance(cloud.commands()[-1], Attach)
+    cloud.answer(attached(code=1))
+    assert cloud.commands()[-1] == subscribe("x")
+    assert cloud.words(cloud.answer(granted("x", 5))) == [
+        Answered(3, (granted("x", 5),), (b"newest",))
+    ]
+
+
+def test_a_broker_that_never_knows_us_is_believed_in_the_end() -> None:
+    cloud = attached_cloud()
+    cloud.ask(subscribe("x"), token=3)
+    for _ in range(3):
+        cloud.answer(UNKNOWN)
+        cloud.answer(attached(code=1))
+    assert cloud.words(cloud.answer(UNKNOWN)) == [Answered(3, (UNKNOWN,), (b"newest",))]
+
+
+def test_notices_reach_the_application() -> None:
+    cloud = attached_cloud()
+    notice = ModesChanged(modes=5, next_modes=9)
+    assert cloud.words(cloud.tell(notice)) == [Told(notice, ())]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Answer(request_id=1_001, body=b"\xc1"),
+        Answer(request_id=9, body=b"\x81\xa8outcomes\x90"),
+        Tell(body=b"\xc1"),
+        Tell(body=b"\x81\xa4type\xa6Future"),
+    ],
+)
+def test_words_that_mean_nothing_to_us_change_nothing(message: Answer | Tell) -> None:
+    cloud = attached_cloud()
+    cloud.ask(subscribe("x"))
+    assert cloud.words(cloud.handle(Received("router/c1/e0", message))) == []
+    assert cloud.words(cloud.answer(granted("x", 5))) != []
+
+
+def test_a_stranger_is_not_listened_to() -> None:
+    cloud = attached_cloud()
+    assert cloud.connect("c1/e9") == []
+    assert cloud.cut("c1/e9") == []
+    assert cloud.tell(ModesChanged(modes=1), edge="c1/e9") == []
+
+
+def test_an_idle_session_sets_no_timer() -> None:
+    cloud = attached_cloud()
+    assert cloud.wait(0.1) == []
