@@ -165,8 +165,11 @@ void relay_take_in(relay_wires *wires, uint32_t direction)
             wires->directions[direction].counters[RELAY_FULL]++;
             continue;
         }
+        /* Two clocks are read for a time, with a pause between them now and then. */
+        uint64_t *newest_ns = &wires->directions[direction].arrived_ns;
+        *newest_ns = arrived_ns > *newest_ns ? arrived_ns : *newest_ns;
         frame->direction = direction;
-        if (!meet_fate(wires, frame, arrived_ns))
+        if (!meet_fate(wires, frame, *newest_ns))
             relay_frame_return(&wires->frames, frame);
     }
 }

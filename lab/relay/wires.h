@@ -33,6 +33,7 @@ typedef struct {
     relay_law law;
     bool is_cut;
     int in, out;
+    uint64_t arrived_ns; /* The newest frame's time. */
     uint64_t free_at_ns; /* When a wire of bounded rate has sent what it took in. */
     uint64_t arrivals, newest_sent;
     uint64_t waiting;
