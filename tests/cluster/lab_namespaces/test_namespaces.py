@@ -106,16 +106,19 @@ def test_a_command_that_fails_says_where_and_why(network: Network) -> None:
         lone.run("ip", "link", "show", "nothing")
 
 
+def leave_a_process_in_a_network(stack: contextlib.ExitStack) -> None:
+    with Network() as network:
+        lingering = ["sh", "-c", "echo inside; exec sleep 1000"]
+        process = network.add("lone").start(lingering, stdout=subprocess.PIPE)
+        stack.enter_context(process)
+        stack.callback(process.kill)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"inside\n"
+
+
 def test_a_process_that_stays_behind_is_a_complaint() -> None:
-    with contextlib.ExitStack() as stack:
-        with pytest.raises(LabError, match="stayed behind") as complaint, Network() as network:
-            lingering = ["sh", "-c", "echo inside; exec sleep 1000"]
-            process = network.add("lone").start(lingering, stdout=subprocess.PIPE)
-            stack.enter_context(process)
-            stack.callback(process.kill)
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"inside\n"
-        assert str(process.pid) in str(complaint.value)
+    with contextlib.ExitStack() as stack, pytest.raises(LabError, match=r"stayed behind.*\d"):
+        leave_a_process_in_a_network(stack)
 
 
 @pytest.mark.parametrize("way", sorted({"root", "user"} & set(WAYS)))
