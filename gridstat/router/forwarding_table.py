@@ -43,6 +43,7 @@ def forwarding_row(variable: CarriedVariable, paths: Iterable[Path]) -> Row:
         is_stamp_exempt=variable.is_stamp_exempt,
         routes=tuple(route(channel, of_channel[channel]) for channel in sorted(of_channel)),
         floods=variable.floods,
+        keeps_newest=variable.keeps_newest,
     )
 
 

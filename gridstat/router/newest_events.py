@@ -49,13 +49,15 @@ class _Notice(msgspec.Struct):
 
 _OUTCOMES: Final = msgspec.msgpack.Decoder(_Outcomes)
 _NOTICE: Final = msgspec.msgpack.Decoder(_Notice)
+_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What the decoder raises for bytes that are no message: its own, bad UTF-8, deep nesting."""
 
 
 def newest_for_answer(body: bytes, newest: Callable[[int], bytes | None]) -> tuple[bytes, ...]:
     """The newest events of the variables that an answer grants."""
     try:
         outcomes = _OUTCOMES.decode(body).outcomes
-    except msgspec.MsgspecError:
+    except _UNREADABLE:
         return ()
     return _newest(
         (
@@ -71,7 +73,7 @@ def newest_for_notice(body: bytes, newest: Callable[[int], bytes | None]) -> tup
     """The newest event of a variable that a pattern has caught."""
     try:
         notice = _NOTICE.decode(body)
-    except msgspec.MsgspecError:
+    except _UNREADABLE:
         return ()
     if notice.type != "Matched" or notice.granted is None or notice.granted.variable is None:
         return ()

@@ -36,6 +36,7 @@ class CarriedVariable:
     interval_ns_min: int = 0
     is_stamp_exempt: bool = False
     floods: tuple[Flood, ...] = ()
+    keeps_newest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class PathTable:
         self._variables: dict[VariableId, CarriedVariable] = {}
         self._paths: dict[PathId, Path] = {}
         self._of_variable: dict[VariableId, dict[PathId, Path]] = {}
+        self._on_channel: dict[ChannelId, int] = {}
 
     def carry(self, variable: CarriedVariable) -> frozenset[VariableId]:
         if self._variables.get(variable.variable_id) == variable:
@@ -90,6 +92,7 @@ class PathTable:
         touched = self.tear_down(path_id)
         self._paths[path_id] = path
         self._of_variable[path.variable_id][path_id] = path
+        self._on_channel[path.channel_id] = self._on_channel.get(path.channel_id, 0) + 1
         return touched | {path.variable_id}
 
     def tear_down(self, path_id: PathId) -> frozenset[VariableId]:
@@ -97,6 +100,9 @@ class PathTable:
         if path is None:
             return frozenset()
         del self._of_variable[path.variable_id][path_id]
+        self._on_channel[path.channel_id] -= 1
+        if not self._on_channel[path.channel_id]:
+            del self._on_channel[path.channel_id]
         return frozenset((path.variable_id,))
 
     def variable(self, variable_id: VariableId) -> CarriedVariable | None:
@@ -104,6 +110,19 @@ class PathTable:
 
     def paths_of(self, variable_id: VariableId) -> tuple[Path, ...]:
         return tuple(self._of_variable.get(variable_id, {}).values())
+
+    def path(self, path_id: PathId) -> Path | None:
+        return self._paths.get(path_id)
+
+    def count_on(self, channel_id: ChannelId) -> int:
+        """How many paths lead to a channel."""
+        return self._on_channel.get(channel_id, 0)
+
+    def variables_on(self, channel_id: ChannelId) -> frozenset[VariableId]:
+        """The variables with a path to a channel; looks at every path."""
+        return frozenset(
+            path.variable_id for path in self._paths.values() if path.channel_id == channel_id
+        )
 
     def variables(self) -> Iterator[CarriedVariable]:
         return iter(self._variables.values())

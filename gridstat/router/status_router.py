@@ -1,38 +1,44 @@
-"""A status router: commands in, tables and channels out, and the core in between.
+"""A status router: orders in, tables and channels out, and the core in between.
 
-Commands change the path table at once; the rows they touch reach the core coalesced, when the
+Orders change the path table at once; the rows they touch reach the core coalesced, when the
 caller's loop finds them due (`wait_s`, `commit_due`). There is no thread and no timer here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from gridstat.model.errors import UnknownName
+from gridstat.model.errors import GridStatError, UnknownName
+from gridstat.model.identifiers import ChannelId, PathId, VariableId
 from gridstat.model.rate_law import NS_PER_S
+from gridstat.net.command.router_messages import ReportCounters
 from gridstat.router.commit_queue import CommitQueue
+from gridstat.router.event_channels import ChannelCore, EventChannels, Source, spec_of
 from gridstat.router.forwarding_table import forwarding_row
+from gridstat.router.liveness import SourceLiveness
 from gridstat.router.path_table import PathTable
+from gridstat.router.table_orders import carried_of, check_delta, check_whole, path_of
+from gridstat.router.water_marks import WaterMarks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from gridstat.core.rows import ChannelSpec, Row
-    from gridstat.model.identifiers import ChannelId, PathId, VariableId
+    from gridstat.net.command.router_messages import ChangeTable, SourceOrder
+    from gridstat.router.channel_reports import ChannelNews
     from gridstat.router.path_table import CarriedVariable, Path
 
+RETRY_EVERY_NS: Final = NS_PER_S
+"""How often a channel is tried whose address could not be reached."""
 
-class ForwardingCore(Protocol):
+
+class ForwardingCore(ChannelCore, Protocol):
     """What a router needs of the core; the compiled one and a test's stand-in both give it."""
 
-    def open_channel(self, spec: ChannelSpec) -> None: ...
-    def close_channel(self, channel_id: int) -> dict[str, int]: ...
-    def open_source(
-        self, channel_id: int, *, is_publisher: bool = False, back_channel: int = 0
-    ) -> None: ...
-    def close_source(self, channel_id: int) -> None: ...
+    def source_states(self) -> dict[int, dict[str, int]]: ...
     def commit(self, upserts: Sequence[Row] = (), removals: Sequence[int] = ()) -> None: ...
+    def newest(self, variable_id: int) -> bytes | None: ...
     def set_modes(self, mask: int) -> None: ...
     def counters(self) -> dict[str, int]: ...
     def thread_counters(self) -> dict[str, int]: ...
@@ -55,52 +61,139 @@ class TableChange:
 
 
 class StatusRouter:
-    """Owns its core; every path leads to an open channel, and every change ends in a commit."""
+    """Owns its core; every path leads to a commanded channel, and every change ends in a commit.
 
-    def __init__(self, name: str, core: ForwardingCore, *, clock_ns: Callable[[], int]) -> None:
+    In memory, channels have no address: whoever holds the core carries their datagrams.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        core: ForwardingCore,
+        *,
+        clock_ns: Callable[[], int],
+        in_memory: bool = False,
+    ) -> None:
         self.name = name
         self._core = core
+        self._clock_ns = clock_ns
+        self._in_memory = in_memory
         self._table = PathTable()
         self._queue = CommitQueue(clock_ns)
-        self._channels: dict[int, ChannelSpec] = {}
-        self._sources: dict[int, tuple[bool, int]] = {}
+        self._uncommitted: frozenset[VariableId] = frozenset()
+        self._channels = EventChannels(core)
+        self._liveness = SourceLiveness()
+        self._marks = WaterMarks()
+        self._retry_ns = 0
         self._is_running = False
 
     def listen(self, host: str, *, data_port: int = 0, urgent_port: int = 0) -> tuple[int, int]:
         """Take the two ports (0: any free one); the answer says which."""
         return self._core.listen(host, data_port, urgent_port)
 
+    # The broker's orders.
+
+    def apply(self, change: ChangeTable) -> None:
+        """Take a change of the table, or a whole one; what it does not touch goes on unharmed.
+
+        A change that makes no sense is refused whole. What opens is open before any row leads
+        there, and what closes closes after the last row has left.
+        """
+        specs = [spec_of(order, in_memory=self._in_memory) for order in change.channels]
+        carried = tuple(carried_of(order) for order in change.variables)
+        paths = {PathId(order.path_id): path_of(order) for order in change.paths}
+        closed_channels: Iterable[int] = change.closed_channels
+        closed_sources: Iterable[int] = change.closed_sources
+        if change.begins_anew:
+            check_whole(change)
+            named = {spec.channel_id for spec in specs}
+            closed_channels = self._channels.specs.keys() - named
+            sources = {order.channel_id for order in change.sources}
+            closed_sources = tuple(self._channels.sources.keys() - sources)
+        else:
+            check_delta(change, channels=self._channels.commanded_ids(), table=self._table)
+        for channel_id in closed_channels:
+            self._channels.close_later(channel_id)
+        for channel_id in closed_sources:
+            self.close_source(channel_id)
+        for spec in specs:
+            self.open_channel(spec)
+        for order in change.sources:
+            self._open_commanded(order)
+        if change.begins_anew:
+            self.become(carried, paths)
+        else:
+            torn_down = tuple(PathId(path_id) for path_id in change.torn_down)
+            dropped = tuple(VariableId(variable_id) for variable_id in change.dropped)
+            self.change(TableChange(torn_down, dropped, carried, paths))
+        self._queue.touch(self._uncommitted)
+        self._uncommitted = frozenset()
+        self._close_left()
+
+    def _open_commanded(self, order: SourceOrder) -> None:
+        self.open_source(
+            ChannelId(order.channel_id),
+            is_publisher=order.is_publisher,
+            back_channel=order.back_channel,
+        )
+        self._liveness.watch(order.channel_id, silent_ms_max=order.silent_ms_max)
+
+    def poll(self) -> list[ChannelNews]:
+        """What has changed with the channels since the last time: silence, return, pressure."""
+        now_ns = self._clock_ns()
+        if now_ns >= self._retry_ns:
+            self._retry_ns = now_ns + RETRY_EVERY_NS
+            for channel_id in self._channels.retry():
+                self._queue.touch(self._table.variables_on(ChannelId(channel_id)))
+        queued = {
+            channel_id: self._core.channel_counters(channel_id)["queued"]
+            for channel_id in self._marks.channel_ids()
+            if self._channels.is_open(channel_id)
+        }
+        return [*self._liveness.judge(self._core.source_states()), *self._marks.judge(queued)]
+
+    def report(self) -> ReportCounters:
+        """All counters, as a broker wants them."""
+        counters = {**self.counters(), "channels_waiting": len(self._channels.waiting_ids())}
+        return ReportCounters(
+            router=counters, channels=self.channel_counters(), sources=self._core.source_states()
+        )
+
+    def newest(self, variable_id: int) -> bytes | None:
+        """The newest event of a variable that the broker wants kept, if there was one."""
+        return self._core.newest(variable_id)
+
+    # Channels and tables, one by one.
+
     def open_channel(self, spec: ChannelSpec) -> None:
         """Open an outgoing channel, or open it anew where it now leads elsewhere."""
-        if self._channels.get(spec.channel_id) == spec:
-            return
-        if spec.channel_id in self._channels:
-            self._core.close_channel(spec.channel_id)
-        self._core.open_channel(spec)
-        self._channels[spec.channel_id] = spec
+        was_open = self._channels.is_open(spec.channel_id)
+        self._channels.open(spec)
+        if was_open != self._channels.is_open(spec.channel_id):
+            self._queue.touch(self._table.variables_on(ChannelId(spec.channel_id)))
+        if spec.bandwidth_bytes_per_s:
+            self._marks.watch(spec.channel_id, queue_events_max=spec.queue_events_max)
+        else:
+            self._marks.forget(spec.channel_id)
 
     def close_channel(self, channel_id: int) -> None:
-        if self._channels.pop(channel_id, None) is not None:
-            self._core.close_channel(channel_id)
+        self._channels.close(channel_id)
+        self._marks.forget(channel_id)
 
     def open_source(
         self, channel_id: ChannelId, *, is_publisher: bool = False, back_channel: int = 0
     ) -> None:
         """Accept what arrives on a channel; a publisher's is policed."""
-        if self._sources.get(channel_id) == (is_publisher, back_channel):
-            return
-        self.close_source(channel_id)
-        self._core.open_source(channel_id, is_publisher=is_publisher, back_channel=back_channel)
-        self._sources[channel_id] = (is_publisher, back_channel)
+        self._channels.open_source(Source(channel_id, is_publisher, back_channel))
 
     def close_source(self, channel_id: int) -> None:
-        if self._sources.pop(channel_id, None) is not None:
-            self._core.close_source(channel_id)
+        self._channels.close_source(channel_id)
+        self._liveness.forget(channel_id)
 
     def change(self, change: TableChange) -> None:
         """Take commands into the path table; the core hears of them within 10 ms."""
         for path_id, path in change.set_up.items():
-            if path.channel_id not in self._channels:
+            if path.channel_id not in self._channels.specs:
                 raise UnknownName(
                     f"path {path_id} leads to channel {path.channel_id}, "
                     f"which router {self.name} has not opened"
@@ -132,7 +225,8 @@ class StatusRouter:
         self.change(TableChange(dropped=gone))
 
     def wait_s(self) -> float | None:
-        """How long the caller's loop may wait before `commit_due` has something to do."""
+        """How long the caller's loop may wait before `commit_due` has something to do; None
+        when the core holds everything that was commanded."""
         wait_ns = self._queue.wait_ns()
         return None if wait_ns is None else wait_ns / NS_PER_S
 
@@ -140,35 +234,37 @@ class StatusRouter:
         """Hand the due changes to the core; answers how many variables they touched."""
         return self._commit(self._queue.take_due())
 
+    def commit_all(self) -> int:
+        return self._commit(self._queue.take_all())
+
     def keep_only(self, *, channels: frozenset[int], sources: frozenset[int]) -> None:
         """Close what a new plan no longer names; no path leads there once that is committed."""
         self.commit_all()
-        for channel_id in self._channels.keys() - channels:
+        for channel_id in sorted(self._channels.specs.keys() - channels):
             self.close_channel(channel_id)
-        for channel_id in self._sources.keys() - sources:
+        for channel_id in sorted(self._channels.sources.keys() - sources):
             self.close_source(channel_id)
-
-    def commit_all(self) -> int:
-        return self._commit(self._queue.take_all())
 
     def set_modes(self, mask: int) -> None:
         self._core.set_modes(mask)
 
-    def start(self, *, cpu: int | None = None, fifo_priority: int = 0) -> None:
+    # The router's life.
+
+    def start(self, *, cpu: int | None = None, fifo_priority: int = 0) -> str | None:
+        """Forward from now on; what the machine did not grant, if anything."""
         self.commit_all()
-        self._core.start(cpu=cpu, fifo_priority=fifo_priority)
+        complaint = self._core.start(cpu=cpu, fifo_priority=fifo_priority)
         self._is_running = True
+        return complaint if isinstance(complaint, str) else None
 
     def refuse_new(self) -> None:
         """First half of draining: nothing more comes in, what is queued still goes out."""
-        for channel_id in tuple(self._sources):
+        for channel_id in tuple(self._channels.sources):
             self.close_source(channel_id)
 
     def queued_events(self) -> int:
         """What the paced channels still hold; draining is over at 0."""
-        return sum(
-            self._core.channel_counters(channel_id)["queued"] for channel_id in self._channels
-        )
+        return sum(counters["queued"] for counters in self.channel_counters().values())
 
     def close(self) -> None:
         if self._is_running:
@@ -184,7 +280,7 @@ class StatusRouter:
     def channel_counters(self) -> dict[int, dict[str, int]]:
         return {
             channel_id: self._core.channel_counters(channel_id)
-            for channel_id in sorted(self._channels)
+            for channel_id in self._channels.open_ids()
         }
 
     def latency_histogram(self) -> list[tuple[int, int]]:
@@ -193,6 +289,7 @@ class StatusRouter:
     def _commit(self, touched: frozenset[VariableId]) -> int:
         if not touched:
             return 0
+        began_ns = self._clock_ns()
         upserts: list[Row] = []
         removals: list[int] = []
         for variable_id in sorted(touched):
@@ -200,6 +297,27 @@ class StatusRouter:
             if variable is None:
                 removals.append(variable_id)
             else:
-                upserts.append(forwarding_row(variable, self._table.paths_of(variable_id)))
-        self._core.commit(upserts, removals)
+                upserts.append(forwarding_row(variable, self._open_paths(variable_id)))
+        try:
+            self._core.commit(upserts, removals)
+        except GridStatError:
+            # The rows are as before; the next change of the table tries these again.
+            self._uncommitted |= touched
+            raise
+        finally:
+            self._queue.committed(began_ns=began_ns)
+        self._close_left()
         return len(touched)
+
+    def _open_paths(self, variable_id: VariableId) -> list[Path]:
+        return [
+            path
+            for path in self._table.paths_of(variable_id)
+            if self._channels.is_open(path.channel_id)
+        ]
+
+    def _close_left(self) -> None:
+        """Close what no row leads to any more, once every change has reached the core."""
+        if self._queue.wait_ns() is None and not self._uncommitted:
+            for channel_id in self._channels.close_leaving():
+                self._marks.forget(channel_id)

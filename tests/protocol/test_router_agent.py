@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from gridstat.model.errors import LimitReached, NotAuthorised, ShuttingDown, StaleTerm
@@ -35,7 +37,6 @@ from gridstat.router.agent_words import (
     TableFailed,
     WaterMarkCrossed,
 )
-from gridstat.router.channel_reports import ChannelNews
 from tests.protocol.router_conversation import (
     BROKER,
     EAST,
@@ -46,6 +47,9 @@ from tests.protocol.router_conversation import (
     closings,
     said_to,
 )
+
+if TYPE_CHECKING:
+    from gridstat.router.channel_reports import ChannelNews
 
 FIRST = ChangeTable(
     term=1, number=1, channels=(EAST,), sources=(WEST,), variables=(VOLTAGE,), paths=(PATH,)

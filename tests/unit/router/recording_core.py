@@ -4,25 +4,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gridstat.model.errors import LinkDown
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gridstat.core.rows import ChannelSpec, Row
+    from gridstat.model.errors import GridStatError
 
 
 class RecordingCore:
-    """Remembers commits and calls in order; forwards nothing."""
+    """Remembers commits and calls in order; forwards nothing.
+
+    `unreachable` names channels that cannot be opened, `refusal` is what a commit then raises.
+    """
 
     def __init__(self) -> None:
         self.commits: list[tuple[tuple[Row, ...], tuple[int, ...]]] = []
         self.calls: list[str] = []
+        self.opened: dict[int, ChannelSpec] = {}
+        self.unreachable: set[int] = set()
+        self.refusal: GridStatError | None = None
+        self.states: dict[int, dict[str, int]] = {}
         self.queued = 0
 
     def open_channel(self, spec: ChannelSpec) -> None:
+        if spec.channel_id in self.unreachable:
+            raise LinkDown(f"channel {spec.channel_id} cannot open")
         self.calls.append(f"open channel {spec.channel_id}")
+        self.opened[spec.channel_id] = spec
+
+    def source_states(self) -> dict[int, dict[str, int]]:
+        return self.states
+
+    def newest(self, variable_id: int) -> bytes | None:
+        return bytes((variable_id,)) if self.commits else None
 
     def close_channel(self, channel_id: int) -> dict[str, int]:
         self.calls.append(f"close channel {channel_id}")
+        del self.opened[channel_id]
         return {}
 
     def open_source(
@@ -34,6 +54,8 @@ class RecordingCore:
         self.calls.append(f"close source {channel_id}")
 
     def commit(self, upserts: Sequence[Row] = (), removals: Sequence[int] = ()) -> None:
+        if self.refusal is not None:
+            raise self.refusal
         self.calls.append("commit")
         self.commits.append((tuple(upserts), tuple(removals)))
 

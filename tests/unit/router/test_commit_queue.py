@@ -1,4 +1,4 @@
-"""Changes wait together, none longer than the first one's ten milliseconds."""
+"""A lone change is committed at once; a flood waits together, never longer than 10 ms."""
 
 from __future__ import annotations
 
@@ -39,29 +39,54 @@ def test_nothing_is_due_without_a_change(queue: CommitQueue) -> None:
     assert queue.take_due() == frozenset()
 
 
-def test_changes_within_the_wait_are_one_commit(queue: CommitQueue, clock: HandClock) -> None:
+def commit(queue: CommitQueue, clock: HandClock, *, cost_ns: int = 0) -> frozenset[VariableId]:
+    began_ns = clock.now_ns
+    taken = queue.take_due()
+    clock.now_ns += cost_ns
+    if taken:
+        queue.committed(began_ns=began_ns)
+    return taken
+
+
+def test_a_lone_change_is_due_at_once(queue: CommitQueue, clock: HandClock) -> None:
     queue.touch([A])
-    clock.now_ns = 9 * MS
-    queue.touch([B, A])
-    assert queue.take_due() == frozenset()
-    clock.now_ns = 10 * MS
-    assert queue.take_due() == {A, B}
+    assert commit(queue, clock) == {A}
+    clock.now_ns += 10 * MS
+    queue.touch([B])
+    assert queue.wait_ns() == 0
+
+
+def test_changes_right_after_a_commit_are_one_commit(queue: CommitQueue, clock: HandClock) -> None:
+    queue.touch([A])
+    commit(queue, clock, cost_ns=MS)
+    queue.touch([B])
+    clock.now_ns += 8 * MS
+    queue.touch([A])
+    assert commit(queue, clock) == frozenset()
+    clock.now_ns += MS
+    assert commit(queue, clock) == {A, B}
     assert queue.wait_ns() is None
+
+
+@pytest.mark.parametrize(
+    ("cost_ns", "wait_ns"), [(0, MS), (MS // 2, 9 * MS // 2), (MS * 5, MS * 10)]
+)
+def test_the_wait_grows_with_the_cost_of_a_commit_within_bounds(
+    queue: CommitQueue, clock: HandClock, cost_ns: int, wait_ns: int
+) -> None:
+    queue.touch([A])
+    commit(queue, clock, cost_ns=cost_ns)
+    queue.touch([A])
+    assert queue.wait_ns() == wait_ns
 
 
 def test_a_later_change_does_not_prolong_the_wait(queue: CommitQueue, clock: HandClock) -> None:
     queue.touch([A])
-    clock.now_ns = 6 * MS
+    commit(queue, clock, cost_ns=MS)
+    queue.touch([A])
+    clock.now_ns += 6 * MS
     queue.touch([B])
-    assert queue.wait_ns() == 4 * MS
-
-
-def test_a_change_after_a_commit_waits_anew(queue: CommitQueue, clock: HandClock) -> None:
-    queue.touch([A])
-    clock.now_ns = 50 * MS
-    assert queue.take_due() == {A}
-    queue.touch([A])
-    assert queue.wait_ns() == 10 * MS
+    assert queue.wait_ns() == 3 * MS
 
 
 def test_everything_can_be_taken_at_once(queue: CommitQueue) -> None:

@@ -1,0 +1,66 @@
+"""Which incoming channels speak: silence by the core's own clock, and a return that lasts (S0 A19).
+
+The forwarding thread notes what it hears; this only judges, so a slow event loop or a stopped
+process never makes a neighbour look dead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gridstat.router.agent_words import SourceHeard, SourceSilent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROBES_TO_RETURN: Final = 3
+"""One probe may be a stray; three in a row, within the allowed silence, are a working channel."""
+NS_PER_MS: Final = 1_000_000
+
+
+@dataclass(slots=True)
+class _Watched:
+    """`is_up` None: nothing has been said of it yet."""
+
+    silent_ns_max: int
+    probes_before: int | None = None
+    is_up: bool | None = None
+
+
+class SourceLiveness:
+    """Says each change once: silent after too long a silence, heard after three probes."""
+
+    def __init__(self) -> None:
+        self._watched: dict[int, _Watched] = {}
+
+    def watch(self, channel_id: int, *, silent_ms_max: int) -> None:
+        """Mind the silence of a channel from now on; 0: no longer."""
+        if silent_ms_max <= 0:
+            self._watched.pop(channel_id, None)
+            return
+        silent_ns_max = silent_ms_max * NS_PER_MS
+        watched = self._watched.setdefault(channel_id, _Watched(silent_ns_max))
+        watched.silent_ns_max = silent_ns_max
+
+    def forget(self, channel_id: int) -> None:
+        self._watched.pop(channel_id, None)
+
+    def judge(self, states: Mapping[int, Mapping[str, int]]) -> list[SourceSilent | SourceHeard]:
+        """What has changed, given the core's facts of its sources."""
+        news: list[SourceSilent | SourceHeard] = []
+        for channel_id in sorted(self._watched.keys() & states.keys()):
+            watched, facts = self._watched[channel_id], states[channel_id]
+            silent_ns, probes = facts["silent_ns"], facts["probes"]
+            if silent_ns > watched.silent_ns_max:
+                watched.probes_before = probes
+                if watched.is_up is not False:
+                    watched.is_up = False
+                    news.append(SourceSilent(channel_id, silent_ns // NS_PER_MS))
+            elif not watched.is_up:
+                if watched.probes_before is None:
+                    watched.probes_before = probes
+                if probes - watched.probes_before >= PROBES_TO_RETURN:
+                    watched.is_up = True
+                    news.append(SourceHeard(channel_id))
+        return news

@@ -1,0 +1,116 @@
+"""A broker's orders in the router's own words, and whether a change of a table makes sense.
+
+A change is checked as a whole before any of it is done, so a refused one leaves the table alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from gridstat.core.rows import CLASS_REPLAY, check_row
+from gridstat.model.errors import LayoutError, Misuse, UnknownName
+from gridstat.model.identifiers import ChannelId, PathId, VariableId
+from gridstat.model.rate_law import EVERY_MAX
+from gridstat.router.forwarding_table import forwarding_row
+from gridstat.router.path_table import CarriedVariable, Path
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from gridstat.net.command.router_messages import ChangeTable, PathOrder, VariableOrder
+    from gridstat.router.path_table import PathTable
+
+MODES_MAX: Final = 2**64
+
+
+def carried_of(order: VariableOrder) -> CarriedVariable:
+    """The variable; raises `LayoutError` where the core could not hold it."""
+    variable = CarriedVariable(
+        variable_id=VariableId(order.variable_id),
+        period=order.period,
+        phase_ns=order.phase_ns,
+        source=order.source,
+        is_urgent=order.is_urgent,
+        interval_ns_min=order.interval_ns_min,
+        keeps_newest=order.keeps_newest,
+    )
+    check_row(forwarding_row(variable, ()))
+    return variable
+
+
+def path_of(order: PathOrder) -> Path:
+    """The path; raises `LayoutError` where the core could not take it."""
+    if (
+        not 1 <= order.every <= EVERY_MAX
+        or not 0 < order.modes < MODES_MAX
+        or not 1 <= order.priority <= CLASS_REPLAY
+    ):
+        raise LayoutError(
+            f"path {order.path_id}: every {order.every}, modes {order.modes} or priority "
+            f"{order.priority} is out of range"
+        )
+    return Path(
+        variable_id=VariableId(order.variable_id),
+        channel_id=ChannelId(order.channel_id),
+        every=order.every,
+        modes=order.modes,
+        priority=order.priority,
+    )
+
+
+def check_whole(change: ChangeTable) -> None:
+    """Raise unless the orders of a whole table need nothing but each other."""
+    _check_paths(
+        change,
+        channels={order.channel_id for order in change.channels},
+        variables={order.variable_id for order in change.variables},
+    )
+
+
+def check_delta(change: ChangeTable, *, channels: AbstractSet[int], table: PathTable) -> None:
+    """Raise unless the table, so changed, has every path to an open channel."""
+    opened = {order.channel_id for order in change.channels}
+    closed = set(change.closed_channels) - opened
+    carried = {order.variable_id for order in change.variables}
+    dropped = set(change.dropped) - carried
+    known = {
+        order.variable_id
+        for order in change.paths
+        if table.variable(VariableId(order.variable_id)) is not None
+    }
+    _check_paths(
+        change, channels=(channels - closed) | opened, variables=(known - dropped) | carried
+    )
+    _check_left_behind(change, closed=closed, dropped=dropped, table=table)
+
+
+def _check_paths(
+    change: ChangeTable, *, channels: AbstractSet[int], variables: AbstractSet[int]
+) -> None:
+    for order in change.paths:
+        if order.channel_id not in channels:
+            raise UnknownName(f"path {order.path_id} leads to channel {order.channel_id}, not open")
+        if order.variable_id not in variables:
+            raise UnknownName(
+                f"path {order.path_id} is of variable {order.variable_id}, not carried here"
+            )
+
+
+def _check_left_behind(
+    change: ChangeTable, *, closed: AbstractSet[int], dropped: AbstractSet[int], table: PathTable
+) -> None:
+    """No path may stay on a channel that closes, or of a variable that is dropped."""
+    on_channel: Counter[int] = Counter()
+    of_variable: Counter[int] = Counter()
+    for path_id in set(change.torn_down):
+        path = table.path(PathId(path_id))
+        if path is not None:
+            on_channel[path.channel_id] += 1
+            of_variable[path.variable_id] += 1
+    for channel_id in sorted(closed):
+        if table.count_on(ChannelId(channel_id)) > on_channel[channel_id]:
+            raise Misuse(f"channel {channel_id} closes, and paths still lead to it")
+    for variable_id in sorted(dropped):
+        if len(table.paths_of(VariableId(variable_id))) > of_variable[variable_id]:
+            raise Misuse(f"variable {variable_id} is dropped, and still has paths")

@@ -1,0 +1,75 @@
+"""Silence is judged by the core's facts; a return must last for three probes."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridstat.router.agent_words import SourceHeard, SourceSilent
+from gridstat.router.liveness import SourceLiveness
+
+MS = 1_000_000
+WEST = 3
+
+
+def facts(*, silent_ms: int, probes: int) -> dict[int, dict[str, int]]:
+    return {WEST: {"silent_ns": silent_ms * MS, "probes": probes, "datagrams": probes}}
+
+
+@pytest.fixture
+def liveness() -> SourceLiveness:
+    liveness = SourceLiveness()
+    liveness.watch(WEST, silent_ms_max=100)
+    return liveness
+
+
+@pytest.fixture
+def heard(liveness: SourceLiveness) -> SourceLiveness:
+    liveness.judge(facts(silent_ms=0, probes=0))
+    assert liveness.judge(facts(silent_ms=5, probes=3)) == [SourceHeard(WEST)]
+    return liveness
+
+
+@pytest.mark.feature("S0-113")
+def test_a_source_that_falls_silent_is_said_to_be_silent_once(heard: SourceLiveness) -> None:
+    assert heard.judge(facts(silent_ms=100, probes=50)) == []
+    assert heard.judge(facts(silent_ms=101, probes=50)) == [SourceSilent(WEST, 101)]
+    assert heard.judge(facts(silent_ms=121, probes=50)) == []
+
+
+def test_it_returns_after_three_probes_and_not_before(heard: SourceLiveness) -> None:
+    heard.judge(facts(silent_ms=500, probes=50))
+    assert heard.judge(facts(silent_ms=1, probes=51)) == []
+    assert heard.judge(facts(silent_ms=1, probes=52)) == []
+    assert heard.judge(facts(silent_ms=1, probes=53)) == [SourceHeard(WEST)]
+    assert heard.judge(facts(silent_ms=1, probes=54)) == []
+
+
+def test_stray_probes_with_silence_between_them_are_no_return(heard: SourceLiveness) -> None:
+    heard.judge(facts(silent_ms=500, probes=50))
+    for probes in (51, 52, 53, 54):
+        assert heard.judge(facts(silent_ms=1, probes=probes)) == []
+        assert heard.judge(facts(silent_ms=101, probes=probes)) == []
+
+
+def test_a_source_that_was_never_heard_is_silent_too(liveness: SourceLiveness) -> None:
+    assert liveness.judge(facts(silent_ms=99, probes=0)) == []
+    assert liveness.judge(facts(silent_ms=101, probes=0)) == [SourceSilent(WEST, 101)]
+
+
+def test_nobody_minds_the_silence_of_a_source_without_a_bound(heard: SourceLiveness) -> None:
+    heard.watch(WEST, silent_ms_max=0)
+    assert heard.judge(facts(silent_ms=10_000, probes=0)) == []
+
+
+def test_a_new_bound_changes_the_judgement_and_forgets_nothing(heard: SourceLiveness) -> None:
+    heard.watch(WEST, silent_ms_max=500)
+    assert heard.judge(facts(silent_ms=300, probes=3)) == []
+    heard.watch(WEST, silent_ms_max=200)
+    assert heard.judge(facts(silent_ms=300, probes=3)) == [SourceSilent(WEST, 300)]
+
+
+def test_a_closed_source_is_forgotten(heard: SourceLiveness) -> None:
+    heard.forget(WEST)
+    assert heard.judge(facts(silent_ms=10_000, probes=0)) == []
+    heard.watch(WEST, silent_ms_max=100)
+    assert heard.judge({}) == []
