@@ -32,7 +32,7 @@ DATAGRAM_HEADER_BYTES: Final = 16
 EVENT_BYTES: Final = 24
 MODE_SETS_DEFAULT: Final[tuple[frozenset[int], ...]] = (frozenset(range(1, MODES_MAX)),)
 """One set of all modes: a single mode is active at a time beside the baseline."""
-_NOTHING: Final = Fraction(0)
+NOTHING: Final = Fraction(0)
 _BITS: Final = 64
 """Places behind the binary point at which quick comparisons are made."""
 
@@ -83,9 +83,7 @@ class ExactSum:
 
     @property
     def value(self) -> Fraction:
-        return sum(
-            (Fraction(numerator, of) for of, numerator in self._numerators.items()), _NOTHING
-        )
+        return sum((Fraction(numerator, of) for of, numerator in self._numerators.items()), NOTHING)
 
     @property
     def floor(self) -> int:
@@ -141,7 +139,7 @@ class ModalSum:
     def of_mode(self, mode: int) -> Fraction:
         """What this mode alone adds, or the baseline's total for mode 0."""
         found = self._sums.get(mode)
-        return _NOTHING if found is None else found.value
+        return NOTHING if found is None else found.value
 
     def exceeds(self, limit: int) -> bool:
         """Whether the total is above the limit, exactly."""
@@ -164,12 +162,12 @@ class ModalSum:
         )
 
     def in_modes(self, amounts: Mapping[int, Fraction]) -> Fraction:
-        return amounts.get(BASELINE_MODE, _NOTHING) + sum(
+        return amounts.get(BASELINE_MODE, NOTHING) + sum(
             (
-                max((amounts[mode] for mode in amounts if mode in modes), default=_NOTHING)
+                max((amounts[mode] for mode in amounts if mode in modes), default=NOTHING)
                 for modes in self._mode_sets
             ),
-            _NOTHING,
+            NOTHING,
         )
 
     def _total(self, amounts: dict[int, int]) -> int:
@@ -201,22 +199,27 @@ class DivisorCounts:
         self._counts: dict[int, dict[int, int]] = {}
         self.shares: dict[int, Fraction] = {}
 
-    def add(self, mode: int, every: int) -> bool:
-        """Whether the shares may have changed."""
-        counts = self._counts.setdefault(mode, {})
-        counts[every] = counts.get(every, 0) + 1
-        return counts[every] == 1 and self._refresh()
+    def add(self, everys: Mapping[int, int]) -> bool:
+        """Take one divisor more in each of these modes; whether that changes the shares."""
+        is_new = False
+        for mode, every in everys.items():
+            counts = self._counts.setdefault(mode, {})
+            counts[every] = counts.get(every, 0) + 1
+            is_new = is_new or counts[every] == 1
+        return is_new and self._refresh()
 
-    def remove(self, mode: int, every: int) -> bool:
-        """Whether the shares may have changed."""
-        counts = self._counts[mode]
-        counts[every] -= 1
-        if counts[every]:
-            return False
-        del counts[every]
-        if not counts:
-            del self._counts[mode]
-        return self._refresh()
+    def remove(self, everys: Mapping[int, int]) -> bool:
+        """Take back what was added; whether that changes the shares."""
+        is_gone = False
+        for mode, every in everys.items():
+            counts = self._counts[mode]
+            counts[every] -= 1
+            if not counts[every]:
+                is_gone = True
+                del counts[every]
+                if not counts:
+                    del self._counts[mode]
+        return is_gone and self._refresh()
 
     def serves(self, mode: int, every: int) -> bool:
         """Whether one more subscription at this divisor would add nothing."""

@@ -1,0 +1,160 @@
+"""Between desired and worst: the qualities that a subscription would accept, best first.
+
+What is given up first is latency, then redundancy, then how often, so that data that are taken
+keep coming as often as asked. Priority costs the cloud nothing and is always granted as desired.
+A subscription's divisors form a chain over its modes: each divides the next, rounded down where
+they do not, for a change of mode could otherwise open a gap of their least common multiple.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from gridstat.model.errors import IntervalNotSatisfiable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gridstat.model.qos import ModalQos, Qos, QosRequest
+    from gridstat.model.rate_law import Period
+
+Quality = dict[int, "Qos"]
+"""One definite quality for each mode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The desired and the worst acceptable quality in each mode, and what was rounded on the way.
+
+    A level is a number of steps down from the desired: the divisors doubled so often, and so many
+    paths fewer, as far as each mode's worst allows.
+    """
+
+    desired: Quality
+    worst: Quality
+    notes: tuple[str, ...]
+
+    @property
+    def every_steps(self) -> int:
+        """After so many doublings every divisor has reached its worst."""
+        return max(
+            (self.worst[mode].every // qos.every).bit_length()
+            - (self.worst[mode].every == qos.every)
+            for mode, qos in self.desired.items()
+        )
+
+    @property
+    def redundancy_steps(self) -> int:
+        return max(
+            qos.redundancy - self.worst[mode].redundancy for mode, qos in self.desired.items()
+        )
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether there is anything below the desired quality."""
+        return bool(self.has_latency_room or self.every_steps or self.redundancy_steps)
+
+    @property
+    def has_latency_room(self) -> bool:
+        return any(
+            self.worst[mode].latency_us > qos.latency_us for mode, qos in self.desired.items()
+        )
+
+    def level(self, every_steps: int, redundancy_steps: int, *, is_slow: bool) -> Quality:
+        lowered = {}
+        for mode, qos in self.desired.items():
+            worst = self.worst[mode]
+            lowered[mode] = replace(
+                qos,
+                every=min(qos.every << every_steps, worst.every),
+                redundancy=max(qos.redundancy - redundancy_steps, worst.redundancy),
+                latency_us=worst.latency_us if is_slow else qos.latency_us,
+            )
+        return _chained(lowered)
+
+    def levels_of(self, every_steps: int) -> Iterator[Quality]:
+        """All levels at these divisors, best first: latency goes before redundancy."""
+        for redundancy_steps in range(self.redundancy_steps + 1):
+            yield self.level(every_steps, redundancy_steps, is_slow=False)
+            if self.has_latency_room:
+                yield self.level(every_steps, redundancy_steps, is_slow=True)
+
+    def last(self, every_steps: int) -> Quality:
+        """The worst acceptable level at these divisors."""
+        return self.level(every_steps, self.redundancy_steps, is_slow=True)
+
+
+def band_of(qos: ModalQos, period: Period | None) -> Band:
+    """The band that a request spans for a variable of this period; raises if there is none."""
+    desired: Quality = {}
+    worst: Quality = {}
+    notes: list[str] = []
+    for mode, request in sorted(qos.modes.items()):
+        desired[mode], worst[mode], found = _limits(request, period)
+        notes.extend(_in_mode(mode, note) for note in found)
+    chained = _chained(desired)
+    notes.extend(
+        _in_mode(
+            mode,
+            f"every {desired[mode].every} rounded down to {chained[mode].every}, "
+            "since the divisors of all modes form a chain",
+        )
+        for mode in desired
+        if chained[mode].every != desired[mode].every
+    )
+    return Band(desired, worst, tuple(notes))
+
+
+def differences(desired: Quality, granted: Quality, why: str) -> tuple[str, ...]:
+    """What was granted below the desired quality, in words."""
+    found = []
+    for mode, wish in desired.items():
+        given = granted[mode]
+        if given.latency_us > wish.latency_us:
+            found.append((mode, f"latency {wish.latency_us} µs lowered to {given.latency_us} µs"))
+        if given.redundancy < wish.redundancy:
+            found.append((mode, f"redundancy {wish.redundancy} lowered to {given.redundancy}"))
+        if given.every > wish.every:
+            found.append((mode, f"every {wish.every} lowered to every {given.every}"))
+    return tuple(_in_mode(mode, f"{text}: {why}" if why else text) for mode, text in found)
+
+
+def _limits(request: QosRequest, period: Period | None) -> tuple[Qos, Qos, list[str]]:
+    try:
+        desired = request.desired(period)
+    except IntervalNotSatisfiable:
+        return _published_too_slowly(request, period)
+    notes = []
+    if request.interval is not None and period is not None:
+        asked = Fraction(request.interval.seconds, request.interval.per_seconds)
+        given = Fraction(period.seconds, period.per_seconds) * desired.every
+        if given != asked:
+            notes.append(f"interval {asked} s rounded down to {given} s, a multiple of the period")
+    return desired, request.worst(period), notes
+
+
+def _published_too_slowly(request: QosRequest, period: Period | None) -> tuple[Qos, Qos, list[str]]:
+    """Every slot, if the worst acceptable interval allows it; otherwise the error goes on."""
+    if request.interval_worst is None:
+        request.desired(period)
+    at_worst = replace(request, interval=request.interval_worst, interval_worst=None)
+    every_slot = replace(request, interval=None, interval_worst=None)
+    worst = replace(every_slot, every_worst=at_worst.desired(period).every)
+    note = f"interval {request.interval} lowered to {period}: it is not published more often"
+    return every_slot.desired(period), worst.worst(period), [note]
+
+
+def _chained(quality: Mapping[int, Qos]) -> Quality:
+    """Each divisor a multiple of the next smaller one; none larger than it was."""
+    chained = dict(quality)
+    smaller = 1
+    for mode in sorted(quality, key=lambda mode: (quality[mode].every, mode)):
+        smaller = quality[mode].every // smaller * smaller
+        chained[mode] = replace(quality[mode], every=smaller)
+    return chained
+
+
+def _in_mode(mode: int, text: str) -> str:
+    return f"mode {mode}: {text}" if mode else text

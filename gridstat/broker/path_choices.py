@@ -1,0 +1,78 @@
+"""Choices of paths, remembered: most subscriptions ask what another has asked before.
+
+A choice is kept as long as the topology stands. It may have become full or slow meanwhile, so
+whoever takes it checks that first; a search that failed for its latency is not remembered at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, assert_never
+
+from gridstat.model.paths import Found, NotFound, disjoint_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gridstat.broker.resources import Resources
+
+CHOICES_MAX: Final = 65_536
+SEARCH_BUDGET_S: Final = 0.1
+REUSE_COST: Final = 1
+"""A channel that carries the variable already is nearly free, but a shorter way is still better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which paths, from where to where, how fast at most (ends not counted), avoiding what."""
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    bounds_us: tuple[int, ...]
+    excluded_channels: frozenset[int]
+    excluded_routers: frozenset[str]
+    favoured_channels: frozenset[int]
+
+
+class PathChoices:
+    """Answers are those of `disjoint_paths` on the cloud of the present topology version."""
+
+    def __init__(self, resources: Resources, clock: Callable[[], float], budget_s: float) -> None:
+        self._resources = resources
+        self._clock = clock
+        self._budget_s = budget_s
+        self._version = resources.topology_version
+        self._known: dict[Question, Found | NotFound] = {}
+
+    def find(self, question: Question, *, is_fresh: bool = False) -> Found | NotFound:
+        """A known choice, or a new search; `is_fresh` asks for one with present latencies."""
+        if self._version != self._resources.topology_version or len(self._known) >= CHOICES_MAX:
+            self._known.clear()
+            self._version = self._resources.topology_version
+        known = None if is_fresh else self._known.get(question)
+        if known is not None:
+            return known
+        answer = disjoint_paths(
+            self._resources.graph(is_fresh=is_fresh),
+            question.sources,
+            question.targets,
+            question.bounds_us,
+            excluded_channels=question.excluded_channels,
+            excluded_routers=question.excluded_routers,
+            cheap_channels=dict.fromkeys(question.favoured_channels, REUSE_COST),
+            budget_s=self._budget_s,
+            clock=self._clock,
+        )
+        if _is_lasting(answer):
+            self._known[question] = answer
+        return answer
+
+
+def _is_lasting(answer: Found | NotFound) -> bool:
+    match answer:
+        case Found():
+            return True
+        case NotFound():
+            return answer.reason in {"disconnected", "disjoint"}
+        case _:
+            assert_never(answer)

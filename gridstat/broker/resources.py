@@ -1,0 +1,342 @@
+"""What the cloud has and what it has promised: routers, event channels, and the claims on them.
+
+Claims are added and taken back in constant time; whether they fit is judged in `admission.py` from
+the elements that they touched. The graph for the path search is kept here too, and built anew only
+when the topology has changed or a search has found its latencies too old.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.accounts import Carriage, RouterAccount
+from gridstat.broker.charges import MODE_SETS_DEFAULT, event_rate
+from gridstat.broker.promises import Promises
+from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, StillInUse
+from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT, LatencyModel
+from gridstat.model.paths import Arc, PathGraph
+from gridstat.model.qos import BASELINE_MODE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gridstat.broker.promises import Element, PathKey
+    from gridstat.model.cloud import EventChannel, Router
+    from gridstat.model.status import StatusVariable
+
+HOP_COST: Final = 1_000
+"""What a channel costs in the path search, where it does not carry the variable already."""
+_ALL_SLOTS: Final[Mapping[int, int]] = MappingProxyType({BASELINE_MODE: 1})
+"""A publisher sends every event to its edge, whoever takes it from there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one path takes: a variable, from its publisher's edge to its subscriber's, per mode."""
+
+    variable: StatusVariable
+    routers: tuple[str, ...]
+    channel_ids: tuple[int, ...]
+    everys: Mapping[int, int]
+    subscriber: str
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Elements whose numbers a claim has changed, and the paths that it makes late, by element."""
+
+    elements: tuple[Element, ...]
+    late: tuple[tuple[Element, PathKey], ...] = ()
+
+
+class Resources:
+    """Every number is a function of the topology and of the claims that are held at present."""
+
+    def __init__(
+        self,
+        *,
+        mode_sets: tuple[frozenset[int], ...] = MODE_SETS_DEFAULT,
+        model: LatencyModel = LATENCY_MODEL_DEFAULT,
+    ) -> None:
+        self.model = model
+        self.promises = Promises()
+        self.topology_version = 0
+        self._mode_sets = mode_sets
+        self._routers: dict[str, RouterAccount] = {}
+        self._channels: dict[int, Carriage] = {}
+        self._between: dict[tuple[str, str], int] = {}
+        self._entries: dict[str, Carriage] = {}
+        self._deliveries: dict[tuple[str, str], Carriage] = {}
+        self._carriers: dict[int, set[int]] = {}
+        self._unusable_channels: frozenset[int] | None = None
+        self._unusable_routers: frozenset[str] | None = None
+        self._graph: PathGraph | None = None
+        self._is_graph_old = False
+
+    # The topology.
+
+    def add_router(self, router: Router) -> None:
+        if router.name in self._routers:
+            raise LayoutError(f"router {router.name} is there already")
+        self._routers[router.name] = RouterAccount(router, self.model, self._mode_sets)
+        self._entries[router.name] = Carriage((self._routers[router.name],), self._mode_sets)
+        self._reshape()
+
+    def remove_router(self, name: str) -> None:
+        account = self.router(name)
+        if account.events or self.promises.over(name):
+            raise StillInUse(f"router {name} carries {len(self.promises.over(name))} paths")
+        channels = sorted(
+            carriage.channel.label
+            for carriage in self._channels.values()
+            if carriage.channel is not None and account in carriage.routers
+        )
+        if channels:
+            raise StillInUse(
+                f"router {name} still has channels: {', '.join(channels)}",
+                hint="remove them first",
+            )
+        del self._routers[name], self._entries[name]
+        self._reshape()
+
+    def add_channel(self, channel: EventChannel) -> None:
+        ends = (channel.from_router, channel.to_router)
+        if channel.channel_id in self._channels or ends in self._between:
+            raise LayoutError(f"channel {channel.channel_id}, {channel.label}, is there already")
+        routers = (self.router(channel.from_router), self.router(channel.to_router))
+        carriage = Carriage(routers, self._mode_sets, channel)
+        self._channels[channel.channel_id] = carriage
+        self._between[ends] = channel.channel_id
+        self._reshape()
+
+    def remove_channel(self, channel_id: int) -> None:
+        carriage = self.channel(channel_id)
+        assert carriage.channel is not None
+        if carriage.streams:
+            raise StillInUse(
+                f"channel {carriage.channel.label} carries {len(carriage.streams)} variables"
+            )
+        del self._channels[channel_id]
+        del self._between[carriage.channel.from_router, carriage.channel.to_router]
+        self._reshape()
+
+    def channel_between(self, from_router: str, to_router: str) -> int:
+        try:
+            return self._between[from_router, to_router]
+        except KeyError:
+            raise NoSuchChannel(f"there is no channel {from_router}→{to_router}") from None
+
+    def router(self, name: str) -> RouterAccount:
+        try:
+            return self._routers[name]
+        except KeyError:
+            raise NoSuchRouter(f"there is no router {name}") from None
+
+    def channel(self, channel_id: int) -> Carriage:
+        try:
+            return self._channels[channel_id]
+        except KeyError:
+            raise NoSuchChannel(f"there is no channel {channel_id}") from None
+
+    @property
+    def routers(self) -> Mapping[str, RouterAccount]:
+        return MappingProxyType(self._routers)
+
+    @property
+    def channels(self) -> Mapping[int, Carriage]:
+        return MappingProxyType(self._channels)
+
+    # What is up, and what is congested.
+
+    def mark_router(self, name: str, *, is_up: bool) -> None:
+        account = self.router(name)
+        if account.is_up != is_up:
+            account.is_up = is_up
+            self._reshape(is_same_graph=True)
+
+    def mark_channel(self, channel_id: int, *, is_up: bool) -> None:
+        carriage = self.channel(channel_id)
+        if carriage.is_up != is_up:
+            carriage.is_up = is_up
+            self._reshape(is_same_graph=True)
+
+    def mark_back_pressure(self, channel_id: int, *, is_on: bool) -> None:
+        carriage = self.channel(channel_id)
+        if carriage.is_back_pressured != is_on:
+            carriage.is_back_pressured = is_on
+            self._reshape(is_same_graph=True)
+
+    def down_channels(self) -> frozenset[int]:
+        return frozenset(number for number, found in self._channels.items() if not found.is_up)
+
+    def down_routers(self) -> frozenset[str]:
+        if self._unusable_routers is None:
+            self._unusable_routers = frozenset(
+                name for name, account in self._routers.items() if not account.is_up
+            )
+        return self._unusable_routers
+
+    def unusable_channels(self) -> frozenset[int]:
+        """Channels that are down, or back-pressured and admit nothing new."""
+        if self._unusable_channels is None:
+            self._unusable_channels = frozenset(
+                number
+                for number, found in self._channels.items()
+                if not found.is_up or found.is_back_pressured
+            )
+        return self._unusable_channels
+
+    # What is promised.
+
+    def take(self, claims: Iterable[Claim]) -> Touched:
+        """Count the claims, whether they fit or not; the answer is for admission to judge."""
+        touched: dict[Element, None] = {}
+        for claim in claims:
+            self._take(claim, touched)
+        return Touched(tuple(touched), tuple(self._move(touched)))
+
+    def give_back(self, claims: Iterable[Claim]) -> None:
+        """Exactly undo `take` of the same claims."""
+        touched: dict[Element, None] = {}
+        for claim in claims:
+            self._give_back(claim, touched)
+        self._move(touched)
+
+    def publish(self, variable: StatusVariable, routers: Iterable[str]) -> None:
+        """Count a publisher's events at its edges from now on, whether anybody takes them or not.
+
+        Subscriptions count them too, once for all, so this is for publications without any.
+        """
+        touched: dict[Element, None] = {}
+        for name in routers:
+            self.router(name)
+            self._note(touched, name, is_changed=self._entries[name].add(variable, _ALL_SLOTS))
+        self._move(touched)
+
+    def unpublish(self, variable: StatusVariable, routers: Iterable[str]) -> None:
+        touched: dict[Element, None] = {}
+        for name in routers:
+            self._note(touched, name, is_changed=self._entries[name].remove(variable, _ALL_SLOTS))
+        self._move(touched)
+
+    def serving_channels(self, variable_id: int, everys: Mapping[int, int]) -> frozenset[int]:
+        """Channels that could carry the variable at these divisors without carrying more."""
+        return frozenset(
+            number
+            for number in self._carriers.get(variable_id, ())
+            if self._channels[number].serves(variable_id, everys)
+        )
+
+    def carriers(self, variable_id: int) -> tuple[int, ...]:
+        """The channels that carry a variable at present."""
+        return tuple(sorted(self._carriers.get(variable_id, ())))
+
+    def path_us(self, routers: Iterable[str], channel_ids: Iterable[int]) -> int:
+        """The p99 predicted for a path from end-point to end-point, as things are now."""
+        return (
+            self.ends_us
+            + sum(self._routers[name].latency_us for name in routers)
+            + sum(self._channels[number].latency_us for number in channel_ids)
+        )
+
+    @property
+    def ends_us(self) -> int:
+        return self.model.predict(())
+
+    @staticmethod
+    def check_rate(variable: StatusVariable) -> None:
+        """Raise unless the variable's rate is bounded."""
+        event_rate(variable)
+
+    # The graph.
+
+    def graph(self, *, is_fresh: bool = False) -> PathGraph:
+        """The cloud as the path search sees it; predictions may lag unless it must be fresh."""
+        if self._graph is None or (is_fresh and self._is_graph_old):
+            arcs = tuple(
+                Arc(
+                    channel_id=number,
+                    from_router=carriage.channel.from_router,
+                    to_router=carriage.channel.to_router,
+                    cost=HOP_COST,
+                    latency_us=carriage.latency_us,
+                )
+                for number, carriage in sorted(self._channels.items())
+                if carriage.channel is not None
+            )
+            node_latency = {name: account.latency_us for name, account in self._routers.items()}
+            self._graph = PathGraph(arcs, node_latency)
+            self._is_graph_old = False
+        return self._graph
+
+    @property
+    def is_graph_old(self) -> bool:
+        """Whether some prediction has moved since the graph was built."""
+        return self._is_graph_old
+
+    def _reshape(self, *, is_same_graph: bool = False) -> None:
+        self.topology_version += 1
+        self._unusable_channels = None
+        self._unusable_routers = None
+        if not is_same_graph:
+            self._graph = None
+
+    def _take(self, claim: Claim, touched: dict[Element, None]) -> None:
+        variable, first, last = claim.variable, claim.routers[0], claim.routers[-1]
+        self._note(touched, first, is_changed=self._entries[first].add(variable, _ALL_SLOTS))
+        carriers = self._carriers.setdefault(variable.variable_id, set())
+        for number in claim.channel_ids:
+            carriage = self._channels[number]
+            carriers.add(number)
+            if carriage.add(variable, claim.everys):
+                self._note_channel(touched, number, carriage)
+        delivery = self._deliveries.get((last, claim.subscriber))
+        if delivery is None:
+            delivery = Carriage((self._routers[last],), self._mode_sets)
+            self._deliveries[last, claim.subscriber] = delivery
+        self._note(touched, last, is_changed=delivery.add(variable, claim.everys))
+
+    def _give_back(self, claim: Claim, touched: dict[Element, None]) -> None:
+        variable, first, last = claim.variable, claim.routers[0], claim.routers[-1]
+        self._note(touched, first, is_changed=self._entries[first].remove(variable, _ALL_SLOTS))
+        carriers = self._carriers[variable.variable_id]
+        for number in claim.channel_ids:
+            carriage = self._channels[number]
+            if carriage.remove(variable, claim.everys):
+                self._note_channel(touched, number, carriage)
+            if variable.variable_id not in carriage.streams:
+                carriers.discard(number)
+        if not carriers:
+            del self._carriers[variable.variable_id]
+        delivery = self._deliveries[last, claim.subscriber]
+        self._note(touched, last, is_changed=delivery.remove(variable, claim.everys))
+        if not delivery.streams:
+            del self._deliveries[last, claim.subscriber]
+
+    @staticmethod
+    def _note(touched: dict[Element, None], name: str, *, is_changed: bool) -> None:
+        if is_changed:
+            touched[name] = None
+
+    @staticmethod
+    def _note_channel(touched: dict[Element, None], number: int, carriage: Carriage) -> None:
+        touched[number] = None
+        for account in carriage.routers:
+            touched[account.router.name] = None
+
+    def _move(self, touched: Iterable[Element]) -> list[tuple[Element, PathKey]]:
+        """Bring the predictions of the touched elements up to date; who becomes late by that."""
+        late: list[tuple[Element, PathKey]] = []
+        for element in touched:
+            account = (
+                self._routers[element] if isinstance(element, str) else self._channels[element]
+            )
+            latency_us = account.predicted_us(self.model)
+            if latency_us != account.latency_us:
+                moved = self.promises.move(element, latency_us - account.latency_us)
+                account.latency_us = latency_us
+                self._is_graph_old = True
+                late.extend((element, key) for key in moved)
+        return late
