@@ -1,0 +1,97 @@
+"""`gridstat explain`: who publishes a variable, who takes it, by which paths, and what is tight."""
+
+from __future__ import annotations
+
+import json as json_text
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from gridstat.console.access import load_access
+from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.options import AsJson, Folder
+from gridstat.console.operator_desk import ask_once
+from gridstat.net.command.messages import Explain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HELP = """Explain a variable: its publisher, its subscriptions, their paths, predicted latency hop by
+hop, what was granted of what was desired, and the tightest channel or router on the way.
+
+Examples:
+
+  gridstat explain c1/hill/pmu-1/frequency
+
+  gridstat explain c1/hill/pmu-1/frequency --json
+"""
+US_PER_MS = 1_000
+
+
+def explain(
+    variable: Annotated[str, typer.Argument(help="The variable's full name.")],
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    facts = ask_once(load_access(folder), Explain(request_id=0, name=variable))
+    console = Console()
+    if json:
+        print_plainly(console, json_text.dumps(facts))
+        return
+    for line in explained(facts):
+        print_plainly(console, line)
+
+
+def explained(facts: dict[str, Any]) -> Iterator[str]:
+    """The facts in lines for a person."""
+    variable = facts["variable"]
+    yield f"{facts['name']} is variable {variable['variable_id']}, {described(variable)}"
+    yield f"  published by {facts['publisher']} at {', '.join(facts['edges'])}"
+    if not facts["subscriptions"]:
+        yield "  nobody has subscribed to it"
+    for subscription in facts["subscriptions"]:
+        yield from explained_subscription(subscription)
+    for channel in facts["channels"]:
+        yield f"  channel {channel_text(channel)}"
+
+
+def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
+    yield f"  taken by {subscription['subscriber']} ({subscription['state']})"
+    for mode, qos in sorted(subscription["granted"].items(), key=lambda item: int(item[0])):
+        when = "always" if int(mode) == 0 else f"in mode {mode}"
+        yield (
+            f"    {when}: every {qos['every']}. slot within {milliseconds(qos['latency_us'])} over "
+            f"{qos['redundancy']} disjoint path(s), priority {qos['priority']}"
+        )
+    for number, path in enumerate(subscription["paths"], start=1):
+        way = " → ".join(path["routers"])
+        yield f"    path {number}: {way}, predicted {milliseconds(path['latency_us'])}"
+        for part in path.get("parts", ()):
+            yield f"      {part['what']}: {milliseconds(part['latency_us'])}"
+    for words in subscription.get("degraded", ()):
+        yield f"    note: {words}"
+    tight = subscription.get("bottleneck")
+    if tight:
+        share = 100 * tight["used"] / tight["capacity"] if tight["capacity"] else 0.0
+        yield f"    tightest: {tight['what']}, {share:.1f} % promised"
+
+
+def channel_text(channel: dict[str, Any]) -> str:
+    promised = f"{channel['bytes_per_s']:,.0f} bytes/s promised"
+    capacity = channel["bandwidth_bytes_per_s"]
+    of = f" of {capacity:,}" if capacity else ", bandwidth undeclared"
+    marks = "" if channel["is_up"] else ", DOWN"
+    marks += ", BACK-PRESSURED: admits nothing" if channel["is_back_pressured"] else ""
+    return f"{channel['label']}: {promised}{of}{marks}"
+
+
+def described(variable: dict[str, Any]) -> str:
+    period = variable.get("period")
+    if period is None:
+        return "aperiodic" + (", an alert" if variable.get("is_alert") else "")
+    return f"published every {period['seconds']}/{period['per_seconds']} s"
+
+
+def milliseconds(latency_us: float) -> str:
+    return f"{latency_us / US_PER_MS:.3g} ms"

@@ -1,0 +1,111 @@
+"""An operator's session with a broker: ask, and get facts or a refusal."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from gridstat.model.error_index import error_from
+from gridstat.model.errors import DeadlinePassed, GridStatError, LinkDown
+from gridstat.net.command.driver import Driver, DriverEvent
+from gridstat.net.command.identity import Identity, Role
+from gridstat.net.command.machine import Connected, Disconnected, Received, Send
+from gridstat.net.command.messages import OperatorAnswer, OperatorCommand
+from gridstat.net.command.tls import Credentials
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gridstat.console.access import Access
+
+ANSWER_S_MAX: Final = 10.0
+
+
+class OperatorDesk:
+    """Every question has a future; a lost session fails those that wait for an answer."""
+
+    def __init__(self, broker: Identity) -> None:
+        self._broker = broker
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._number = 0
+        self._is_up = asyncio.Event()
+        self._reason: GridStatError = LinkDown(f"{broker} has not answered yet")
+        self.driver: Driver[OperatorCommand] | None = None
+
+    def failed(self, reason: GridStatError) -> None:
+        self._reason = reason
+
+    async def ask(self, command: OperatorCommand) -> dict[str, Any]:
+        """The facts; raises what the broker refused, or why it cannot be reached."""
+        assert self.driver is not None
+        try:
+            await asyncio.wait_for(self._is_up.wait(), ANSWER_S_MAX)
+        except TimeoutError:
+            raise self._reason from None
+        self._number += 1
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[self._number] = answer
+        self.driver.inject(msgspec.structs.replace(command, request_id=self._number))
+        try:
+            return await asyncio.wait_for(answer, ANSWER_S_MAX)
+        except TimeoutError:
+            raise DeadlinePassed(f"{self._broker} did not answer in {ANSWER_S_MAX:.0f} s") from None
+        finally:
+            self._waiting.pop(self._number, None)
+
+    def handle(self, event: DriverEvent | OperatorCommand, now_ns: int, /) -> list[Send]:
+        match event:
+            case Connected():
+                self._is_up.set()
+            case Disconnected():
+                self._is_up.clear()
+                for answer in self._waiting.values():
+                    if not answer.done():
+                        answer.set_exception(LinkDown(f"the session with {self._broker} was lost"))
+            case Received(_, OperatorAnswer() as message):
+                self._take(message)
+            case msgspec.Struct():
+                return [Send(self._broker.peer, event)]
+            case _:
+                pass  # Nothing else concerns an operator.
+        return []
+
+    def _take(self, message: OperatorAnswer) -> None:
+        answer = self._waiting.get(message.request_id)
+        if answer is None or answer.done():
+            return
+        if message.refused is None:
+            answer.set_result(message.facts)
+        else:
+            refused = message.refused
+            answer.set_exception(error_from(refused.code, refused.reason, hint=refused.hint))
+
+
+@asynccontextmanager
+async def operator_desk(access: Access) -> AsyncIterator[OperatorDesk]:
+    """A session as this person; it is closed with the block."""
+    name = f"{access.cloud}/{getpass.getuser()}"
+    credentials = Credentials(access.files_of(Role.OPERATOR, name))
+    broker = Identity(Role.BROKER, access.cloud)
+    desk = OperatorDesk(broker)
+    driver: Driver[OperatorCommand] = Driver(desk, credentials)
+    desk.driver = driver
+    driver.connect_to(broker, [access.broker], on_failure=desk.failed)
+    try:
+        yield desk
+    finally:
+        await driver.close()
+
+
+def ask_once(access: Access, command: OperatorCommand) -> dict[str, Any]:
+    """For commands that ask one thing and end."""
+
+    async def asking() -> dict[str, Any]:
+        async with operator_desk(access) as desk:
+            return await desk.ask(command)
+
+    return asyncio.run(asking())
