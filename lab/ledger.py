@@ -138,7 +138,8 @@ def judge(
 def due(published: Entries, period: Period, every: int, *, phase_ns: int = 0) -> Entries:
     """What a subscription to every n-th slot may expect of variables of this period."""
     is_seen = [is_due(int(at), period, every, phase_ns) for at in published["created_ns"]]
-    return published[np.array(is_seen, dtype=bool)]
+    seen: Entries = published[np.array(is_seen, dtype=bool)]
+    return seen
 
 
 def _judge_one(variable: int, sent: Entries, got: Entries, latency_ns_max: int) -> Verdict:
