@@ -67,6 +67,7 @@ class Resources:
         self._routers: dict[str, RouterAccount] = {}
         self._channels: dict[int, Carriage] = {}
         self._between: dict[tuple[str, str], int] = {}
+        self._channels_at: dict[str, set[int]] = {}
         self._entries: dict[str, Carriage] = {}
         self._deliveries: dict[tuple[str, str], Carriage] = {}
         self._carriers: dict[int, set[int]] = {}
@@ -82,23 +83,19 @@ class Resources:
             raise LayoutError(f"router {router.name} is there already")
         self._routers[router.name] = RouterAccount(router, self.model, self._mode_sets)
         self._entries[router.name] = Carriage((self._routers[router.name],), self._mode_sets)
+        self._channels_at[router.name] = set()
         self._reshape()
 
     def remove_router(self, name: str) -> None:
         account = self.router(name)
         if account.events or self.promises.over(name):
             raise StillInUse(f"router {name} carries {len(self.promises.over(name))} paths")
-        channels = sorted(
-            carriage.channel.label
-            for carriage in self._channels.values()
-            if carriage.channel is not None and account in carriage.routers
-        )
-        if channels:
+        if self._channels_at[name]:
             raise StillInUse(
-                f"router {name} still has channels: {', '.join(channels)}",
-                hint="remove them first",
+                f"router {name} still has {len(self._channels_at[name])} channels",
+                hint="remove its channels first",
             )
-        del self._routers[name], self._entries[name]
+        del self._routers[name], self._entries[name], self._channels_at[name]
         self._reshape()
 
     def add_channel(self, channel: EventChannel) -> None:
@@ -109,6 +106,8 @@ class Resources:
         carriage = Carriage(routers, self._mode_sets, channel)
         self._channels[channel.channel_id] = carriage
         self._between[ends] = channel.channel_id
+        for name in ends:
+            self._channels_at[name].add(channel.channel_id)
         self._reshape()
 
     def remove_channel(self, channel_id: int) -> None:
@@ -118,8 +117,10 @@ class Resources:
             raise StillInUse(
                 f"channel {carriage.channel.label} carries {len(carriage.streams)} variables"
             )
-        del self._channels[channel_id]
-        del self._between[carriage.channel.from_router, carriage.channel.to_router]
+        ends = (carriage.channel.from_router, carriage.channel.to_router)
+        del self._channels[channel_id], self._between[ends]
+        for name in ends:
+            self._channels_at[name].discard(channel_id)
         self._reshape()
 
     def channel_between(self, from_router: str, to_router: str) -> int:
@@ -232,6 +233,13 @@ class Resources:
     def carriers(self, variable_id: int) -> tuple[int, ...]:
         """The channels that carry a variable at present."""
         return tuple(sorted(self._carriers.get(variable_id, ())))
+
+    def variables_at(self, name: str) -> int:
+        """How many variables come to a router, from publishers or by its channels."""
+        found = set(self._entries[name].streams)
+        for number in self._channels_at[name]:
+            found.update(self._channels[number].streams)
+        return len(found)
 
     def path_us(self, routers: Iterable[str], channel_ids: Iterable[int]) -> int:
         """The p99 predicted for a path from end-point to end-point, as things are now."""
