@@ -1,0 +1,98 @@
+"""A status event as a subscriber meets it: its value, its times, and how far to trust them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from struct import Struct
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from gridstat.model.status import BuiltinType, EventFlag, RecordType, TimeQuality
+from gridstat.net.codec.value import ValueCodec
+
+if TYPE_CHECKING:
+    from gridstat.model.derived import Scalar
+    from gridstat.model.status import StatusVariable, Value
+
+NS_PER_US: Final = 1_000
+TIME_QUALITY_BITS: Final = 0b11
+FLAG_BITS: Final = 0b111100
+
+Row: TypeAlias = tuple[int, int, int, int, int, int, int]
+"""A sample as `SAMPLE` orders it: created, received, variable, options, flags, sequence, value."""
+
+_INT64: Final = Struct(">q")
+_AS_INT: Final = Struct("=q")
+_AS_FLOAT: Final = Struct("=d")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One value with its times; nothing in it ever changes, so it can be kept and shared.
+
+    An extrapolated one was never sent: its stamp says when the missing event was due, and
+    `received_ns` when it was made up.
+    """
+
+    value: Value
+    created_ns: int
+    received_ns: int
+    sequence: int = 0
+    time_quality: TimeQuality = TimeQuality.GOOD
+    flags: EventFlag = EventFlag.NONE
+    is_extrapolated: bool = False
+    derived: Mapping[str, Scalar] = field(default_factory=dict)
+
+    @property
+    def latency_us(self) -> float:
+        """From its stamp to its arrival; meaningful when the time quality is good."""
+        return (self.received_ns - self.created_ns) / NS_PER_US
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether an edge router had kept it for a new subscriber; it is not live."""
+        return EventFlag.CACHED in self.flags
+
+    def copy(self) -> Delivery:
+        """A copy that shares nothing that could change: `delivery.copy()`."""
+        value = dict(self.value) if isinstance(self.value, Mapping) else self.value
+        return replace(self, value=value, derived=dict(self.derived))
+
+
+class EventDecoder:
+    """Turns samples of one variable into deliveries, by its registered type."""
+
+    def __init__(self, variable: StatusVariable) -> None:
+        self._codec = ValueCodec(variable)
+        self._value_type = variable.value_type
+        self._option_bytes = self._codec.payload_bytes - _INT64.size
+
+    def delivery(self, row: Row, options: bytes, derived: frozenset[str]) -> Delivery:
+        """The delivery of a sample; `derived` names the derived values that somebody wants.
+
+        Raises `MalformedOption` where the event does not have the registered layout.
+        """
+        created_ns, received_ns, _, _, flags, sequence, word = row
+        numbers: Mapping[str, Scalar] = {}
+        value: Value
+        if (
+            derived
+            or isinstance(self._value_type, RecordType)
+            or len(options) != self._option_bytes
+        ):
+            reading = self._codec.decode(_INT64.pack(word) + options)
+            value = reading.value
+            numbers = {name: n for name, n in reading.derived.items() if name in derived}
+        elif self._value_type is BuiltinType.FLOAT64:
+            (value,) = _AS_FLOAT.unpack(_AS_INT.pack(word))
+        else:
+            value = bool(word) if self._value_type is BuiltinType.BOOL else word
+        return Delivery(
+            value=value,
+            created_ns=created_ns,
+            received_ns=received_ns,
+            sequence=sequence,
+            time_quality=TimeQuality(flags & TIME_QUALITY_BITS),
+            flags=EventFlag(flags & FLAG_BITS),
+            derived=numbers,
+        )

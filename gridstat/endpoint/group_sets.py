@@ -1,0 +1,160 @@
+"""Sets of a group: events of all members for one group slot, complete or given up (S0 A26).
+
+Pure: whoever delivers events says when, on the steady clock. A set is complete when each member
+that the group had at its beginning has its event; one that is not complete by its deadline is
+counted and never shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from gridstat.model.errors import LayoutError
+from gridstat.model.group_law import group_slot, member_every
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gridstat.endpoint.delivery import Delivery
+    from gridstat.model.group_law import Member
+    from gridstat.model.rate_law import Period
+
+HISTORY_MAX: Final = 10_000
+OPEN_SETS_MAX: Final = 1_024
+"""Sets that wait for members; the oldest gives way."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSet:
+    """One consistent picture: an event of every member, all of one group slot."""
+
+    slot: int
+    deliveries: Mapping[str, Delivery]
+
+    @property
+    def values(self) -> dict[str, object]:
+        """The values alone, by member."""
+        return {name: delivery.value for name, delivery in self.deliveries.items()}
+
+    def copy(self) -> GroupSet:
+        """A copy that shares nothing that could change."""
+        return GroupSet(self.slot, {name: each.copy() for name, each in self.deliveries.items()})
+
+
+@dataclass(slots=True)
+class _OpenSet:
+    missing: set[str]
+    deadline_ns: int
+    deliveries: dict[str, Delivery] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Membership:
+    member: Member
+    every: int
+
+
+class GroupSets:
+    """Complete sets, newest first, in one tuple that is replaced as a whole: readers in other
+    threads see all of a set or nothing of it."""
+
+    def __init__(self, interval: Period, latency_ns: int, history: int = 1) -> None:
+        if not 1 <= history <= HISTORY_MAX:
+            raise LayoutError(f"a history of {history} sets, and must be 1 to {HISTORY_MAX}")
+        self.interval = interval
+        self.history = history
+        self._latency_ns = latency_ns
+        self._members: dict[str, _Membership] = {}
+        self._open: dict[int, _OpenSet] = {}
+        self._finished: dict[int, None] = {}
+        self._complete: tuple[GroupSet, ...] = ()
+        self.completed = 0
+        self.incomplete = 0
+
+    @property
+    def complete(self) -> tuple[GroupSet, ...]:
+        """At most `history` complete sets, the newest slot first."""
+        return self._complete
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """In alphabetical order."""
+        return tuple(sorted(self._members))
+
+    @property
+    def next_due_ns(self) -> int | None:
+        """When the next open set is given up."""
+        return min((each.deadline_ns for each in self._open.values()), default=None)
+
+    def check(self, member: Member) -> int:
+        """Which slots of a would-be member count; raises `GroupMismatch` with a proposal."""
+        others = [each.member for name, each in self._members.items() if name != member.name]
+        return member_every(self.interval, member, others)
+
+    def add(self, member: Member) -> None:
+        """From the next set on, no set is complete without it; a known one may change its law."""
+        self._members[member.name] = _Membership(member, self.check(member))
+
+    def remove(self, name: str) -> list[GroupSet]:
+        """No set waits for it any more; those that waited for it alone are complete."""
+        self._members.pop(name, None)
+        done = []
+        for slot, each in sorted(self._open.items()):
+            each.missing.discard(name)
+            each.deliveries.pop(name, None)
+            if not each.missing:
+                del self._open[slot]
+                if each.deliveries:
+                    done.append(self._completed(slot, each))
+        return done
+
+    def take(self, name: str, delivery: Delivery, arrived_ns: int, age_ns: int) -> GroupSet | None:
+        """A member's event; the set that it completes, if so."""
+        membership = self._members.get(name)
+        if membership is None:
+            return None
+        slot = group_slot(delivery.created_ns, membership.member, membership.every)
+        if slot is None or slot in self._finished:
+            return None
+        held = self._open.get(slot)
+        if held is None:
+            deadline_ns = arrived_ns - max(0, age_ns) + self._latency_ns
+            held = self._open[slot] = _OpenSet(set(self._members), deadline_ns)
+            if len(self._open) > OPEN_SETS_MAX:
+                self._give_up(min(self._open))
+        if name not in held.missing:
+            return None  # Not a member when the set began, or a second event of its slot.
+        held.missing.discard(name)
+        held.deliveries[name] = delivery
+        if held.missing:
+            return None
+        self._open.pop(slot, None)
+        return self._completed(slot, held)
+
+    def expire(self, now_ns: int) -> list[int]:
+        """Give up the sets whose deadline has passed; their slots."""
+        late = sorted(slot for slot, each in self._open.items() if each.deadline_ns <= now_ns)
+        for slot in late:
+            self._give_up(slot)
+        return late
+
+    def _give_up(self, slot: int) -> None:
+        del self._open[slot]
+        self.incomplete += 1
+        self._finish(slot)
+
+    def _finish(self, slot: int) -> None:
+        """Members that come later still, or are added later, must not open the same set again."""
+        self._finished[slot] = None
+        if len(self._finished) > OPEN_SETS_MAX:
+            del self._finished[next(iter(self._finished))]
+
+    def _completed(self, slot: int, held: _OpenSet) -> GroupSet:
+        self.completed += 1
+        self._finish(slot)
+        ordered = {name: held.deliveries[name] for name in sorted(held.deliveries)}
+        found = GroupSet(slot, ordered)
+        kept = sorted((*self._complete, found), key=lambda each: -each.slot)
+        self._complete = tuple(kept[: self.history])
+        return found
