@@ -8,13 +8,15 @@ cimport cython
 import os
 from threading import RLock
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport UINT32_MAX, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from gridstat.core.forwarding cimport *
 from gridstat.core.channel_indices import ChannelIndices
-from gridstat.core.rows import Limits, check_channel, check_delta, check_limits
+from gridstat.core.counter_names import CHANNEL_COUNTERS, CORE_COUNTERS, SOURCE_FACTS
+from gridstat.core.counter_names import check_committed
+from gridstat.core.rows import Limits, check_channel, check_delta, check_limits, check_versions
 from gridstat.model.errors import LayoutError, LimitReached, LinkDown, Misuse, UnknownName
 
 
@@ -121,19 +123,6 @@ cdef class _Words:
         free(self.removals)
 
 
-# Names of counters in the order of their C structures; the parity tests hold them to it.
-cdef tuple CORE_COUNTERS = (
-    "in", None, "malformed_short", "malformed_version", "malformed_epoch", "malformed_length",
-    "malformed_option", "unknown_channel", "unknown_variable", "policed_port", "policed_source",
-    "policed_stamp", "policed_slot", "policed_jump", "policed_interval", "duplicate", "not_due",
-    "dispatched", "flooded", "datagrams_in", "bytes_in",
-)
-cdef tuple CHANNEL_COUNTERS = (
-    "due", "sent", "queued", "queue_full", "pool_empty", "send_failed", "datagrams_out",
-    "bytes_out", "fallback", "mtu_changes",
-)
-
-
 cdef dict _named(tuple names, const gs_counter *at):
     return {name: gs_read(&at[i]) for i, name in enumerate(names) if name is not None}
 
@@ -154,8 +143,9 @@ cdef class Core:
     cdef dict sources
     cdef dict sent     # channel id -> counter of its last datagram, when it is closed
 
-    def __cinit__(self, limits=Limits(), *, posix=False):
+    def __cinit__(self, limits=Limits(), *, posix=False, versions_max=2):
         cdef gs_limits words
+        words.versions_max = check_versions(versions_max)
         if not gs_has_memory(check_limits(limits)):
             raise LimitReached("there is not enough memory for these limits")
         words.variables_max = limits.variables_max
@@ -201,9 +191,9 @@ cdef class Core:
         """Open an outgoing channel; rows that named it before find it again."""
         cdef gs_channel *channel = NULL
         cdef int failure = 0
-        check_channel(spec)
         with self.lock:
             self._need_open()
+            check_channel(spec, self.core.limits.versions_max)
             if spec.channel_id in self.specs:
                 raise LayoutError(f"channel {spec.channel_id} is open already", hint="close it")
             index = self.indices.take(spec.channel_id, self._has_passed)
@@ -218,6 +208,7 @@ cdef class Core:
             self.specs[spec.channel_id] = spec
             gs_set_channel(self.core, index, channel)
             self._tell_floods()
+            gs_loop_tell(self.loop)
 
     def _has_passed(self, uint64_t epoch):
         return gs_table_is_past(self.core.table, epoch)
@@ -230,6 +221,8 @@ cdef class Core:
         words.index = index
         words.level = spec.level
         words.mtu_bytes = spec.mtu_bytes
+        words.version = spec.datagram_version
+        words.probe_interval_ns = spec.probe_interval_ns
         words.counter = self.sent.get(spec.channel_id, 0)
         words.floods = spec.floods
         words.is_posix = self.core.limits.is_posix
@@ -284,7 +277,9 @@ cdef class Core:
             self._need_open()
             if channel_id not in self.sources and len(self.sources) >= 65536:
                 raise LimitReached("no room for another source")
-            self.sources[channel_id] = (bool(is_publisher), back_channel)
+            opened_ns = gs_clock_ns(CLOCK_MONOTONIC) if self.loop.is_running else gs_read(
+                &self.core.quiet_ns)
+            self.sources[channel_id] = (bool(is_publisher), back_channel, opened_ns)
             self._tell_sources()
 
     def close_source(self, channel_id):
@@ -298,13 +293,25 @@ cdef class Core:
     cdef _tell_sources(self):
         cdef gs_source *words = <gs_source *>calloc(len(self.sources) + 1, sizeof(gs_source))
         cdef size_t at = 0
-        for channel_id, (is_publisher, back_channel) in self.sources.items():
+        for channel_id, (is_publisher, back_channel, opened_ns) in self.sources.items():
             words[at].channel_id = channel_id
             words[at].is_publisher = is_publisher
             words[at].back_channel = back_channel
+            words[at].opened_ns = opened_ns
             at += 1
         gs_table_set_sources(self.core.table, words, <uint32_t>at)
         free(words)
+
+    def source_states(self):
+        """By open source: when it was heard, for how long not since, and what was lost of it."""
+        cdef gs_source_facts facts
+        told = {}
+        with self.lock:
+            self._need_open()
+            for channel_id in self.sources:
+                facts = gs_core_source(self.core, channel_id)
+                told[channel_id] = _named(SOURCE_FACTS, <gs_counter *>&facts)
+        return told
 
     def commit(self, upserts=(), removals=()):
         """Apply a delta; the forwarding thread sees all of it between two batches, or nothing."""
@@ -326,17 +333,9 @@ cdef class Core:
                 self.indices.name(row.variable_id, named, epoch)
 
     cdef _commit(self, _Words words):
-        cdef gs_commit_result result = gs_table_commit(
+        check_committed(gs_table_commit(
             self.core.table, words.rows, words.row_count, words.removals, words.removal_count
-        )
-        if result == GS_TOO_MANY_VARIABLES:
-            raise LimitReached("no room for so many variables", hint="raise limits.variables_max")
-        if result == GS_TOO_MANY_RINGS:
-            raise LimitReached("too many aperiodic variables", hint="raise limits.rings_max")
-        if result == GS_NO_MEMORY:
-            raise LimitReached("no memory for so large a change", hint="commit in smaller parts")
-        if result != GS_COMMITTED:
-            raise LayoutError("a variable has too many divisors")
+        ))
 
     def rows(self):
         """How many variables the table knows."""
@@ -379,13 +378,17 @@ cdef class Core:
             view = gs_enter(self.core)
             gs_forward(self.core, &view, &arrival, now)
             gs_flush(self.core, now_ns)
+            gs_note_quiet(self.core, now_ns)
             gs_table_sleep(self.core.table)
 
     def pump(self, uint64_t now_ns):
-        """Let paced channels send what their lines allow at `now_ns`."""
+        """Let paced channels send what their lines allow at `now_ns`, and send due probes."""
         with self.lock:
             self._need_idle()
             gs_pump(self.core, now_ns)
+            gs_find_probing(self.core)
+            gs_probe(self.core, now_ns, UINT32_MAX)
+            gs_note_quiet(self.core, now_ns)
 
     def take_output(self, channel_id):
         """What a memory channel has sent since the last call: (port, datagram) in order."""

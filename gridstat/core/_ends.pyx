@@ -43,21 +43,27 @@ cdef class Sender:
     cdef gs_sender *sender
     cdef bint is_closed
 
-    def __cinit__(self, channel_id, address, *, mtu_bytes=1232, variables_max=131072, posix=False):
+    def __cinit__(self, channel_id, address, *, mtu_bytes=1232, variables_max=131072, posix=False,
+                  datagram_version=1, counter_start=0):
         cdef gs_sender_words words
         cdef gs_end_status status
-        host, data_port, urgent_port = address
-        name = host.encode()
         words.channel_id = _bounded("channel_id", channel_id, 0, 2**32 - 1)
+        name = self._address(address, words.ports)
         words.host = name
-        words.ports[0] = _bounded("data_port", data_port, 1, _PORT_MAX)
-        words.ports[1] = _bounded("urgent_port", urgent_port, 1, _PORT_MAX)
+        words.version = _bounded("datagram_version", datagram_version, 1, GS_VERSIONS_MAX)
+        words.counter_start = _bounded("counter_start", counter_start, 0, 2**64 - 2)
         words.mtu_bytes = _bounded("mtu_bytes", mtu_bytes, 40, 65000)
         words.variables_max = _bounded("variables_max", variables_max, 1, _VARIABLES_MAX)
         words.is_posix = posix
         with nogil:
             status = gs_sender_open(&words, &self.sender)
-        _check_opened(status, f"cannot send to {host} ports {data_port} and {urgent_port}")
+        _check_opened(status, "cannot send to {} ports {} and {}".format(*address))
+
+    cdef bytes _address(self, address, uint16_t *ports):
+        host, data_port, urgent_port = address
+        ports[0] = _bounded("data_port", data_port, 1, _PORT_MAX)
+        ports[1] = _bounded("urgent_port", urgent_port, 1, _PORT_MAX)
+        return host.encode()
 
     def __dealloc__(self):
         if self.sender != NULL:
@@ -151,6 +157,35 @@ cdef class Sender:
         self._judge(status)
         return batch.sent
 
+    def probe(self):
+        """Send a datagram without events as a sign of life; False when the kernel did not take it.
+
+        Version 1 knows no such datagrams.
+        """
+        cdef gs_send_status status
+        if gs_sender_version(self.sender) < GS_VERSION_PROBES:
+            raise Misuse("datagrams of version 1 cannot be probes",
+                         hint="open the sender with datagram_version=2")
+        self._enter()
+        status = gs_sender_probe(self.sender)
+        gs_sender_unlock(self.sender)
+        return status == GS_SEND_DONE
+
+    def retarget(self, address):
+        """Send to another address from now on; counters and sequences go on as they were.
+
+        When it cannot be reached, all stays as it was.
+        """
+        cdef uint16_t ports[2]
+        cdef gs_end_status status
+        name = self._address(address, ports)
+        cdef const char *host = name
+        self._enter()
+        with nogil:
+            status = gs_sender_retarget(self.sender, host, ports)
+            gs_sender_unlock(self.sender)
+        _check_opened(status, "cannot send to {} ports {} and {}".format(*address))
+
     cdef gs_send_status _judge(self, gs_send_status status) except *:
         if status == GS_SEND_TOO_MANY_VARIABLES:
             raise LimitReached("this sender has sent too many different variables",
@@ -181,6 +216,11 @@ cdef class Sender:
         """The largest datagram; less than asked for where the path proved narrower."""
         return gs_sender_mtu_bytes(self.sender)
 
+    @property
+    def counter(self):
+        """Of the last datagram; a successor on the same channel takes it as `counter_start`."""
+        return gs_sender_counter(self.sender)
+
     def counters(self):
         """All counters: events = sent + send_failed + would_block."""
         cdef const gs_sender_counters *at = gs_sender_counted(self.sender)
@@ -194,6 +234,7 @@ cdef class Sender:
             "fallback": gs_read(&at.fallback),
             "mtu_changes": gs_read(&at.mtu_changes),
             "refused": gs_read(&at.refused),
+            "probes": gs_read(&at.probes),
         }
 
     def close(self):

@@ -36,6 +36,8 @@ int gs_channel_open(const gs_channel_words *words, gs_channel **opened)
     channel->counter = words->counter;
     channel->mtu_bytes = words->mtu_bytes;
     channel->level = words->level;
+    channel->version = words->version;
+    channel->probe_interval_ns = words->probe_interval_ns;
     channel->floods = words->floods;
     channel->is_posix = words->is_posix;
     channel->has_gso = GS_LINUX && !words->is_posix;
@@ -179,8 +181,8 @@ static void send_to_sink(gs_channel *channel, uint32_t port, const gs_run *run)
 
 static void close_segment(gs_channel *channel, gs_run *run)
 {
-    gs_header_write(run->bytes + run->segment, run->used - run->segment, channel->channel_id,
-                    ++channel->counter);
+    gs_header_write(run->bytes + run->segment, channel->version, run->used - run->segment,
+                    channel->channel_id, ++channel->counter);
 }
 
 static void send_run(gs_channel *channel, uint32_t port)
@@ -282,4 +284,24 @@ void gs_channel_flush(gs_channel *channel)
 {
     send_run(channel, GS_PORT_URGENT);
     send_run(channel, GS_PORT_DATA);
+}
+
+/* By the rhythm, not by the last one, so that a late probe delays none; but none is made up for. */
+static uint64_t next_probe_ns(const gs_channel *channel, uint64_t now_ns)
+{
+    uint64_t next_ns = channel->next_probe_ns + channel->probe_interval_ns;
+    return next_ns > now_ns ? next_ns : now_ns + channel->probe_interval_ns;
+}
+
+void gs_channel_probe(gs_channel *channel, uint64_t now_ns)
+{
+    uint8_t probe[GS_HEADER_BYTES];
+    int socket_ = channel->sockets[GS_PORT_DATA];
+    gs_header_write(probe, channel->version, sizeof probe, channel->channel_id, ++channel->counter);
+    bool is_sent = socket_ < 0 ? keep_in_sink(channel, GS_PORT_DATA, probe, sizeof probe)
+                               : send_plain(socket_, probe, sizeof probe) >= 0;
+    channel->next_probe_ns = next_probe_ns(channel, now_ns);
+    if (is_sent)
+        count_sent(channel, 0, 1, sizeof probe);
+    gs_add(is_sent ? &channel->counters.probes_sent : &channel->counters.probes_failed, 1);
 }

@@ -35,6 +35,7 @@ typedef struct {
     gs_counter due, sent, queued;
     gs_counter queue_full, pool_empty, send_failed;
     gs_counter datagrams_out, bytes_out, fallback, mtu_changes;
+    gs_counter probes_sent, probes_failed;
 } gs_channel_counters;
 
 /* What a memory channel would have sent, for tests and for channels inside one process. */
@@ -49,6 +50,7 @@ typedef struct gs_channel {
     uint32_t index;
     uint32_t mtu_bytes;
     uint32_t level;
+    uint32_t version; /* Of its datagrams. */
     bool floods;
     bool is_dirty;
     bool is_backlogged; /* Paced, and waiting for its line. */
@@ -57,13 +59,16 @@ typedef struct gs_channel {
     bool is_ipv6;
     int sockets[GS_PORTS]; /* -1: a memory channel. */
     uint64_t counter;
+    uint64_t probe_interval_ns; /* 0: no probes. */
+    uint64_t next_probe_ns;     /* By the steady clock. */
     gs_channel_counters counters;
     struct gs_queues *queues; /* NULL: not paced. */
     gs_sink sink;
 } gs_channel;
 
 typedef struct {
-    uint32_t channel_id, index, level, mtu_bytes;
+    uint32_t channel_id, index, level, mtu_bytes, version;
+    uint64_t probe_interval_ns;
     uint64_t counter; /* Of the last datagram that ever left under this id. */
     bool floods, is_posix;
     uint64_t bandwidth_bytes_per_s;
@@ -96,5 +101,8 @@ static inline void gs_channel_append(gs_channel *channel, uint32_t port, const u
 
 /* Send what is open, urgent first. */
 void gs_channel_flush(gs_channel *channel);
+
+/* Send a probe and note when the next one is due; nothing may be open. */
+void gs_channel_probe(gs_channel *channel, uint64_t now_ns);
 
 #endif

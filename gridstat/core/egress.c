@@ -92,6 +92,17 @@ uint64_t gs_wire_bytes(const gs_channel *channel, uint32_t datagram_bytes)
     return ip_payload + fragments * header;
 }
 
+void gs_egress_charge(gs_channel *channel, uint32_t datagram_bytes, uint64_t now_ns)
+{
+    gs_queues *queues = channel->queues;
+    uint64_t wire_bytes = gs_wire_bytes(channel, datagram_bytes);
+    uint64_t earliest_ns = now_ns > CATCH_UP_NS ? now_ns - CATCH_UP_NS : 0;
+    if (queues->next_free_ns < earliest_ns)
+        queues->next_free_ns = earliest_ns;
+    queues->next_free_ns +=
+        (wire_bytes * NS_PER_S + queues->bandwidth_bytes_per_s - 1) / queues->bandwidth_bytes_per_s;
+}
+
 uint64_t gs_egress_pump(gs_channel *channel, const gs_pumping *pumping)
 {
     gs_queues *queues = channel->queues;
@@ -99,12 +110,7 @@ uint64_t gs_egress_pump(gs_channel *channel, const gs_pumping *pumping)
     while (queues->waiting != 0) {
         if (queues->next_free_ns > now_ns)
             return queues->next_free_ns;
-        uint64_t wire_bytes = gs_wire_bytes(channel, fill_datagram(channel, pumping));
-        uint64_t earliest_ns = now_ns > CATCH_UP_NS ? now_ns - CATCH_UP_NS : 0;
-        if (queues->next_free_ns < earliest_ns)
-            queues->next_free_ns = earliest_ns;
-        queues->next_free_ns += (wire_bytes * NS_PER_S + queues->bandwidth_bytes_per_s - 1) /
-                                queues->bandwidth_bytes_per_s;
+        gs_egress_charge(channel, fill_datagram(channel, pumping), now_ns);
     }
     return GS_IDLE_NS;
 }

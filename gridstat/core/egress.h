@@ -46,6 +46,9 @@ typedef struct {
 /* Send what the line allows now; when to come again, or GS_IDLE_NS. */
 uint64_t gs_egress_pump(gs_channel *channel, const gs_pumping *pumping);
 
+/* The line is busy for as long as a datagram of so many bytes takes. */
+void gs_egress_charge(gs_channel *channel, uint32_t datagram_bytes, uint64_t now_ns);
+
 /* Drop all that waits, counted as not sent. */
 void gs_egress_drop(gs_channel *channel, gs_buffer_pool *pool);
 

@@ -10,6 +10,10 @@ cdef extern from "counters.h" nogil:
     uint64_t gs_read(const uint64_t *) noexcept
     uint64_t gs_bucket_upper_ns(uint32_t) noexcept
 
+cdef extern from "event.h" nogil:
+    enum: GS_VERSION_PROBES
+    enum: GS_VERSIONS_MAX
+
 cdef extern from "end_socket.h" nogil:
     ctypedef enum gs_end_status:
         GS_END_OK
@@ -27,11 +31,12 @@ cdef extern from "sender.h" nogil:
         uint32_t channel_id
         const char *host
         uint16_t ports[2]
-        uint32_t mtu_bytes, variables_max
+        uint32_t mtu_bytes, variables_max, version
+        uint64_t counter_start
         bint is_posix
     ctypedef struct gs_sender_counters:
         uint64_t events, sent, send_failed, would_block, datagrams_out, bytes_out
-        uint64_t fallback, mtu_changes, refused
+        uint64_t fallback, mtu_changes, refused, probes
     ctypedef enum gs_send_status:
         GS_SEND_DONE
         GS_SEND_FAILED
@@ -58,15 +63,19 @@ cdef extern from "sender.h" nogil:
     gs_end_status gs_sender_open(const gs_sender_words *, gs_sender **) noexcept
     void gs_sender_shut(gs_sender *) noexcept
     void gs_sender_close(gs_sender *) noexcept
+    gs_end_status gs_sender_retarget(gs_sender *, const char *, const uint16_t *) noexcept
     bint gs_sender_try_lock(gs_sender *) noexcept
     bint gs_sender_lock(gs_sender *) noexcept
     void gs_sender_unlock(gs_sender *) noexcept
     gs_send_status gs_sender_send(gs_sender *, const gs_outgoing *) noexcept
+    gs_send_status gs_sender_probe(gs_sender *) noexcept
     gs_send_status gs_sender_send_many(gs_sender *, gs_outgoing_batch *) noexcept
     void gs_sender_abandon(gs_sender *) noexcept
     bint gs_sender_is_foreign(const gs_sender *) noexcept
     int gs_sender_socket(const gs_sender *, uint32_t) noexcept
     uint32_t gs_sender_mtu_bytes(const gs_sender *) noexcept
+    uint32_t gs_sender_version(const gs_sender *) noexcept
+    uint64_t gs_sender_counter(const gs_sender *) noexcept
     const gs_sender_counters *gs_sender_counted(const gs_sender *) noexcept
 
 cdef extern from "sample_ring.h" nogil:

@@ -1,15 +1,20 @@
 #include "event.h"
 
-gs_form gs_datagram_read(const uint8_t *datagram, size_t bytes, gs_datagram *read)
+#include <stdbool.h>
+
+gs_form gs_datagram_read(const uint8_t *datagram, size_t bytes, uint32_t versions_max,
+                         gs_datagram *read)
 {
     if (bytes < GS_HEADER_BYTES)
         return GS_MALFORMED_SHORT;
-    if (datagram[0] != GS_VERSION)
+    uint32_t version = datagram[0];
+    if (version == 0 || version > versions_max)
         return GS_MALFORMED_VERSION;
     if (datagram[1] != 0)
         return GS_MALFORMED_EPOCH;
     uint32_t length = gs_load_u16(datagram + 2);
-    if (length < GS_HEADER_BYTES + GS_EVENT_BYTES || length > bytes)
+    bool is_probe = length == GS_HEADER_BYTES && version >= GS_VERSION_PROBES;
+    if ((length < GS_HEADER_BYTES + GS_EVENT_BYTES && !is_probe) || length > bytes)
         return GS_MALFORMED_LENGTH;
     uint32_t at = GS_HEADER_BYTES;
     uint32_t count = 0;

@@ -14,7 +14,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#define GS_VERSION         1
+#define GS_VERSION_PLAIN   1U
+#define GS_VERSION_PROBES  2U /* A header alone is a datagram too: a probe. */
+#define GS_VERSIONS_MAX    GS_VERSION_PROBES
 #define GS_HEADER_BYTES    16U
 #define GS_EVENT_BYTES     24U
 #define GS_OPTION_BYTES    24U
@@ -106,13 +108,15 @@ static inline void gs_event_copy(uint8_t *to, const uint8_t *event, uint32_t byt
         memcpy(to, event, bytes);
 }
 
-/* Check a whole datagram before any of it is used; `bytes` is what arrived, padding included. */
-gs_form gs_datagram_read(const uint8_t *datagram, size_t bytes, gs_datagram *read);
+/* Check a whole datagram before any of it is used; `bytes` is what arrived, padding included. Its
+ * version must be known here: at most `versions_max`. */
+gs_form gs_datagram_read(const uint8_t *datagram, size_t bytes, uint32_t versions_max,
+                         gs_datagram *read);
 
-static inline void gs_header_write(uint8_t *at, uint32_t length, uint32_t channel_id,
-                                   uint64_t counter)
+static inline void gs_header_write(uint8_t *at, uint32_t version, uint32_t length,
+                                   uint32_t channel_id, uint64_t counter)
 {
-    at[0] = GS_VERSION;
+    at[0] = (uint8_t)version;
     at[1] = 0;
     gs_store_u16(at + 2, (uint16_t)length);
     gs_store_u32(at + 4, channel_id);

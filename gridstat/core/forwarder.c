@@ -44,7 +44,8 @@ gs_core *gs_core_open(const gs_limits *limits)
     core->channels = gs_allocate(sizeof(gs_channel *) * (limits->channels_max + 1UL));
     core->dirty = gs_allocate(sizeof(gs_channel *) * (limits->channels_max + 1UL));
     core->backlog = gs_allocate(sizeof(gs_channel *) * (limits->channels_max + 1UL));
-    core->wake_ns = GS_IDLE_NS;
+    core->probing = gs_allocate(sizeof(gs_channel *) * (limits->channels_max + 1UL));
+    core->wake_ns = core->probe_ns = GS_IDLE_NS;
     gs_pool_open(&core->pool, limits->pool_small, limits->pool_large);
     return core;
 }
@@ -59,6 +60,7 @@ void gs_core_close(gs_core *core)
     gs_release(core->channels);
     gs_release(core->dirty);
     gs_release(core->backlog);
+    gs_release(core->probing);
     gs_release(core);
 }
 
@@ -354,7 +356,7 @@ static void forward_datagram(passage *way, group *open, const uint8_t *datagram,
 {
     gs_core_counters *counters = &way->core->counters;
     gs_datagram read;
-    gs_form form = gs_datagram_read(datagram, bytes, &read);
+    gs_form form = gs_datagram_read(datagram, bytes, way->core->limits.versions_max, &read);
     if (__builtin_expect(form != GS_WELL_FORMED, 0)) {
         gs_add(&counters->in, 1);
         gs_add(&counters->malformed[form], 1);
@@ -369,6 +371,7 @@ static void forward_datagram(passage *way, group *open, const uint8_t *datagram,
         gs_add(&counters->unknown_channel, read.event_count);
         return;
     }
+    gs_source_hear(way->source->state, &read, way->port, way->now.steady_ns);
     for (uint32_t at = GS_HEADER_BYTES; at < read.events_end;) {
         open->events[open->count++] = datagram + at;
         at += gs_event_bytes(datagram + at);
@@ -443,13 +446,19 @@ void gs_flush(gs_core *core, uint64_t steady_ns)
         gs_pump(core, steady_ns);
 }
 
-void gs_forget(gs_core *core, gs_channel *channel)
+static uint32_t leave_out(gs_channel **channels, uint32_t count, const gs_channel *channel)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < core->backlog_count; i++)
-        if (core->backlog[i] != channel)
-            core->backlog[kept++] = core->backlog[i];
-    core->backlog_count = kept;
+    for (uint32_t i = 0; i < count; i++)
+        if (channels[i] != channel)
+            channels[kept++] = channels[i];
+    return kept;
+}
+
+void gs_forget(gs_core *core, gs_channel *channel)
+{
+    core->backlog_count = leave_out(core->backlog, core->backlog_count, channel);
+    core->probing_count = leave_out(core->probing, core->probing_count, channel);
     channel->is_backlogged = false;
     if (channel->queues != NULL)
         gs_egress_drop(channel, &core->pool);

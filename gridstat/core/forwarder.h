@@ -19,6 +19,7 @@
 typedef struct {
     uint32_t variables_max, rings_max, channels_max, pool_small, pool_large;
     uint64_t stamp_bound_ns, ring_expiry_ns;
+    uint32_t versions_max; /* Of datagrams that are understood. */
     bool is_posix;
 } gs_limits;
 
@@ -28,7 +29,7 @@ typedef struct {
     gs_counter unknown_channel, unknown_variable;
     gs_counter policed_port, policed_source, policed_stamp, policed_slot, policed_jump,
         policed_interval;
-    gs_counter duplicate, not_due, dispatched, flooded;
+    gs_counter duplicate, not_due, dispatched, flooded, newest_too_large;
     gs_counter datagrams_in, bytes_in, kernel_dropped, receive_calls;
 } gs_core_counters;
 
@@ -44,9 +45,14 @@ typedef struct gs_core {
     uint32_t dirty_count;
     gs_channel **backlog; /* Paced channels that wait for their line. */
     uint32_t backlog_count;
-    uint64_t wake_ns; /* When the first of them is due, GS_IDLE_NS when none. */
-    uint64_t copies;  /* Handed to channels without a queue, since the core began. */
-    uint64_t version; /* Odd while a receive call is being worked on. */
+    uint64_t wake_ns;     /* When the first of them is due, GS_IDLE_NS when none. */
+    gs_channel **probing; /* Channels that send probes. */
+    uint32_t probing_count;
+    uint64_t probe_ns;       /* When the first probe is due, GS_IDLE_NS when none. */
+    gs_counter quiet_ns;     /* Whatever came before has been taken in. */
+    gs_counter listening_ns; /* Since when the core has been taking in. */
+    uint64_t copies;         /* Handed to channels without a queue, since the core began. */
+    uint64_t version;        /* Odd while a receive call is being worked on. */
     gs_core_counters counters;
     gs_histogram latency;
 } gs_core;
@@ -93,6 +99,21 @@ void gs_flush(gs_core *core, uint64_t steady_ns);
 
 /* The paced channels whose line has come free. */
 void gs_pump(gs_core *core, uint64_t steady_ns);
+
+/* On the owning thread: look again which channels send probes. */
+void gs_find_probing(gs_core *core);
+
+/* Send the probes that are due, at most so many. */
+void gs_probe(gs_core *core, uint64_t steady_ns, uint32_t probes_max);
+
+/* A thread takes in from now on: silence counts from here, and the probes begin. */
+void gs_begin_listening(gs_core *core, uint64_t steady_ns);
+
+/* Note that whatever came before `steady_ns` has been taken in. */
+void gs_note_quiet(gs_core *core, uint64_t steady_ns);
+
+/* What is known of an open source; the writer may ask. */
+gs_source_facts gs_core_source(const gs_core *core, uint32_t channel_id);
 
 /* On the owning thread: forget a channel that the table no longer reaches, with what it queued. */
 void gs_forget(gs_core *core, gs_channel *channel);

@@ -10,6 +10,9 @@ cdef extern from "<sys/socket.h>" nogil:
     cdef struct sockaddr_storage:
         sa_family_t ss_family
 
+cdef extern from "<time.h>" nogil:
+    int CLOCK_MONOTONIC
+
 cdef extern from "<sys/mman.h>" nogil:
     int mlockall(int) noexcept
     int MCL_CURRENT
@@ -42,6 +45,15 @@ cdef extern from "event.h" nogil:
     enum: GS_MALFORMED_REASONS
     enum: GS_MALFORMED_SHORT
 
+cdef extern from "sources.h" nogil:
+    ctypedef struct gs_source:
+        uint32_t channel_id
+        bint is_open, is_publisher
+        uint32_t back_channel
+        uint64_t opened_ns
+    ctypedef struct gs_source_facts:
+        uint64_t heard_ns, silent_ns, datagrams, lost, reordered, probes
+
 cdef extern from "forwarding_table.h" nogil:
     enum: GS_ROW_PERIODIC
     enum: GS_ROW_URGENT
@@ -61,10 +73,6 @@ cdef extern from "forwarding_table.h" nogil:
         const gs_route *routes
         const gs_term *terms
         const gs_flood *floods
-    ctypedef struct gs_source:
-        uint32_t channel_id
-        bint is_open, is_publisher
-        uint32_t back_channel
     cdef struct gs_flood_way:
         uint32_t channel_index, channel_id, level
     ctypedef struct gs_root:
@@ -91,7 +99,7 @@ cdef extern from "forwarding_table.h" nogil:
 cdef extern from "channel.h" nogil:
     ctypedef struct gs_channel_counters:
         gs_counter due, sent, queued, queue_full, pool_empty, send_failed
-        gs_counter datagrams_out, bytes_out, fallback, mtu_changes
+        gs_counter datagrams_out, bytes_out, fallback, mtu_changes, probes_sent, probes_failed
     ctypedef struct gs_sink:
         uint8_t *bytes
         size_t used
@@ -100,8 +108,8 @@ cdef extern from "channel.h" nogil:
         gs_sink sink
         uint64_t counter
     ctypedef struct gs_channel_words:
-        uint32_t channel_id, index, level, mtu_bytes
-        uint64_t counter
+        uint32_t channel_id, index, level, mtu_bytes, version
+        uint64_t probe_interval_ns, counter
         bint floods, is_posix
         uint64_t bandwidth_bytes_per_s
         uint32_t queue_events_max
@@ -121,19 +129,21 @@ cdef extern from "forwarder.h" nogil:
     ctypedef struct gs_limits:
         uint32_t variables_max, rings_max, channels_max, pool_small, pool_large
         uint64_t stamp_bound_ns, ring_expiry_ns
+        uint32_t versions_max
         bint is_posix
     ctypedef struct gs_core_counters:
         gs_counter malformed[GS_MALFORMED_REASONS]
         gs_counter in_ "in"
         gs_counter unknown_channel, unknown_variable
         gs_counter policed_port, policed_source, policed_stamp, policed_slot, policed_jump
-        gs_counter policed_interval, duplicate, not_due, dispatched, flooded
+        gs_counter policed_interval, duplicate, not_due, dispatched, flooded, newest_too_large
         gs_counter datagrams_in, bytes_in, kernel_dropped, receive_calls
     ctypedef struct gs_core:
         gs_limits limits
         gs_table *table
         gs_channel **channels
         uint64_t modes
+        gs_counter quiet_ns
         gs_buffer_pool pool
         gs_core_counters counters
         gs_histogram latency
@@ -152,6 +162,10 @@ cdef extern from "forwarder.h" nogil:
     gs_core_counters gs_core_counters_read(const gs_core *) noexcept
     void gs_flush(gs_core *, uint64_t) noexcept
     void gs_pump(gs_core *, uint64_t) noexcept
+    void gs_find_probing(gs_core *) noexcept
+    void gs_probe(gs_core *, uint64_t, uint32_t) noexcept
+    void gs_note_quiet(gs_core *, uint64_t) noexcept
+    gs_source_facts gs_core_source(const gs_core *, uint32_t) noexcept
     void gs_switch_modes(gs_core *, uint64_t) noexcept
     void gs_set_channel(gs_core *, uint32_t, gs_channel *) noexcept
 
@@ -164,7 +178,9 @@ cdef extern from "loop.h" nogil:
     int gs_loop_listen(gs_loop *, sockaddr_storage *, socklen_t, uint32_t *) noexcept
     int gs_loop_start(gs_loop *) noexcept
     void gs_loop_stop(gs_loop *) noexcept
+    void gs_loop_tell(const gs_loop *) noexcept
     void gs_loop_forget(gs_loop *, gs_channel *) noexcept
+    uint64_t gs_clock_ns(int) noexcept
     uint64_t gs_loop_cpu_ns(const gs_loop *) noexcept
     bint gs_resolve(const char *, uint16_t, sockaddr_storage *, socklen_t *) noexcept
     uint16_t gs_port_of(const sockaddr_storage *) noexcept

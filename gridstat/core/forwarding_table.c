@@ -119,6 +119,9 @@ void gs_table_close(gs_table *table)
             gs_release((void *)(uintptr_t)page->slots[i].row);
         gs_release(page);
     }
+    gs_source_state *left;
+    for (uint32_t at = 0; (left = gs_source_set_left(table->root->sources, NULL, &at)) != NULL;)
+        gs_release(left);
     gs_release(table->root->sources);
     gs_release(table->root->floods);
     gs_release(table->root);
@@ -365,22 +368,19 @@ gs_commit_result gs_table_commit(gs_table *table, const gs_row_words *upserts,
 
 void gs_table_set_sources(gs_table *table, const gs_source *sources, uint32_t count)
 {
-    uint32_t slots = 2;
-    while (slots < count * 2)
-        slots *= 2;
-    gs_source_set *set = gs_allocate(sizeof *set + slots * sizeof(gs_source));
-    set->mask = slots - 1;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t at = (uint32_t)(gs_hash(sources[i].channel_id) >> 32) & set->mask;
-        while (set->sources[at].is_open)
-            at = (at + 1) & set->mask;
-        set->sources[at] = sources[i];
-        set->sources[at].is_open = true;
-    }
     gs_root *fresh = root_copy(table);
-    gs_table_retire(table, gs_release, fresh->sources);
-    fresh->sources = set;
+    gs_source_set *before = fresh->sources;
+    fresh->sources = gs_source_set_make(sources, count, before);
+    gs_source_state *left;
+    for (uint32_t at = 0; (left = gs_source_set_left(before, fresh->sources, &at)) != NULL;)
+        gs_table_retire(table, gs_release, left);
+    gs_table_retire(table, gs_release, before);
     swap(table, fresh);
+}
+
+const gs_source_set *gs_table_sources(const gs_table *table)
+{
+    return table->root->sources;
 }
 
 void gs_table_set_floods(gs_table *table, const struct gs_flood_way *ways, uint32_t count)

@@ -20,6 +20,7 @@
 
 #include "duplicates.h"
 #include "rate_law.h"
+#include "sources.h"
 
 #define GS_DIVISORS_MAX 64
 
@@ -154,18 +155,6 @@ typedef struct {
 } gs_page;
 
 typedef struct {
-    uint32_t channel_id;
-    bool is_open;
-    bool is_publisher;
-    uint32_t back_channel; /* Leads to whoever sends on this one; 0: none. */
-} gs_source;
-
-typedef struct {
-    uint32_t mask;
-    gs_source sources[];
-} gs_source_set;
-
-typedef struct {
     uint32_t count;
     struct gs_flood_way {
         uint32_t channel_index;
@@ -202,6 +191,7 @@ gs_commit_result gs_table_commit(gs_table *table, const gs_row_words *upserts,
                                  uint32_t upsert_count, const uint32_t *removals,
                                  uint32_t removal_count);
 void gs_table_set_sources(gs_table *table, const gs_source *sources, uint32_t count);
+const gs_source_set *gs_table_sources(const gs_table *table);
 void gs_table_set_floods(gs_table *table, const struct gs_flood_way *ways, uint32_t count);
 uint32_t gs_table_rows(const gs_table *table);
 
@@ -219,11 +209,6 @@ const gs_root *gs_table_enter(gs_table *table); /* Also a quiet point: forgets t
 void gs_table_sleep(gs_table *table);           /* Holds nothing until the next enter. */
 gs_window *gs_table_windows(gs_table *table);
 gs_ring *gs_table_rings(gs_table *table);
-
-static inline uint64_t gs_hash(uint32_t variable_id)
-{
-    return variable_id * 0x9E3779B97F4A7C15ULL;
-}
 
 static inline const gs_page *gs_page_of(const gs_root *root, uint64_t hash)
 {
@@ -247,17 +232,6 @@ static inline const gs_slot *gs_find(const gs_page *page, uint64_t hash, uint32_
             return slot;
         at = (at + 1) & page->mask;
     }
-}
-
-static inline const gs_source *gs_source_of(const gs_source_set *set, uint32_t channel_id)
-{
-    uint32_t at = (uint32_t)(gs_hash(channel_id) >> 32) & set->mask;
-    while (set->sources[at].is_open) {
-        if (set->sources[at].channel_id == channel_id)
-            return &set->sources[at];
-        at = (at + 1) & set->mask;
-    }
-    return NULL;
 }
 
 #endif

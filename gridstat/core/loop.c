@@ -13,6 +13,8 @@
 
 #define URGENT_CALLS_MAX 2
 #define COALESCED_CALL   4U
+#define LOOK_NS          10000000ULL /* So often the thread sees that nothing has come. */
+#define PROBES_A_ROUND   4U          /* So that no event waits for more than these. */
 
 typedef struct {
     gs_message messages[GS_RECEIVE_BUFFERS];
@@ -75,17 +77,28 @@ static void choose_next_call(gs_loop *loop, size_t bytes)
     loop->next_call = bytes > GS_RECEIVE_BYTES / 2 ? COALESCED_CALL : GS_RECEIVE_BUFFERS;
 }
 
-/* One receive call, forwarded and flushed, so that nothing waits for company. */
-static bool serve(gs_loop *loop, const gs_view *view, uint32_t port, batch *received)
+/* When the last message of a full call came: all that came earlier has been taken. 0: unknown. */
+static uint64_t taken_until(const outcome *last, gs_now now)
+{
+    uint64_t age_ns = now.wall_ns > last->arrived_ns ? now.wall_ns - last->arrived_ns : 0;
+    return last->arrived_ns == 0 || age_ns > now.steady_ns ? 0 : now.steady_ns - age_ns;
+}
+
+/* One receive call, forwarded and flushed, so that nothing waits for company. Whatever came to the
+ * port before `taken_ns` has then been taken; true when there may be more. */
+static bool serve(gs_loop *loop, const gs_view *view, uint32_t port, batch *received,
+                  uint64_t *taken_ns)
 {
     gs_core *core = loop->core;
     outcome outcomes[GS_RECEIVE_BUFFERS];
     uint32_t wanted = loop->next_call;
+    *taken_ns = loop->looked_ns; /* Read before the call, however long the process is stopped. */
     int count = gs_receive(loop->sockets[port], received->messages, wanted, core->limits.is_posix);
     if (count <= 0)
         return false;
     size_t bytes = 0;
     gs_now now = gs_now_read();
+    loop->looked_ns = now.steady_ns;
     gs_begin_call(core);
     for (int i = 0; i < count; i++) {
         bytes += received->messages[i].bytes;
@@ -97,7 +110,10 @@ static bool serve(gs_loop *loop, const gs_view *view, uint32_t port, batch *rece
     gs_add(&core->counters.receive_calls, 1);
     gs_end_call(core);
     choose_next_call(loop, bytes);
-    return count == (int)wanted;
+    if (count < (int)wanted)
+        return false;
+    *taken_ns = taken_until(&outcomes[count - 1], now);
+    return true;
 }
 
 static void answer_forget(gs_loop *loop)
@@ -115,34 +131,55 @@ static void answer_writer(gs_loop *loop)
     while (read(loop->wake[0], bytes, sizeof bytes) > 0)
         ;
     answer_forget(loop);
+    gs_find_probing(loop->core);
 }
 
-/* How long the loop may sleep: until a paced line comes free, or for ever. */
-static uint64_t sleep_ns(const gs_core *core)
+/* How long the loop may sleep: until a paced line comes free, a probe is due, or it looks again.
+ * A probe may be late by the little time since the thread read the clock; a line may not. */
+static uint64_t sleep_ns(gs_loop *loop)
 {
-    if (core->wake_ns == GS_IDLE_NS)
-        return UINT64_MAX;
-    uint64_t now_ns = gs_clock_ns(CLOCK_MONOTONIC);
-    return core->wake_ns > now_ns ? core->wake_ns - now_ns : 0;
+    const gs_core *core = loop->core;
+    if (core->wake_ns != GS_IDLE_NS)
+        loop->looked_ns = gs_clock_ns(CLOCK_MONOTONIC);
+    uint64_t until_ns = loop->looked_ns + LOOK_NS;
+    if (core->wake_ns < until_ns)
+        until_ns = core->wake_ns;
+    if (core->probe_ns < until_ns)
+        until_ns = core->probe_ns;
+    return until_ns > loop->looked_ns ? until_ns - loop->looked_ns : 0;
+}
+
+/* After the events of a round, so that none waits for this. */
+static void tend(gs_loop *loop)
+{
+    gs_core *core = loop->core;
+    if (core->wake_ns != GS_IDLE_NS) {
+        loop->looked_ns = gs_clock_ns(CLOCK_MONOTONIC);
+        if (core->wake_ns <= loop->looked_ns)
+            gs_pump(core, loop->looked_ns);
+    }
+    if (core->probe_ns <= loop->looked_ns)
+        gs_probe(core, loop->looked_ns, PROBES_A_ROUND);
 }
 
 static void serve_round(gs_loop *loop, const struct pollfd *ready, batch *received)
 {
     gs_core *core = loop->core;
+    /* What was not ready was empty, later than this. */
+    uint64_t urgent_ns = loop->looked_ns, data_ns = loop->looked_ns;
     gs_view view = gs_enter(core);
     if (ready[2].revents != 0)
         answer_writer(loop);
     /* Urgent events first, yet not for ever: a flood of them must not silence the streams. */
     for (int i = 0; i < URGENT_CALLS_MAX && ready[0].revents != 0; i++)
-        if (!serve(loop, &view, GS_PORT_URGENT, received))
+        if (!serve(loop, &view, GS_PORT_URGENT, received, &urgent_ns))
             break;
     if (ready[1].revents != 0)
-        serve(loop, &view, GS_PORT_DATA, received);
-    if (core->wake_ns != GS_IDLE_NS) {
-        uint64_t now_ns = gs_clock_ns(CLOCK_MONOTONIC);
-        if (core->wake_ns <= now_ns)
-            gs_pump(core, now_ns);
-    }
+        serve(loop, &view, GS_PORT_DATA, received, &data_ns);
+    gs_note_quiet(core, urgent_ns < data_ns ? urgent_ns : data_ns);
+    if (ready[0].revents == 0 && ready[1].revents == 0)
+        loop->looked_ns = gs_clock_ns(CLOCK_MONOTONIC);
+    tend(loop);
 }
 
 uint64_t gs_loop_cpu_ns(const gs_loop *loop)
@@ -163,13 +200,15 @@ static void *run(void *argument)
         {.fd = loop->sockets[GS_PORT_DATA], .events = POLLIN},
         {.fd = loop->wake[0], .events = POLLIN},
     };
+    loop->looked_ns = gs_clock_ns(CLOCK_MONOTONIC);
+    gs_begin_listening(loop->core, loop->looked_ns);
     while (!__atomic_load_n(&loop->must_stop, __ATOMIC_ACQUIRE)) {
         gs_table_sleep(loop->core->table);
-        int count = gs_wait(ready, 3, sleep_ns(loop->core));
-        if (count < 0 && errno != EINTR)
+        int count = gs_wait(ready, 3, sleep_ns(loop));
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
             break;
-        if (count <= 0)
-            ready[0].revents = ready[1].revents = ready[2].revents = 0;
         serve_round(loop, ready, &received);
     }
     answer_forget(loop);
@@ -264,6 +303,12 @@ static void wake(const gs_loop *loop)
 {
     ssize_t written = write(loop->wake[1], "", 1);
     (void)written; /* A full pipe wakes as well. */
+}
+
+void gs_loop_tell(const gs_loop *loop)
+{
+    if (loop->is_running && loop->process == getpid())
+        wake(loop);
 }
 
 void gs_loop_stop(gs_loop *loop)

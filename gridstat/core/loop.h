@@ -28,6 +28,7 @@ typedef struct {
     uint64_t thread_cpu_ns;
     uint32_t kernel_dropped[GS_PORTS];
     uint8_t *buffers;
+    uint64_t looked_ns; /* The steady clock when the thread last read it. */
     uint32_t next_call; /* How many messages the next receive call may bring. */
 } gs_loop;
 
@@ -43,6 +44,9 @@ void gs_loop_stop(gs_loop *loop);
 
 /* Processor time of the thread, running or ended. */
 uint64_t gs_loop_cpu_ns(const gs_loop *loop);
+
+/* A channel was opened: the thread shall look whether it wants probes. */
+void gs_loop_tell(const gs_loop *loop);
 
 /* Returns when the thread (or nobody) holds the channel any more. One caller at a time: the door
  * holds its lock across this, and across start, stop and close. */

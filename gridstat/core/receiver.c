@@ -121,7 +121,7 @@ static void receive_events(gs_receiver *receiver, const uint8_t *event, const ui
 static void receive_datagram(gs_receiver *receiver, const uint8_t *datagram, size_t bytes)
 {
     gs_datagram read;
-    gs_form form = gs_datagram_read(datagram, bytes, &read);
+    gs_form form = gs_datagram_read(datagram, bytes, GS_VERSIONS_MAX, &read);
     receiver->batch[GS_RECEIVED_DATAGRAMS]++;
     receiver->batch[GS_RECEIVED_BYTES] += bytes;
     if (form != GS_WELL_FORMED) {

@@ -7,20 +7,13 @@ on purpose; whoever doubts the compiled core reads this file instead.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gridstat.core.reference_egress import (
-    HEADER,
-    VERSION,
-    BufferPool,
-    Mouth,
-    Outgoing,
-    PacedEgress,
-    PackedEgress,
-)
+from gridstat.core.reference_datagram import read_datagram
+from gridstat.core.reference_egress import BufferPool, Mouth, Outgoing, PacedEgress, PackedEgress
 from gridstat.core.reference_sockets import MemoryLine, Sockets, UdpLine
+from gridstat.core.reference_sources import Source, SourceState
 from gridstat.core.reference_window import Arrival, ArrivalRing, Refusal, SlotWindow
 from gridstat.core.rows import (
     BASELINE,
@@ -33,6 +26,7 @@ from gridstat.core.rows import (
     check_channel,
     check_delta,
     check_limits,
+    check_versions,
 )
 from gridstat.model.errors import LayoutError, LimitReached, UnknownName
 from gridstat.model.rate_law import slot_of
@@ -40,12 +34,9 @@ from gridstat.model.rate_law import slot_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from gridstat.core.reference_datagram import Event
     from gridstat.model.rate_law import Period
 
-EVENT = struct.Struct(">QIBBH8s")
-"""created_ns, variable_id, option_count, flags, sequence, value; options follow, 24 bytes each."""
-
-OPTION_BYTES = 24
 REASONS = {
     "malformed": ("short", "version", "epoch", "length", "option"),
     "unknown": ("channel", "variable"),
@@ -56,31 +47,12 @@ ENDS = ("malformed", "unknown", "policed", "duplicate", "not_due", "dispatched")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """An incoming channel; a publisher's is policed, being its events' first hop."""
-
-    channel_id: int
-    is_publisher: bool
-    back_channel: int
-
-
-@dataclass(frozen=True, slots=True)
 class Channel:
     """An outgoing channel and its way out."""
 
     spec: ChannelSpec
     line: MemoryLine | UdpLine
     egress: PackedEgress | PacedEgress
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One event as it arrived: its bytes and the fields that the path looks at."""
-
-    octets: bytes
-    created_ns: int
-    variable_id: int
-    sequence: int
 
 
 @dataclass(slots=True)
@@ -94,9 +66,10 @@ class Entry:
 class ReferenceCore:
     """The same calls as the compiled `Core`, with the same outcome; sockets only by `run`."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, *, versions_max: int = 2) -> None:
         self._limits = limits or Limits()
         check_limits(self._limits)
+        self._versions_max = check_versions(versions_max)
         self._pool = BufferPool(self._limits.pool_small, self._limits.pool_large)
         self._entries: dict[int, Entry] = {}
         self._sources: dict[int, Source] = {}
@@ -105,6 +78,7 @@ class ReferenceCore:
         self._modes = 0
         self._touched: dict[int, Channel] = {}
         self._counts = dict.fromkeys(_counter_names(), 0)
+        self._quiet_ns = self._listening_ns = 0
         self._sockets: Sockets | None = None
 
     # What the management plane says.
@@ -120,7 +94,7 @@ class ReferenceCore:
         self._modes = mask
 
     def open_channel(self, spec: ChannelSpec) -> None:
-        check_channel(spec)
+        check_channel(spec, self._versions_max)
         if spec.channel_id in self._channels:
             raise LayoutError(f"channel {spec.channel_id} is open already", hint="close it first")
         if len(self._channels) >= self._limits.channels_max:
@@ -147,11 +121,20 @@ class ReferenceCore:
     ) -> None:
         if not 0 < channel_id < 2**32 or not 0 <= back_channel < 2**32:
             raise LayoutError(f"{channel_id} or {back_channel} is not a channel id")
-        self._sources[channel_id] = Source(channel_id, is_publisher, back_channel)
+        known = self._sources.get(channel_id)
+        state = SourceState(opened_ns=self._quiet_ns) if known is None else known.state
+        self._sources[channel_id] = Source(channel_id, is_publisher, back_channel, state)
 
     def close_source(self, channel_id: int) -> None:
         if self._sources.pop(channel_id, None) is None:
             raise UnknownName(f"no source {channel_id} is open")
+
+    def source_states(self) -> dict[int, dict[str, int]]:
+        """By open source: when it was heard, for how long not since, and what was lost of it."""
+        return {
+            channel_id: source.state.told(self._quiet_ns, self._listening_ns)
+            for channel_id, source in self._sources.items()
+        }
 
     def commit(self, upserts: Sequence[Row] = (), removals: Sequence[int] = ()) -> None:
         """Change the table by one atomic delta."""
@@ -189,23 +172,36 @@ class ReferenceCore:
         for channel in self._touched.values():
             channel.egress.flush()
         self._touched.clear()
-        self.pump(now_ns)
+        self._pump_paced(now_ns)
+        self._note_quiet(now_ns)
 
     def pump(self, now_ns: int) -> None:
-        """Send what waits for its channel's pace and may go by now."""
+        """Send what waits for its channel's pace and may go by now, and the probes that are due."""
+        self._pump_paced(now_ns)
+        for channel in self._channels.values():
+            channel.egress.probe(now_ns)
+        self._note_quiet(now_ns)
+
+    def _pump_paced(self, now_ns: int) -> None:
         for channel in self._channels.values():
             channel.egress.pump(now_ns)
+
+    def _note_quiet(self, now_ns: int) -> None:
+        self._listening_ns = self._listening_ns or now_ns
+        self._quiet_ns = max(self._quiet_ns, now_ns)
 
     def _receive(self, datagram: bytes, *, port: int, now_ns: int) -> None:
         self._counts["datagrams_in"] += 1
         self._counts["bytes_in"] += len(datagram)
-        form = _form_of(datagram)
-        if isinstance(form, str):
-            self._counts[form] += 1
+        received = read_datagram(datagram, self._versions_max)
+        if isinstance(received, str):
+            self._counts[received] += 1
             return
-        channel_id, events = form
-        source = self._sources.get(channel_id)
-        for event in events:
+        source = self._sources.get(received.channel_id)
+        if source is not None:
+            is_probe = not received.events
+            source.state.hear(received.counter, port=port, is_probe=is_probe, now_ns=now_ns)
+        for event in received.events:
             self._counts[self._end_of(event, source, port=port, now_ns=now_ns)] += 1
 
     def _end_of(self, event: Event, source: Source | None, *, port: int, now_ns: int) -> str:
@@ -354,38 +350,8 @@ def _is_in_scope(spec: ChannelSpec, scope: int) -> bool:
     return spec.floods and spec.level >= scope
 
 
-def _form_of(datagram: bytes) -> str | tuple[int, list[Event]]:
-    """The channel and the events of a datagram, or the name of the counter of its fault."""
-    if len(datagram) < HEADER.size:
-        return "malformed_short"
-    version, key_epoch, length, channel_id, _ = HEADER.unpack_from(datagram)
-    if version != VERSION:
-        return "malformed_version"
-    if key_epoch != 0:
-        return "malformed_epoch"
-    if not HEADER.size + EVENT.size <= length <= len(datagram):
-        return "malformed_length"
-    events = _events_of(datagram[HEADER.size : length])
-    return "malformed_option" if events is None else (channel_id, events)
-
-
-def _events_of(octets: bytes) -> list[Event] | None:
-    """The events back to back in a datagram, or None when they do not fill it exactly."""
-    events = []
-    at = 0
-    while at < len(octets):
-        if len(octets) - at < EVENT.size:
-            return None
-        created_ns, variable_id, option_count, _, sequence, _ = EVENT.unpack_from(octets, at)
-        end = at + EVENT.size + OPTION_BYTES * option_count
-        if end > len(octets):
-            return None
-        events.append(Event(octets[at:end], created_ns, variable_id, sequence))
-        at = end
-    return events
-
-
 def _counter_names() -> Iterator[str]:
     for end, reasons in REASONS.items():
         yield from (f"{end}_{reason}" for reason in reasons)
     yield from ("duplicate", "not_due", "dispatched", "flooded", "datagrams_in", "bytes_in")
+    yield "newest_too_large"

@@ -12,12 +12,12 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from gridstat.core.counter_names import CHANNEL_COUNTERS
 from gridstat.core.rows import PORT_DATA, PORT_URGENT, ChannelSpec
 
 HEADER = struct.Struct(">BBHIQ")
 """version, key_epoch, length (without padding), channel_id, counter."""
 
-VERSION = 1
 CLASSES = 9
 SEGMENTS_MAX = 64
 RUN_BYTES_MAX = 65_000
@@ -29,11 +29,6 @@ IPV6_FRAGMENT_BYTES = 8
 
 CREDIT_NS_MAX = 2_000_000
 """How far behind its pace a channel may be and still catch up; more idle time is lost."""
-
-COUNTERS = (
-    "due", "sent", "queued", "queue_full", "pool_empty", "send_failed",
-    "datagrams_out", "bytes_out", "fallback", "mtu_changes",
-)  # fmt: skip
 
 _NS_PER_S = 1_000_000_000
 
@@ -106,15 +101,18 @@ class Mouth:
 
     def __init__(self, spec: ChannelSpec, line: Line, *, last_number: int = 0) -> None:
         self.spec = spec
-        self.counters = dict.fromkeys(COUNTERS, 0)
+        self.counters = dict.fromkeys(CHANNEL_COUNTERS, 0)
         self.last_number = last_number
         self._line = line
+        self._next_probe_ns = 0
 
     def finish(self, events: list[bytes], *, pad_to_bytes: int = 0) -> Datagram:
         """Put a header before the events; the padding behind them is not part of `length`."""
         self.last_number += 1
         length = HEADER.size + sum(map(len, events))
-        header = HEADER.pack(VERSION, 0, length, self.spec.channel_id, self.last_number)
+        header = HEADER.pack(
+            self.spec.datagram_version, 0, length, self.spec.channel_id, self.last_number
+        )
         octets = b"".join((header, *events)).ljust(pad_to_bytes, b"\0")
         return Datagram(octets, len(events))
 
@@ -127,6 +125,20 @@ class Mouth:
             self.counters["sent"] += datagram.events
             self.counters["datagrams_out"] += 1
             self.counters["bytes_out"] += len(datagram.octets)
+
+    def probe(self, now_ns: int) -> Datagram | None:
+        """Send a datagram without events if one is due; by the rhythm, but none is made up for."""
+        interval_ns = self.spec.probe_interval_ns
+        if interval_ns == 0 or now_ns < self._next_probe_ns:
+            return None
+        next_ns = self._next_probe_ns + interval_ns
+        self._next_probe_ns = next_ns if next_ns > now_ns else now_ns + interval_ns
+        probe = self.finish([])
+        before = self.counters["datagrams_out"]
+        self.send(PORT_DATA, probe)
+        is_sent = self.counters["datagrams_out"] > before
+        self.counters["probes_sent" if is_sent else "probes_failed"] += 1
+        return probe
 
     def wire_bytes(self, datagram: Datagram) -> int:
         """What the datagram costs on the line, with the headers of all its IP fragments."""
@@ -179,6 +191,10 @@ class PackedEgress:
 
     def pump(self, now_ns: int) -> None:
         """Nothing is ever left over from the flush."""
+
+    def probe(self, now_ns: int) -> None:
+        """Send a probe if one is due."""
+        self.mouth.probe(now_ns)
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -233,13 +249,23 @@ class PacedEgress:
 
     def pump(self, now_ns: int) -> None:
         """Send what the bandwidth allows by now."""
-        bandwidth = self.mouth.spec.bandwidth_bytes_per_s
         while self.next_free_ns <= now_ns and (queue := self._first_queue()) is not None:
             port = queue[0].port
             datagram = self.mouth.finish(self._take_together(queue))
             self.mouth.send(port, datagram)
-            busy_ns = -(-self.mouth.wire_bytes(datagram) * _NS_PER_S // bandwidth)
-            self.next_free_ns = max(self.next_free_ns, now_ns - CREDIT_NS_MAX) + busy_ns
+            self._charge(datagram, now_ns)
+
+    def probe(self, now_ns: int) -> None:
+        """Send a probe if one is due; it overtakes what waits, but the line is the same."""
+        probe = self.mouth.probe(now_ns)
+        if probe is not None:
+            self._charge(probe, now_ns)
+
+    def _charge(self, datagram: Datagram, now_ns: int) -> None:
+        """The line is busy for as long as the datagram takes."""
+        bandwidth = self.mouth.spec.bandwidth_bytes_per_s
+        busy_ns = -(-self.mouth.wire_bytes(datagram) * _NS_PER_S // bandwidth)
+        self.next_free_ns = max(self.next_free_ns, now_ns - CREDIT_NS_MAX) + busy_ns
 
     def close(self) -> None:
         """Give the buffers of all waiting events back; those events were not sent."""

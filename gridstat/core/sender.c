@@ -34,6 +34,7 @@ typedef struct {
 
 struct gs_sender {
     uint32_t channel_id;
+    uint32_t version;
     uint32_t mtu_bytes;
     bool is_posix, has_gso;
     bool may_fragment[GS_PORTS]; /* As the socket is set now. */
@@ -42,7 +43,7 @@ struct gs_sender {
     uint32_t variables_max, variable_count;
     gs_variable_index index;
     uint16_t *sequences;
-    uint64_t counter;
+    gs_counter counter;
     gs_outgoing_run lone, run;
     gs_sender_counters counters;
     pthread_mutex_t lock;
@@ -170,6 +171,13 @@ static uint32_t place_of(gs_sender *sender, uint32_t variable_id)
     return place;
 }
 
+static inline void write_header(gs_sender *sender, uint8_t *at, uint32_t length)
+{
+    uint64_t counter = gs_read(&sender->counter) + 1;
+    gs_set(&sender->counter, counter);
+    gs_header_write(at, sender->version, length, sender->channel_id, counter);
+}
+
 static inline void write_event(uint8_t *at, uint64_t created_ns, uint32_t variable_id,
                                uint32_t option_count, uint8_t flags, uint16_t sequence)
 {
@@ -180,6 +188,17 @@ static inline void write_event(uint8_t *at, uint64_t created_ns, uint32_t variab
     gs_store_u16(at + 14, sequence);
 }
 
+static void start_lone(gs_sender *sender, uint32_t length, uint32_t port)
+{
+    gs_outgoing_run *run = &sender->lone;
+    run->length = run->stride = length;
+    run->sent = 0;
+    run->port = port;
+    run->may_fragment = length > sender->mtu_bytes;
+    run->was_refused = false;
+    write_header(sender, run->bytes, length);
+}
+
 gs_send_status gs_sender_send(gs_sender *sender, const gs_outgoing *event)
 {
     uint32_t place = place_of(sender, event->variable_id);
@@ -188,14 +207,10 @@ gs_send_status gs_sender_send(gs_sender *sender, const gs_outgoing *event)
     uint32_t options = event->record_bytes <= 8 ? 0 : (event->record_bytes - 8 + 23) / 24;
     gs_outgoing_run *run = &sender->lone;
     run->event_bytes = GS_EVENT_BYTES + GS_OPTION_BYTES * options;
-    run->length = run->stride = GS_HEADER_BYTES + run->event_bytes;
-    run->sent = 0;
-    run->port = event->is_urgent ? GS_PORT_URGENT : GS_PORT_DATA;
-    run->may_fragment = run->length > sender->mtu_bytes;
-    run->was_refused = false;
+    start_lone(sender, GS_HEADER_BYTES + run->event_bytes,
+               event->is_urgent ? GS_PORT_URGENT : GS_PORT_DATA);
 
     uint8_t *at = run->bytes + GS_HEADER_BYTES;
-    gs_header_write(run->bytes, run->length, sender->channel_id, ++sender->counter);
     uint64_t created_ns = event->is_created_now ? gs_clock_ns(CLOCK_REALTIME) : event->created_ns;
     write_event(at, created_ns, event->variable_id, options, event->flags,
                 sender->sequences[place]++);
@@ -206,6 +221,17 @@ gs_send_status gs_sender_send(gs_sender *sender, const gs_outgoing *event)
     gs_send_status status = send_run(sender, run);
     bool is_blocked = status == GS_SEND_BLOCKED;
     drop_rest(run, is_blocked ? &sender->counters.would_block : &sender->counters.send_failed);
+    return status;
+}
+
+gs_send_status gs_sender_probe(gs_sender *sender)
+{
+    gs_outgoing_run *run = &sender->lone;
+    run->event_bytes = GS_EVENT_BYTES;
+    start_lone(sender, GS_HEADER_BYTES, GS_PORT_DATA);
+    gs_send_status status = send_run(sender, run);
+    gs_add(&sender->counters.probes, status == GS_SEND_DONE);
+    run->sent = run->length;
     return status;
 }
 
@@ -260,8 +286,7 @@ static bool build_run(gs_sender *sender, const gs_outgoing_batch *batch)
     uint32_t per_datagram = (run->stride - GS_HEADER_BYTES) / run->event_bytes;
     for (uint32_t i = 0; i < count;) {
         uint32_t end = count - i < per_datagram ? count : i + per_datagram;
-        gs_header_write(at, GS_HEADER_BYTES + (end - i) * run->event_bytes, sender->channel_id,
-                        ++sender->counter);
+        write_header(sender, at, GS_HEADER_BYTES + (end - i) * run->event_bytes);
         at += GS_HEADER_BYTES;
         for (; i < end; i++) {
             write_batched(sender, batch, i, at);
@@ -312,21 +337,32 @@ void gs_sender_abandon(gs_sender *sender)
 
 /* --- Opening and closing ----------------------------------------------------------------- */
 
-static gs_end_status open_sockets(gs_sender *sender, const gs_sender_words *words)
+gs_end_status gs_sender_retarget(gs_sender *sender, const char *host, const uint16_t ports[2])
 {
-    for (uint32_t port = 0; port < GS_PORTS; port++) {
-        gs_endpoint peer = {words->host, words->ports[port], words->is_posix};
-        gs_end_status status = gs_socket_connect(&peer, &sender->sockets[port]);
-        if (status != GS_END_OK)
-            return status;
+    int opened[GS_PORTS] = {-1, -1};
+    gs_end_status status = GS_END_OK;
+    for (uint32_t port = 0; port < GS_PORTS && status == GS_END_OK; port++) {
+        gs_endpoint peer = {host, ports[port], sender->is_posix};
+        status = gs_socket_connect(&peer, &opened[port]);
     }
-    return GS_END_OK;
+    for (uint32_t port = 0; port < GS_PORTS; port++) {
+        if (status == GS_END_OK) {
+            gs_socket_close(&sender->sockets[port]);
+            sender->sockets[port] = opened[port];
+            sender->may_fragment[port] = false;
+        } else {
+            gs_socket_close(&opened[port]);
+        }
+    }
+    return status;
 }
 
 gs_end_status gs_sender_open(const gs_sender_words *words, gs_sender **opened)
 {
     gs_sender *sender = gs_allocate(sizeof *sender);
     sender->channel_id = words->channel_id;
+    sender->version = words->version;
+    sender->counter = words->counter_start;
     sender->mtu_bytes = words->mtu_bytes;
     sender->variables_max = words->variables_max;
     sender->is_posix = words->is_posix;
@@ -344,7 +380,7 @@ gs_end_status gs_sender_open(const gs_sender_words *words, gs_sender **opened)
     bool has_index = gs_variable_index_open(&sender->index, words->variables_max);
     gs_end_status status = GS_END_NO_MEMORY;
     if (sender->sequences != NULL && has_index)
-        status = open_sockets(sender, words);
+        status = gs_sender_retarget(sender, words->host, words->ports);
     if (status != GS_END_OK)
         gs_sender_close(sender);
     else
@@ -399,6 +435,16 @@ int gs_sender_socket(const gs_sender *sender, uint32_t port)
 uint32_t gs_sender_mtu_bytes(const gs_sender *sender)
 {
     return sender->mtu_bytes;
+}
+
+uint32_t gs_sender_version(const gs_sender *sender)
+{
+    return sender->version;
+}
+
+uint64_t gs_sender_counter(const gs_sender *sender)
+{
+    return gs_read(&sender->counter);
 }
 
 const gs_sender_counters *gs_sender_counted(const gs_sender *sender)

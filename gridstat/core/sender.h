@@ -22,6 +22,8 @@ typedef struct {
     uint16_t ports[2];
     uint32_t mtu_bytes;
     uint32_t variables_max;
+    uint32_t version;       /* Of its datagrams. */
+    uint64_t counter_start; /* Of the last datagram that ever left under this channel's id. */
     bool is_posix;
 } gs_sender_words;
 
@@ -31,6 +33,7 @@ typedef struct {
     gs_counter fallback;    /* Runs for which the kernel or the device refused GSO. */
     gs_counter mtu_changes; /* How often the path proved narrower than thought. */
     gs_counter refused;     /* ICMP errors about earlier datagrams. */
+    gs_counter probes;      /* Sent; no events are in them. */
 } gs_sender_counters;
 
 typedef enum {
@@ -69,12 +72,19 @@ gs_end_status gs_sender_open(const gs_sender_words *words, gs_sender **opened);
 void gs_sender_shut(gs_sender *sender);  /* Closes the sockets; the caller holds the lock. */
 void gs_sender_close(gs_sender *sender); /* Nobody may use it any more. */
 
+/* Send elsewhere from now on, all else as before; with an error nothing has changed. The caller
+ * holds the lock. */
+gs_end_status gs_sender_retarget(gs_sender *sender, const char *host, const uint16_t ports[2]);
+
 /* One caller at a time. False: this very thread is inside a call already. */
 bool gs_sender_try_lock(gs_sender *sender);
 bool gs_sender_lock(gs_sender *sender);
 void gs_sender_unlock(gs_sender *sender);
 
 gs_send_status gs_sender_send(gs_sender *sender, const gs_outgoing *event);
+
+/* A datagram without events; from version 2 on. */
+gs_send_status gs_sender_probe(gs_sender *sender);
 
 /* Comes back with GS_SEND_BLOCKED now and then, so that Python can look at its signals. */
 gs_send_status gs_sender_send_many(gs_sender *sender, gs_outgoing_batch *batch);
@@ -85,6 +95,8 @@ void gs_sender_abandon(gs_sender *sender);
 bool gs_sender_is_foreign(const gs_sender *sender); /* Opened before this fork. */
 int gs_sender_socket(const gs_sender *sender, uint32_t port);
 uint32_t gs_sender_mtu_bytes(const gs_sender *sender);
+uint32_t gs_sender_version(const gs_sender *sender);
+uint64_t gs_sender_counter(const gs_sender *sender); /* Of the last datagram. */
 const gs_sender_counters *gs_sender_counted(const gs_sender *sender);
 
 #endif

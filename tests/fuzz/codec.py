@@ -17,13 +17,15 @@ TRIES = 2_000_000
 
 
 def good_datagram(rng: random.Random, stamp_ns: int) -> bytes:
-    """One to four events, some with options."""
+    """A probe, or one to four events, some with options."""
     events = []
+    if stamp_ns > 1 and rng.random() < 0.1:
+        return encode_datagram(77, stamp_ns, events=(), version=2)
     for _ in range(rng.randint(1, 4)):
         options = rng.choice((0, 0, 0, 2))
         head = stamp_ns.to_bytes(8, "big") + rng.randrange(64).to_bytes(4, "big")
         events.append(head + bytes([options, 0]) + rng.randbytes(10 + 24 * options))
-    return encode_datagram(77, stamp_ns, events=events)
+    return encode_datagram(77, stamp_ns, events=events, version=rng.choice((1, 2)))
 
 
 def lie(rng: random.Random, stamp_ns: int) -> bytes:

@@ -79,7 +79,8 @@ static void inject(gs_core *core, lie_tally *tally, const uint8_t *bytes, uint32
 
 static gs_core *open_core(void)
 {
-    gs_limits limits = {.variables_max = 8192,
+    gs_limits limits = {.versions_max = GS_VERSIONS_MAX,
+                        .variables_max = 8192,
                         .rings_max = 64,
                         .channels_max = 8,
                         .pool_small = 64,
@@ -92,6 +93,7 @@ static gs_core *open_core(void)
                                   .index = i,
                                   .level = i,
                                   .mtu_bytes = 300,
+                                  .version = GS_VERSION_PLAIN,
                                   .floods = i == 2,
                                   .queue_events_max = 16,
                                   .bandwidth_bytes_per_s = i == 1 ? 100000 : 0};
@@ -140,7 +142,7 @@ int main(int count, char **words)
             gs_store_u64(bytes + 16, stamp);
             gs_store_u32(bytes + 24, GOOD_VARIABLE);
             bytes[28] = 0;
-            gs_header_write(bytes, 40, SOURCE, i);
+            gs_header_write(bytes, GS_VERSION_PLAIN, 40, SOURCE, i);
             gs_arrival arrival = {.at = bytes, .bytes = 40, .step = 40};
             judge(&tally, &arrival);
             forward(core, &arrival, stamp);

@@ -26,9 +26,17 @@ static inline uint32_t draw(uint32_t below)
     return (uint32_t)(lie_state >> 11) % below;
 }
 
+static inline uint32_t good_probe(uint8_t *bytes, uint64_t stamp)
+{
+    gs_header_write(bytes, GS_VERSION_PROBES, GS_HEADER_BYTES, LIE_SOURCE, stamp);
+    return GS_HEADER_BYTES;
+}
+
 static inline uint32_t good_datagram(uint8_t *bytes, uint64_t stamp)
 {
     uint32_t at = GS_HEADER_BYTES, events = 1 + draw(12);
+    if (draw(16) == 0)
+        return good_probe(bytes, stamp);
     for (uint32_t i = 0; i < events; i++) {
         uint8_t options = draw(8) == 0 ? (uint8_t)draw(4) : 0;
         memset(bytes + at, 0, GS_EVENT_BYTES + 24U * options);
@@ -38,7 +46,8 @@ static inline uint32_t good_datagram(uint8_t *bytes, uint64_t stamp)
         gs_store_u16(bytes + at + 14, (uint16_t)draw(65536));
         at += GS_EVENT_BYTES + 24U * options;
     }
-    gs_header_write(bytes, at, draw(20) == 0 ? draw(100) : LIE_SOURCE, stamp);
+    gs_header_write(bytes, 1 + draw(GS_VERSIONS_MAX), at, draw(20) == 0 ? draw(100) : LIE_SOURCE,
+                    stamp);
     return at;
 }
 
@@ -52,7 +61,7 @@ typedef struct {
 static inline void lie_judge(lie_tally *tally, const uint8_t *bytes, size_t size)
 {
     gs_datagram read;
-    gs_form form = gs_datagram_read(bytes, size, &read);
+    gs_form form = gs_datagram_read(bytes, size, GS_VERSIONS_MAX, &read);
     tally->datagrams++;
     tally->forms[form]++;
     if (form == GS_WELL_FORMED)
@@ -83,7 +92,7 @@ static inline uint32_t lie(uint8_t *bytes, uint64_t stamp)
         for (uint32_t i = 0; i < size; i++)
             bytes[i] = (uint8_t)draw(256);
         if (size > 0 && draw(2) == 0)
-            bytes[0] = GS_VERSION;
+            bytes[0] = (uint8_t)(1 + draw(GS_VERSIONS_MAX));
         if (size > 1 && draw(2) == 0)
             bytes[1] = 0;
         return size;
@@ -96,7 +105,8 @@ static inline uint32_t lie(uint8_t *bytes, uint64_t stamp)
         size = draw(size + 1);
     if (kind == 3) {
         gs_store_u16(bytes + 2, (uint16_t)draw(65536));
-        bytes[GS_HEADER_BYTES + 12] = (uint8_t)draw(256);
+        if (size > GS_HEADER_BYTES)
+            bytes[GS_HEADER_BYTES + 12] = (uint8_t)draw(256);
     }
     return size;
 }

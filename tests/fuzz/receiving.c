@@ -82,7 +82,7 @@ static void assert_alike(const gs_receiver *receiver, const lie_tally *tally)
 static void send_good(int sender, lie_tally *tally, uint8_t *bytes, uint64_t stamp)
 {
     memset(bytes, 0, 40);
-    gs_header_write(bytes, 40, LIE_SOURCE, stamp);
+    gs_header_write(bytes, GS_VERSION_PLAIN, 40, LIE_SOURCE, stamp);
     gs_store_u64(bytes + 16, stamp);
     gs_store_u32(bytes + 24, GOOD_VARIABLE);
     send_judged(sender, tally, bytes, 40);

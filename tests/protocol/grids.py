@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -39,6 +38,7 @@ class Subject(Protocol):
         self, channel_id: int, *, is_publisher: bool = False, back_channel: int = 0
     ) -> None: ...
     def close_source(self, channel_id: int) -> None: ...
+    def source_states(self) -> dict[int, dict[str, int]]: ...
     def commit(self, upserts: Sequence[Row] = (), removals: Sequence[int] = ()) -> None: ...
     def set_modes(self, mask: int) -> None: ...
     def inject(self, datagram: bytes, *, port: int = 0, now_ns: int) -> None: ...
@@ -49,7 +49,12 @@ class Subject(Protocol):
     def pool_free(self) -> tuple[int, int]: ...
 
 
-MakeCore = Callable[[Limits], Subject]
+class MakeCore(Protocol):
+    """Either class of cores."""
+
+    def __call__(self, limits: Limits, /, *, versions_max: int = 2) -> Subject: ...
+
+
 SMALL = Limits(variables_max=4_096, rings_max=64, channels_max=64, pool_small=1_024, pool_large=16)
 """Enough for these tests, and quick to set up."""
 
@@ -67,9 +72,9 @@ def event(
     return head + bytes(index % 251 for index in range(24 * options))
 
 
-def datagram(channel_id: int, *events: bytes, counter: int = 1) -> bytes:
+def datagram(channel_id: int, *events: bytes, counter: int = 1, version: int = 1) -> bytes:
     octets = b"".join(events)
-    return HEADER.pack(1, 0, HEADER.size + len(octets), channel_id, counter) + octets
+    return HEADER.pack(version, 0, HEADER.size + len(octets), channel_id, counter) + octets
 
 
 def events_in(octets: bytes) -> list[bytes]:

@@ -91,6 +91,7 @@ class Pair:
             assert compiled.take_output(channel_id) == reference.take_output(channel_id)
             assert compiled.channel_counters(channel_id) == reference.channel_counters(channel_id)
         assert compiled.counters() == reference.counters()
+        assert compiled.source_states() == reference.source_states()
         assert compiled.pool_free() == reference.pool_free()
 
 
@@ -121,6 +122,8 @@ def channel(rng: random.Random) -> ChannelSpec:
         mtu_bytes=rng.choice((64, 100, 137, 576, 1_232, 1_472, 9_000)),
         bandwidth_bytes_per_s=rng.choice((0, 0, 0, 100, 20_000, 125_000, 10**9)),
         queue_events_max=rng.choice((1, 3, 50)),
+        datagram_version=(version := rng.choice((1, 2, 2))),
+        probe_interval_ns=rng.choice((0, MS, 10 * MS, 25 * MS)) if version == 2 else 0,
     )
 
 
@@ -187,8 +190,17 @@ def stamp(rng: random.Random, period: Period | None, now_ns: int) -> int:
     return max(0, min(U64_MAX, nominal_ns + jitter_ns))
 
 
+def counter(rng: random.Random) -> int:
+    """Near the others, so that they run ahead, fall back and repeat; or a life away."""
+    near = rng.choice((1, 500, 5_000, 900_000, 2_000_000))
+    return rng.choice((near + rng.randrange(60), near + rng.randrange(3_000), rng.getrandbits(64)))
+
+
 def burst(rng: random.Random, periods: dict[int, Period | None], now_ns: int) -> bytes:
-    """A good datagram: few events or many, small ones or all sizes."""
+    """A good datagram: a probe, few events or many, small ones or all sizes."""
+    source, number = rng.choice(TALKATIVE), counter(rng)
+    if rng.random() < 0.1:
+        return datagram(source, counter=number, version=2)
     sizes = rng.choice(((0,), (0, 0, 1, 5), (0, 9, 10), (0, 3, 51, 255)))
     events: list[bytes] = []
     for _ in range(rng.choice((1, 1, 1, 2, 2, 5, 5, 20, 20, 200))):
@@ -200,7 +212,7 @@ def burst(rng: random.Random, periods: dict[int, Period | None], now_ns: int) ->
             events.append(events[-1])
     while sum(map(len, events)) > DATAGRAM_BYTES_MAX - HEADER.size:
         events.pop()
-    return datagram(rng.choice(TALKATIVE), *events, counter=rng.getrandbits(64))
+    return datagram(source, *events, counter=number, version=rng.choice((1, 2)))
 
 
 def accident(rng: random.Random, octets: bytes) -> bytes:

@@ -31,7 +31,8 @@ def test_a_golden_datagram_passes_the_core_with_its_events_untouched(
     core.open_channel(ChannelSpec(OUT))
     core.commit([Row(found, None, routes=(Route(OUT, (Term(1),)),)) for found in identifiers])
     core.inject(raw, now_ns=NOW_NS)
-    assert core.take_output(OUT) == [(0, encode_datagram(OUT, 1, events=events))]
+    expected = [(0, encode_datagram(OUT, 1, events=events))] if events else []
+    assert core.take_output(OUT) == expected
 
 
 @pytest.mark.feature("S0-16")

@@ -58,6 +58,7 @@ typedef struct {
 static void open_sender(gs_line *line)
 {
     gs_sender_words peer = {
+        .version = GS_VERSION_PLAIN,
         .host = "127.0.0.1",
         .ports = {gs_receiver_port(line->receiver, 0), gs_receiver_port(line->receiver, 1)},
         .mtu_bytes = 1232,

@@ -42,6 +42,7 @@ static void *send_all(void *argument)
 {
     gs_stage *stage = argument;
     gs_sender_words words = {
+        .version = GS_VERSION_PROBES,
         .channel_id = 7,
         .host = "127.0.0.1",
         .ports = {gs_receiver_port(stage->receiver, 0), gs_receiver_port(stage->receiver, 1)},

@@ -29,6 +29,8 @@ static void open_channel(gs_core *core, uint32_t index, uint64_t bandwidth_bytes
         .level = index % 3,
         .floods = index % 2 == 0,
         .mtu_bytes = 1232,
+        .version = GS_VERSION_PROBES,
+        .probe_interval_ns = index % 2 == 0 ? 1000000 : 0,
         .bandwidth_bytes_per_s = bandwidth_bytes_per_s,
         .queue_events_max = 32,
         .addresses = {(struct sockaddr *)&sink_address, (struct sockaddr *)&sink_address},
@@ -86,7 +88,7 @@ static void send_burst(int socket_, const struct sockaddr_in *to, unsigned *seed
         gs_store_u64(datagram + 16 + 24 * i, stamp + i * 1000);
         gs_store_u32(datagram + 16 + 24 * i + 8, (uint32_t)rand_r(seed) % (VARIABLES + 8));
     }
-    gs_header_write(datagram, sizeof datagram, SOURCE, 1);
+    gs_header_write(datagram, GS_VERSION_PLAIN, sizeof datagram, SOURCE, 1);
     (void)sendto(socket_, datagram, sizeof datagram, MSG_DONTWAIT, (const struct sockaddr *)to,
                  sizeof *to);
 }
@@ -169,7 +171,8 @@ int main(void)
 {
     check_quiet_points();
     open_sink();
-    gs_limits limits = {.variables_max = 1024,
+    gs_limits limits = {.versions_max = GS_VERSIONS_MAX,
+                        .variables_max = 1024,
                         .rings_max = 128,
                         .channels_max = CHANNELS,
                         .pool_small = 64,

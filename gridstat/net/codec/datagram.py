@@ -1,8 +1,8 @@
 """The datagram around the events: one header, events back to back, padding.
 
 The version rule: the version is agreed when a channel is set up, the highest that both ends know,
-and the sender speaks it. A reader never guesses: any other version, older or newer, is dropped
-whole and counted, because even the meaning of the length may differ.
+and the sender speaks it. A reader takes every version that it knows and never guesses: any other
+one is dropped whole and counted, because even the meaning of the length may differ.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ if TYPE_CHECKING:
 # A datagram, big-endian:
 #
 #   offset  size  field
-#        0     1  version     1
+#        0     1  version     1, or 2 in which a header alone is a probe
 #        1     1  key_epoch   0: not encrypted
 #        2     2  length      header and events, without padding
 #        4     4  channel_id
 #        8     8  counter     counts the datagrams of the channel, from 1
-#       16     …  events      back to back, at least one
+#       16     …  events      back to back, at least one; none in a probe
 #   length     …  padding     zeros when written, ignored when read; GSO wants equal segments
 _HEADER: Final = Struct(">BBHIQ")
 
-VERSION: Final = 1
-VERSIONS: Final = frozenset({VERSION})
+VERSION_PLAIN: Final = 1
+VERSION_WITH_PROBES: Final = 2
+VERSIONS: Final = frozenset({VERSION_PLAIN, VERSION_WITH_PROBES})
 HEADER_BYTES: Final = _HEADER.size
 LENGTH_MAX: Final = 2**16 - 1
 
@@ -51,10 +52,18 @@ class Datagram:
     counter: int
     length: int
     events: tuple[EventView, ...]
+    version: int = VERSION_PLAIN
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether it is but a sign of life."""
+        return not self.events
 
 
-def decode_datagram(raw: bytes | bytearray | memoryview) -> Datagram:
-    """Header and events, or `Malformed` for the whole of it.
+def decode_datagram(
+    raw: bytes | bytearray | memoryview, versions: Collection[int] = VERSIONS
+) -> Datagram:
+    """Header and events, or `Malformed` for the whole of it, if its version is not one of these.
 
     The order of the tests is part of the format: each bad datagram is counted once, under the
     first reason that holds, by the compiled core and here alike.
@@ -63,23 +72,33 @@ def decode_datagram(raw: bytes | bytearray | memoryview) -> Datagram:
     if received < HEADER_BYTES:
         raise MalformedShort(f"{received} bytes, a header has {HEADER_BYTES}")
     version, key_epoch, length, channel_id, counter = _HEADER.unpack_from(raw)
-    if version != VERSION:
-        raise MalformedVersion(f"version {version}, agreed was {VERSION}")
+    if version not in versions:
+        raise MalformedVersion(f"version {version}, known are {sorted(versions)}")
     if key_epoch != 0:
         raise MalformedEpoch(f"key epoch {key_epoch} on a channel without encryption")
-    if not HEADER_BYTES + EVENT_BYTES <= length <= received:
+    if not _length_min(version, length) <= length <= received:
         raise MalformedLength(f"length {length} of {received} bytes received")
     events = tuple(walk_events(memoryview(raw)[HEADER_BYTES:length]))
-    return Datagram(channel_id, counter, length, events)
+    return Datagram(channel_id, counter, length, events, version)
 
 
 def encode_datagram(
-    channel_id: int, counter: int, *, events: Iterable[bytes | memoryview], padded_bytes: int = 0
+    channel_id: int,
+    counter: int,
+    *,
+    events: Iterable[bytes | memoryview],
+    padded_bytes: int = 0,
+    version: int = VERSION_PLAIN,
 ) -> bytes:
-    """Events in one datagram, filled with zeros up to `padded_bytes` if that is more."""
+    """Events in one datagram, filled with zeros up to `padded_bytes` if that is more.
+
+    From version 2 on there may be none: `encode_datagram(3, 1, events=(), version=2)` is a probe.
+    """
     body = b"".join(events)
     length = HEADER_BYTES + len(body)
-    if not HEADER_BYTES + EVENT_BYTES <= length <= LENGTH_MAX:
+    if version not in VERSIONS:
+        raise LayoutError(f"datagram version {version}", hint=f"there are {sorted(VERSIONS)}")
+    if not _length_min(version, length) <= length <= LENGTH_MAX:
         raise LayoutError(
             f"{len(body)} bytes of events in one datagram",
             hint=f"a datagram holds at least one event and at most {LENGTH_MAX} bytes",
@@ -89,8 +108,14 @@ def encode_datagram(
             f"channel {channel_id}, counter {counter}",
             hint="a channel has 32 bits; a counter has 64 and begins at 1",
         )
-    header = _HEADER.pack(VERSION, 0, length, channel_id, counter)
+    header = _HEADER.pack(version, 0, length, channel_id, counter)
     return (header + body).ljust(padded_bytes, b"\0")
+
+
+def _length_min(version: int, length: int) -> int:
+    """The least that `length` may be; a probe is a header alone, and nothing in between."""
+    is_probe = version >= VERSION_WITH_PROBES and length == HEADER_BYTES
+    return HEADER_BYTES if is_probe else HEADER_BYTES + EVENT_BYTES
 
 
 def agreed_version(theirs: Collection[int], ours: Collection[int] = VERSIONS) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gridstat.model.errors import LayoutError, NoCommonVersion
+from gridstat.model.errors import LayoutError, MalformedVersion, NoCommonVersion
 from gridstat.net.codec.datagram import agreed_version, decode_datagram, encode_datagram
 
 EVENT = bytes(range(12)) + bytes(12)
@@ -40,9 +40,26 @@ def test_the_largest_event_and_as_many_as_the_length_can_count_fit() -> None:
     assert [len(event.raw) for event in decode_datagram(raw).events] == [6_144] * 10
 
 
-def test_a_datagram_without_events_is_never_written() -> None:
+def test_a_datagram_of_version_1_without_events_is_never_written() -> None:
     with pytest.raises(LayoutError, match="0 bytes of events"):
         encode_datagram(1, 1, events=[])
+
+
+def test_a_datagram_of_version_2_without_events_is_a_probe() -> None:
+    probe = decode_datagram(encode_datagram(1, 5, events=[], version=2))
+    assert (probe.is_probe, probe.counter, probe.length, probe.version) == (True, 5, 16, 2)
+    assert not decode_datagram(encode_datagram(1, 5, events=[EVENT], version=2)).is_probe
+
+
+def test_a_reader_that_knows_version_1_alone_drops_version_2() -> None:
+    raw = encode_datagram(1, 1, events=[EVENT], version=2)
+    with pytest.raises(MalformedVersion, match="version 2, known are"):
+        decode_datagram(raw, versions={1})
+
+
+def test_a_version_that_does_not_exist_is_never_written() -> None:
+    with pytest.raises(LayoutError, match="datagram version 3"):
+        encode_datagram(1, 1, events=[EVENT], version=3)
 
 
 def test_more_than_the_length_can_count_is_never_written() -> None:
@@ -58,9 +75,10 @@ def test_a_header_that_the_wire_cannot_hold_is_never_written(channel_id: int, co
 
 def test_two_ends_agree_on_the_highest_version_that_both_know() -> None:
     assert agreed_version({1}) == 1
+    assert agreed_version({1, 2}) == 2
     assert agreed_version({1, 2, 9}, ours={1, 2, 3}) == 2
 
 
 def test_two_ends_without_a_common_version_open_no_channel() -> None:
-    with pytest.raises(NoCommonVersion, match=r"they speak \[2, 3\], we speak \[1\]"):
-        agreed_version({3, 2})
+    with pytest.raises(NoCommonVersion, match=r"they speak \[3, 4\], we speak \[1, 2\]"):
+        agreed_version({4, 3})

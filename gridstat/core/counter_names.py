@@ -1,0 +1,37 @@
+"""Names of the core's counters, in the order of their C structures; parity tests hold them to it.
+
+Also what a refused commit means, in the order of `gs_commit_result`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gridstat.model.errors import LayoutError, LimitReached
+
+CORE_COUNTERS: Final = (
+    "in", None, "malformed_short", "malformed_version", "malformed_epoch", "malformed_length",
+    "malformed_option", "unknown_channel", "unknown_variable", "policed_port", "policed_source",
+    "policed_stamp", "policed_slot", "policed_jump", "policed_interval", "duplicate", "not_due",
+    "dispatched", "flooded", "newest_too_large", "datagrams_in", "bytes_in",
+)  # fmt: skip
+CHANNEL_COUNTERS: Final = (
+    "due", "sent", "queued", "queue_full", "pool_empty", "send_failed", "datagrams_out",
+    "bytes_out", "fallback", "mtu_changes", "probes_sent", "probes_failed",
+)  # fmt: skip
+SOURCE_FACTS: Final = ("heard_ns", "silent_ns", "datagrams", "lost", "reordered", "probes")
+"""By the steady clock; `heard_ns` is 0 as long as nothing has come."""
+
+_REFUSALS: Final = (
+    (LimitReached, "no room for so many variables", "raise limits.variables_max"),
+    (LimitReached, "too many aperiodic variables", "raise limits.rings_max"),
+    (LayoutError, "a variable has too many divisors", "round some of them down to common ones"),
+    (LimitReached, "no memory for so large a change", "commit in smaller parts"),
+)
+
+
+def check_committed(result: int) -> None:
+    """Say why the core has refused a delta, if it has."""
+    if result != 0:
+        refusal, message, hint = _REFUSALS[result - 1]
+        raise refusal(message, hint=hint)

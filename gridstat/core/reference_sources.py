@@ -1,0 +1,96 @@
+"""Incoming channels of the reference core: when each was last heard, what its counter leaves out.
+
+`sources.c` is the fast copy of this file. Both ports of a channel share its counter, and the urgent
+one is read first, so numbers that come late are nothing special: they are only not lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+SEEN_DATAGRAMS = 1_024
+"""Within so many numbers a datagram that the network has doubled is told from a late one."""
+LATE_MAX = 1_000_000
+GAP_MAX = 2**32
+"""A number further back or ahead than these is another sender's count."""
+
+_U64 = 2**64
+
+
+@dataclass(slots=True)
+class SourceState:
+    """What is known of a source; `seen` holds the numbers of the last datagrams that came."""
+
+    opened_ns: int
+    heard_ns: int = 0
+    datagrams: int = 0
+    probes: int = 0
+    lost: int = 0
+    reordered: int = 0
+    newest: int = 0
+    seen: set[int] = field(default_factory=set)
+    last: list[int] = field(default_factory=lambda: [0, 0])
+    """The number that came last, by port."""
+
+    def hear(self, counter: int, *, port: int, is_probe: bool, now_ns: int) -> None:
+        """Note one good datagram."""
+        is_first = self.datagrams == 0
+        self.heard_ns = now_ns
+        self.datagrams += 1
+        self.probes += is_probe
+        self._place(counter, port, is_first=is_first)
+        self.last[port] = counter
+
+    def _place(self, counter: int, port: int, *, is_first: bool) -> None:
+        ahead, behind = (counter - self.newest) % _U64, (self.newest - counter) % _U64
+        if ahead == 1 or (not is_first and 0 < ahead <= GAP_MAX):
+            self._advance(counter, ahead)
+        elif is_first:
+            self._begin(counter)
+        elif behind < SEEN_DATAGRAMS:
+            if counter not in self.seen:
+                self._find()
+            self.seen.add(counter)
+        elif behind > LATE_MAX or self._has_fallen(counter, port):
+            self._begin(counter)
+        else:
+            self._find()
+
+    def told(self, quiet_ns: int, since_ns: int) -> dict[str, int]:
+        """The facts, when all that came before `quiet_ns` was taken in, from `since_ns` on."""
+        return {
+            "heard_ns": self.heard_ns,
+            "silent_ns": max(0, quiet_ns - max(self.heard_ns, self.opened_ns, since_ns)),
+            "datagrams": self.datagrams,
+            "lost": self.lost,
+            "reordered": self.reordered,
+            "probes": self.probes,
+        }
+
+    def _advance(self, counter: int, ahead: int) -> None:
+        self.lost += ahead - 1
+        self.newest = counter
+        self.seen = {n for n in self.seen if (counter - n) % _U64 < SEEN_DATAGRAMS} | {counter}
+
+    def _has_fallen(self, counter: int, port: int) -> bool:
+        """A port keeps the order but for a little; numbers of the other one may be far ahead."""
+        return SEEN_DATAGRAMS <= (self.last[port] - counter) % _U64 <= LATE_MAX
+
+    def _begin(self, counter: int) -> None:
+        """The first datagram of a sender's life, as far as we know."""
+        self.newest = counter
+        self.seen = {counter}
+
+    def _find(self) -> None:
+        self.reordered += 1
+        self.lost = max(0, self.lost - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An incoming channel; a publisher's is policed, being its events' first hop."""
+
+    channel_id: int
+    is_publisher: bool
+    back_channel: int
+    state: SourceState

@@ -1,0 +1,158 @@
+"""Probes: datagrams of a header alone, sent in a steady rhythm, heard and counted. Two subjects."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridstat.core.rows import ChannelSpec, Route, Term
+from gridstat.model.errors import LayoutError
+from tests.protocol.grids import (
+    MS,
+    NOW_NS,
+    PUBLISHER,
+    SMALL,
+    MakeCore,
+    Subject,
+    assert_reconciled,
+    datagram,
+    event,
+    periodic,
+)
+
+INTERVAL_NS = 25 * MS
+PROBING = ChannelSpec(1, datagram_version=2, probe_interval_ns=INTERVAL_NS)
+
+
+def core_with(make_core: MakeCore, spec: ChannelSpec) -> Subject:
+    core = make_core(SMALL)
+    core.open_source(PUBLISHER)
+    core.open_channel(spec)
+    core.commit([periodic(1, 1, routes=(Route(1, (Term(1),)),))])
+    return core
+
+
+def probe(channel_id: int, counter: int) -> bytes:
+    return datagram(channel_id, counter=counter, version=2)
+
+
+@pytest.mark.parametrize("bandwidth", [0, 10**6], ids=["plain", "paced"])
+def test_a_probe_leaves_at_once_and_then_every_interval(subject: MakeCore, bandwidth: int) -> None:
+    spec = ChannelSpec(
+        1, datagram_version=2, probe_interval_ns=INTERVAL_NS, bandwidth_bytes_per_s=bandwidth
+    )
+    core = core_with(subject, spec)
+    sent_at = []
+    for ms in range(200):
+        core.pump(NOW_NS + ms * MS)
+        sent_at += [ms for _ in core.take_output(1)]
+    assert sent_at == list(range(0, 200, 25))
+    counters = core.channel_counters(1)
+    assert counters["probes_sent"] == counters["datagrams_out"] == 8
+    assert counters["bytes_out"] == 8 * 16
+    assert counters["due"] == counters["sent"] == 0
+
+
+def test_a_late_timer_does_not_shift_the_rhythm_and_makes_nothing_up(subject: MakeCore) -> None:
+    core = core_with(subject, PROBING)
+    sent_at = []
+    for ms in (0, 24, 27, 49, 51, 75, 190, 191, 214, 215):
+        core.pump(NOW_NS + ms * MS)
+        sent_at += [ms for _ in core.take_output(1)]
+    assert sent_at == [0, 27, 51, 75, 190, 215]
+
+
+def test_a_probe_is_a_header_of_version_2_on_the_data_port(subject: MakeCore) -> None:
+    core = core_with(subject, PROBING)
+    core.pump(NOW_NS)
+    assert core.take_output(1) == [(0, probe(1, 1))]
+
+
+def test_probes_and_events_share_the_counter_of_their_channel(subject: MakeCore) -> None:
+    core = core_with(subject, PROBING)
+    core.pump(NOW_NS)
+    core.inject(datagram(PUBLISHER, event(1, NOW_NS)), now_ns=NOW_NS)
+    core.pump(NOW_NS + INTERVAL_NS)
+    core.close_channel(1)
+    core.open_channel(PROBING)
+    core.pump(NOW_NS + INTERVAL_NS)
+    assert core.take_output(1) == [(0, probe(1, 4))]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_channel_without_an_interval_sends_no_probe(subject: MakeCore, version: int) -> None:
+    core = core_with(subject, ChannelSpec(1, datagram_version=version))
+    for ms in range(0, 10_000, 100):
+        core.pump(NOW_NS + ms * MS)
+    assert core.take_output(1) == []
+
+
+def test_a_probe_takes_its_share_of_a_paced_line(subject: MakeCore) -> None:
+    """16 + 28 bytes at 44,000 bytes a second: the line is busy for a millisecond after a probe."""
+    spec = ChannelSpec(
+        1, datagram_version=2, probe_interval_ns=INTERVAL_NS, bandwidth_bytes_per_s=44_000
+    )
+    core = core_with(subject, spec)
+    core.pump(NOW_NS)
+    core.take_output(1)
+    for slot in range(4):  # Each takes 68 bytes, alone; the first ones use up the credit.
+        core.inject(datagram(PUBLISHER, event(1, NOW_NS + slot * MS)), now_ns=NOW_NS)
+    with_probe = len(core.take_output(1))
+    quiet = core_with(subject, ChannelSpec(1, bandwidth_bytes_per_s=44_000))
+    for slot in range(4):
+        quiet.inject(datagram(PUBLISHER, event(1, NOW_NS + slot * MS)), now_ns=NOW_NS)
+    assert with_probe < len(quiet.take_output(1))
+
+
+def test_a_probe_overtakes_events_that_wait_for_their_line(subject: MakeCore) -> None:
+    spec = ChannelSpec(
+        1, datagram_version=2, probe_interval_ns=INTERVAL_NS, bandwidth_bytes_per_s=100
+    )
+    core = core_with(subject, spec)
+    for slot in range(5):
+        core.inject(datagram(PUBLISHER, event(1, NOW_NS + slot * MS)), now_ns=NOW_NS)
+    core.take_output(1)
+    assert core.channel_counters(1)["queued"] == 4
+    core.pump(NOW_NS + MS)
+    assert [len(octets) for _, octets in core.take_output(1)] == [16]
+    assert core.channel_counters(1)["queued"] == 4
+
+
+def test_a_probe_that_is_heard_is_no_event(subject: MakeCore) -> None:
+    core = core_with(subject, ChannelSpec(1))
+    for number in range(1, 4):
+        core.inject(probe(PUBLISHER, number), now_ns=NOW_NS)
+    core.inject(probe(99, 1), now_ns=NOW_NS)  # Nobody opened that source.
+    assert core.source_states()[PUBLISHER]["probes"] == 3
+    counters = core.counters()
+    assert counters["datagrams_in"] == 4
+    assert counters["bytes_in"] == 64
+    assert counters["in"] == 0
+    assert core.take_output(1) == []
+    assert_reconciled(core, [1])
+
+
+def test_a_header_alone_of_version_1_stays_malformed(subject: MakeCore) -> None:
+    core = core_with(subject, ChannelSpec(1))
+    core.inject(datagram(PUBLISHER, version=1), now_ns=NOW_NS)
+    assert core.counters()["malformed_length"] == 1
+    assert core.source_states()[PUBLISHER]["datagrams"] == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        pytest.param((0, 0), "datagram version 0", id="version 0"),
+        pytest.param((3, 0), "datagram version 3", id="version 3"),
+        pytest.param((1, 25 * MS), "version 1", id="probes in version 1"),
+        pytest.param((2, MS - 1), "probe_interval_ns", id="too often"),
+        pytest.param((2, 60_001 * MS), "probe_interval_ns", id="too seldom"),
+        pytest.param((2, -1), "probe_interval_ns", id="before now"),
+    ],
+)
+def test_a_channel_that_cannot_probe_so_is_refused(
+    subject: MakeCore, wrong: tuple[int, int], complaint: str
+) -> None:
+    version, interval_ns = wrong
+    core = subject(SMALL)
+    with pytest.raises(LayoutError, match=complaint):
+        core.open_channel(ChannelSpec(1, datagram_version=version, probe_interval_ns=interval_ns))
