@@ -6,11 +6,10 @@ restores the very numbers (S0-59), and a change costs the same however much else
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.bursts import Burst, phase_class
-from gridstat.broker.charges import NOTHING, DivisorCounts, ModalSum, event_bytes, event_rate
+from gridstat.broker.charges import DivisorCounts, ModalSum, event_bytes
 from gridstat.model.latency_model import Hop
 from gridstat.model.qos import BASELINE_MODE
 
@@ -18,37 +17,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from fractions import Fraction
 
-    from gridstat.broker.bursts import PhaseClass
+    from gridstat.broker.charges import Divisors, Tariff
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.latency_model import LatencyModel
-    from gridstat.model.status import StatusVariable
 
 _STEP_US_MIN: Final = 10
 _STEPS_PER_OCTAVE: Final = 8
 
 
-@dataclass(slots=True)
 class Stream:
-    """One variable on one carriage: who takes it, and what that costs there."""
+    """One variable on one carriage: who takes it, and what is charged for that at present."""
 
-    variable: StatusVariable
-    counts: DivisorCounts
-    event_rate: Fraction
-    event_bytes: int
-    phase: PhaseClass
-    rates: dict[int, Fraction]
-    burst_modes: tuple[int, ...] = ()
+    __slots__ = ("burst_modes", "counts", "event_bytes", "phase", "taken", "tariff")
 
-    @staticmethod
-    def of(variable: StatusVariable, channel: EventChannel | None) -> Stream:
-        return Stream(
-            variable=variable,
-            counts=DivisorCounts(),
-            event_rate=event_rate(variable),
-            event_bytes=0 if channel is None else event_bytes(variable, channel.mtu_bytes),
-            phase=phase_class(variable),
-            rates={},
-        )
+    def __init__(self, tariff: Tariff, channel: EventChannel | None) -> None:
+        self.tariff = tariff
+        self.counts = DivisorCounts()
+        self.taken: Divisors = ()
+        self.burst_modes: tuple[int, ...] = ()
+        if channel is not None:
+            self.event_bytes = event_bytes(tariff.variable, channel.mtu_bytes)
+            self.phase = phase_class(tariff.variable)
+
+    @property
+    def events_per_s(self) -> dict[int, Fraction]:
+        """What is carried of it, per mode."""
+        amounts = self.tariff.events_per_s(self.taken)
+        return {mode: amount.value for mode, amount in sorted(amounts.items())}
 
 
 class RouterAccount:
@@ -110,22 +105,23 @@ class Carriage:
         self.is_back_pressured = False
         self.latency_us = 0 if channel is None else channel.latency_us
 
-    def add(self, variable: StatusVariable, everys: Mapping[int, int]) -> bool:
+    def add(self, tariff: Tariff, everys: Mapping[int, int]) -> bool:
         """One more subscription takes the variable here; whether that changes any number."""
-        stream = self.streams.get(variable.variable_id)
+        number = tariff.variable.variable_id
+        stream = self.streams.get(number)
         if stream is None:
-            stream = self.streams[variable.variable_id] = Stream.of(variable, self.channel)
+            stream = self.streams[number] = Stream(tariff, self.channel)
         return stream.counts.add(everys) and self._charge(stream)
 
-    def remove(self, variable: StatusVariable, everys: Mapping[int, int]) -> bool:
+    def remove(self, variable_id: int, everys: Mapping[int, int]) -> bool:
         """Take back what was added; whether that changes any number."""
-        stream = self.streams[variable.variable_id]
+        stream = self.streams[variable_id]
         if not stream.counts.remove(everys):
             return False
-        self._charge(stream)
+        is_changed = self._charge(stream)
         if not stream.counts:
-            del self.streams[variable.variable_id]
-        return True
+            del self.streams[variable_id]
+        return is_changed
 
     def serves(self, variable_id: int, everys: Mapping[int, int]) -> bool:
         """Whether the variable could be taken here at these divisors without carrying more."""
@@ -134,16 +130,16 @@ class Carriage:
             stream.counts.serves(mode, every) for mode, every in everys.items()
         )
 
-    def has_ample_room(self, variable: StatusVariable, modes: int, margin: float) -> bool:
+    def has_ample_room(self, tariff: Tariff, modes: int, margin: float) -> bool:
         """Whether the variable fits at full rate in so many modes, by a quick look from above."""
-        events_per_s = modes * float(event_rate(variable))
+        events_per_s = modes * float(tariff.event_rate)
         for account in self.routers:
             limit = margin * account.router.events_per_s_max
             if account.events.at_most() + events_per_s > limit:
                 return False
         if self.channel is None or not self.channel.bandwidth_bytes_per_s:
             return True
-        bytes_per_s = events_per_s * event_bytes(variable, self.channel.mtu_bytes)
+        bytes_per_s = events_per_s * event_bytes(tariff.variable, self.channel.mtu_bytes)
         return (
             self.bytes.at_most() + bytes_per_s <= margin * self.channel.bandwidth_bytes_per_s
             and self.burst.events < self.channel.queue_events_max
@@ -182,33 +178,38 @@ class Carriage:
         return self.bytes.value - self.channel.bandwidth_bytes_per_s
 
     def _charge(self, stream: Stream) -> bool:
-        old = stream.rates
-        new = {
-            mode: share * stream.event_rate for mode, share in stream.counts.shares.items() if share
-        }
-        stream.rates = new
-        for mode in old.keys() | new.keys():
-            before, after = old.get(mode, NOTHING), new.get(mode, NOTHING)
-            if before != after:
-                for router in self.routers:
-                    router.events.replace(mode, before, after)
-                if self.channel is not None:
-                    self.bytes.replace(
-                        mode, before * stream.event_bytes, after * stream.event_bytes
-                    )
-        if self.channel is not None:
-            self._charge_burst(stream)
-        return True
+        before, after = stream.taken, stream.counts.taken()
+        stream.taken = after
+        old, new = stream.tariff.events_per_s(before), stream.tariff.events_per_s(after)
+        changes = [
+            (mode, was, now)
+            for mode in old.keys() | new.keys()
+            if (was := old.get(mode)) is not (now := new.get(mode))
+            and (was is None or now is None or was.value != now.value)
+        ]
+        for mode, was, now in changes:
+            for router in self.routers:
+                router.events.replace(mode, was, now)
+        if self.channel is None:
+            return bool(changes)
+        if changes:
+            mtu_bytes = self.channel.mtu_bytes
+            old = stream.tariff.bytes_per_s(before, mtu_bytes)
+            new = stream.tariff.bytes_per_s(after, mtu_bytes)
+            for mode, _, _ in changes:
+                self.bytes.replace(mode, old.get(mode), new.get(mode))
+        return self._charge_burst(stream) or bool(changes)
 
-    def _charge_burst(self, stream: Stream) -> None:
+    def _charge_burst(self, stream: Stream) -> bool:
         modes = burst_modes(stream.counts.modes())
         if modes == stream.burst_modes:
-            return
+            return False
         if modes:
             self.burst.add(stream.phase, stream.event_bytes, modes)
         if stream.burst_modes:
             self.burst.remove(stream.phase, stream.event_bytes, stream.burst_modes)
         stream.burst_modes = modes
+        return True
 
 
 def burst_modes(modes: Iterable[int]) -> tuple[int, ...]:

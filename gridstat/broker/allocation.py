@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.admission import Obstacle
+from gridstat.broker.charges import event_rate
 from gridstat.broker.contracts import (
     AllocatedPath,
     Allocation,
@@ -156,7 +157,7 @@ class Allocator:
         request = trial.request
         try:
             band = band_of(request.qos, request.variable.period)
-            self.resources.check_rate(request.variable)
+            event_rate(request.variable)
             for name in (*request.sources, *request.targets):
                 self.resources.router(name)
         except (IntervalNotSatisfiable, NoSuchRouter) as refused:
@@ -205,7 +206,8 @@ class Allocator:
             slowest_us = ceil(LATENCY_HEADROOM * max(path.latency_us for path in used))
             wished_us = band.desired[mode].latency_us
             latency_us = max(wished_us, min(qos.latency_us, slowest_us))
-            granted[mode] = replace(qos, latency_us=latency_us)
+            is_same = latency_us == qos.latency_us
+            granted[mode] = qos if is_same else replace(qos, latency_us=latency_us)
         contract = Allocation(
             request=request,
             granted=granted,

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gridstat.model.errors import IntervalNotSatisfiable
 from gridstat.model.qos import BASELINE_MODE, MODES_MAX
@@ -23,16 +24,19 @@ from gridstat.model.rate_law import (
 from gridstat.model.status import OPTION_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from gridstat.model.status import StatusVariable
 
 IP_AND_UDP_BYTES: Final = 28
 DATAGRAM_HEADER_BYTES: Final = 16
 EVENT_BYTES: Final = 24
+Divisors: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
+"""Per mode, both ascending, the divisors that are taken."""
 MODE_SETS_DEFAULT: Final[tuple[frozenset[int], ...]] = (frozenset(range(1, MODES_MAX)),)
 """One set of all modes: a single mode is active at a time beside the baseline."""
 NOTHING: Final = Fraction(0)
+_KNOWN_MAX: Final = 256
 _BITS: Final = 64
 """Places behind the binary point at which quick comparisons are made."""
 
@@ -59,6 +63,19 @@ def event_bytes(variable: StatusVariable, mtu_bytes: int) -> int:
     return datagram + IP_AND_UDP_BYTES * fragments
 
 
+class Amount:
+    """A fraction with what a sum needs of it, worked out once."""
+
+    __slots__ = ("denominator", "floor", "is_cut", "numerator", "value")
+
+    def __init__(self, value: Fraction) -> None:
+        self.value = value
+        self.numerator = value.numerator
+        self.denominator = value.denominator
+        self.floor, rest = divmod(self.numerator << _BITS, self.denominator)
+        self.is_cut = bool(rest)
+
+
 class ExactSum:
     """A sum of fractions that is exact and yet cheap, however odd the denominators.
 
@@ -74,21 +91,16 @@ class ExactSum:
         self._floor = 0
         self._cut = 0
 
-    def add(self, part: Fraction) -> None:
+    def add(self, part: Amount) -> None:
         self._count(part, 1)
 
-    def remove(self, part: Fraction) -> None:
+    def remove(self, part: Amount) -> None:
         """Take back what was added as one part before."""
         self._count(part, -1)
 
     @property
     def value(self) -> Fraction:
         return sum((Fraction(numerator, of) for of, numerator in self._numerators.items()), NOTHING)
-
-    @property
-    def floor(self) -> int:
-        """At most the value, in units of 2^-64."""
-        return self._floor
 
     @property
     def ceiling(self) -> int:
@@ -98,16 +110,14 @@ class ExactSum:
     def __bool__(self) -> bool:
         return bool(self._numerators)
 
-    def _count(self, part: Fraction, sign: int) -> None:
-        denominator = part.denominator
-        numerator = self._numerators.get(denominator, 0) + sign * part.numerator
+    def _count(self, part: Amount, sign: int) -> None:
+        numerator = self._numerators.get(part.denominator, 0) + sign * part.numerator
         if numerator:
-            self._numerators[denominator] = numerator
+            self._numerators[part.denominator] = numerator
         else:
-            self._numerators.pop(denominator, None)
-        whole, rest = divmod(part.numerator << _BITS, denominator)
-        self._floor += sign * whole
-        if rest:
+            self._numerators.pop(part.denominator, None)
+        self._floor += sign * part.floor
+        if part.is_cut:
             self._cut += sign
 
 
@@ -120,14 +130,14 @@ class ModalSum:
         self._mode_sets = mode_sets
         self._sums: dict[int, ExactSum] = {}
 
-    def replace(self, mode: int, old: Fraction, new: Fraction) -> None:
-        """Count `new` instead of `old`, which was counted before, or is 0."""
+    def replace(self, mode: int, old: Amount | None, new: Amount | None) -> None:
+        """Count `new` instead of `old`, which was counted before."""
         found = self._sums.get(mode)
         if found is None:
             found = self._sums[mode] = ExactSum()
-        if old:
+        if old is not None:
             found.remove(old)
-        if new:
+        if new is not None:
             found.add(new)
         if not found:
             del self._sums[mode]
@@ -143,23 +153,11 @@ class ModalSum:
 
     def exceeds(self, limit: int) -> bool:
         """Whether the total is above the limit, exactly."""
-        scaled = limit << _BITS
-        if len(self._sums) == 1:  # By far the most frequent: the baseline alone, or one mode.
-            (only,) = self._sums.values()
-            if only.ceiling <= scaled:
-                return False
-            if only.floor > scaled:
-                return True
-            return self.value > limit
-        if self._total({mode: found.ceiling for mode, found in self._sums.items()}) <= scaled:
-            return False
-        return self.value > limit
+        return self._ceiling() > limit << _BITS and self.value > limit
 
     def at_most(self) -> float:
         """The total as a float that may be a hair above it, for latencies and for people."""
-        return self._total({mode: found.ceiling for mode, found in self._sums.items()}) / (
-            1 << _BITS
-        )
+        return self._ceiling() / (1 << _BITS)
 
     def in_modes(self, amounts: Mapping[int, Fraction]) -> Fraction:
         return amounts.get(BASELINE_MODE, NOTHING) + sum(
@@ -170,7 +168,11 @@ class ModalSum:
             NOTHING,
         )
 
-    def _total(self, amounts: dict[int, int]) -> int:
+    def _ceiling(self) -> int:
+        if len(self._sums) == 1:  # By far the most frequent: the baseline alone, or one mode.
+            (only,) = self._sums.values()
+            return only.ceiling
+        amounts = {mode: found.ceiling for mode, found in self._sums.items()}
         return modal_total(amounts, self._mode_sets)
 
     def __bool__(self) -> bool:
@@ -187,29 +189,24 @@ def modal_total(amounts: Mapping[int, int], mode_sets: tuple[frozenset[int], ...
 
 
 class DivisorCounts:
-    """The divisors at which one variable is taken on one channel, per mode, with multiplicity.
+    """The divisors at which one variable is taken on one channel, per mode, with multiplicity."""
 
-    `shares` are the exact shares of its slots that the routers' tables let through: the baseline's
-    own, and what each other mode adds to it.
-    """
-
-    __slots__ = ("_counts", "shares")
+    __slots__ = ("_counts",)
 
     def __init__(self) -> None:
         self._counts: dict[int, dict[int, int]] = {}
-        self.shares: dict[int, Fraction] = {}
 
     def add(self, everys: Mapping[int, int]) -> bool:
-        """Take one divisor more in each of these modes; whether that changes the shares."""
+        """Take one divisor more in each of these modes; whether any is a new one."""
         is_new = False
         for mode, every in everys.items():
             counts = self._counts.setdefault(mode, {})
             counts[every] = counts.get(every, 0) + 1
             is_new = is_new or counts[every] == 1
-        return is_new and self._refresh()
+        return is_new
 
     def remove(self, everys: Mapping[int, int]) -> bool:
-        """Take back what was added; whether that changes the shares."""
+        """Take back what was added; whether any divisor is gone."""
         is_gone = False
         for mode, every in everys.items():
             counts = self._counts[mode]
@@ -219,7 +216,7 @@ class DivisorCounts:
                 del counts[every]
                 if not counts:
                     del self._counts[mode]
-        return is_gone and self._refresh()
+        return is_gone
 
     def serves(self, mode: int, every: int) -> bool:
         """Whether one more subscription at this divisor would add nothing."""
@@ -238,23 +235,25 @@ class DivisorCounts:
     def __bool__(self) -> bool:
         return bool(self._counts)
 
-    def _refresh(self) -> bool:
-        shares = shares_of({mode: tuple(counts) for mode, counts in self._counts.items()})
-        is_changed = shares != self.shares
-        self.shares = shares
-        return is_changed
+    def taken(self) -> Divisors:
+        """The distinct divisors of each mode, as a key."""
+        if len(self._counts) == 1:
+            ((mode, counts),) = self._counts.items()
+            return ((mode, tuple(sorted(counts))),)
+        return tuple((mode, tuple(sorted(counts))) for mode, counts in sorted(self._counts.items()))
 
 
-def shares_of(divisors: Mapping[int, Iterable[int]]) -> dict[int, Fraction]:
+@lru_cache(maxsize=4_096)
+def shares_of(taken: Divisors) -> Mapping[int, Fraction]:
     """The baseline's share of slots, and what each mode adds to it, as the routers forward."""
+    divisors = dict(taken)
     always = minimal_divisors(divisors.get(BASELINE_MODE, ()))
     shares = {}
-    for mode in sorted(divisors):
-        if mode == BASELINE_MODE:
-            shares[mode] = _share(always)
-        elif added := _added(always, tuple(sorted(divisors[mode]))):
-            shares[mode] = added
-    return shares
+    for mode, asked in taken:
+        share = _share(always) if mode == BASELINE_MODE else _added(always, asked)
+        if share:
+            shares[mode] = share
+    return MappingProxyType(shares)
 
 
 @lru_cache(maxsize=4_096)
@@ -270,3 +269,41 @@ def _added(always: tuple[int, ...], asked: tuple[int, ...]) -> Fraction:
 @lru_cache(maxsize=4_096)
 def _share(divisors: tuple[int, ...]) -> Fraction:
     return union_rate(divisors)
+
+
+class Tariff:
+    """What one variable costs for any divisors that are taken, worked out once for each."""
+
+    __slots__ = ("_bytes", "_rates", "event_rate", "variable")
+
+    def __init__(self, variable: StatusVariable) -> None:
+        self.variable = variable
+        self.event_rate = event_rate(variable)
+        self._rates: dict[Divisors, Mapping[int, Amount]] = {}
+        self._bytes: dict[tuple[int, Divisors], Mapping[int, Amount]] = {}
+
+    def events_per_s(self, taken: Divisors) -> Mapping[int, Amount]:
+        """What a router or channel sees of it, per mode."""
+        found = self._rates.get(taken)
+        if found is None:
+            _make_room(self._rates)
+            found = self._rates[taken] = {
+                mode: Amount(share * self.event_rate) for mode, share in shares_of(taken).items()
+            }
+        return found
+
+    def bytes_per_s(self, taken: Divisors, mtu_bytes: int) -> Mapping[int, Amount]:
+        """What a channel of this MTU carries of it, per mode."""
+        found = self._bytes.get((mtu_bytes, taken))
+        if found is None:
+            _make_room(self._bytes)
+            size = event_bytes(self.variable, mtu_bytes)
+            found = self._bytes[mtu_bytes, taken] = {
+                mode: Amount(rate.value * size) for mode, rate in self.events_per_s(taken).items()
+            }
+        return found
+
+
+def _make_room(known: dict[Any, Any]) -> None:
+    if len(known) >= _KNOWN_MAX:
+        known.clear()

@@ -109,7 +109,7 @@ def variable_channel_facts(resources: Resources, variable_id: int) -> list[Facts
             mode: list(stream.counts.divisors(mode)) for mode in stream.counts.modes()
         }
         facts["variable_events_per_s"] = {
-            mode: rounded(rate) for mode, rate in sorted(stream.rates.items())
+            mode: rounded(rate) for mode, rate in stream.events_per_s.items()
         }
         found.append(facts)
     return found

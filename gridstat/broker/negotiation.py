@@ -63,6 +63,8 @@ class Band:
         )
 
     def level(self, every_steps: int, redundancy_steps: int, *, is_slow: bool) -> Quality:
+        if not (every_steps or redundancy_steps or is_slow):
+            return _chained(self.desired)
         lowered = {}
         for mode, qos in self.desired.items():
             worst = self.worst[mode]
@@ -148,6 +150,8 @@ def _published_too_slowly(request: QosRequest, period: Period | None) -> tuple[Q
 
 def _chained(quality: Mapping[int, Qos]) -> Quality:
     """Each divisor a multiple of the next smaller one; none larger than it was."""
+    if len(quality) == 1:
+        return dict(quality)
     chained = dict(quality)
     smaller = 1
     for mode in sorted(quality, key=lambda mode: (quality[mode].every, mode)):

@@ -198,10 +198,11 @@ class Planner:
 
     def _is_full(self, trial: Trial, number: int, wanted: Mapping[int, int]) -> bool:
         carriage = self._resources.channel(number)
-        if carriage.has_ample_room(trial.request.variable, len(wanted), _TRIAL_MARGIN):
+        tariff = self._resources.tariff(trial.request.variable)
+        if carriage.has_ample_room(tariff, len(wanted), _TRIAL_MARGIN):
             return False
         # Claimed alone and given back: exact, and the predictions of others stay as they are.
-        is_changed = carriage.add(trial.request.variable, wanted)
+        is_changed = carriage.add(tariff, wanted)
         is_full = is_changed and (
             (carriage.is_over and Limit.CHANNEL not in trial.ignoring)
             or (carriage.is_burst_over and Limit.BURST not in trial.ignoring)
@@ -210,7 +211,7 @@ class Planner:
                 and any(account.is_over for account in carriage.routers)
             )
         )
-        carriage.remove(trial.request.variable, wanted)
+        carriage.remove(trial.request.variable.variable_id, wanted)
         return is_full
 
 

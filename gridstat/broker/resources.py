@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.accounts import Carriage, RouterAccount
-from gridstat.broker.charges import MODE_SETS_DEFAULT, event_rate
+from gridstat.broker.charges import MODE_SETS_DEFAULT, Tariff
 from gridstat.broker.promises import Promises
 from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, StillInUse
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT, LatencyModel
@@ -71,6 +71,7 @@ class Resources:
         self._entries: dict[str, Carriage] = {}
         self._deliveries: dict[tuple[str, str], Carriage] = {}
         self._carriers: dict[int, set[int]] = {}
+        self._tariffs: dict[int, Tariff] = {}
         self._unusable_channels: frozenset[int] | None = None
         self._unusable_routers: frozenset[str] | None = None
         self._graph: PathGraph | None = None
@@ -213,13 +214,21 @@ class Resources:
         touched: dict[Element, None] = {}
         for name in routers:
             self.router(name)
-            self._note(touched, name, is_changed=self._entries[name].add(variable, _ALL_SLOTS))
+            self._note(
+                touched, name, is_changed=self._entries[name].add(self.tariff(variable), _ALL_SLOTS)
+            )
         self._move(touched)
 
     def unpublish(self, variable: StatusVariable, routers: Iterable[str]) -> None:
         touched: dict[Element, None] = {}
         for name in routers:
-            self._note(touched, name, is_changed=self._entries[name].remove(variable, _ALL_SLOTS))
+            self._note(
+                touched,
+                name,
+                is_changed=self._entries[name].remove(variable.variable_id, _ALL_SLOTS),
+            )
+        if variable.variable_id not in self._carriers:
+            self._tariffs.pop(variable.variable_id, None)
         self._move(touched)
 
     def serving_channels(self, variable_id: int, everys: Mapping[int, int]) -> frozenset[int]:
@@ -253,10 +262,15 @@ class Resources:
     def ends_us(self) -> int:
         return self.model.predict(())
 
-    @staticmethod
-    def check_rate(variable: StatusVariable) -> None:
-        """Raise unless the variable's rate is bounded."""
-        event_rate(variable)
+    def tariff(self, variable: StatusVariable) -> Tariff:
+        """What the variable costs; raises unless its rate is bounded."""
+        known = self._tariffs.get(variable.variable_id)
+        if known is None:
+            known = self._tariffs[variable.variable_id] = Tariff(variable)
+        assert known.variable is variable or known.variable == variable, (
+            f"variable {variable.variable_id} is charged with another period or type"
+        )
+        return known
 
     # The graph.
 
@@ -292,36 +306,39 @@ class Resources:
             self._graph = None
 
     def _take(self, claim: Claim, touched: dict[Element, None]) -> None:
-        variable, first, last = claim.variable, claim.routers[0], claim.routers[-1]
-        self._note(touched, first, is_changed=self._entries[first].add(variable, _ALL_SLOTS))
-        carriers = self._carriers.setdefault(variable.variable_id, set())
+        first, last = claim.routers[0], claim.routers[-1]
+        tariff = self.tariff(claim.variable)
+        self._note(touched, first, is_changed=self._entries[first].add(tariff, _ALL_SLOTS))
+        carriers = self._carriers.setdefault(claim.variable.variable_id, set())
         for number in claim.channel_ids:
             carriage = self._channels[number]
             carriers.add(number)
-            if carriage.add(variable, claim.everys):
+            if carriage.add(tariff, claim.everys):
                 self._note_channel(touched, number, carriage)
         delivery = self._deliveries.get((last, claim.subscriber))
         if delivery is None:
             delivery = Carriage((self._routers[last],), self._mode_sets)
             self._deliveries[last, claim.subscriber] = delivery
-        self._note(touched, last, is_changed=delivery.add(variable, claim.everys))
+        self._note(touched, last, is_changed=delivery.add(tariff, claim.everys))
 
     def _give_back(self, claim: Claim, touched: dict[Element, None]) -> None:
-        variable, first, last = claim.variable, claim.routers[0], claim.routers[-1]
-        self._note(touched, first, is_changed=self._entries[first].remove(variable, _ALL_SLOTS))
-        carriers = self._carriers[variable.variable_id]
+        variable_id, first, last = claim.variable.variable_id, claim.routers[0], claim.routers[-1]
+        entry = self._entries[first]
+        self._note(touched, first, is_changed=entry.remove(variable_id, _ALL_SLOTS))
+        carriers = self._carriers[variable_id]
         for number in claim.channel_ids:
             carriage = self._channels[number]
-            if carriage.remove(variable, claim.everys):
+            if carriage.remove(variable_id, claim.everys):
                 self._note_channel(touched, number, carriage)
-            if variable.variable_id not in carriage.streams:
+            if variable_id not in carriage.streams:
                 carriers.discard(number)
-        if not carriers:
-            del self._carriers[variable.variable_id]
         delivery = self._deliveries[last, claim.subscriber]
-        self._note(touched, last, is_changed=delivery.remove(variable, claim.everys))
+        self._note(touched, last, is_changed=delivery.remove(variable_id, claim.everys))
         if not delivery.streams:
             del self._deliveries[last, claim.subscriber]
+        if not carriers and variable_id not in entry.streams:
+            del self._carriers[variable_id]
+            self._tariffs.pop(variable_id, None)
 
     @staticmethod
     def _note(touched: dict[Element, None], name: str, *, is_changed: bool) -> None:
