@@ -1,0 +1,48 @@
+"""What a path search answers: the paths, or why there are none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPath:
+    """One path: its routers in order, the channels between them, and what it takes in all."""
+
+    routers: tuple[str, ...]
+    channel_ids: tuple[int, ...]
+    latency_us: int
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Disjoint paths in the order of latency, each within its bound.
+
+    No two share a channel. `is_node_disjoint`: nor any router but an edge; `shares_edge`: two of
+    them start or end at the same edge router. `is_optimal`: none cheaper exists of that kind.
+    """
+
+    paths: tuple[FoundPath, ...]
+    is_node_disjoint: bool
+    shares_edge: bool
+    is_optimal: bool
+
+
+Reason = Literal["disconnected", "disjoint", "latency", "budget"]
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    """No such paths, and what stands against them.
+
+    "disconnected": there is no path at all. "disjoint": only `paths_max` share no channel.
+    "latency": of the fastest set known, path `path_index` takes `latency_us_best`, which is too
+    much. "budget": the search was ended without a verdict.
+    """
+
+    reason: Reason
+    paths_max: int = 0
+    latency_us_best: int = 0
+    path_index: int = 0

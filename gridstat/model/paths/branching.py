@@ -1,0 +1,310 @@
+"""Disjoint paths with a bound each, exactly: relax, and divide where the relaxed answer fails.
+
+The relaxation forgets that every path has its own bound and keeps their sum: a flow, priced by
+cost, by latency or by a mixture (Lagrange). A flow whose least latency exceeds the sum proves that
+a space is empty; one that costs no less than the best answer known proves that it is not needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from gridstat.model.paths.bounded_walk import bounded_walk
+from gridstat.model.paths.flow import flow, walks
+from gridstat.model.paths.graph import NEVER
+from gridstat.model.paths.problem import fits
+from gridstat.model.paths.spaces import Space, SpaceNetwork, Walk, parts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gridstat.model.paths.budget import Budget
+    from gridstat.model.paths.problem import Problem, Route
+
+READINGS_MAX: Final = 24
+"""Ways to pair the halves of paths that meet; more are left to the division."""
+
+STEPS_PER_SPACE: Final = 16
+"""A flow through a space takes about as long as so many labels of a single walk."""
+
+PRICE_MAX: Final = 1 << 12
+PRICE_ROUNDS_MAX: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxed:
+    """A flow, and its walk that breaks its bound most: None if every one keeps its own."""
+
+    worst: Walk | None
+    excess_us: int
+    cost: int
+    latency_us: int
+
+
+class Branching:
+    """The search in one problem: `best` is the cheapest answer so far."""
+
+    __slots__ = (
+        "_bounds_us",
+        "_budget",
+        "_cost_price",
+        "_cost_to",
+        "_latency_price",
+        "_latency_to",
+        "_mixed",
+        "_mixed_to",
+        "_problem",
+        "best",
+        "best_cost",
+    )
+
+    def __init__(self, problem: Problem, bounds_us: Sequence[int], budget: Budget) -> None:
+        self._problem = problem
+        self._bounds_us = bounds_us
+        self._budget = budget
+        self._cost_to = problem.cost_potentials()
+        self._latency_to = problem.latency_potentials()
+        self._cost_price, self._latency_price = 1, 0
+        self._mixed, self._mixed_to = problem.costs, self._cost_to
+        self.best: tuple[Route, ...] | None = None
+        self.best_cost = NEVER
+
+    def search(self, whole: tuple[Route, ...]) -> None:
+        """Find the cheapest answer that holds these whole paths, as far as the budget goes."""
+        root = Space(whole, (), self._problem.places.units, frozenset())
+        self._find_any(root)
+        if self.best is not None and not self._budget.was_spent:
+            self._price(root)
+            self._improve(root)
+
+    def _find_any(self, root: Space) -> None:
+        """Divide, the least excess first, until some answer is found or none is left."""
+        heap: list[tuple[int, int, Space, Walk]] = []
+        waiting, count = [root], 0
+        while waiting:
+            for space in waiting:
+                relaxed = self._fastest(space)
+                if self.best is not None or self._budget.is_spent(STEPS_PER_SPACE):
+                    return
+                if relaxed is not None and relaxed.worst is not None:
+                    count += 1
+                    heappush(heap, (relaxed.excess_us, -count, space, relaxed.worst))
+            waiting = []
+            if heap:
+                _, _, space, worst = heappop(heap)
+                waiting = list(parts(self._problem, space, worst))
+
+    def _improve(self, root: Space) -> None:
+        """Divide, the least cost first, until nothing cheaper than the best answer can be left."""
+        heap: list[tuple[int, int, Space, Walk]] = []
+        waiting, count = [root], 0
+        while waiting:
+            for space in waiting:
+                found = self._cheapest(space)
+                if self._budget.is_spent(STEPS_PER_SPACE):
+                    return
+                if found is not None:
+                    count += 1
+                    heappush(heap, (found[0], -count, space, found[1]))
+            waiting = []
+            if heap and heap[0][0] < self.best_cost:
+                _, _, space, worst = heappop(heap)
+                waiting = list(parts(self._problem, space, worst))
+
+    def _fastest(self, space: Space) -> Relaxed | None:
+        """The relaxed answer of least latency; None if the space is empty or all settled."""
+        if self._is_hopeless(space) or self._is_settled(space):
+            return None
+        left = SpaceNetwork(self._problem, space)
+        relaxed = self._relax(space, left, self._problem.latencies_us, self._latency_to)
+        if relaxed is None or relaxed.latency_us > sum(self._bounds_us):
+            return None
+        return relaxed
+
+    def _cheapest(self, space: Space) -> tuple[int, Walk] | None:
+        """A lower bound of the cost in the space and a walk to divide it by; None if not needed."""
+        if self._is_hopeless(space) or self._is_settled(space):
+            return None
+        problem, left = self._problem, SpaceNetwork(self._problem, space)
+        cheapest = self._relax(space, left, problem.costs, self._cost_to)
+        if cheapest is None or cheapest.worst is None or cheapest.cost >= self.best_cost:
+            return None
+        bound, worst = cheapest.cost, cheapest.worst
+        if self._latency_price:
+            mixed = self._relax(space, left, self._mixed, self._mixed_to)
+            if mixed is None:
+                return None
+            over_us = mixed.latency_us - sum(self._bounds_us)
+            surplus = -(-self._latency_price * over_us // self._cost_price)
+            bound = max(bound, mixed.cost + surplus)
+            worst = mixed.worst or worst
+        fastest = self._relax(space, left, problem.latencies_us, self._latency_to)
+        if fastest is None or fastest.latency_us > sum(self._bounds_us):
+            return None
+        return (bound, worst) if bound < self.best_cost else None
+
+    def _price(self, root: Space) -> None:
+        """The mixture of cost and latency whose flow bounds the cost best (LARAC)."""
+        problem, left = self._problem, SpaceNetwork(self._problem, root)
+        allowed_us = sum(self._bounds_us)
+        cheap = self._relax(root, left, problem.costs, self._cost_to)
+        fast = self._relax(root, left, problem.latencies_us, self._latency_to)
+        for _ in range(PRICE_ROUNDS_MAX):
+            if cheap is None or fast is None or cheap.latency_us <= allowed_us:
+                return
+            cost_price, latency_price = cheap.latency_us - fast.latency_us, fast.cost - cheap.cost
+            if cost_price <= 0 or latency_price <= 0:
+                return
+            excess = max(cost_price, latency_price) // PRICE_MAX + 1
+            cost_price, latency_price = cost_price // excess, latency_price // excess
+            if not cost_price or not latency_price:
+                return
+            self._mix(cost_price, latency_price)
+            mixed = self._relax(root, left, self._mixed, self._mixed_to)
+            if mixed is None or (mixed.cost, mixed.latency_us) in {
+                (cheap.cost, cheap.latency_us),
+                (fast.cost, fast.latency_us),
+            }:
+                return
+            if mixed.latency_us <= allowed_us:
+                fast = mixed
+            else:
+                cheap = mixed
+
+    def _mix(self, cost_price: int, latency_price: int) -> None:
+        problem = self._problem
+        self._cost_price, self._latency_price = cost_price, latency_price
+        self._mixed = [
+            cost_price * cost + latency_price * latency_us
+            for cost, latency_us in zip(problem.costs, problem.latencies_us, strict=True)
+        ]
+        self._mixed_to = [
+            cost_price * cost + latency_price * latency_us
+            for cost, latency_us in zip(self._cost_to, self._latency_to, strict=True)
+        ]
+
+    def _relax(
+        self, space: Space, left: SpaceNetwork, weights: list[int], potentials: list[int]
+    ) -> Relaxed | None:
+        """The flow of least weight through what is left; an answer among it is taken note of."""
+        network = left.network
+        carrying = flow(network, left.weights(weights), left.potentials(potentials))
+        if carrying is None:
+            return None
+        best: Relaxed | None = None
+        for reading in islice(walks(network, carrying), READINGS_MAX):
+            ways = [left.walk(label, arcs) for label, arcs in reading]
+            relaxed = self._judged(space, ways, [left.arcs(way) for way in ways])
+            if best is None or relaxed.excess_us < best.excess_us:
+                best = relaxed
+            if best.worst is None:
+                break
+        return best
+
+    def _judged(self, space: Space, ways: list[Walk], arcs: list[tuple[int, ...]]) -> Relaxed:
+        routes = [self._problem.route(way) for way in arcs]
+        complete = [*space.whole, *(route for route in routes if route is not None)]
+        cost = sum(route.cost for route in complete)
+        latency_us = sum(route.latency_us for route in complete)
+        for way, route in zip(ways, routes, strict=True):
+            if route is None:
+                return Relaxed(way, NEVER, cost, latency_us)
+        order = sorted(range(len(complete)), key=lambda index: complete[index].latency_us)
+        excess_us, worst = 0, None
+        most_us = 0
+        for bound_us, index in zip(self._bounds_us, order, strict=True):
+            over_us = complete[index].latency_us - bound_us
+            excess_us += max(over_us, 0)
+            if over_us > most_us and index >= len(space.whole):
+                most_us, worst = over_us, ways[index - len(space.whole)]
+        if excess_us == 0:
+            self._consider(tuple(complete), cost)
+        elif worst is None:
+            worst = ways[0]
+        return Relaxed(worst, excess_us, cost, latency_us)
+
+    def _consider(self, routes: tuple[Route, ...], cost: int) -> None:
+        if cost < self.best_cost:
+            self.best, self.best_cost = routes, cost
+
+    def _is_hopeless(self, space: Space) -> bool:
+        """Whether some path is too slow even if nothing stood in its way."""
+        graph, latency_of, latency_to = (
+            self._problem.graph,
+            self._problem.latencies_us,
+            self._problem.latencies_to,
+        )
+        least_us = [route.latency_us for route in space.whole]
+        for beginning in space.beginnings:
+            end = graph.heads[beginning.arcs[-1]]
+            least_us.append(
+                graph.router_latencies_us[graph.tails[beginning.arcs[0]]]
+                + sum(latency_of[arc] for arc in beginning.arcs)
+                + min(
+                    (
+                        latency_of[arc] + latency_to[head]
+                        for arc, head in graph.arcs_out[end]
+                        if arc not in beginning.forbidden
+                    ),
+                    default=NEVER,
+                )
+            )
+        if space.open_units:
+            open_us = min(
+                (
+                    graph.router_latencies_us[start] + latency_of[arc] + latency_to[head]
+                    for start, _ in self._problem.places.starts
+                    for arc, head in graph.arcs_out[start]
+                    if arc not in space.forbidden
+                ),
+                default=NEVER,
+            )
+            least_us += [open_us] * space.open_units
+        return not fits(least_us, self._bounds_us)
+
+    def _is_settled(self, space: Space) -> bool:
+        """Whether at most one path was left to find; then it has been, exactly."""
+        if space.units == 0:
+            if fits((route.latency_us for route in space.whole), self._bounds_us):
+                self._consider(space.whole, sum(route.cost for route in space.whole))
+            return True
+        if space.units > 1:
+            return False
+        problem, left = self._problem, SpaceNetwork(self._problem, space)
+        known_us = [route.latency_us for route in space.whole]
+        allowed_us = next(
+            bound_us
+            for bound_us in reversed(self._bounds_us)
+            if fits([*known_us, bound_us], self._bounds_us)
+        )
+        latency_to = left.potentials(self._latency_to)
+        begun_us = self._begun_us(space)
+        arcs = bounded_walk(
+            left.network,
+            (left.weights(problem.costs), left.potentials(self._cost_to)),
+            (left.weights(problem.latencies_us), latency_to),
+            allowed_us - begun_us,
+            self._budget,
+        )
+        if arcs is None:
+            return True
+        way = left.walk(left.network.origins[0][0], arcs)
+        route = problem.route(left.arcs(way))
+        if route is None:
+            return False
+        complete = (*space.whole, route)
+        self._consider(complete, sum(route.cost for route in complete))
+        return True
+
+    def _begun_us(self, space: Space) -> int:
+        graph = self._problem.graph
+        if not space.beginnings:
+            starts = self._problem.places.starts
+            return graph.router_latencies_us[starts[0][0]] if len(starts) == 1 else 0
+        arcs = space.beginnings[0].arcs
+        return graph.router_latencies_us[graph.tails[arcs[0]]] + sum(
+            self._problem.latencies_us[arc] for arc in arcs
+        )

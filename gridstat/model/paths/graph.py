@@ -1,0 +1,161 @@
+"""A cloud as a path search sees it: numbered routers and arcs, with cost and latency each.
+
+Built once from channels and the routers' own latencies, then searched many times under different
+masks. The distances towards a router are remembered: under any mask they are still lower bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+from gridstat.model.errors import LayoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+NEVER: Final = 1 << 80
+"""The weight of an arc that may not be taken, and the distance from where nothing is reached."""
+
+WEIGHT_MAX: Final = 1 << 36
+"""Above any cost or latency of an arc, so that no sum of weights comes near to NEVER."""
+
+Neighbours = tuple[tuple[int, int], ...]
+"""Pairs of an arc and the router (or label) at its other end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """One event channel between two routers, with the price and the time of its use."""
+
+    channel_id: int
+    from_router: str
+    to_router: str
+    cost: int
+    latency_us: int
+
+
+class PathGraph:
+    """Routers and arcs by number, in the order of their names; the arrays are never changed.
+
+    The latency of an arc holds that of the router it leads to, so a path's latency is that of its
+    first router and the sum over its arcs.
+    """
+
+    __slots__ = (
+        "_costs_to",
+        "_latencies_to",
+        "arc_of",
+        "arcs",
+        "arcs_into",
+        "arcs_out",
+        "costs",
+        "heads",
+        "labels_out",
+        "latencies_us",
+        "number_of",
+        "router_latencies_us",
+        "routers",
+        "tails",
+    )
+
+    def __init__(self, arcs: Iterable[Arc], router_latency_us: Mapping[str, int]) -> None:
+        self.arcs = sorted(arcs, key=lambda arc: (arc.from_router, arc.to_router, arc.channel_id))
+        named = {name for arc in self.arcs for name in (arc.from_router, arc.to_router)}
+        self.routers = sorted(named | set(router_latency_us))
+        self.number_of = {name: number for number, name in enumerate(self.routers)}
+        self.router_latencies_us = [router_latency_us.get(name, 0) for name in self.routers]
+        self.arc_of = {arc.channel_id: index for index, arc in enumerate(self.arcs)}
+        self._check()
+        self.tails = [self.number_of[arc.from_router] for arc in self.arcs]
+        self.heads = [self.number_of[arc.to_router] for arc in self.arcs]
+        self.costs = [arc.cost for arc in self.arcs]
+        self.latencies_us = [
+            arc.latency_us + self.router_latencies_us[head]
+            for arc, head in zip(self.arcs, self.heads, strict=True)
+        ]
+        self.arcs_out = _neighbours(len(self.routers), self.tails, self.heads)
+        self.arcs_into = _neighbours(len(self.routers), self.heads, self.tails)
+        self.labels_out = self.arcs_out * 2
+        self._costs_to: dict[int, list[int]] = {}
+        self._latencies_to: dict[int, list[int]] = {}
+
+    def costs_to(self, router: int) -> list[int]:
+        """The least cost from each router to this one, were nothing excluded."""
+        found = self._costs_to.get(router)
+        if found is None:
+            found = self._costs_to[router] = distances(self.arcs_into, self.costs, {router: 0})
+        return found
+
+    def latencies_to(self, router: int) -> list[int]:
+        """The least latency from each router, without its own, to this one."""
+        found = self._latencies_to.get(router)
+        if found is None:
+            into, latencies_us = self.arcs_into, self.latencies_us
+            found = self._latencies_to[router] = distances(into, latencies_us, {router: 0})
+        return found
+
+    def _check(self) -> None:
+        if len(self.arc_of) != len(self.arcs):
+            raise LayoutError("two arcs of a path graph carry the same channel number")
+        for arc in self.arcs:
+            if arc.from_router == arc.to_router:
+                raise LayoutError(f"channel {arc.channel_id} leads from {arc.to_router} to itself")
+            if not (0 <= arc.cost < WEIGHT_MAX and 0 <= arc.latency_us < WEIGHT_MAX):
+                raise LayoutError(
+                    f"channel {arc.channel_id}: cost and latency must be 0 to {WEIGHT_MAX - 1}"
+                )
+        if not all(0 <= latency_us < WEIGHT_MAX for latency_us in self.router_latencies_us):
+            raise LayoutError(f"a router's latency must be 0 to {WEIGHT_MAX - 1} microseconds")
+
+
+def distances(
+    neighbours: Sequence[Neighbours], weights: Sequence[int], start_at: Mapping[int, int]
+) -> list[int]:
+    """The distance of every router from the starts, each of which has a distance to begin with."""
+    found = [NEVER] * len(neighbours)
+    heap: list[tuple[int, int]] = []
+    for router, distance in start_at.items():
+        found[router] = distance
+        heappush(heap, (distance, router))
+    while heap:
+        distance, router = heappop(heap)
+        if distance > found[router]:
+            continue
+        for arc, other in neighbours[router]:
+            farther = distance + weights[arc]
+            if farther < found[other]:
+                found[other] = farther
+                heappush(heap, (farther, other))
+    return found
+
+
+def lowered(
+    graph: PathGraph, distances_to: list[int], costs: Sequence[int], cheaper: Iterable[int]
+) -> list[int]:
+    """Distances that hold again after some arcs became cheaper; only what changed is visited."""
+    found = distances_to.copy()
+    heap: list[tuple[int, int]] = []
+    for arc in cheaper:
+        tail, distance = graph.tails[arc], found[graph.heads[arc]] + costs[arc]
+        if distance < found[tail]:
+            found[tail] = distance
+            heappush(heap, (distance, tail))
+    while heap:
+        distance, router = heappop(heap)
+        if distance > found[router]:
+            continue
+        for arc, other in graph.arcs_into[router]:
+            farther = distance + costs[arc]
+            if farther < found[other]:
+                found[other] = farther
+                heappush(heap, (farther, other))
+    return found
+
+
+def _neighbours(count: int, near: Sequence[int], far: Sequence[int]) -> list[Neighbours]:
+    found: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+    for arc, (here, there) in enumerate(zip(near, far, strict=True)):
+        found[here].append((arc, there))
+    return [tuple(pairs) for pairs in found]

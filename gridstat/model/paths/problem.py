@@ -1,0 +1,220 @@
+"""One question to the search, in arrays: from where, to where, how often, over what.
+
+A problem is a path graph under a mask, with its places of start and end spread out as labels of a
+network; the weights it holds are shared with the graph unless the mask touches them.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gridstat.model.paths.flow import Network
+from gridstat.model.paths.graph import NEVER, lowered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from gridstat.model.paths.graph import PathGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path by numbers: its first router, then arcs; none if publisher and subscriber share it."""
+
+    start: int
+    arcs: tuple[int, ...]
+    latency_us: int
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Routers where paths may start and end, each with how many may.
+
+    `edges` are not to be passed through; `lone` says that no other router is passed twice.
+    """
+
+    starts: tuple[tuple[int, int], ...]
+    ends: tuple[tuple[int, int], ...]
+    units: int
+    edges: frozenset[int]
+    lone: bool
+
+
+class Mask:
+    """A graph less what is excluded, at the prices of one search."""
+
+    __slots__ = ("_cheaper", "costs", "dead", "graph", "is_timed", "latencies_us")
+
+    def __init__(
+        self,
+        graph: PathGraph,
+        excluded_channels: AbstractSet[int],
+        excluded_routers: AbstractSet[str],
+        cheap_channels: Mapping[int, int] | None,
+    ) -> None:
+        self.graph = graph
+        self.is_timed = False
+        self.dead = {graph.number_of[name] for name in excluded_routers if name in graph.number_of}
+        self.costs = graph.costs
+        self.latencies_us = graph.latencies_us
+        blocked = [
+            graph.arc_of[channel] for channel in excluded_channels if channel in graph.arc_of
+        ]
+        cheap = {
+            graph.arc_of[channel]: cost
+            for channel, cost in (cheap_channels or {}).items()
+            if channel in graph.arc_of
+        }
+        if blocked or cheap:
+            self.costs = graph.costs.copy()
+        if blocked:
+            self.latencies_us = graph.latencies_us.copy()
+        for arc, cost in cheap.items():
+            self.costs[arc] = cost
+        for arc in blocked:
+            self.costs[arc] = self.latencies_us[arc] = NEVER
+        self._cheaper = [arc for arc in cheap if self.costs[arc] < graph.costs[arc]]
+
+    def timed(self) -> Mask:
+        """The same graph, in which time is the only price."""
+        found = copy(self)
+        found.costs, found.is_timed = self.latencies_us, True
+        return found
+
+    def costs_to(self, ends: Sequence[int]) -> list[int]:
+        """Lower bounds of the cost from each router to the nearest end."""
+        if self.is_timed:
+            return self.latencies_to(ends)
+        found = nearest([self.graph.costs_to(end) for end in ends])
+        return lowered(self.graph, found, self.costs, self._cheaper) if self._cheaper else found
+
+    def latencies_to(self, ends: Sequence[int]) -> list[int]:
+        """Lower bounds of the latency from each router, without its own, to the nearest end."""
+        return nearest([self.graph.latencies_to(end) for end in ends])
+
+
+class Problem:
+    """Places in a masked graph, as a network of labels with potentials for cost and latency.
+
+    Pseudo arcs, numbered after the graph's, lead from a common origin to several starts and from
+    several ends to a common sink, as many side by side as may be used.
+    """
+
+    __slots__ = (
+        "costs",
+        "costs_to",
+        "dead",
+        "graph",
+        "latencies_to",
+        "latencies_us",
+        "network",
+        "places",
+        "start_labels",
+    )
+
+    def __init__(self, mask: Mask, places: Places) -> None:
+        self.graph = mask.graph
+        self.places = places
+        self.costs = mask.costs
+        self.latencies_us = mask.latencies_us
+        ends = [router for router, _ in places.ends]
+        self.costs_to = mask.costs_to(ends)
+        self.latencies_to = mask.latencies_to(ends)
+        # A path starts and ends at an edge router, and never passes through one (see search.py).
+        self.dead = mask.dead | places.edges.difference(ends)
+        self.network = self._network()
+
+    def _network(self) -> Network:
+        count = len(self.graph.routers)
+        out = self.graph.labels_out.copy()
+        sink, pseudo_us = self._join_ends(out)
+        self.start_labels = {}
+        group: list[tuple[int, int]] = []
+        for router, room in self.places.starts:
+            self.start_labels[len(out)] = router
+            for _ in range(room if len(self.places.starts) > 1 else 0):
+                group.append((len(self.graph.arcs) + len(pseudo_us), len(out)))
+                pseudo_us.append(self.graph.router_latencies_us[router])
+            out.append(self.graph.arcs_out[router])
+        if group:
+            out.append(tuple(group))
+        if pseudo_us:
+            self.costs = self.costs + [0] * len(pseudo_us)
+            self.latencies_us = self.latencies_us + pseudo_us
+        return Network(
+            routers=count,
+            out=out,
+            origins=[(len(out) - 1, self.places.units)],
+            sink=sink,
+            ends=frozenset(router for router, _ in self.places.ends),
+            lone=self.places.lone,
+            twins={},
+        )
+
+    def _join_ends(self, out: list[tuple[tuple[int, int], ...]]) -> tuple[int, list[int]]:
+        """The sink's label, and the latencies of the pseudo arcs into it."""
+        if len(self.places.ends) == 1:
+            return self.places.ends[0][0], []
+        sink, arc = len(out), len(self.graph.arcs)
+        out.append(())
+        for router, room in self.places.ends:
+            out[router] = tuple((arc + copy, sink) for copy in range(room))
+            arc += room
+        return sink, [0] * (arc - len(self.graph.arcs))
+
+    def potentials(self, to_ends: Sequence[int], entries: Sequence[int]) -> list[int]:
+        """Bounds for every label from those for routers; `entries` is what each start adds."""
+        found = [*to_ends, *([0] * (len(self.network.out) - len(to_ends)))]
+        for label, router in self.start_labels.items():
+            found[label] = to_ends[router]
+        group = len(self.network.out) - 1
+        if group not in self.start_labels:
+            found[group] = min(
+                entries[router] + to_ends[router] for router in self.start_labels.values()
+            )
+        for router in self.dead:
+            found[router] = NEVER
+        return found
+
+    def cost_potentials(self) -> list[int]:
+        return self.potentials(self.costs_to, [0] * len(self.graph.routers))
+
+    def latency_potentials(self) -> list[int]:
+        return self.potentials(self.latencies_to, self.graph.router_latencies_us)
+
+    def route(self, arcs: Iterable[int]) -> Route | None:
+        """The walk's real arcs as a simple path; None if nothing of it remains."""
+        graph = self.graph
+        real = [arc for arc in arcs if arc < len(graph.arcs)]
+        start = graph.tails[real[0]]
+        kept: list[int] = []
+        place = {start: 0}
+        for arc in real:
+            kept.append(arc)
+            head = graph.heads[arc]
+            if head in place:
+                # Two paths that share a router may each lead round in a ring: leave the ring out.
+                del kept[place[head] :]
+                place = {router: at for router, at in place.items() if at <= place[head]}
+            else:
+                place[head] = len(kept)
+        if not kept:
+            return None
+        latency_us = graph.router_latencies_us[start] + sum(self.latencies_us[arc] for arc in kept)
+        return Route(start, tuple(kept), latency_us, sum(self.costs[arc] for arc in kept))
+
+
+def fits(latencies_us: Iterable[int], bounds_us: Sequence[int]) -> bool:
+    """Whether the paths, put in order, each keep to their bound."""
+    return all(
+        latency_us <= bound_us
+        for latency_us, bound_us in zip(sorted(latencies_us), bounds_us, strict=True)
+    )
+
+
+def nearest(lists: Sequence[list[int]]) -> list[int]:
+    return lists[0] if len(lists) == 1 else list(map(min, *lists))
