@@ -100,6 +100,13 @@ def thesis_codes(error: type[GridStatError]) -> list[int]:
     return [code for code, (_, ours) in _THESIS_WORDS.items() if ours is error]
 
 
+def error_from(code: int, message: str, *, hint: str = "") -> GridStatError:
+    """The error that a peer told by its code; the nearest known kind if it is a newer one."""
+    known = {found.code: found for found in all_errors()}
+    kind = known.get(code) or known.get(code // 1_000 * 1_000, GridStatError)
+    return kind(message, hint=hint)
+
+
 def explain(code: int) -> str:
     """What a code means and what to do, in a few lines; the thesis' negative codes work too."""
     if code in _THESIS_WORDS:

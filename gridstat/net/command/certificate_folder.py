@@ -132,7 +132,7 @@ class CertificateFolder:
         old = self.load(files.certificate)
         if identity_in(old) != identity:
             raise ConfigurationError(f"{files.certificate} belongs to {identity_in(old)}")
-        key = load_key(_read(files.key), of=str(files.key))
+        key = load_key(read_pem(files.key), of=str(files.key))
         made = self._authority().issue(
             identity, key.public_key(), self.now(), hosts=hosts_in(old), days=days
         )
@@ -174,7 +174,7 @@ class CertificateFolder:
         )
 
     def load(self, path: Path) -> x509.Certificate:
-        return load_certificates(_read(path), of=str(path))[0]
+        return load_certificates(read_pem(path), of=str(path))[0]
 
     def _authority(self) -> Authority:
         pem, key = self._pem(AUTHORITY_STEM), self._key(AUTHORITY_STEM)
@@ -182,7 +182,7 @@ class CertificateFolder:
             raise ConfigurationError(
                 f"{self.path} holds no authority", hint="make one: `gridstat certificates init`"
             )
-        authority = Authority(self.load(pem), load_key(_read(key), of=str(key)))
+        authority = Authority(self.load(pem), load_key(read_pem(key), of=str(key)))
         if authority.certificate.public_key() != authority.key.public_key():
             raise CertificateRefused(f"{key} is not the key of {pem}")
         if authority.certificate.not_valid_after_utc - self.now() < timedelta(0):
@@ -212,7 +212,7 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o644) -> None:
         raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _read(path: Path) -> bytes:
+def read_pem(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from gridstat.model.rate_law import Period
@@ -52,6 +54,8 @@ class ChannelStateChanged(Struct, frozen=True):
 
 class BackPressureChanged(Struct, frozen=True):
     """A paced channel's queue has crossed its high or, later, its low water mark."""
+
+    since: ClassVar[int] = 2
 
     channel_id: int
     is_on: bool

@@ -6,7 +6,7 @@ are ignored, and nobody is sent a message newer than the version that its `Hello
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -24,12 +24,20 @@ class Struct(
     kw_only=True,
     forbid_unknown_fields=False,
 ):
-    """Base of all messages: a MessagePack map with the class name as its `type`."""
+    """Base of all messages: a MessagePack map with the class name as its `type`.
+
+    `since` is the schema that brought the message; a peer of an older one is never sent it.
+    """
+
+    since: ClassVar[int] = 1
 
 
-class Hello(Struct, frozen=True):
+class Hello(Struct, frozen=True, omit_defaults=False):
     """First frame of both sides. `instance` is new with every process; `name` is checked
-    against the certificate."""
+    against the certificate.
+
+    It is written in full: a reader of another version has other defaults for the versions.
+    """
 
     role: str
     name: str

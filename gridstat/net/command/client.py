@@ -1,0 +1,134 @@
+"""Keeps one session with one peer alive: dials its addresses in turn, for ever, with back-off."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from gridstat.model.errors import DeadlinePassed, GridStatError, LinkDown
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from gridstat.net.command.identity import Identity
+    from gridstat.net.command.session import Session
+
+Address: TypeAlias = tuple[str, int]
+BACK_OFF_FIRST_S: Final = 0.05
+BACK_OFF_MOST_S: Final = 2.0
+SETTLED_S: Final = 1.0
+"""A session that lasted so long was a success; a shorter one does not reset the back-off, or two
+processes that push each other out would do so twenty times a second."""
+
+log = logging.getLogger(__name__)
+
+
+class BackOff:
+    """Waits that double from first to most, each shortened by up to half at random.
+
+    The jitter keeps the clients of a server that comes back from all dialling in one instant.
+    """
+
+    def __init__(
+        self,
+        random: random.Random,
+        *,
+        first_s: float = BACK_OFF_FIRST_S,
+        most_s: float = BACK_OFF_MOST_S,
+    ) -> None:
+        self._random = random
+        self._first_s = first_s
+        self._most_s = most_s
+        self._next_s = first_s
+
+    def next_s(self) -> float:
+        """How long to wait now; longer the next time."""
+        wait_s = self._next_s * self._random.uniform(0.5, 1.0)
+        self._next_s = min(2 * self._next_s, self._most_s)
+        return wait_s
+
+    def reset(self) -> None:
+        self._next_s = self._first_s
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A peer, and where it may be found; `on_failure` hears each time why no session is up."""
+
+    identity: Identity
+    addresses: Sequence[Address]
+    on_failure: Callable[[GridStatError], None] | None = None
+
+
+class Dialler:
+    """At most one session with its target at any time."""
+
+    def __init__(
+        self,
+        target: Target,
+        connect: Callable[[Address], Awaitable[Session]],
+        back_off: BackOff,
+        *,
+        connect_within_s: float,
+    ) -> None:
+        self._target = target
+        self._connect = connect
+        self._back_off = back_off
+        self._connect_within_s = connect_within_s
+        self._session: Session | None = None
+        self._told = ""
+
+    def retarget(self, target: Target) -> None:
+        """Other addresses for the same peer; they count from the next attempt on."""
+        assert target.identity == self._target.identity
+        self._target = target
+
+    def stop(self, task: asyncio.Task[None]) -> None:
+        """End the task of `run`, and a session that is only being opened; an open one stays."""
+        task.cancel()
+        if self._session is not None and not self._session.is_open:
+            self._session.abort()
+
+    async def run(self) -> None:
+        """Until stopped."""
+        while True:
+            for address in self._target.addresses:
+                await self._one_session(address)
+            await asyncio.sleep(self._back_off.next_s())
+
+    async def _one_session(self, address: Address) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_within_s):
+                session = await self._connect(address)
+        except TimeoutError:
+            self._tell(DeadlinePassed(f"{self._target.identity} at {_text(address)}: no answer"))
+            return
+        except OSError as error:
+            told = f"{self._target.identity} at {_text(address)}: {error.strerror or error}"
+            self._tell(LinkDown(told))
+            return
+        began_s = loop.time()
+        self._session = session
+        await asyncio.shield(session.finished)
+        if session.was_open and loop.time() - began_s >= SETTLED_S:
+            self._back_off.reset()
+        if session.error is not None:
+            self._tell(session.error)
+
+    def _tell(self, error: GridStatError) -> None:
+        text = str(error.args[0])
+        if text != self._told:
+            # Once for each new reason: a peer that is away for a day is no news every second.
+            log.warning("no_session peer=%s reason=%r", self._target.identity, text)
+            self._told = text
+        if self._target.on_failure is not None:
+            self._target.on_failure(error)
+
+
+def _text(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

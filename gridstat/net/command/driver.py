@@ -1,0 +1,258 @@
+"""Runs one pure machine under asyncio: sessions, timers and the journal around it.
+
+What happens becomes events, one after another; what the machine says is done in its order. An
+exception in a machine is a bug of ours: it is logged and the process ends, since peers recover a
+process that died, and nobody one that lives on with a broken state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
+
+from gridstat.model.error_index import error_from
+from gridstat.model.errors import FrameTooLarge, StorageFailed
+from gridstat.net.clock import SystemClock
+from gridstat.net.command.client import Target
+from gridstat.net.command.machine import (
+    CancelTimer,
+    Close,
+    Connected,
+    Disconnected,
+    Note,
+    Persist,
+    Persisted,
+    PersistFailed,
+    Received,
+    Send,
+    SetTimer,
+    TimerFired,
+)
+from gridstat.net.command.session_table import SessionTable, TableSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gridstat.model.errors import GridStatError
+    from gridstat.net.clock import Clock
+    from gridstat.net.command.client import Address
+    from gridstat.net.command.identity import Identity, Role
+    from gridstat.net.command.messages import Hello, Message
+    from gridstat.net.command.session_settings import SessionCounters
+    from gridstat.net.command.tls import Credentials
+
+NS_PER_S: Final = 1_000_000_000
+EXIT_BUG: Final = 70
+
+DriverEvent: TypeAlias = Connected | Disconnected | Received | TimerFired
+"""What every driven machine hears; one that says `Persist` hears of that too."""
+
+AnyEvent_contra = TypeVar("AnyEvent_contra", contravariant=True)
+ExtraEvent = TypeVar("ExtraEvent")
+
+log = logging.getLogger(__name__)
+
+
+class Drivable(Protocol[AnyEvent_contra]):
+    """A machine that hears at least `DriverEvent`; its extra instructions go to `perform`."""
+
+    def handle(self, event: AnyEvent_contra, now_ns: int, /) -> Sequence[object]: ...
+
+
+class Journal(Protocol):
+    """Where a machine's operations are made durable, in the order of the calls."""
+
+    async def persist(self, token: int, operations: tuple[bytes, ...]) -> None:
+        """Returns when they are durable; raises `StorageFailed` when none of them is."""
+        ...
+
+
+def perform_nothing(instruction: object) -> bool:
+    """For a machine that says nothing but the words of `machine.py`."""
+    return False
+
+
+def end_process(error: BaseException) -> None:
+    """The answer to a bug: no state of this process can be trusted any more."""
+    log.critical("machine_failed", exc_info=error)
+    logging.shutdown()
+    os._exit(EXIT_BUG)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a driver takes from the outside; tests bring their own."""
+
+    table: TableSettings = field(default_factory=TableSettings)
+    clock: Clock = field(default_factory=SystemClock)
+    on_bug: Callable[[BaseException], None] = end_process
+
+
+class Driver(Generic[ExtraEvent]):
+    """Events reach the machine one at a time; none while it or its instructions are at work.
+
+    All calls belong on the event loop's thread.
+    """
+
+    def __init__(
+        self,
+        machine: Drivable[DriverEvent | ExtraEvent],
+        credentials: Credentials,
+        *,
+        perform: Callable[[object], bool] = perform_nothing,
+        journal: Journal | None = None,
+        surroundings: Surroundings | None = None,
+    ) -> None:
+        around = surroundings or Surroundings()
+        self._machine: Drivable[Any] = machine
+        self._perform = perform
+        self._journal = journal
+        self._clock = around.clock
+        self._on_bug = around.on_bug
+        self._sessions = SessionTable(self, credentials, around.table)
+        self._work: deque[tuple[Sequence[object], object]] = deque()
+        self._is_working = False
+        self._is_ending = False
+        self._is_over = False
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._persisting: set[asyncio.Task[None]] = set()
+
+    @property
+    def counters(self) -> SessionCounters:
+        return self._sessions.counters
+
+    @property
+    def peers(self) -> list[str]:
+        """Those with whom a session is up."""
+        return self._sessions.peers
+
+    async def serve(self, host: str, port: int, allowed_roles: Iterable[Role]) -> Address:
+        """Let parties of these roles, of our own cloud, connect; the address as it was bound."""
+        return await self._sessions.serve(host, port, allowed_roles)
+
+    def connect_to(
+        self,
+        identity: Identity,
+        addresses: Sequence[Address],
+        *,
+        on_failure: Callable[[GridStatError], None] | None = None,
+    ) -> None:
+        """Keep a session with this peer, trying its addresses in turn, for ever.
+
+        `on_failure` hears why there is none, as often as an attempt fails; called again, it
+        replaces the addresses.
+        """
+        self._sessions.connect_to(Target(identity, tuple(addresses), on_failure))
+
+    def forget(self, identity: Identity) -> None:
+        """Stop connecting to this peer, and say Bye."""
+        self._sessions.forget(identity)
+
+    def inject(self, event: ExtraEvent) -> None:
+        """Tell the machine something that is not of the command plane."""
+        self._handle(event)
+
+    async def close(self) -> None:
+        """Let what is being made durable finish, say Bye to all, and leave nothing behind."""
+        self._is_ending = True
+        while self._persisting:
+            await asyncio.wait(self._persisting)
+        self._is_over = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        await self._sessions.close()
+
+    # What the sessions tell.
+
+    def connected(self, peer: str, hello: Hello) -> None:
+        self._handle(Connected(peer, hello))
+
+    def received(self, peer: str, message: Message) -> None:
+        if not self._is_ending:
+            self._handle(Received(peer, message))
+
+    def disconnected(self, peer: str) -> None:
+        self._handle(Disconnected(peer))
+
+    # Events in, instructions out.
+
+    def _handle(self, event: object, *, first: Sequence[object] = ()) -> None:
+        """Do the instructions `first`, then let the machine hear the event; both in their turn."""
+        self._work.append((first, event))
+        if self._is_working:
+            return
+        self._is_working = True
+        try:
+            while self._work and not self._is_over:
+                instructions, next_event = self._work.popleft()
+                self._do_all(instructions)
+                self._do_all(self._machine.handle(next_event, self._clock.steady_ns()))
+        except Exception as error:
+            self._is_over = True
+            self._on_bug(error)
+        finally:
+            self._is_working = False
+
+    def _do_all(self, instructions: Sequence[object]) -> None:
+        for instruction in instructions:
+            self._do(instruction)
+
+    def _do(self, instruction: object) -> None:
+        match instruction:
+            case Send(peer, message):
+                self._send(peer, message)
+            case SetTimer(name, after_ns):
+                self._set_timer(name, after_ns)
+            case CancelTimer(name):
+                self._cancel_timer(name)
+            case Persist():
+                self._begin_persisting(instruction)
+            case Note(word, facts):
+                log.info("%s %s", word, " ".join(f"{key}={value}" for key, value in facts))
+            case Close(peer, code, reason):
+                self._sessions.end(peer, error_from(code, reason) if code else None)
+            case _:
+                assert self._perform(instruction), f"nobody performs {instruction!r}"
+
+    def _send(self, peer: str, message: Message) -> None:
+        try:
+            self._sessions.send(peer, message)
+        except FrameTooLarge as error:
+            # Whoever waits for it will ask again or give up; that is no reason to end.
+            self.counters.too_large_messages += 1
+            log.error("message_too_large peer=%s reason=%r", peer, error.args[0])
+
+    def _set_timer(self, name: str, after_ns: int) -> None:
+        self._cancel_timer(name)
+        loop = asyncio.get_running_loop()
+        self._timers[name] = loop.call_later(after_ns / NS_PER_S, self._fire, name)
+
+    def _cancel_timer(self, name: str) -> None:
+        if timer := self._timers.pop(name, None):
+            timer.cancel()
+
+    def _fire(self, name: str) -> None:
+        del self._timers[name]
+        self._handle(TimerFired(name))
+
+    def _begin_persisting(self, order: Persist) -> None:
+        task = asyncio.get_running_loop().create_task(self._persist(order))
+        self._persisting.add(task)
+        task.add_done_callback(self._persisting.discard)
+
+    async def _persist(self, order: Persist) -> None:
+        assert self._journal is not None, "a machine that persists needs a journal"
+        try:
+            await self._journal.persist(order.token, order.operations)
+        except StorageFailed as error:
+            self._handle(PersistFailed(order.token, str(error.args[0])))
+        except Exception as error:
+            self._is_over = True
+            self._on_bug(error)
+        else:
+            self._handle(Persisted(order.token), first=order.then)

@@ -1,0 +1,46 @@
+"""Who may open a session here: rules on a peer's certificate, each with its words for a refusal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gridstat.model.errors import NotAuthorised, WrongCloud
+
+if TYPE_CHECKING:
+    from gridstat.net.command.identity import Identity, Role
+
+
+@dataclass(frozen=True, slots=True)
+class ServerGate:
+    """Lets in parties of some roles, of one cloud; everybody else is refused."""
+
+    server: Identity
+    allowed_roles: frozenset[Role]
+
+    def check(self, identity: Identity) -> None:
+        if identity.role not in self.allowed_roles:
+            roles = ", ".join(sorted(role.value for role in self.allowed_roles))
+            raise NotAuthorised(
+                f"{identity} may not open a session with {self.server}: allowed roles are {roles}"
+            )
+        if identity.cloud != self.server.cloud:
+            raise WrongCloud(
+                f"{identity} may not open a session with {self.server}: "
+                f"only parties of cloud {self.server.cloud} may"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ClientGate:
+    """Accepts exactly the peer that was dialled."""
+
+    expected: Identity
+
+    def check(self, identity: Identity) -> None:
+        if identity != self.expected:
+            raise NotAuthorised(
+                f"the peer is {identity}, not {self.expected}: "
+                "a session needs the very party that was asked for",
+                hint="check the address, or the certificate of the server",
+            )

@@ -1,0 +1,217 @@
+"""All sessions of one process by their peers: it dials, it serves, and keeps one session each.
+
+A process that reconnects replaces its own older session. Another process with the same identity is
+refused while the first one still speaks. Operators alone may have many sessions at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+from uuid import uuid4
+
+from gridstat.model.errors import EndPointExists, LinkDown
+from gridstat.net.command.client import BackOff, Dialler
+from gridstat.net.command.gate import ClientGate, ServerGate
+from gridstat.net.command.identity import Role
+from gridstat.net.command.messages import Hello
+from gridstat.net.command.session import Session, SessionTerms
+from gridstat.net.command.session_settings import SESSIONS_MAX, SessionCounters, SessionSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gridstat.model.errors import GridStatError
+    from gridstat.net.command.client import Address, Target
+    from gridstat.net.command.identity import Identity
+    from gridstat.net.command.messages import Message
+    from gridstat.net.command.session import Gate
+    from gridstat.net.command.tls import Credentials
+
+MANY_SESSIONS: Final = frozenset({Role.OPERATOR})
+"""A person may watch in one window and act in another."""
+
+
+class SessionListener(Protocol):
+    """Hears of each peer `connected`, `received` any number of times, `disconnected`."""
+
+    def connected(self, peer: str, hello: Hello) -> None: ...
+
+    def received(self, peer: str, message: Message) -> None: ...
+
+    def disconnected(self, peer: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableSettings:
+    """How this process introduces itself, and its bounds."""
+
+    session: SessionSettings = field(default_factory=SessionSettings)
+    sessions_max: int = SESSIONS_MAX
+    instance: str = field(default_factory=lambda: uuid4().hex)
+    software: str = ""
+    random: random.Random = field(default_factory=random.Random)
+
+
+class SessionTable:
+    """At most one open session per peer name; every session made is ended by `close`."""
+
+    def __init__(
+        self, listener: SessionListener, credentials: Credentials, settings: TableSettings
+    ) -> None:
+        self.counters = SessionCounters()
+        self._listener = listener
+        self._credentials = credentials
+        self._settings = settings
+        self._open: dict[str, Session] = {}
+        self._all: set[Session] = set()
+        self._dialling: dict[str, tuple[Dialler, asyncio.Task[None]]] = {}
+        self._servers: list[asyncio.Server] = []
+
+    @property
+    def peers(self) -> list[str]:
+        return sorted(self._open)
+
+    async def serve(self, host: str, port: int, allowed_roles: Iterable[Role]) -> Address:
+        """Listen; the address tells the port where 0 let the system choose."""
+        gate = ServerGate(self._credentials.identity, frozenset(allowed_roles))
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(lambda: self._accept(gate), host, port, backlog=1_024)
+        except OSError as error:
+            raise LinkDown(
+                f"cannot listen on {host}, port {port}: {error.strerror or error}",
+                hint="choose a free port and an address of this machine",
+            ) from error
+        self._servers.append(server)
+        bound = server.sockets[0].getsockname()
+        return bound[0], bound[1]
+
+    def connect_to(self, target: Target) -> None:
+        """Keep a session with the target from now on; new addresses replace the old ones."""
+        peer = target.identity.peer
+        if dialling := self._dialling.get(peer):
+            dialling[0].retarget(target)
+            return
+        gate = ClientGate(target.identity)
+        dialler = Dialler(
+            target,
+            lambda address: self._dial(address, gate),
+            BackOff(self._settings.random),
+            connect_within_s=self._settings.session.hello_within_s,
+        )
+        task = asyncio.get_running_loop().create_task(dialler.run())
+        self._dialling[peer] = (dialler, task)
+
+    def forget(self, identity: Identity) -> None:
+        """Stop dialling a peer, and end its session."""
+        self._stop_dialling(identity.peer)
+        self.end(identity.peer)
+
+    def send(self, peer: str, message: Message) -> None:
+        session = self._open.get(peer)
+        if session is None:
+            self.counters.unsent_messages += 1
+        else:
+            session.send(message)
+
+    def end(self, peer: str, error: GridStatError | None = None) -> None:
+        """Close a peer's session, if there is one."""
+        if session := self._open.get(peer):
+            session.close(error)
+
+    async def close(self) -> None:
+        """Stop listening and dialling, say Bye to all, and wait until nothing is left."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        tasks = [task for _, task in self._dialling.values()]
+        for peer in list(self._dialling):
+            self._stop_dialling(peer)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for session in list(self._all):
+            if session.is_open:
+                session.close()
+            else:
+                session.abort()
+        if self._all:
+            await asyncio.wait([session.finished for session in self._all])
+
+    # What sessions tell.
+
+    def opening(self, session: Session) -> None:
+        identity, hello = session.identity, session.hello
+        assert identity is not None
+        assert hello is not None
+        peer = identity.peer
+        older = self._open.get(peer)
+        if older is not None and identity.role in MANY_SESSIONS:
+            numbers = range(2, len(self._open) + 3)
+            peer = next(name for n in numbers if (name := f"{peer}#{n}") not in self._open)
+        elif older is not None:
+            assert older.hello is not None
+            if older.hello.instance != hello.instance and not older.is_silent:
+                raise EndPointExists(f"another process is connected as {identity}")
+            older.close()
+        session.peer = peer
+
+    def opened(self, session: Session) -> None:
+        assert session.hello is not None
+        self._open[session.peer] = session
+        self._listener.connected(session.peer, session.hello)
+
+    def received(self, session: Session, message: Message) -> None:
+        self._listener.received(session.peer, message)
+
+    def closed(self, session: Session) -> None:
+        if self._open.get(session.peer) is session:
+            del self._open[session.peer]
+            self._listener.disconnected(session.peer)
+
+    # How sessions are made.
+
+    def _accept(self, gate: ServerGate) -> asyncio.Protocol:
+        if len(self._all) >= self._settings.sessions_max:
+            self.counters.refused["too_many_sessions"] += 1
+            return _Overfull()
+        session = self._session(gate, is_server=True)
+        self._keep(session)
+        return session
+
+    async def _dial(self, address: Address, gate: ClientGate) -> Session:
+        session = self._session(gate, is_server=False)
+        await asyncio.get_running_loop().create_connection(lambda: session, *address)
+        self._keep(session)
+        return session
+
+    def _session(self, gate: Gate, *, is_server: bool) -> Session:
+        if self._credentials.refresh():
+            self.counters.refused["own_certificate"] += 1
+        identity = self._credentials.identity
+        hello = Hello(
+            role=identity.role.value,
+            name=identity.name,
+            instance=self._settings.instance,
+            software=self._settings.software,
+        )
+        context = self._credentials.context(is_server=is_server)
+        terms = SessionTerms(is_server, gate, context, hello, self._settings.session)
+        return Session(self, terms, self.counters)
+
+    def _keep(self, session: Session) -> None:
+        self._all.add(session)
+        session.finished.add_done_callback(lambda _: self._all.discard(session))
+
+    def _stop_dialling(self, peer: str) -> None:
+        if dialling := self._dialling.pop(peer, None):
+            dialler, task = dialling
+            dialler.stop(task)
+
+
+class _Overfull(asyncio.Protocol):
+    """Turns a connection away before any work is done for it."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
