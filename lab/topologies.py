@@ -60,8 +60,10 @@ def real_keys(routers_min: int, routers_max: int) -> list[str]:
 def real(key: str, seed: int) -> Topology:
     """A real network; the seed draws costs and router latencies only."""
     found = topohub.get(key)
+    number = {node["id"]: index for index, node in enumerate(found["nodes"])}
     links = [
-        (int(edge["source"]), int(edge["target"]), float(edge["dist"])) for edge in found["edges"]
+        (number[edge["source"]], number[edge["target"]], float(edge["dist"]))
+        for edge in found["edges"]
     ]
     return _topology(key, len(found["nodes"]), links, Random(seed))
 

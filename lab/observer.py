@@ -1,0 +1,75 @@
+"""Watches a grid's broker from its namespace: a line in asks for a survey, a line out holds it.
+
+A session that stays open answers in milliseconds; a command started for each look would take a
+good part of a second of a busy machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from gridstat.console.access import load_access
+from gridstat.console.operator_desk import operator_desk
+from gridstat.model.errors import GridStatError
+from gridstat.net.command.messages import Survey
+from lab.errors import LabError
+
+if TYPE_CHECKING:
+    from lab.netns import Namespace
+
+ENDING_S_MAX = 10.0
+
+
+class Observer:
+    """The process in the namespace; it ends with our end of its input."""
+
+    def __init__(self, namespace: Namespace, folder: Path) -> None:
+        self._process = namespace.start(
+            [sys.executable, "-m", "lab.observer", folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.kill()
+        self._process.wait(ENDING_S_MAX)
+        self._process.stdout.close()
+
+    def survey(self) -> dict[str, Any]:
+        """The broker's facts; empty, with the reason under `refused`, while it cannot be asked."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(b"\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise LabError("the observer is gone")
+        facts: dict[str, Any] = json.loads(line)
+        return facts
+
+
+async def observe(folder: Path) -> None:
+    loop = asyncio.get_running_loop()
+    async with operator_desk(load_access(folder)) as desk:
+        while await loop.run_in_executor(None, sys.stdin.readline):
+            try:
+                facts = await desk.ask(Survey(request_id=0))
+            except GridStatError as error:
+                facts = {"refused": str(error)}
+            sys.stdout.write(json.dumps(facts) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(observe(Path(sys.argv[1])))
