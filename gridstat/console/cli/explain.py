@@ -17,8 +17,8 @@ from gridstat.net.command.messages import Explain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HELP = """Explain a variable: its publisher, its subscriptions, their paths, predicted latency hop by
-hop, what was granted of what was desired, and the tightest channel or router on the way.
+HELP = """Explain a variable: its publisher, its subscriptions, their paths, latency hop by hop,
+what was granted of what was desired, and the tightest channel or router on the way.
 
 Examples:
 
