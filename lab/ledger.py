@@ -69,6 +69,31 @@ def read_log(path: Path) -> Entries:
     return np.frombuffer(raw[: len(raw) // ENTRY.itemsize * ENTRY.itemsize], dtype=ENTRY)
 
 
+class LogTail:
+    """Reads on where it stopped, so that a long run is not read from its start for every trial."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at_bytes = 0
+        self._kept = np.zeros(0, dtype=ENTRY)
+
+    def entries(self) -> Entries:
+        """All that is kept, with what has come since the last look."""
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._at_bytes)
+                raw = file.read()
+            whole_bytes = len(raw) // ENTRY.itemsize * ENTRY.itemsize
+            self._at_bytes += whole_bytes
+            fresh = np.frombuffer(raw[:whole_bytes], dtype=ENTRY)
+            self._kept = np.concatenate([self._kept, fresh])
+        return self._kept
+
+    def forget_before(self, created_ns: int) -> None:
+        """Drops what no later window asks for."""
+        self._kept = self._kept[self._kept["created_ns"] >= created_ns]
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """Events created from `from_ns` on and before `to_ns` count."""

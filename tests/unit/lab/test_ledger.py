@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gridstat.model.rate_law import Period
-from lab.ledger import ENTRY, Entries, EventLog, Verdict, Window, due, entries_of, judge, read_log
+from lab.ledger import (
+    ENTRY,
+    Entries,
+    EventLog,
+    LogTail,
+    Verdict,
+    Window,
+    due,
+    entries_of,
+    judge,
+    read_log,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,6 +108,18 @@ def test_a_log_is_read_while_it_grows_and_a_torn_end_is_left_out(tmp_path: Path)
     with path.open("ab") as file:
         file.write(bytes(ENTRY.itemsize - 1))
     assert read_log(path).size == 5
+
+
+def test_a_tail_reads_on_and_forgets_what_is_judged(tmp_path: Path) -> None:
+    tail = LogTail(tmp_path / "log")
+    assert tail.entries().size == 0
+    with EventLog(tmp_path / "log") as log:
+        log.append(published(3))
+        assert tail.entries().size == 3
+        tail.forget_before(3_000)
+        log.append(published(2, variable=8))
+        assert tail.entries()["variable"].tolist() == [7, 8, 8]
+        assert tail.entries().size == 3
 
 
 def test_verdicts_add_up() -> None:

@@ -1,0 +1,173 @@
+"""Trials: one fault after another on a grid under load, each judged by the ledger on its own.
+
+The windows of the trials join without a gap, so that every event of the whole run is judged, those
+of a recovery too. A trial begins only when both ways are whole again: two faults at once are beyond
+what two ways promise.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, assert_never
+
+from lab.faults import Fault, FaultKind
+from lab.ledger import Verdict, Window
+from lab.relay import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from lab.grid import Grid
+
+SETTLE_S: Final = 3.0
+"""What has not come by then is lost."""
+
+POLL_S: Final = 0.05
+WHOLE_S_MAX: Final = 60.0
+DIRECTIONS: Final = {
+    FaultKind.CUT: Direction.BOTH,
+    FaultKind.CUT_FORWARD: Direction.FORWARD,
+    FaultKind.CUT_BACKWARD: Direction.BACKWARD,
+}
+
+
+class Load(Protocol):
+    """Publishers and subscribers that run all the time, as far as trials need to know them."""
+
+    def complaint(self) -> str | None:
+        """None if every subscription gets its copies over every way."""
+
+    def judge(self, window: Window) -> Verdict:
+        """What became of the events created in the window, up to now."""
+
+    def forget_before(self, created_ns: int) -> None:
+        """No later window reaches back to that time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One fault, and what became of the events from the last trial's end to its own."""
+
+    fault: Fault
+    verdict: Verdict
+    recovered_s: float
+
+    def __str__(self) -> str:
+        state = "clean" if self.verdict.is_clean else "FAILED"
+        return f"{self.fault}: {state}, whole after {self.recovered_s:.2f} s, {self.verdict}"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A whole run; `busy` is the share of the machine's processors that was in use."""
+
+    seed: int
+    trials: int = 0
+    took_s: float = 0.0
+    busy: float = 0.0
+    verdict: Verdict = field(default_factory=Verdict)
+    failed: tuple[Trial, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """Flat, for a line of JSON."""
+        return {
+            "seed": self.seed,
+            "trials": self.trials,
+            "failed": len(self.failed),
+            "expected": self.verdict.expected,
+            "lost": len(self.verdict.lost),
+            "duplicate": len(self.verdict.duplicate),
+            "altered": len(self.verdict.altered),
+            "unpublished": len(self.verdict.unpublished),
+            "late": self.verdict.late,
+            "latency_ms_max": self.verdict.latency_ns_max / 1e6,
+            "took_s": round(self.took_s, 1),
+            "busy": round(self.busy, 2),
+        }
+
+
+class Trials:
+    """A grid under load, and the time up to which everything is judged."""
+
+    def __init__(self, grid: Grid, load: Load, *, tell: Callable[[str], None]) -> None:
+        self._grid = grid
+        self._load = load
+        self._tell = tell
+        self._from_ns = 0
+
+    def run(self, faults: Iterable[Fault], *, seed: int) -> Summary:
+        """All faults in their order; a failed trial is told and does not end the run."""
+        self._grid.wait_for(self._complaint, within_s=WHOLE_S_MAX)
+        self._from_ns = time.time_ns()
+        started_s, before = time.monotonic(), processor_ticks()
+        done = []
+        for fault in faults:
+            done.append(self._run_one(fault))
+            self._tell(str(done[-1]))
+        after = processor_ticks()
+        return Summary(
+            seed=seed,
+            trials=len(done),
+            took_s=time.monotonic() - started_s,
+            busy=(after[0] - before[0]) / max(after[1] - before[1], 1),
+            verdict=sum((trial.verdict for trial in done), Verdict()),
+            failed=tuple(trial for trial in done if not trial.verdict.is_clean),
+        )
+
+    def _run_one(self, fault: Fault) -> Trial:
+        time.sleep(fault.phase_s)
+        self._harm(fault)
+        restored_s = time.monotonic()
+        self._grid.wait_for(self._complaint, within_s=WHOLE_S_MAX)
+        recovered_s = time.monotonic() - restored_s
+        window = Window(self._from_ns, time.time_ns())
+        verdict = self._settled(window)
+        self._load.forget_before(window.to_ns)
+        self._from_ns = window.to_ns
+        return Trial(fault, verdict, recovered_s)
+
+    def _harm(self, fault: Fault) -> None:
+        """Does it, for as long as it holds, and puts everything right again."""
+        grid, target = self._grid, fault.target
+        match fault.kind:
+            case FaultKind.KILL:
+                grid.daemons[target].kill()
+                time.sleep(fault.hold_s)
+                grid.restart(target)
+            case FaultKind.STOP:
+                grid.daemons[target].pause()
+                time.sleep(fault.hold_s)
+                grid.daemons[target].resume()
+            case FaultKind.LOSS:
+                grid.network.set_faults(target, fault.link_faults)
+                time.sleep(fault.hold_s)
+                grid.network.clear(target)
+            case FaultKind.CUT | FaultKind.CUT_FORWARD | FaultKind.CUT_BACKWARD:
+                grid.network.cut(target, direction=DIRECTIONS[fault.kind])
+                time.sleep(fault.hold_s)
+                grid.network.heal(target)
+            case _:
+                assert_never(fault.kind)
+
+    def _settled(self, window: Window) -> Verdict:
+        """The verdict once it is clean, or once all that was on its way has had its time."""
+        deadline = time.monotonic() + SETTLE_S
+        while not (verdict := self._load.judge(window)).is_clean:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(POLL_S)
+        return verdict
+
+    def _complaint(self) -> str | None:
+        return self._grid.complaint_of_state() or self._load.complaint()
+
+
+def processor_ticks() -> tuple[int, int]:
+    """Of all processors since the start: busy, and altogether."""
+    first = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0]
+    ticks = [int(word) for word in first.split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    return sum(ticks) - idle, sum(ticks)
