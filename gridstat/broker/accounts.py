@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.bursts import Burst, phase_class
 from gridstat.broker.charges import DivisorCounts, ModalSum, event_bytes
-from gridstat.model.latency_model import Hop
 from gridstat.model.qos import BASELINE_MODE
 
 if TYPE_CHECKING:
@@ -145,20 +144,13 @@ class Carriage:
             and self.burst.events < self.channel.queue_events_max
         )
 
-    def hop(self) -> Hop:
-        """The channel's part of what the latency law asks."""
-        assert self.channel is not None
-        return Hop(
-            burst_events=self.burst.events,
-            burst_bytes=self.burst.bytes,
-            bandwidth_bytes_per_s=self.channel.bandwidth_bytes_per_s,
-            channel_latency_us=0,
-        )
-
     def predicted_us(self, model: LatencyModel) -> int:
         if self.channel is None:
             return 0
-        return self.channel.latency_us + stepped_us(model.channel_us(self.hop()))
+        burst_events, burst_bytes = self.burst.worst()
+        return self.channel.latency_us + stepped_us(
+            model.burst_us(burst_events, burst_bytes, self.channel.bandwidth_bytes_per_s)
+        )
 
     @property
     def is_over(self) -> bool:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from gridstat.broker.negotiation import Band
     from gridstat.broker.resources import Claim, Resources
+    from gridstat.model.qos import Qos
 
 LATENCY_HEADROOM: Final = Fraction(5, 4)
 """A latency below the desired one is granted with a quarter above the prediction, within the band,
@@ -200,14 +201,12 @@ class Allocator:
         return high
 
     def _grant(self, request: AllocationRequest, band: Band, plan: Plan, why: str) -> Allocation:
-        granted = {}
-        for mode, qos in plan.quality.items():
-            used = plan.paths[: qos.redundancy]
-            slowest_us = ceil(LATENCY_HEADROOM * max(path.latency_us for path in used))
-            wished_us = band.desired[mode].latency_us
-            latency_us = max(wished_us, min(qos.latency_us, slowest_us))
-            is_same = latency_us == qos.latency_us
-            granted[mode] = qos if is_same else replace(qos, latency_us=latency_us)
+        granted = {
+            mode: qos
+            if qos.latency_us == band.desired[mode].latency_us
+            else replace(qos, latency_us=_with_headroom_us(qos, plan.paths))
+            for mode, qos in plan.quality.items()
+        }
         contract = Allocation(
             request=request,
             granted=granted,
@@ -331,6 +330,11 @@ def shares_edge(paths: tuple[AllocatedPath, ...]) -> bool:
         len({path.routers[0] for path in paths}) < len(paths)
         or len({path.routers[-1] for path in paths}) < len(paths)
     )
+
+
+def _with_headroom_us(qos: Qos, paths: tuple[AllocatedPath, ...]) -> int:
+    slowest_us = max(path.latency_us for path in paths[: qos.redundancy])
+    return min(qos.latency_us, ceil(LATENCY_HEADROOM * slowest_us))
 
 
 def _routers_to_avoid(staying: list[AllocatedPath]) -> list[frozenset[str]]:

@@ -95,11 +95,21 @@ class Burst:
 
     @property
     def events(self) -> int:
-        return self._totals()[0]
+        return self.worst()[0]
 
     @property
     def bytes(self) -> int:
-        return self._totals()[1]
+        return self.worst()[1]
+
+    def worst(self) -> tuple[int, int]:
+        """The most events and the most bytes."""
+        if self._worst is None:
+            crowds = self._crowds.values()
+            self._worst = (
+                max((modal_total(crowd.events, self._mode_sets) for crowd in crowds), default=0),
+                max((modal_total(crowd.bytes, self._mode_sets) for crowd in crowds), default=0),
+            )
+        return self._worst
 
     def _spread(self, crowd: _Crowd, modes: Collection[int], events: int, event_bytes: int) -> None:
         before = self._worst
@@ -131,15 +141,6 @@ class Burst:
         for met in self._crowds.pop(phase).meets:
             if met != phase:
                 self._crowds[met].meets.remove(phase)
-
-    def _totals(self) -> tuple[int, int]:
-        if self._worst is None:
-            crowds = self._crowds.values()
-            self._worst = (
-                max((modal_total(crowd.events, self._mode_sets) for crowd in crowds), default=0),
-                max((modal_total(crowd.bytes, self._mode_sets) for crowd in crowds), default=0),
-            )
-        return self._worst
 
 
 def _count(counts: dict[int, int], mode: int, by: int) -> None:

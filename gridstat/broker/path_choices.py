@@ -6,7 +6,7 @@ whoever takes it checks that first; a search that failed for its latency is not 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, assert_never
 
 from gridstat.model.paths import Found, NotFound, disjoint_paths
@@ -49,7 +49,7 @@ class PathChoices:
         if self._version != self._resources.topology_version or len(self._known) >= CHOICES_MAX:
             self._known.clear()
             self._version = self._resources.topology_version
-        known = None if is_fresh else self._known.get(question)
+        known = None if is_fresh else self._known_answer(question)
         if known is not None:
             return known
         answer = disjoint_paths(
@@ -66,6 +66,26 @@ class PathChoices:
         if _is_lasting(answer):
             self._known[question] = answer
         return answer
+
+    def _known_answer(self, question: Question) -> Found | NotFound | None:
+        known = self._known.get(question)
+        if known is not None or not question.favoured_channels:
+            return known
+        # Another variable's choice between the same ends is as good if no choice could add less.
+        plain = self._known.get(replace(question, favoured_channels=frozenset()))
+        if isinstance(plain, Found) and self._adds_least(plain, question):
+            return plain
+        return None
+
+    def _adds_least(self, found: Found, question: Question) -> bool:
+        """Whether any other paths would put the variable on at least as many new channels."""
+        favoured = question.favoured_channels
+        added = sum(number not in favoured for path in found.paths for number in path.channel_ids)
+        if added == 0:
+            return True
+        return added <= len(found.paths) and not any(
+            self._resources.leads_to(number, question.targets) for number in favoured
+        )
 
 
 def _is_lasting(answer: Found | NotFound) -> bool:

@@ -20,7 +20,7 @@ from gridstat.model.paths import Arc, PathGraph
 from gridstat.model.qos import BASELINE_MODE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from gridstat.broker.promises import Element, PathKey
     from gridstat.model.cloud import EventChannel, Router
@@ -61,6 +61,7 @@ class Resources:
         model: LatencyModel = LATENCY_MODEL_DEFAULT,
     ) -> None:
         self.model = model
+        self.ends_us = model.predict(())
         self.promises = Promises()
         self.topology_version = 0
         self._mode_sets = mode_sets
@@ -129,6 +130,10 @@ class Resources:
             return self._between[from_router, to_router]
         except KeyError:
             raise NoSuchChannel(f"there is no channel {from_router}→{to_router}") from None
+
+    def leads_to(self, channel_id: int, names: Collection[str]) -> bool:
+        """Whether a channel ends at one of these routers."""
+        return self._channels[channel_id].routers[-1].router.name in names
 
     def router(self, name: str) -> RouterAccount:
         try:
@@ -257,10 +262,6 @@ class Resources:
             + sum(self._routers[name].latency_us for name in routers)
             + sum(self._channels[number].latency_us for number in channel_ids)
         )
-
-    @property
-    def ends_us(self) -> int:
-        return self.model.predict(())
 
     def tariff(self, variable: StatusVariable) -> Tariff:
         """What the variable costs; raises unless its rate is bounded."""

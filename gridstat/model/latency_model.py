@@ -58,10 +58,16 @@ class LatencyModel:
         """What a router takes at this load, rounded up."""
         return ceil(self.hop_us + self.us_per_1000_events_per_s * events_per_s / _EVENTS)
 
+    def burst_us(self, events: int, burst_bytes: int, bandwidth_bytes_per_s: int) -> int:
+        """How long a burst may hold up the last of its events, rounded up."""
+        return ceil(
+            self.us_per_burst_event * events + serialisation_us(burst_bytes, bandwidth_bytes_per_s)
+        )
+
     def channel_us(self, hop: Hop) -> int:
         """What a channel takes: its own latency, and the burst that may be ahead of an event."""
-        return hop.channel_latency_us + ceil(
-            self.us_per_burst_event * hop.burst_events + serialisation_us(hop)
+        return hop.channel_latency_us + self.burst_us(
+            hop.burst_events, hop.burst_bytes, hop.bandwidth_bytes_per_s
         )
 
     def predict(self, hops: Sequence[Hop]) -> int:
@@ -82,11 +88,9 @@ instant raise the p99 to 1,499 µs.
 """
 
 
-def serialisation_us(hop: Hop) -> float:
+def serialisation_us(burst_bytes: int, bandwidth_bytes_per_s: int) -> float:
     """How long a whole burst takes to leave on a channel of this bandwidth; 0 where undeclared."""
-    if not hop.bandwidth_bytes_per_s:
-        return 0.0
-    return hop.burst_bytes * US_PER_S / hop.bandwidth_bytes_per_s
+    return burst_bytes * US_PER_S / bandwidth_bytes_per_s if bandwidth_bytes_per_s else 0.0
 
 
 def fit(
@@ -120,7 +124,10 @@ def _row(hops: Sequence[Hop]) -> list[float]:
 
 
 def _known_us(hops: Sequence[Hop]) -> float:
-    return sum(hop.channel_latency_us + serialisation_us(hop) for hop in hops)
+    return sum(
+        hop.channel_latency_us + serialisation_us(hop.burst_bytes, hop.bandwidth_bytes_per_s)
+        for hop in hops
+    )
 
 
 def _fit_without_negatives(
