@@ -52,7 +52,7 @@ from gridstat.net.command.machine import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gridstat.endpoint.session_words import SessionSettings
+    from gridstat.endpoint.session_words import EndPoint
     from gridstat.net.command.endpoint_messages import Outcome
     from gridstat.net.command.messages import Message
 
@@ -86,17 +86,17 @@ class EndPointSession:
 
     def __init__(
         self,
-        settings: SessionSettings,
+        endpoint: EndPoint,
         sign: Callable[[bytes], bytes],
         jitter: Callable[[], float],
         patience: Patience | None = None,
     ) -> None:
-        self._settings = settings
+        self._endpoint = endpoint
         self._sign = sign
         self._jitter = jitter
         self._patience = patience or Patience()
-        self._edges = {f"router/{name}": _Edge(name) for name in settings.edges}
-        self._requests = RequestTable(settings.first_request_id)
+        self._edges = {f"router/{name}": _Edge(name) for name in endpoint.edges}
+        self._requests = RequestTable(endpoint.first_request_id)
         self._registrations = Registrations()
         self._was_attached = False
         self._restoring = 0
@@ -179,16 +179,16 @@ class EndPointSession:
         )
 
     def _new_attach(self, edge: _Edge, now_ns: int) -> Request:
-        settings = self._settings
+        endpoint = self._endpoint
         command = Attach(
             edge=edge.name,
-            certificate=settings.certificate,
-            incarnation=settings.incarnation,
+            certificate=endpoint.certificate,
+            incarnation=endpoint.incarnation,
             first_time=not self._was_attached,
-            host=settings.host,
-            data_port=settings.data_port,
-            urgent_port=settings.urgent_port,
-            datagram_versions=settings.datagram_versions,
+            host=endpoint.hosts[endpoint.edges.index(edge.name)],
+            data_port=endpoint.data_port,
+            urgent_port=endpoint.urgent_port,
+            datagram_versions=endpoint.datagram_versions,
         )
         lead_ns = now_ns + self._patience.attach_lead_ns
         request = Request(command, Purpose.ASKED, deadline_ns=lead_ns)
@@ -221,7 +221,7 @@ class EndPointSession:
     def _submit(self, request: Request, edge: _Edge, now_ns: int) -> Send:
         if not request.body:
             request.body = encode_body(request.command)
-            words = signed_bytes(self._settings.name, request.request_id, request.body)
+            words = signed_bytes(self._endpoint.name, request.request_id, request.body)
             request.signature = self._sign(words)
         request.sent_to = edge.name
         request.retry_at_ns = now_ns + self._pause_ns(request.tries)

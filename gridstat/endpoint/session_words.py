@@ -27,11 +27,12 @@ EDGES_MAX: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class SessionSettings:
+class EndPoint:
     """Who the end-point is, and to which edge routers it attaches, the preferred one first.
 
     `incarnation` and `first_request_id` are new with every process; the identifiers of requests
     must grow from one process to the next, so they start from the wall clock in nanoseconds.
+    `hosts` says under which address each edge reaches us; no ports, no events.
     """
 
     name: str
@@ -39,7 +40,7 @@ class SessionSettings:
     certificate: bytes
     incarnation: str
     first_request_id: int
-    host: str = ""
+    hosts: tuple[str, ...] = ("", "")
     data_port: int = 0
     urgent_port: int = 0
     datagram_versions: tuple[int, ...] = (1,)

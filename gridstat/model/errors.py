@@ -75,9 +75,15 @@ class GridStatError(Exception):
 
 
 class Refused(GridStatError):
-    """The grid works, and says no."""
+    """The grid works, and says no.
+
+    Where something was too small, `bottleneck` names it (a channel, a router, a rule) and
+    `shortfall` says by how much, in its own unit.
+    """
 
     code = 1000
+    bottleneck: str = ""
+    shortfall: str = ""
     remedy = "ask for less, or for another time, path or mode"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gridstat.endpoint.endpoint_session import TICK_NS, EndPointSession
-from gridstat.endpoint.session_words import Ask, Patience, SessionSettings
+from gridstat.endpoint.session_words import Ask, EndPoint, Patience
 from gridstat.model.identifiers import VariableId
 from gridstat.model.qos import ModalQos
 from gridstat.model.rate_law import NS_PER_S, Period
@@ -85,7 +85,7 @@ class ScriptedCloud:
         self.now_ns = 0
         self.said: list[SessionInstruction] = []
         self.submitted: list[tuple[str, Submit]] = []
-        settings = SessionSettings(
+        settings = EndPoint(
             name=NAME,
             edges=edges or ("c1/e0",),
             certificate=b"certificate",

@@ -1,0 +1,252 @@
+"""Takes events out of the receiver and hands them to subscriptions, in one thread of its own.
+
+The user's callbacks run here, so a slow one delays other deliveries but never the session with the
+cloud; what does not fit into the receiver's ring meanwhile is counted there. The same thread
+watches over what is due: events that have not come, and sets that are not complete.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import os
+import select
+import threading
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+
+from gridstat.endpoint.arrival_clock import ArrivalClock
+from gridstat.endpoint.delivery import TIME_QUALITY_BITS
+from gridstat.model.status import OPTION_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gridstat.core import _ends
+    from gridstat.core.samples import Samples
+    from gridstat.net.clock import Clock
+
+BATCH_EVENTS_MAX: Final = 8_192
+NS_PER_MS: Final = 1_000_000
+WAIT_MS_MAX: Final = 1_000
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """When a batch was taken: both clocks, and what to add to wall times of this machine."""
+
+    steady_ns: int
+    wall_ns: int
+    correction_ns: int = 0
+
+    def arrived_ns(self, received_ns: int) -> int:
+        """An event's arrival on the steady clock."""
+        return self.steady_ns - (self.wall_ns - received_ns)
+
+    def age_ns(self, created_ns: int, received_ns: int) -> int:
+        """How old an event was when it arrived."""
+        return received_ns + self.correction_ns - created_ns
+
+
+class Taker(Protocol):
+    """Somebody who takes a variable's events; `options` has one entry for each, or none at all."""
+
+    def take(self, batch: Samples, options: list[bytes], arrival: Arrival) -> None:
+        """Events of one variable, in the order of their arrival."""
+        ...
+
+
+class Timed(Protocol):
+    """Somebody who has something due at a time of the steady clock."""
+
+    @property
+    def next_due_ns(self) -> int | None:
+        """When, if at all."""
+        ...
+
+    def fire(self, arrival: Arrival) -> None:
+        """That time has come."""
+        ...
+
+
+class Deliverer:
+    """Each event goes once to each taker of its variable; posted work runs between batches."""
+
+    def __init__(self, receiver: _ends.Receiver, clock: Clock) -> None:
+        self._receiver = receiver
+        self._clock = clock
+        self._arrivals = ArrivalClock(clock.posix_ns(), clock.steady_ns())
+        self._takers: dict[int, tuple[Taker, ...]] = {}
+        self._timed: dict[Timed, None] = {}
+        self._queued: set[Timed] = set()
+        self._due: list[tuple[int, int, Timed]] = []
+        self._order = count()
+        self._posted: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+        self._wake_out, self._wake_in = os.pipe()
+        os.set_blocking(self._wake_in, False)
+        os.set_blocking(self._wake_out, False)
+        self._is_over = False
+        self._thread = threading.Thread(target=self._run, name="gs-delivery", daemon=True)
+
+    def start(self) -> None:
+        """Start delivering."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Finish the batch in hand, and end the thread."""
+        self._is_over = True
+        self._wake()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+        with self._lock:
+            wake_in, self._wake_in = self._wake_in, -1
+        if wake_in >= 0:
+            os.close(wake_in)
+            os.close(self._wake_out)
+
+    def add(self, variable_id: int, taker: Taker) -> None:
+        """Hand this variable's events to one more taker."""
+        with self._lock:
+            self._takers[variable_id] = (*self._takers.get(variable_id, ()), taker)
+
+    def remove(self, variable_id: int, taker: Taker) -> bool:
+        """No longer; whether anybody else still takes the variable."""
+        with self._lock:
+            left = tuple(each for each in self._takers.get(variable_id, ()) if each is not taker)
+            if left:
+                self._takers[variable_id] = left
+            else:
+                self._takers.pop(variable_id, None)
+            return bool(left)
+
+    def watch(self, timed: Timed) -> None:
+        """Look after what is due to it."""
+        self._timed[timed] = None
+
+    def unwatch(self, timed: Timed) -> None:
+        """No longer."""
+        self._timed.pop(timed, None)
+
+    def post(self, work: Callable[[], None]) -> None:
+        """Run something on the delivering thread, soon."""
+        self._posted.append(work)
+        self._wake()
+
+    # On the delivering thread.
+
+    def _run(self) -> None:
+        poll = select.poll()
+        poll.register(self._receiver.fileno(), select.POLLIN)
+        poll.register(self._wake_out, select.POLLIN)
+        while not self._is_over:
+            poll.poll(self._wait_ms())
+            self._drain_wake()
+            while self._posted:
+                self._guarded(self._posted.popleft())
+            batch, options = self._receiver.read_with_options(BATCH_EVENTS_MAX, 0)
+            arrival = self._observe()
+            if len(batch):
+                self.deliver(batch, options, arrival)
+            self.fire_due(arrival)
+
+    def deliver(self, batch: Samples, options: bytes, arrival: Arrival) -> None:
+        """Split a batch by variables and hand it out."""
+        arrival = self._settled(batch, arrival)
+        for part, its_options in _by_variable(batch, options):
+            for taker in self._takers.get(int(part[0]["variable_id"]), ()):
+                try:
+                    taker.take(part, its_options, arrival)
+                except Exception:
+                    log.exception("taker_failed events=%d", len(part))
+
+    def fire_due(self, arrival: Arrival) -> None:
+        """Let everybody act whose time has come; each is queued at most once."""
+        while self._due and self._due[0][0] <= arrival.steady_ns:
+            _, _, timed = heapq.heappop(self._due)
+            self._queued.discard(timed)
+            if timed not in self._timed:
+                continue
+            due_ns = timed.next_due_ns
+            if due_ns is not None and due_ns <= arrival.steady_ns:
+                try:
+                    timed.fire(arrival)
+                except Exception:
+                    log.exception("watch_failed")
+            self.stir(timed)
+
+    def stir(self, timed: Timed) -> None:
+        """Something has come to it, so that something may now be due; on this thread only.
+
+        One place in the queue is enough: when that time comes it is asked again.
+        """
+        due_ns = timed.next_due_ns
+        if due_ns is not None and timed in self._timed and timed not in self._queued:
+            self._queued.add(timed)
+            heapq.heappush(self._due, (due_ns, next(self._order), timed))
+
+    def _observe(self) -> Arrival:
+        wall_ns, steady_ns = self._clock.posix_ns(), self._clock.steady_ns()
+        self._arrivals.observe(wall_ns, steady_ns)
+        return Arrival(steady_ns, wall_ns, self._arrivals.correction_ns)
+
+    def _settled(self, batch: Samples, arrival: Arrival) -> Arrival:
+        """After a jump of the wall clock, let the first good event decide what to believe."""
+        if not arrival.correction_ns:
+            return arrival
+        good = batch[(batch["flags"] & TIME_QUALITY_BITS) == 0]
+        if not len(good):
+            return arrival
+        self._arrivals.settle(int(good[0]["received_ns"]) - int(good[0]["created_ns"]))
+        return Arrival(arrival.steady_ns, arrival.wall_ns, self._arrivals.correction_ns)
+
+    def _wait_ms(self) -> int:
+        if self._posted:
+            return 0
+        if not self._due:
+            return WAIT_MS_MAX
+        left_ns = self._due[0][0] - self._clock.steady_ns()
+        return max(0, min(WAIT_MS_MAX, -(-left_ns // NS_PER_MS)))
+
+    def _wake(self) -> None:
+        with self._lock:
+            if self._wake_in >= 0:
+                with suppress(BlockingIOError):  # A full pipe wakes it as well.
+                    os.write(self._wake_in, b"!")
+
+    def _drain_wake(self) -> None:
+        with suppress(BlockingIOError):
+            os.read(self._wake_out, 65_536)
+
+    @staticmethod
+    def _guarded(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception:
+            log.exception("callback_failed")
+
+
+def _by_variable(batch: Samples, options: bytes) -> list[tuple[Samples, list[bytes]]]:
+    """The batch cut by variables, each part in the order of arrival, with its options."""
+    ids = batch["variable_id"]
+    if len(batch) == 1 or (ids == ids[0]).all():
+        orders = [np.arange(len(batch))]
+    else:
+        order = np.argsort(ids, kind="stable")
+        cuts = np.flatnonzero(np.diff(ids[order])) + 1
+        orders = np.split(order, cuts)
+    if not options:
+        return [(batch[order], []) for order in orders]
+    sizes = batch["option_count"].astype(np.int64) * OPTION_BYTES
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+    return [
+        (batch[order], [options[starts[i] : ends[i]] for i in order.tolist()]) for order in orders
+    ]

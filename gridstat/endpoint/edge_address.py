@@ -1,0 +1,55 @@
+"""Where an edge router listens, as people write it: `c1/e0@192.0.2.7:7101`."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Final
+
+from gridstat.model.errors import LinkDown, Misuse
+from gridstat.net.command.identity import Identity, Role
+
+PORT_MAX: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeAddress:
+    """An edge router's full name, and the host and port of its command server."""
+
+    name: str
+    host: str
+    port: int
+
+    @property
+    def identity(self) -> Identity:
+        """Whom to expect there."""
+        return Identity(Role.ROUTER, self.name)
+
+
+def parse_edge(text: str) -> EdgeAddress:
+    """`name@host:port`; an IPv6 address stands in brackets: `c1/e0@[::1]:7101`."""
+    name, at, place = text.partition("@")
+    host, colon, port = place.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    is_port = port.isascii() and port.isdigit() and 1 <= int(port) <= PORT_MAX
+    if not (name and at and host and colon and is_port):
+        raise Misuse(
+            f"{text!r} is not the address of an edge router",
+            hint="write name@host:port, such as c1/e0@127.0.0.1:7101 or c1/e0@[::1]:7101",
+        )
+    return EdgeAddress(name, host, int(port))
+
+
+def local_host_toward(edge: EdgeAddress) -> str:
+    """The address of this machine from which that edge is reached; nothing is sent."""
+    try:
+        found = socket.getaddrinfo(edge.host, edge.port, type=socket.SOCK_DGRAM)
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except OSError as problem:
+        raise LinkDown(
+            f"there is no way to {edge.name} at {edge.host}: {problem.strerror or problem}",
+            hint="check the address and this machine's routes",
+        ) from problem

@@ -1,0 +1,78 @@
+"""The ledger of one subscription: what its contract promised, and what came of it.
+
+Read from the receiving thread's own counters, so it costs an event nothing. Every due slot between
+the first event and the newest whose time has passed is expected; expected = delivered + lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from gridstat.net.command.endpoint_messages import LedgerEntry
+
+if TYPE_CHECKING:
+    from gridstat.core.samples import VariableCounters
+    from gridstat.endpoint.violation import Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Counts since the subscription began; `copies` by edge router, in the order of attachment.
+
+    `late` counts among the delivered, and only where the time stamp is good; `unknown` counts those
+    where it is not. `extrapolated` values stand in for some of the lost or late.
+    """
+
+    expected: int = 0
+    delivered: int = 0
+    late: int = 0
+    lost: int = 0
+    duplicate: int = 0
+    extrapolated: int = 0
+    unknown: int = 0
+    copies: tuple[int, ...] = ()
+
+    def __add__(self, other: Ledger) -> Ledger:
+        sums = {
+            field.name: getattr(self, field.name) + getattr(other, field.name)
+            for field in fields(self)
+            if field.name != "copies"
+        }
+        copies = (a + b for a, b in zip_longest(self.copies, other.copies, fillvalue=0))
+        return Ledger(**sums, copies=tuple(copies))
+
+    def entry(self, subscription_id: int) -> LedgerEntry:
+        """As it is reported to the broker."""
+        return LedgerEntry(
+            subscription_id=subscription_id,
+            **{field.name: getattr(self, field.name) for field in fields(self)},
+        )
+
+
+def ledger_of(counters: VariableCounters, terms: Terms | None, now_ns: int) -> Ledger:
+    """The ledger of a variable; `terms` None if it is aperiodic, `now_ns` of the wall clock.
+
+    Beyond the last event, slots count as lost once their latency has passed.
+    """
+    seen = counters["delivered"] + counters["ring_full"]
+    lost = counters["missing"] + counters["ring_full"]
+    if terms is not None and seen:
+        lost += _silent_slots(counters["last_slot"], terms, now_ns)
+    return Ledger(
+        expected=counters["delivered"] + lost,
+        delivered=counters["delivered"],
+        late=counters["late"],
+        lost=lost,
+        duplicate=counters["duplicate"],
+        unknown=counters["unknown"],
+        copies=tuple(counters["copies"]),
+    )
+
+
+def _silent_slots(last_slot: int, terms: Terms, now_ns: int) -> int:
+    """Due slots behind the last event whose time has passed."""
+    passed_ns = now_ns - terms.latency_ns - terms.phase_ns
+    newest = int(passed_ns // terms.period.period_ns)
+    return max(0, newest // terms.every - last_slot // terms.every)

@@ -1,0 +1,174 @@
+"""Runs an end-point's session machine in a thread of its own, for applications of any kind.
+
+The application's threads hand over requests and wait for futures; everything of the command plane
+happens on this thread's event loop. What the machine says to the application goes to a listener.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from gridstat.endpoint.session_words import Answered, Ask, SessionWord, Unanswered
+from gridstat.model.errors import DeadlinePassed, LinkDown
+from gridstat.model.rate_law import NS_PER_S
+from gridstat.net.command.driver import Driver, Surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from gridstat.endpoint.edge_address import EdgeAddress
+    from gridstat.endpoint.endpoint_session import EndPointSession
+    from gridstat.model.errors import GridStatError
+    from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
+    from gridstat.net.command.tls import Credentials
+
+Result = TypeVar("Result")
+log = logging.getLogger(__name__)
+
+
+class Listener(Protocol):
+    """Hears, on the session's thread, what is not an answer to anybody's question."""
+
+    def heard(self, word: SessionWord) -> None:
+        """The machine says something to the application; it must not block."""
+        ...
+
+    def failed(self, edge: str, error: GridStatError) -> None:
+        """No session with this edge, and why; it is tried again."""
+        ...
+
+
+class SessionThread:
+    """Every request that was asked is answered: by the cloud, by its deadline, or by `close`."""
+
+    def __init__(
+        self, session: EndPointSession, credentials: Credentials, listener: Listener
+    ) -> None:
+        self._session = session
+        self._credentials = credentials
+        self._listener = listener
+        self._loop = asyncio.new_event_loop()
+        self._driver: Driver[Ask] | None = None
+        self._answers: dict[int, Callable[[Answered | GridStatError], None]] = {}
+        self._last_token = 0
+        self._bug: BaseException | None = None
+        self._is_closed = False
+        # A daemon: a program that ends without `close` must not wait for it.
+        self._thread = threading.Thread(target=self._run, name="gs-session", daemon=True)
+
+    @property
+    def attached_edges(self) -> tuple[str, ...]:
+        """The edges that take requests now."""
+        return self._session.attached_edges
+
+    def start(self, edges: tuple[EdgeAddress, ...]) -> None:
+        """Start the thread and keep sessions with these edges from now on."""
+        self._thread.start()
+        self._wait(self._connect(edges))
+
+    def ask(
+        self,
+        command: EndPointCommand,
+        use: Callable[[tuple[Outcome, ...], tuple[bytes, ...]], Result],
+        within_s: float,
+    ) -> Future[Result]:
+        """Ask something; `use` makes the result of the outcomes, on the session's thread."""
+        future: Future[Result] = Future()
+
+        def answered(answer: Answered | GridStatError) -> None:
+            try:
+                if not isinstance(answer, Answered):
+                    raise answer
+                future.set_result(use(answer.outcomes, answer.newest))
+            except Exception as error:
+                future.set_exception(error)
+
+        if self._is_closed or self._bug is not None:
+            answered(self._closed_error())
+        else:
+            within_ns = max(1, int(within_s * NS_PER_S))
+            self._loop.call_soon_threadsafe(self._inject, command, answered, within_ns)
+        return future
+
+    def close(self) -> None:
+        """Say Bye, and end the thread; what is still unanswered is told so."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._thread.is_alive():
+            self._wait(self._disconnect())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            if self._thread is not threading.current_thread():
+                self._thread.join()
+        self._loop.close()
+
+    # On the session's thread.
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _wait(self, work: Coroutine[None, None, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _connect(self, edges: tuple[EdgeAddress, ...]) -> None:
+        driver: Driver[Ask] = Driver(
+            self._session,
+            self._credentials,
+            perform=self._perform,
+            surroundings=Surroundings(on_bug=self._break),
+        )
+        self._driver = driver
+        for edge in edges:
+            told = partial(self._listener.failed, edge.name)
+            driver.connect_to(edge.identity, [(edge.host, edge.port)], on_failure=told)
+
+    async def _disconnect(self) -> None:
+        if self._driver is not None:
+            await self._driver.close()
+        self._fail_all()
+
+    def _inject(
+        self,
+        command: EndPointCommand,
+        answered: Callable[[Answered | GridStatError], None],
+        within_ns: int,
+    ) -> None:
+        assert self._driver is not None
+        if self._is_closed or self._bug is not None:
+            answered(self._closed_error())
+            return
+        self._last_token += 1
+        self._answers[self._last_token] = answered
+        self._driver.inject(Ask(self._last_token, command, within_ns))
+
+    def _perform(self, word: object) -> bool:
+        match word:
+            case Answered(token=token):
+                self._answers.pop(token)(word)
+            case Unanswered(token=token):
+                self._answers.pop(token)(DeadlinePassed("the cloud did not answer in time"))
+            case _:
+                self._listener.heard(word)  # type: ignore[arg-type]
+        return True
+
+    def _break(self, error: BaseException) -> None:
+        """A bug of ours must not take the user's process with it; nothing is asked any more."""
+        log.critical("session_failed", exc_info=error)
+        self._bug = error
+        self._fail_all()
+
+    def _fail_all(self) -> None:
+        answers, self._answers = self._answers, {}
+        for answered in answers.values():
+            answered(self._closed_error())
+
+    def _closed_error(self) -> GridStatError:
+        if self._bug is not None:
+            return LinkDown(f"the session has failed: {self._bug}", hint="connect again")
+        return LinkDown("the connection is closed", hint="connect again")
