@@ -7,7 +7,7 @@ returns, it hears what the router holds and how its channels are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
@@ -80,12 +80,12 @@ _WORD_OF: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RouterFacts:
-    """Who the router is and where it listens; all of it is fixed while the process lives."""
+    """Who the router is and where it listens; all of it is fixed once a broker hears of it."""
 
     name: str
-    host: str
-    data_port: int
-    urgent_port: int
+    host: str = ""
+    data_port: int = 0
+    urgent_port: int = 0
     is_edge: bool = False
     command_host: str = ""
     command_port: int = 0
@@ -148,6 +148,19 @@ class RouterAgent:
     def is_accepted(self) -> bool:
         """Whether a broker is in charge at present."""
         return self._broker is _Broker.ACCEPTED
+
+    def listen_at(self, address: tuple[str, int, int], *, command: tuple[str, int]) -> None:
+        """Where events and commands come in; to be said before there is a broker to report to."""
+        assert self._broker is _Broker.GONE
+        host, data_port, urgent_port = address
+        self._facts = replace(
+            self._facts,
+            host=host,
+            data_port=data_port,
+            urgent_port=urgent_port,
+            command_host=command[0],
+            command_port=command[1],
+        )
 
     def counters(self) -> dict[str, int]:
         """What the agent itself counts, beside the core."""

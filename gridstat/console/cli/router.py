@@ -1,4 +1,4 @@
-"""`gridstat router`: one status router of a topology file, in the foreground."""
+"""`gridstat router`: one managed status router, in the foreground."""
 
 from __future__ import annotations
 
@@ -10,29 +10,44 @@ import typer
 from rich.console import Console
 
 from gridstat.console.cli.failure import print_plainly
-from gridstat.console.config import load_grid
-from gridstat.console.processes.standalone import run_router
+from gridstat.console.config.router_file import load_router
+from gridstat.console.daemons.router_daemon import run_router
 
 if TYPE_CHECKING:
-    from gridstat.console.processes.lines import Line
+    from gridstat.console.daemons.router_daemon import Line
 
-HELP = """Run one status router of a topology file in the foreground.
+HELP = """Run one status router, managed by its leaf broker, in the foreground.
 
-For a service manager, a router a machine: it prints when it is ready (and tells systemd), SIGTERM
-and Ctrl-C drain and end it, SIGHUP reads the file again. The file must name fixed ports for this
-router and for everybody to whom it sends.
+For a service manager: it prints when it is ready (and tells systemd), SIGTERM and Ctrl-C drain and
+end it, SIGHUP takes up new certificates, broker addresses and log settings. It forwards with or
+without its broker; channels and paths come from there.
+
+A file to begin from:
+
+  name = "c1/e0"
+
+  role = "edge"                        # or inner, border
+
+  certificates = "certificates"        # made by `gridstat certificates`
+
+  [broker]
+
+  addresses = ["127.0.0.1:7100"]       # or name_service = ["127.0.0.1:7101"]
+
+  [listen]
+
+  host = "127.0.0.1"                   # ports of 0 are chosen, and reported
 
 Examples:
 
-  gridstat router grid.toml west
+  gridstat router e0.toml
 
-  gridstat router grid.toml west --json
+  gridstat router e0.toml --json
 """
 
 
 def router(
-    file: Annotated[Path, typer.Argument(help="A topology file (TOML).")],
-    name: Annotated[str, typer.Argument(help="The router's name in it.")],
+    file: Annotated[Path, typer.Argument(help="The router's file (TOML).")],
     json: Annotated[
         bool, typer.Option("--json", help="Readiness and the last report as JSON lines.")
     ] = False,
@@ -40,18 +55,25 @@ def router(
     console, errors = Console(), Console(stderr=True)
 
     def on_ready(line: Line) -> None:
-        host, data_port, urgent_port = line["address"]
-        where = f"{host}, data port {data_port}, urgent port {urgent_port}"
-        print_plainly(console, json_text.dumps(line) if json else f"router {name} ready on {where}")
+        print_plainly(console, json_text.dumps(line) if json else _in_words(line))
 
     report = run_router(
-        name,
-        lambda: load_grid(file),
+        lambda: load_router(file),
         on_ready=on_ready,
         tell=lambda text: print_plainly(errors, text),
     )
     if json:
-        print_plainly(console, json_text.dumps({"state": "ended", "router": name, **report}))
+        print_plainly(console, json_text.dumps({"state": "ended", **report}))
     else:
         counted = ", ".join(f"{key} {count:,}" for key, count in report["counters"].items())
-        print_plainly(console, f"router {name} ended: {counted}")
+        print_plainly(console, f"router {report['router']} ended: {counted}")
+
+
+def _in_words(line: Line) -> str:
+    host, data_port, urgent_port = line["address"]
+    command_host, command_port = line["command"]
+    text = (
+        f"{line['role']} router {line['router']} ready on {host}, data port {data_port}, urgent "
+        f"port {urgent_port}; commands on {command_host} port {command_port}"
+    )
+    return f"{text}; metrics on port {line['metrics'][1]}" if "metrics" in line else text

@@ -1,0 +1,53 @@
+"""Where a daemon's log goes: standard error, as `key=value` for people or JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Final
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+class PlainFormatter(logging.Formatter):
+    """One line an entry: time, level, where, what."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = f"{_time(record)} {record.levelname.lower()} {record.name} {record.getMessage()}"
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line; an exception is a text in it, so lines stay whole."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        word, _, rest = record.getMessage().partition(" ")
+        entry = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": word,
+            "text": rest,
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
+
+
+def set_up_logging(*, level: str = "info", is_json: bool = False) -> None:
+    """Begin, or change, the log of this process; called again, it replaces what was."""
+    output = logging.StreamHandler(sys.stderr)
+    output.setFormatter(JsonFormatter() if is_json else PlainFormatter())
+    root = logging.getLogger()
+    for before in tuple(root.handlers):
+        root.removeHandler(before)
+    root.addHandler(output)
+    root.setLevel(level.upper())
+    # A daemon's own words are wanted; those of asyncio only when something is wrong.
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, tz=UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,325 @@
+"""One managed router as a process: the core, the agent, and the driver between them.
+
+The agent decides; `core_work.py` does what it says to the core and brings back what the core
+tells. Forwarding itself runs in the core's thread, with a broker or without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import replace
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from gridstat.console.daemons.logs import set_up_logging
+from gridstat.console.daemons.metrics_server import MetricsServer
+from gridstat.console.daemons.name_lookup import resolve
+from gridstat.console.daemons.router_metrics import RouterCollector, RouterFigures
+from gridstat.console.daemons.service import daemon_signals, notify
+from gridstat.core._core import Core
+from gridstat.model.errors import GridStatError, LinkDown
+from gridstat.net.command.certificate_folder import CertificateFolder
+from gridstat.net.command.driver import Driver
+from gridstat.net.command.identity import Identity, Role
+from gridstat.net.command.tls import Credentials
+from gridstat.router import EdgeBounds, RouterAgent, RouterFacts, StatusRouter
+from gridstat.router.agent_words import Drain, Leave, RouterEvent
+from gridstat.router.attachments import AttachmentBounds
+from gridstat.router.core_work import CoreWork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gridstat.console.config.router_file import RouterPlan
+    from gridstat.net.command.address import Address
+
+POLL_S: Final = 0.02
+DRAIN_STEP_S: Final = 0.005
+DRAIN_STEPS_MAX: Final = 400
+"""Two seconds: whatever a paced channel has not sent by then is late for anybody."""
+RESOLVE_AGAIN_S: Final = 2.0
+Line: TypeAlias = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+
+class RouterDaemon:
+    """Listens, forwards and obeys from `start` to `close`; the core is closed in any case."""
+
+    def __init__(self, plan: RouterPlan) -> None:
+        self._plan = plan
+        self._identity = Identity(Role.ROUTER, plan.name)
+        self._broker = Identity(Role.BROKER, plan.cloud)
+        files = CertificateFolder(plan.certificates).files(self._identity)
+        self._credentials = Credentials(files)
+        self._core = Core(plan.limits, versions_max=plan.versions_max)
+        self._router = StatusRouter(plan.name, self._core, clock_ns=time.monotonic_ns)
+        self._work = CoreWork(self._router)
+        self._agent = RouterAgent(
+            RouterFacts(
+                name=plan.name,
+                is_edge=plan.is_edge,
+                datagram_versions=tuple(range(1, plan.versions_max + 1)),
+            ),
+            newest=self._router.newest,
+            edge_bounds=EdgeBounds(attachments=AttachmentBounds(attached_max=plan.end_points_max)),
+        )
+        self._driver: Driver[RouterEvent] = Driver(
+            self._agent, self._credentials, perform=self._perform
+        )
+        self._metrics = MetricsServer(RouterCollector(self.figures), health=self._complaint)
+        self._timers: dict[str, asyncio.Handle] = {}
+        self._finding: asyncio.Task[None] | None = None
+        self._is_draining = False
+
+    async def start(self) -> Line:
+        """Take all ports and begin; the answer is what others need to know of it."""
+        plan = self._plan
+        host, data_port, urgent_port = plan.listen
+        data_port, urgent_port = self._router.listen(
+            host, data_port=data_port, urgent_port=urgent_port
+        )
+        command_port = await self._serve_commands()
+        self._agent.listen_at(
+            (plan.advertised_host, data_port, urgent_port),
+            command=(plan.command_advertised_host, command_port),
+        )
+        if plan.locks_memory and not self._core.lock_memory():
+            log.warning("memory_not_locked hint='allow it: ulimit -l, or CAP_IPC_LOCK'")
+        complaint = self._router.start(cpu=plan.cpu, fifo_priority=plan.fifo_priority)
+        if complaint:
+            log.warning("thread_not_as_wished reason=%r", complaint)
+        self._poll()
+        ready: Line = {
+            "state": "ready",
+            "router": plan.name,
+            "role": plan.role.value,
+            "address": [plan.advertised_host, data_port, urgent_port],
+            "command": [plan.command_advertised_host, command_port],
+        }
+        if plan.metrics_port is not None:
+            ready["metrics"] = list(await self._metrics.start(plan.command[0], plan.metrics_port))
+        self._find_broker(plan.brokers, plan.name_services)
+        return ready
+
+    async def _serve_commands(self) -> int:
+        """Listen for end-points; an inner router too, to refuse them in words."""
+        host, port = self._plan.command
+        try:
+            _, command_port = await self._driver.serve(host, port, {Role.ENDPOINT})
+        except OSError as error:
+            raise LinkDown(
+                f"commands cannot be served on {host} port {port}: {error.strerror}",
+                hint="choose another command.port, or 0 for any free one",
+            ) from error
+        return command_port
+
+    def figures(self) -> RouterFigures:
+        """Everything that is counted, for the metrics."""
+        return RouterFigures(
+            name=self._plan.name,
+            role=self._plan.role.value,
+            version=metadata.version("gridstat"),
+            counters=self._router.report(),
+            agent=self._agent.counters(),
+            table=self._agent.table,
+            term=self._agent.term,
+            is_accepted=self._agent.is_accepted,
+            pressed_channels=frozenset(self._work.pressed),
+            latency=self._router.latency_histogram(),
+        )
+
+    def reload(self, plan: RouterPlan) -> str:
+        """Take up what can change while the router runs; in words, what did and what cannot."""
+        before, now = self._plan, plan
+        taken: list[str] = []
+        if (before.log_level, before.is_log_json) != (now.log_level, now.is_log_json):
+            set_up_logging(level=now.log_level, is_json=now.is_log_json)
+            taken.append("log")
+        complaint = self._credentials.refresh()
+        taken.append(f"certificates NOT ({complaint})" if complaint else "certificates")
+        if (before.brokers, before.name_services) != (now.brokers, now.name_services):
+            self._find_broker(now.brokers, now.name_services)
+            taken.append("broker")
+        fixed = [key for key in FIXED_KEYS if getattr(before, key) != getattr(now, key)]
+        self._plan = _with_reloaded(before, now)
+        needs = f"; a restart is needed for {', '.join(fixed)}" if fixed else ""
+        return f"reloaded: {', '.join(taken)}{needs}"
+
+    async def drain(self) -> None:
+        """Nothing new comes in, what is queued goes out within a bound, everybody is told."""
+        self._is_draining = True
+        self._driver.inject(Drain())
+        self._router.refuse_new()
+        for _ in range(DRAIN_STEPS_MAX):
+            if not self._router.queued_events():
+                break
+            await asyncio.sleep(DRAIN_STEP_S)
+        self._driver.inject(Leave())
+
+    def _complaint(self) -> str:
+        return "draining" if self._is_draining else ""
+
+    def report(self) -> Line:
+        """The last words: what was counted."""
+        report = self._router.report()
+        return {
+            "router": self._plan.name,
+            "counters": report.router,
+            "channels": report.channels,
+            "sources": report.sources,
+        }
+
+    async def close(self) -> None:
+        """Give everything back; may be called at any point."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._finding is not None:
+            self._finding.cancel()
+            await asyncio.gather(self._finding, return_exceptions=True)
+        await self._driver.close()
+        await self._metrics.close()
+        self._router.close()
+
+    # The core.
+
+    def _perform(self, instruction: object) -> bool:
+        events = self._work.perform(instruction)
+        if events is None:
+            return False
+        self._inject(events)
+        # At the end of this turn of the loop, so that all changes of one read are one commit.
+        self._plan_work(0.0)
+        return True
+
+    def _plan_work(self, wait_s: float) -> None:
+        if "work" not in self._timers:
+            loop = asyncio.get_running_loop()
+            self._timers["work"] = (
+                loop.call_later(wait_s, self._do_work) if wait_s else loop.call_soon(self._do_work)
+            )
+
+    def _do_work(self) -> None:
+        del self._timers["work"]
+        self._inject(self._work.work())
+        wait_s = self._work.wait_s()
+        if wait_s is not None:
+            self._plan_work(max(wait_s, 0.0005))
+
+    def _poll(self) -> None:
+        self._timers["poll"] = asyncio.get_running_loop().call_later(POLL_S, self._poll)
+        self._inject(self._work.poll())
+        wait_s = self._work.wait_s()
+        if wait_s is not None:
+            self._plan_work(wait_s)
+
+    def _inject(self, events: Iterable[RouterEvent]) -> None:
+        for event in events:
+            self._driver.inject(event)
+
+    # The broker.
+
+    def _find_broker(self, brokers: Sequence[Address], services: Sequence[Address]) -> None:
+        if self._finding is not None:
+            self._finding.cancel()
+            self._finding = None
+        if brokers:
+            self._driver.connect_to(self._broker, brokers)
+        else:
+            self._finding = asyncio.get_running_loop().create_task(self._resolve_broker(services))
+
+    async def _resolve_broker(self, services: Sequence[Address]) -> None:
+        """Ask where the broker is until somebody knows, and again whenever it cannot be reached."""
+        known: Address | None = None
+        failed = asyncio.Event()
+        while True:
+            try:
+                found = await resolve(self._broker.name, self._credentials, services)
+            except GridStatError as error:
+                log.warning("broker_not_found reason=%r", str(error.args[0]))
+            else:
+                failed.clear()
+                if found != known:
+                    known = found
+                    log.info("broker_found host=%s port=%d", *found)
+                    self._driver.connect_to(
+                        self._broker, [found], on_failure=lambda _: failed.set()
+                    )
+                await failed.wait()
+            await asyncio.sleep(RESOLVE_AGAIN_S)
+
+
+FIXED_KEYS: Final = (
+    "name",
+    "role",
+    "certificates",
+    "listen",
+    "advertised_host",
+    "command",
+    "command_advertised_host",
+    "limits",
+    "end_points_max",
+    "versions_max",
+    "cpu",
+    "fifo_priority",
+    "locks_memory",
+    "metrics_port",
+)
+"""What a running router cannot change."""
+
+
+async def serve_router(
+    load: Callable[[], RouterPlan],
+    *,
+    on_ready: Callable[[Line], None],
+    tell: Callable[[str], None],
+) -> Line:
+    """Route until a signal asks to end; the answer is the last report.
+
+    `load` reads the file, also anew; `tell` hears what a reload has changed.
+    """
+    plan = load()
+    daemon = RouterDaemon(plan)
+
+    def reload() -> None:
+        try:
+            told = daemon.reload(load())
+        except GridStatError as error:
+            told = f"not reloaded, going on as before: {error}"
+        tell(told)
+
+    try:
+        with daemon_signals(on_reload=reload) as stopping:
+            on_ready(await daemon.start())
+            notify("READY=1", f"STATUS=routing as {plan.name}")
+            await stopping.wait()
+            notify("STOPPING=1")
+            await daemon.drain()
+            return daemon.report()
+    finally:
+        await daemon.close()
+
+
+def run_router(
+    load: Callable[[], RouterPlan],
+    *,
+    on_ready: Callable[[Line], None],
+    tell: Callable[[str], None],
+) -> Line:
+    """The whole life of a router process, its log and event loop included."""
+    plan = load()
+    set_up_logging(level=plan.log_level, is_json=plan.is_log_json)
+    return asyncio.run(serve_router(load, on_ready=on_ready, tell=tell))
+
+
+def _with_reloaded(before: RouterPlan, now: RouterPlan) -> RouterPlan:
+    return replace(
+        before,
+        brokers=now.brokers,
+        name_services=now.name_services,
+        log_level=now.log_level,
+        is_log_json=now.is_log_json,
+    )

@@ -1,0 +1,84 @@
+"""Does to the core what the agent says, and says what came of it; the caller keeps the time.
+
+Between the pure agent and the core there is only this: a change is applied at once, committed
+when `work` finds it due, and then told as one event however many changes it was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridstat.model.errors import GridStatError
+from gridstat.router.agent_words import (
+    ApplyTable,
+    CountersRead,
+    ReadCounters,
+    SetModes,
+    TableApplied,
+    TableFailed,
+    WaterMarkCrossed,
+)
+
+if TYPE_CHECKING:
+    from gridstat.router.agent_words import RouterEvent
+    from gridstat.router.status_router import StatusRouter
+
+
+class CoreWork:
+    """Every `ApplyTable` is answered once: by `TableApplied` of it or a later one, or a failure."""
+
+    def __init__(self, router: StatusRouter) -> None:
+        self._router = router
+        self._unanswered: int | None = None
+        self.pressed: set[int] = set()
+        """Channels under back-pressure."""
+
+    def perform(self, instruction: object) -> list[RouterEvent] | None:
+        """Do an instruction; None if it is not about the core."""
+        match instruction:
+            case ApplyTable():
+                return self._apply(instruction)
+            case SetModes(mask):
+                self._router.set_modes(mask)
+                return []
+            case ReadCounters():
+                return [CountersRead(self._router.report())]
+            case _:
+                return None
+
+    def wait_s(self) -> float | None:
+        """How long until `work` has something to do; None when there is nothing."""
+        if self._unanswered is not None and self._router.wait_s() is None:
+            return 0.0
+        return self._router.wait_s()
+
+    def work(self) -> list[RouterEvent]:
+        """Commit what is due, and say so."""
+        try:
+            self._router.commit_due()
+        except GridStatError as error:
+            return self._failed(error)
+        if self._unanswered is None or self._router.wait_s() is not None:
+            return []
+        number, self._unanswered = self._unanswered, None
+        return [TableApplied(number)]
+
+    def poll(self) -> list[RouterEvent]:
+        """How the channels are; often enough to notice a silence within its bound."""
+        news = self._router.poll()
+        for each in news:
+            if isinstance(each, WaterMarkCrossed):
+                (self.pressed.add if each.is_on else self.pressed.discard)(each.channel_id)
+        return [*news]
+
+    def _apply(self, order: ApplyTable) -> list[RouterEvent]:
+        self._unanswered = order.number
+        try:
+            self._router.apply(order.change)
+        except GridStatError as error:
+            return self._failed(error)
+        return []
+
+    def _failed(self, error: GridStatError) -> list[RouterEvent]:
+        number, self._unanswered = self._unanswered, None
+        return [] if number is None else [TableFailed(number, error.code, str(error.args[0]))]
