@@ -1,0 +1,310 @@
+"""End-points come and go: attach, link loss, restart, grace time, detach (S0 A2, A22, A23)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.endings import Ending
+from gridstat.broker.operations import Answered, Attached
+from gridstat.broker.outcomes import encode_outcomes
+from gridstat.model.cloud import RouterRole
+from gridstat.model.errors import (
+    EndPointExists,
+    LayoutError,
+    NoCommonVersion,
+    NotAuthorised,
+    QuotaReached,
+    WrongCloud,
+)
+from gridstat.model.rate_law import NS_PER_S
+from gridstat.net.command.endpoint_messages import AttachedOutcome, DoneOutcome
+from gridstat.net.command.router_messages import DetachEndPoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gridstat.broker.applied import Applied
+    from gridstat.broker.channel_plan import ChannelPlan
+    from gridstat.broker.confirmation import Confirmation
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.notices import Notices
+    from gridstat.broker.registry import Attachment, EndPoint
+    from gridstat.broker.requests import Request, Requests
+    from gridstat.net.command.authority import CertificateFacts
+    from gridstat.net.command.endpoint_messages import Attach, Detach
+
+GRACE_TIMER: Final = "grace/"
+DORMANT_TIMER: Final = "dormant/"
+FRESH: Final = 0
+LINK_WAS_LOST: Final = 1
+WAS_RESTARTED: Final = 3
+EDGE_WAS_RESTARTED: Final = 4
+"""The source's codes of a good attachment (S0 §3.11)."""
+PORT_MAX: Final = 65_535
+
+
+class Attachments:
+    """One live process a name; an absent one keeps what it has for the grace time."""
+
+    def __init__(
+        self, desk: Desk, requests: Requests, notices: Notices, channel_plan: ChannelPlan
+    ) -> None:
+        self._desk = desk
+        self._requests = requests
+        self._notices = notices
+        self._channel_plan = channel_plan
+
+    def attach(self, request: Request, edge: str, command: Attach, facts: CertificateFacts) -> None:
+        """Raises what refuses it."""
+        registry = self._desk.registry
+        endpoint = registry.endpoints.get(request.endpoint)
+        self._check(request.endpoint, edge, command, endpoint)
+        ending = Ending()
+        code = FRESH
+        if endpoint is None:
+            code = FRESH if command.first_time else WAS_RESTARTED
+        elif endpoint.incarnation != command.incarnation:
+            ending.restart(registry, endpoint)
+            code = WAS_RESTARTED
+        elif (known := endpoint.attachments.get(edge)) is not None:
+            is_same_edge = known.edge_instance == registry.reports[edge].instance
+            code = LINK_WAS_LOST if is_same_edge else EDGE_WAS_RESTARTED
+        elif endpoint.is_restarted:
+            code = WAS_RESTARTED
+        attached = self._attached(edge, command, facts, endpoint, code=code)
+        outcome = self._outcome(attached, endpoint, code=code)
+        body = encode_outcomes((outcome,))
+        operations = [
+            *ending.operations,
+            attached,
+            Answered(endpoint=request.endpoint, request_id=request.request_id, body=body),
+        ]
+        is_other_process = bool(ending.operations)
+        routers = ending.routers | {edge}
+        then = partial(
+            self._when_attached, request, body, routers, is_other_process=is_other_process
+        )
+        lost_ns = None if endpoint is None else endpoint.lost_ns
+        self._requests.commit(request, operations, then)
+        self._see_up(registry.endpoints[request.endpoint], edge)
+        if code in {LINK_WAS_LOST, EDGE_WAS_RESTARTED}:
+            since_ns = self._desk.now_ns if lost_ns is None else lost_ns
+            self._notices.repeat(request.endpoint, edge, lost_ns=since_ns)
+
+    def detach(self, request: Request, _: Detach) -> None:
+        """Leave; an unknown end-point never gets here."""
+        endpoint = self._desk.registry.endpoints[request.endpoint]
+        ending = Ending()
+        ending.end(self._desk.registry, endpoint)
+        then = partial(
+            self._when_ended,
+            endpoint.name,
+            ending,
+            lambda: self._requests.answer(request, (DoneOutcome(),)),
+        )
+        self._requests.commit(request, ending.operations, then)
+
+    # Coming and going of sessions.
+
+    def change(self, edge: str, name: str, *, is_up: bool) -> None:
+        """An edge says that an end-point's session is up or gone."""
+        endpoint = self._desk.registry.endpoints.get(name)
+        if endpoint is None or edge not in endpoint.attachments:
+            return
+        if is_up:
+            self._see_up(endpoint, edge)
+        else:
+            self._see_down(endpoint, edge)
+
+    def edge_reported(self, edge: str, attached: tuple[str, ...], *, is_new: bool) -> None:
+        """An edge has a new session; only the end-points that it names are at it."""
+        there = frozenset() if is_new else frozenset(attached)
+        for name in sorted(self._desk.registry.attached_to.get(edge, ())):
+            self.change(edge, name, is_up=name in there)
+
+    def edge_is_down(self, edge: str) -> None:
+        self.edge_reported(edge, (), is_new=True)
+
+    def grace_is_over(self, name: str) -> None:
+        endpoint = self._desk.registry.endpoints.get(name)
+        if endpoint is None or endpoint.is_up or endpoint.lost_ns is None:
+            return
+        left_ns = endpoint.lost_ns + self._desk.settings.grace_ns - self._desk.now_ns
+        if left_ns > 0:
+            self._desk.set_timer(GRACE_TIMER + name, left_ns)
+            return
+        ending = Ending()
+        ending.end(self._desk.registry, endpoint)
+        self._desk.note("grace_is_over", endpoint=name)
+        self._desk.commit(
+            ending.operations,
+            partial(self._when_ended, name, ending, None),
+            self._retry(GRACE_TIMER + name),
+        )
+
+    def dormancy_is_over(self, name: str) -> None:
+        """Publications that a restarted publisher has not published again end."""
+        endpoint = self._desk.registry.endpoints.get(name)
+        if endpoint is None:
+            return
+        publications = self._desk.registry.publications
+        ending = Ending()
+        dormant = [found for found in endpoint.publications if publications[found].is_dormant]
+        ending.withdraw(self._desk.registry, dormant)
+        if ending.operations:
+            self._desk.commit(
+                ending.operations,
+                partial(self._tell, ending),
+                self._retry(DORMANT_TIMER + name),
+            )
+
+    def resume(self) -> None:
+        """After a start: dormant publications have the whole grace time again."""
+        publications = self._desk.registry.publications
+        for name, endpoint in sorted(self._desk.registry.endpoints.items()):
+            if any(publications[found].is_dormant for found in endpoint.publications):
+                self._desk.set_timer(DORMANT_TIMER + name, self._desk.settings.grace_ns)
+
+    def _retry(self, timer: str) -> Callable[[str], None]:
+        return lambda _: self._desk.set_timer(timer, self._desk.settings.retry_after_ns)
+
+    def _see_up(self, endpoint: EndPoint, edge: str) -> None:
+        endpoint.attachments[edge].is_up = True
+        if endpoint.lost_ns is not None:
+            endpoint.lost_ns = None
+            self._desk.cancel_timer(GRACE_TIMER + endpoint.name)
+
+    def _see_down(self, endpoint: EndPoint, edge: str) -> None:
+        endpoint.attachments[edge].is_up = False
+        if not endpoint.is_up and endpoint.lost_ns is None:
+            endpoint.lost_ns = self._desk.now_ns
+            self._desk.set_timer(GRACE_TIMER + endpoint.name, self._desk.settings.grace_ns)
+
+    # Attaching.
+
+    def _check(self, name: str, edge: str, command: Attach, endpoint: EndPoint | None) -> None:
+        registry, quotas = self._desk.registry, self._desk.settings.quotas
+        if name.partition("/")[0] != registry.cloud:
+            raise WrongCloud(f"{name} does not belong to cloud {registry.cloud}")
+        if registry.routers[edge].role is not RouterRole.EDGE:
+            raise NotAuthorised(f"rule edge: {edge} is no edge router, so nobody attaches to it")
+        if not all(0 <= port <= PORT_MAX for port in (command.data_port, command.urgent_port)):
+            raise LayoutError(f"{name} names a port outside 0 to {PORT_MAX}")
+        if endpoint is None:
+            if len(registry.endpoints) >= quotas.endpoints_max:
+                raise QuotaReached(f"the cloud has {quotas.endpoints_max} end-points already")
+        elif endpoint.incarnation != command.incarnation:
+            self._check_silence(endpoint)
+        elif edge not in endpoint.attachments and len(endpoint.attachments) >= quotas.edges_max:
+            raise QuotaReached(
+                f"{name} is attached to {' and '.join(sorted(endpoint.attachments))} already",
+                hint="detach first, or attach again to one of those",
+            )
+
+    def _check_silence(self, endpoint: EndPoint) -> None:
+        """A second process takes a name over only when nothing is heard of the first."""
+        for edge in endpoint.edges_up():
+            if self._desk.tables[edge].is_connected:
+                raise EndPointExists(
+                    f"another process is attached as {endpoint.name}, by {edge}",
+                    hint="end it, take another name, or wait until its session is found silent",
+                )
+
+    def _attached(
+        self,
+        edge: str,
+        command: Attach,
+        facts: CertificateFacts,
+        endpoint: EndPoint | None,
+        *,
+        code: int,
+    ) -> Attached:
+        registry = self._desk.registry
+        known: Attachment | None = None
+        if endpoint is not None and endpoint.incarnation == command.incarnation:
+            known = endpoint.attachments.get(edge)
+        return Attached(
+            endpoint=facts.name,
+            edge=edge,
+            edge_instance=registry.reports[edge].instance,
+            incarnation=command.incarnation,
+            public_key=facts.public_key,
+            not_after_s=facts.not_after_s,
+            up_channel_id=known.up_channel_id if known else registry.next_channel_id(),
+            down_channel_id=known.down_channel_id if known else registry.next_channel_id(),
+            is_restarted=code == WAS_RESTARTED or bool(endpoint and endpoint.is_restarted),
+            host=command.host,
+            data_port=command.data_port,
+            urgent_port=command.urgent_port,
+            datagram_versions=tuple(sorted(command.datagram_versions)),
+        )
+
+    def _outcome(
+        self, attached: Attached, endpoint: EndPoint | None, *, code: int
+    ) -> AttachedOutcome:
+        report = self._desk.registry.reports[attached.edge]
+        version = self._channel_plan.attachment_version(attached.edge, attached.datagram_versions)
+        if version == 0:
+            raise NoCommonVersion(
+                f"{attached.endpoint} and {attached.edge} share no version of the datagram"
+            )
+        return AttachedOutcome(
+            edge=attached.edge,
+            host=report.host,
+            data_port=report.data_port,
+            urgent_port=report.urgent_port,
+            up_channel_id=attached.up_channel_id,
+            down_channel_id=attached.down_channel_id,
+            datagram_version=version,
+            code=code,
+            kept=() if endpoint is None else tuple(sorted(endpoint.publications)),
+            grace_s=self._desk.settings.grace_ns / NS_PER_S,
+        )
+
+    def _when_attached(
+        self,
+        request: Request,
+        body: bytes,
+        routers: set[str],
+        _: Applied,
+        *,
+        is_other_process: bool,
+    ) -> None:
+        if is_other_process:
+            self._notices.forget(request.endpoint)
+            self._desk.set_timer(DORMANT_TIMER + request.endpoint, self._desk.settings.grace_ns)
+        self._desk.tables.await_confirmations(
+            routers,
+            lambda _: self._requests.send(request, body),
+            deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
+        )
+
+    # Ending.
+
+    def _when_ended(
+        self, name: str, ending: Ending, answer: Callable[[], None] | None, applied: Applied
+    ) -> None:
+        self._tell(ending, applied)
+        self._notices.forget(name)
+        self._desk.cancel_timer(GRACE_TIMER + name)
+        self._desk.cancel_timer(DORMANT_TIMER + name)
+
+        def confirmed(_: Confirmation) -> None:
+            if answer is not None:
+                answer()
+            for operation in ending.operations:
+                if hasattr(operation, "edge"):
+                    term = self._desk.registry.term
+                    notice = DetachEndPoint(term=term, endpoint=name)
+                    self._desk.send_router(operation.edge, notice)
+
+        self._desk.tables.await_confirmations(
+            ending.routers,
+            confirmed,
+            deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
+        )
+
+    def _tell(self, ending: Ending, _: Applied) -> None:
+        for subscriber, notice in ending.notices:
+            self._notices.push(subscriber, notice)

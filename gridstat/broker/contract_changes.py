@@ -1,0 +1,140 @@
+"""Live contracts end or change: unsubscribe one or all, and change a quality in place (S0 A6)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gridstat.broker.applied import Applied
+from gridstat.broker.contracts import AllocationRequest, Refusal
+from gridstat.broker.endings import Ending
+from gridstat.broker.operations import Answered, Moved
+from gridstat.broker.orders import TERMS_MAX, terms_of
+from gridstat.broker.outcomes import encode_outcomes, granted, refused
+from gridstat.broker.subscriptions import record_of, targets_of
+from gridstat.model.errors import GridStatError, LayoutError, NoSuchSubscription, QuotaReached
+from gridstat.net.command.endpoint_messages import DoneOutcome
+from gridstat.net.command.session_messages import MANY_MAX
+
+if TYPE_CHECKING:
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.moves import Moves
+    from gridstat.broker.operations import Subscribed
+    from gridstat.broker.registry import EndPoint, Subscription
+    from gridstat.broker.requests import Request, Requests
+    from gridstat.broker.subscriptions import Subscriptions
+    from gridstat.net.command.endpoint_messages import ChangeSubscription, Outcome, Unsubscribe
+
+
+class ContractChanges:
+    """Only its subscriber changes or ends a contract; a refused change leaves it as it was."""
+
+    def __init__(
+        self, desk: Desk, requests: Requests, subscriptions: Subscriptions, moves: Moves
+    ) -> None:
+        self._desk = desk
+        self._requests = requests
+        self._subscriptions = subscriptions
+        self._moves = moves
+
+    def unsubscribe(self, request: Request, command: Unsubscribe) -> None:
+        if len(command.subscription_ids) > MANY_MAX:
+            raise QuotaReached(f"a request ends at most {MANY_MAX} subscriptions")
+        endpoint = self._desk.registry.endpoints[request.endpoint]
+        outcomes: list[Outcome] = []
+        ending = Ending()
+        if command.subscription_ids:
+            outcomes = [self._end(endpoint, number, ending) for number in command.subscription_ids]
+        else:
+            ending.unsubscribe(self._desk.registry, endpoint.subscriptions | endpoint.patterns)
+            outcomes = [DoneOutcome()]
+        if not ending.operations:
+            self._requests.answer(request, outcomes)
+            return
+        body = encode_outcomes(outcomes)
+        answered = Answered(endpoint=endpoint.name, request_id=request.request_id, body=body)
+
+        def when_durable(_: Applied) -> None:
+            self._desk.tables.await_confirmations(
+                ending.routers,
+                lambda _: self._requests.send(request, body),
+                deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
+            )
+
+        self._requests.commit(request, [*ending.operations, answered], when_durable)
+
+    def change(self, request: Request, command: ChangeSubscription) -> None:
+        found = self._desk.registry.subscriptions.get(command.subscription_id)
+        if found is None or found.record.subscriber != request.endpoint:
+            raise _unknown(request.endpoint, command.subscription_id)
+        old = found.record
+        allocated = self._desk.reservations.change(self._request(found, command))
+        if isinstance(allocated, Refusal):
+            self._requests.answer(request, (refused(allocated),))
+            return
+        new = record_of(
+            allocated,
+            label=old.label,
+            pattern_id=old.pattern_id,
+            generation=old.generation + 1,
+        )
+        applied = Applied()
+        moved = Moved(subscription=new)
+        self._desk.effects.apply(moved, applied)
+        if len(terms_of(new.granted, 0)) > TERMS_MAX:
+            applied.roll_back()
+            raise LayoutError(f"over its modes a subscription has at most {TERMS_MAX} qualities")
+        body = encode_outcomes((granted(new, found.variable),))
+        answered = Answered(endpoint=old.subscriber, request_id=request.request_id, body=body)
+        self._desk.effects.apply(answered, applied)
+        self._desk.commit_applied(
+            applied,
+            [moved, answered],
+            partial(self._when_changed, request, old, new, body),
+            self._requests.fail(request),
+        )
+
+    def _when_changed(
+        self, request: Request, old: Subscribed, new: Subscribed, body: bytes, _: Applied
+    ) -> None:
+        def told(silent: list[str]) -> None:
+            found = self._desk.registry.subscriptions.get(new.subscription_id)
+            if not silent or found is None:
+                self._requests.send(request, body)
+                return
+            words = tuple(f"router {name} has not confirmed its part yet" for name in silent)
+            self._requests.answer(request, (granted(new, found.variable, words),))
+
+        self._moves.follow(old, new, told)
+
+    def _request(self, found: Subscription, command: ChangeSubscription) -> AllocationRequest:
+        registry = self._desk.registry
+        publication = registry.publications[found.record.name]
+        return AllocationRequest(
+            subscription_id=command.subscription_id,
+            variable=publication.variable,
+            sources=self._subscriptions.sources_of(publication),
+            targets=targets_of(registry.endpoints[found.record.subscriber]),
+            qos=command.qos,
+            subscriber=found.record.subscriber,
+        )
+
+    def _end(self, endpoint: EndPoint, number: int, ending: Ending) -> Outcome:
+        registry = self._desk.registry
+        if number in endpoint.patterns:
+            caught = {
+                subscription_id
+                for subscription_id in endpoint.subscriptions
+                if registry.subscriptions[subscription_id].record.pattern_id == number
+            }
+            ending.unsubscribe(registry, caught | {number})
+            return DoneOutcome()
+        if number not in endpoint.subscriptions:
+            error: GridStatError = _unknown(endpoint.name, number)
+            return refused(error)
+        ending.unsubscribe(registry, (number,))
+        return DoneOutcome()
+
+
+def _unknown(endpoint: str, number: int) -> NoSuchSubscription:
+    return NoSuchSubscription(f"{endpoint} has no subscription {number}")

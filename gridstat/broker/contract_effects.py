@@ -1,0 +1,154 @@
+"""Operations about subscriptions: contracts, their live changes, and patterns."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gridstat.broker.contracts import Allocation, AllocationRequest
+from gridstat.broker.operations import Moved, PatternHeld, Subscribed, Unsubscribed
+from gridstat.broker.orders import RoutedOrder, path_orders
+from gridstat.broker.registry import Retiring, Subscription
+
+if TYPE_CHECKING:
+    from gridstat.broker.applied import Applied
+    from gridstat.broker.registry import Registry
+    from gridstat.broker.reservations import Reservations
+    from gridstat.broker.router_tables import RouterTables
+    from gridstat.model.status import StatusVariable
+
+
+class ContractEffects:
+    """A live subscription is reserved, and ordered at every router of its paths."""
+
+    def __init__(
+        self, registry: Registry, reservations: Reservations, tables: RouterTables
+    ) -> None:
+        self._registry = registry
+        self._reservations = reservations
+        self._tables = tables
+
+    def apply(
+        self, operation: Subscribed | Unsubscribed | Moved | PatternHeld, done: Applied
+    ) -> None:
+        match operation:
+            case Subscribed():
+                self._subscribe(operation, done)
+            case Unsubscribed():
+                self._unsubscribe(operation.subscription_id, done)
+            case Moved():
+                self._move(operation.subscription, done)
+            case PatternHeld():
+                self._hold_pattern(operation, done)
+
+    def _subscribe(self, record: Subscribed, done: Applied) -> None:
+        registry = self._registry
+        registry.subscription_id_last = max(registry.subscription_id_last, record.subscription_id)
+        if (
+            record.subscription_id in registry.subscriptions
+            or record.name not in registry.publications
+            or record.subscriber not in registry.endpoints
+        ):
+            return
+        variable = registry.publications[record.name].variable
+        self._reservations.adopt(allocation_of(record, variable))
+        registry.add_subscription(Subscription(record, variable))
+        done.undo += [
+            partial(self._reservations.release, record.subscription_id),
+            partial(registry.remove_subscription, record.subscription_id),
+        ]
+        orders = self._orders(record)
+        done.tables.append(partial(self._tables.set_up, variable, orders, local_edges(record)))
+
+    def _unsubscribe(self, subscription_id: int, done: Applied) -> None:
+        registry = self._registry
+        held = registry.remove_pattern(subscription_id)
+        if held is not None:
+            done.undo.append(partial(registry.add_pattern, held))
+            return
+        found = registry.subscriptions.get(subscription_id)
+        if found is None:
+            return
+        record, variable = found.record, found.variable
+        orders = self._orders(record)
+        registry.remove_subscription(subscription_id)
+        self._reservations.release(subscription_id)
+        done.undo += [
+            partial(registry.add_subscription, found),
+            partial(self._reservations.adopt, allocation_of(record, variable)),
+        ]
+        done.tables += [
+            partial(self._tables.tear_down, variable, orders, local_edges(record)),
+            partial(found.retire, record.generation),
+        ]
+
+    def _move(self, record: Subscribed, done: Applied) -> None:
+        """The new generation stands beside the old one, which retires once the new one is up."""
+        registry = self._registry
+        found = registry.subscriptions.get(record.subscription_id)
+        if found is None or found.record.generation == record.generation:
+            return
+        old, old_variable = found.record, found.variable
+        new_variable = registry.publications[record.name].variable
+        old_orders, new_orders = self._orders(old), self._orders(record)
+        self._reservations.move(allocation_of(record, new_variable))
+        registry.replace_record(found, record, new_variable)
+        retiring = Retiring(
+            record.generation,
+            (
+                partial(self._tables.tear_down, old_variable, old_orders, local_edges(old)),
+                partial(self._reservations.settle, record.subscription_id),
+            ),
+        )
+        found.retiring.append(retiring)
+        done.undo += [
+            partial(self._reservations.move, allocation_of(old, old_variable)),
+            partial(registry.replace_record, found, old, old_variable),
+            partial(found.keep, retiring),
+        ]
+        done.tables.append(
+            partial(self._tables.set_up, new_variable, new_orders, local_edges(record))
+        )
+
+    def retire(self, subscription_id: int, generation: int) -> None:
+        found = self._registry.subscriptions.get(subscription_id)
+        if found is not None:
+            found.retire(generation)
+
+    def _hold_pattern(self, held: PatternHeld, done: Applied) -> None:
+        registry = self._registry
+        registry.subscription_id_last = max(registry.subscription_id_last, held.pattern_id)
+        if held.pattern_id not in registry.patterns and held.subscriber in registry.endpoints:
+            registry.add_pattern(held)
+            done.undo.append(partial(registry.remove_pattern, held.pattern_id))
+
+    def _orders(self, record: Subscribed) -> list[RoutedOrder]:
+        attachments = self._registry.endpoints[record.subscriber].attachments
+        return path_orders(
+            record, {edge: found.down_channel_id for edge, found in attachments.items()}
+        )
+
+
+def allocation_of(record: Subscribed, variable: StatusVariable) -> Allocation:
+    """A contract as admission knows it."""
+    request = AllocationRequest(
+        subscription_id=record.subscription_id,
+        variable=variable,
+        sources=record.sources,
+        targets=record.targets,
+        qos=record.qos,
+        subscriber=record.subscriber,
+    )
+    return Allocation(
+        request=request,
+        granted=record.granted,
+        paths=record.paths,
+        is_node_disjoint=record.is_node_disjoint,
+        shares_edge=record.shares_edge,
+        degraded=record.degraded,
+    )
+
+
+def local_edges(record: Subscribed) -> tuple[str, ...]:
+    """Where the subscriber takes its events."""
+    return tuple(sorted({path.routers[-1] for path in record.paths}))

@@ -1,0 +1,310 @@
+"""The leaf broker of one cloud: a pure machine that admits, orders, journals and recovers.
+
+Start reading at `handle`. A request walks `requests.py` (who asks) → `subscriptions.py` or its
+neighbours (decide) → `desk.py` (make durable) → `router_tables.py` (order, await confirmations) and
+back as an answer. Failures walk `recovery.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.allocation import Allocator
+from gridstat.broker.attachments import DORMANT_TIMER, GRACE_TIMER, Attachments
+from gridstat.broker.channel_plan import ChannelPlan
+from gridstat.broker.contract_changes import ContractChanges
+from gridstat.broker.desk import CONFIRM_TIMER, FLUSH_TIMER, Desk, Outside
+from gridstat.broker.effects import Effects
+from gridstat.broker.enquiries import Enquiries
+from gridstat.broker.moves import RETIRE_TIMER, Moves
+from gridstat.broker.notices import Notices
+from gridstat.broker.operations import TermBegan, encode, since_snapshot
+from gridstat.broker.publication_changes import OVER_TIMER, PublicationChanges
+from gridstat.broker.publications import Publications
+from gridstat.broker.registry import Registry
+from gridstat.broker.requests import Requests
+from gridstat.broker.reservations import Reservations
+from gridstat.broker.resources import Resources
+from gridstat.broker.router_desk import WHOLE_TIMER, RouterDesk
+from gridstat.broker.router_tables import RouterTables
+from gridstat.broker.snapshot import snapshot_operations
+from gridstat.broker.subscriptions import Subscriptions
+from gridstat.model.errors import GridStatError, NotAuthorised
+from gridstat.net.command.endpoint_messages import (
+    Attach,
+    ChangePublication,
+    ChangeSubscription,
+    Detach,
+    FindVariables,
+    Publish,
+    ReportLedger,
+    ResolveName,
+    Subscribe,
+    Unpublish,
+    Unsubscribe,
+)
+from gridstat.net.command.machine import (
+    Connected,
+    Disconnected,
+    Persisted,
+    PersistFailed,
+    Received,
+    TimerFired,
+)
+from gridstat.net.command.router_messages import (
+    AttachmentChanged,
+    Forward,
+    ReportCounters,
+    ReportRouter,
+    TableChanged,
+    TableRefused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gridstat.broker.applied import Applied
+    from gridstat.broker.requests import Request
+    from gridstat.broker.settings import BrokerSettings
+    from gridstat.model.cloud import EventChannel, Router
+    from gridstat.net.command.authority import CertificateFacts
+    from gridstat.net.command.endpoint_messages import EndPointCommand
+    from gridstat.net.command.machine import Event, Instruction
+
+START_TIMER: Final = "start"
+EARLY_EVENTS_MAX: Final = 100_000
+
+
+class LeafBroker:
+    """Nothing leaves before what it rests on is durable, and nothing before the term is.
+
+    `restore` is called once, before the first event, with what the journal holds.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        outside: Outside,
+        *,
+        routers: Iterable[Router],
+        channels: Iterable[EventChannel],
+        resources: Resources | None = None,
+    ) -> None:
+        self.registry = Registry(settings.cloud)
+        self.tables = RouterTables()
+        self.reservations = Reservations(Allocator(resources or Resources()))
+        self._routers = {router.name: router for router in routers}
+        self._channels: dict[int, EventChannel] = {
+            channel.channel_id: channel for channel in channels
+        }
+        channel_plan = ChannelPlan(self.registry, self.tables, settings.probes)
+        effects = Effects(self.registry, self.reservations, self.tables, channel_plan)
+        self._desk = Desk(settings, outside, self.registry, self.reservations, self.tables, effects)
+        self._requests = Requests(self._desk)
+        notices = Notices(self._desk)
+        self._moves = Moves(self._desk)
+        self._router_desk = RouterDesk(self._desk)
+        self._attachments = Attachments(self._desk, self._requests, notices, channel_plan)
+        self._subscriptions = Subscriptions(self._desk, self._requests, notices)
+        self._contract_changes = ContractChanges(
+            self._desk, self._requests, self._subscriptions, self._moves
+        )
+        self._publications = Publications(self._desk, self._requests, notices, self._subscriptions)
+        self._publication_changes = PublicationChanges(self._desk, self._requests, notices)
+        self._enquiries = Enquiries(self._desk, self._requests)
+        self._fixed_timers: dict[str, Callable[[], None]] = {
+            FLUSH_TIMER: self._desk.flush,
+            CONFIRM_TIMER: self._desk.expire,
+            RETIRE_TIMER: self._moves.retire_due,
+            START_TIMER: self._begin,
+        }
+        self._named_timers: dict[str, Callable[[str], None]] = {
+            GRACE_TIMER: self._attachments.grace_is_over,
+            DORMANT_TIMER: self._attachments.dormancy_is_over,
+            WHOLE_TIMER: self._router_desk.send_whole_again,
+            OVER_TIMER: self._publication_changes.is_over,
+        }
+        self._early: list[Event] | None = []
+        self._has_begun = False
+        self._lay_out()
+
+    def restore(self, written: Sequence[bytes]) -> None:
+        """Stand where the journal ends."""
+        assert not self._has_begun, "a broker is restored before it starts"
+        for operation in since_snapshot(written):
+            self._desk.effects.replay(operation)
+        self._desk.since_snapshot = len(written)
+
+    def snapshot(self) -> list[bytes]:
+        """The durable state as operations; with all that is decided, durable yet or not."""
+        found = snapshot_operations(self.registry, self._routers, self._channels)
+        return [encode(operation) for operation in found]
+
+    def start(self, now_ns: int) -> list[Instruction]:
+        """Begin a new term; `handle` does so too, when its first event comes."""
+        self._desk.begin_turn(now_ns)
+        self._begin()
+        return self._desk.end_turn()
+
+    def handle(self, event: Event, now_ns: int) -> list[Instruction]:
+        self._desk.begin_turn(now_ns)
+        if not self._has_begun:
+            self._begin()
+        if self._early is not None and isinstance(event, Connected | Disconnected | Received):
+            if len(self._early) < EARLY_EVENTS_MAX:
+                self._early.append(event)
+            return self._desk.end_turn()
+        self._take(event)
+        self._compact_if_due()
+        return self._desk.end_turn()
+
+    def _lay_out(self) -> None:
+        for router in self._routers.values():
+            self.registry.add_router(router)
+            self.reservations.add_router(router)
+        for channel in self._channels.values():
+            self.registry.add_channel(channel)
+            self.reservations.add_channel(channel)
+
+    # Beginning.
+
+    def _begin(self) -> None:
+        """The term grows with every start, durably, before anybody hears from this broker."""
+        self._has_begun = True
+        term = self.registry.term + 1
+        self._desk.commit(
+            [TermBegan(term=term)],
+            self._begun,
+            lambda _: self._desk.set_timer(START_TIMER, self._desk.settings.retry_after_ns),
+        )
+
+    def _begun(self, _: Applied) -> None:
+        early, self._early = self._early or [], None
+        self._desk.note("term_began", term=self.registry.term)
+        self._attachments.resume()
+        self._publication_changes.resume()
+        for event in early:
+            self._take(event)
+
+    def _compact_if_due(self) -> None:
+        if (
+            self._desk.since_snapshot > self._desk.settings.snapshot_after
+            and not self.registry.changing
+        ):
+            self._desk.compact(snapshot_operations(self.registry, self._routers, self._channels))
+
+    # Events.
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Received(peer=peer):
+                self._receive(peer, event)
+            case Persisted(token=token):
+                self._desk.persisted(token)
+            case PersistFailed(token=token, reason=reason):
+                self._desk.persist_failed(token, reason)
+            case TimerFired(name=name):
+                self._fire(name)
+            case Connected(peer=peer):
+                self._connect(peer, event)
+            case Disconnected(peer=peer):
+                role, _, name = peer.partition("/")
+                if role == "router":
+                    self._router_desk.disconnect(name)
+
+    def _connect(self, peer: str, event: Connected) -> None:
+        role, _, name = peer.partition("/")
+        if role == "router":
+            self._router_desk.connect(name, event.hello)
+        elif role != "operator":
+            error = NotAuthorised(
+                f"rule role: a {role} has no business with a broker; end-points go by their edge"
+            )
+            self._desk.close(peer, error)
+
+    def _receive(self, peer: str, event: Received) -> None:
+        role, _, name = peer.partition("/")
+        if role == "router":
+            self._hear_router(name, event)
+        else:
+            self._refuse(peer, event)
+
+    def _hear_router(self, name: str, event: Received) -> None:
+        message = event.message
+        match message:
+            case Forward():
+                self._decide(name, message)
+            case TableChanged():
+                self._router_desk.take_confirmation(name, message)
+            case TableRefused():
+                self._router_desk.take_refusal(name, message)
+            case ReportRouter():
+                is_new = self._router_desk.report(name, message)
+                if is_new is not None:
+                    self._attachments.edge_reported(name, message.attached, is_new=is_new)
+            case AttachmentChanged():
+                self._attachments.change(name, message.endpoint, is_up=message.is_up)
+            case ReportCounters():
+                self._router_desk.counters[name] = message
+            case _:
+                self._refuse(event.peer, event)
+
+    def _refuse(self, peer: str, event: Received) -> None:
+        word = type(event.message).__name__
+        self._desk.close(peer, NotAuthorised(f"rule role: {peer} may not say {word} to a broker"))
+
+    # Requests.
+
+    def _decide(self, edge: str, forward: Forward) -> None:
+        if not self._router_desk.is_connected(edge):
+            return  # Not taken in: what it forwards is asked again once it has reported.
+        opened = self._requests.open(edge, forward)
+        if opened is None:
+            return
+        request, command, facts = opened
+        try:
+            self._do(edge, request, command, facts)
+        except GridStatError as error:
+            self._requests.refuse(request, error)
+
+    def _do(
+        self,
+        edge: str,
+        request: Request,
+        command: EndPointCommand,
+        facts: CertificateFacts | None,
+    ) -> None:
+        match command:
+            case Subscribe():
+                self._subscriptions.subscribe(request, command)
+            case Unsubscribe():
+                self._contract_changes.unsubscribe(request, command)
+            case ChangeSubscription():
+                self._contract_changes.change(request, command)
+            case Publish():
+                self._publications.publish(request, command)
+            case Unpublish():
+                self._publications.unpublish(request, command)
+            case ChangePublication():
+                self._publication_changes.change(request, command)
+            case Attach():
+                assert facts is not None
+                self._attachments.attach(request, edge, command, facts)
+            case Detach():
+                self._attachments.detach(request, command)
+            case FindVariables():
+                self._enquiries.find(request, command)
+            case ResolveName():
+                self._enquiries.resolve(request, command)
+            case ReportLedger():
+                self._enquiries.keep_ledger(request, command)
+
+    def _fire(self, timer: str) -> None:
+        fixed = self._fixed_timers.get(timer)
+        if fixed is not None:
+            fixed()
+            return
+        kind, _, about = timer.partition("/")
+        named = self._named_timers.get(f"{kind}/")
+        if named is not None:
+            named(about)

@@ -1,0 +1,86 @@
+"""Notices to end-points, by way of every edge where they are at the moment.
+
+A notice may come twice, once by each edge, and means the same then. What was said while nobody
+was there, or shortly before a session broke, is said again when the end-point is back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, assert_never
+
+from gridstat.broker.outcomes import encode_notice
+from gridstat.model.rate_law import NS_PER_S
+from gridstat.net.command.endpoint_messages import (
+    ContractChanged,
+    Matched,
+    ModesChanged,
+    PublicationChanged,
+    Unpublished,
+)
+from gridstat.net.command.router_messages import Push
+
+if TYPE_CHECKING:
+    from gridstat.broker.desk import Desk
+    from gridstat.net.command.endpoint_messages import Notice
+
+DOUBTFUL_NS: Final = 10 * NS_PER_S
+"""What was sent so long before a loss may have been lost with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A notice that may have to be said again; about a contract only while that lives."""
+
+    sent_ns: int
+    subscription_id: int | None
+    body: bytes
+
+
+class Notices:
+    """Keeps the last few notices of each end-point; an older one makes room and is lost."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._kept: dict[str, deque[_Kept]] = {}
+
+    def push(self, name: str, notice: Notice) -> None:
+        endpoint = self._desk.registry.endpoints.get(name)
+        if endpoint is None:
+            return
+        body = encode_notice(notice)
+        kept = self._kept.get(name)
+        if kept is None:
+            kept = self._kept[name] = deque(maxlen=self._desk.settings.notices_kept_max)
+        kept.append(_Kept(self._desk.now_ns, _contract_of(notice), body))
+        for edge in endpoint.edges_up():
+            self._send(name, edge, body)
+
+    def repeat(self, name: str, edge: str, *, lost_ns: int) -> None:
+        """The end-point is back at this edge; its sessions had been lost at `lost_ns`."""
+        live = self._desk.registry.subscriptions
+        for kept in self._kept.get(name, ()):
+            is_live = kept.subscription_id is None or kept.subscription_id in live
+            if is_live and kept.sent_ns >= lost_ns - DOUBTFUL_NS:
+                self._send(name, edge, kept.body)
+
+    def forget(self, name: str) -> None:
+        """The end-point is gone, or another process that remembers none of it."""
+        self._kept.pop(name, None)
+
+    def _send(self, name: str, edge: str, body: bytes) -> None:
+        term = self._desk.registry.term
+        self._desk.send_router(edge, Push(term=term, endpoint=name, body=body))
+
+
+def _contract_of(notice: Notice) -> int | None:
+    match notice:
+        case Matched() | ContractChanged():
+            return notice.granted.subscription_id
+        case PublicationChanged():
+            return notice.subscription_id
+        case Unpublished() | ModesChanged():
+            return None
+        case _:
+            assert_never(notice)

@@ -1,0 +1,67 @@
+"""Answers and notices as end-points read them: made from contracts, refusals and errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gridstat.broker.contracts import Refusal
+from gridstat.net.command.endpoint_messages import (
+    GrantedOutcome,
+    GrantedPath,
+    Notice,
+    Outcomes,
+    RefusedOutcome,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gridstat.broker.operations import Subscribed
+    from gridstat.model.errors import GridStatError
+    from gridstat.model.status import StatusVariable
+    from gridstat.net.command.endpoint_messages import Outcome
+
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def encode_outcomes(outcomes: Iterable[Outcome]) -> bytes:
+    return _ENCODER.encode(Outcomes(outcomes=tuple(outcomes)))
+
+
+def encode_notice(notice: Notice) -> bytes:
+    return _ENCODER.encode(notice)
+
+
+def refused(error: GridStatError | Refusal) -> RefusedOutcome:
+    if isinstance(error, Refusal):
+        return RefusedOutcome(
+            code=error.code,
+            reason=error.reason,
+            hint=error.hint,
+            bottleneck=error.bottleneck,
+            shortfall=error.shortfall,
+        )
+    return RefusedOutcome(code=error.code, reason=str(error.args[0]), hint=error.hint)
+
+
+def granted(
+    record: Subscribed, variable: StatusVariable, troubles: tuple[str, ...] = ()
+) -> GrantedOutcome:
+    """A contract as it stands, with what keeps it below its grant at the moment."""
+    return GrantedOutcome(
+        subscription_id=record.subscription_id,
+        variable=variable,
+        granted=record.granted,
+        paths=tuple(
+            GrantedPath(
+                routers=path.routers, channel_ids=path.channel_ids, latency_us=path.latency_us
+            )
+            for path in record.paths
+        ),
+        is_node_disjoint=record.is_node_disjoint,
+        shares_edge=record.shares_edge,
+        degraded=(*record.degraded, *troubles),
+        label=record.label,
+    )

@@ -1,0 +1,198 @@
+"""Variables are published and withdrawn; patterns catch the new, subscribers hear of the gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.applied import Applied
+from gridstat.broker.charges import event_rate
+from gridstat.broker.endings import Ending
+from gridstat.broker.operations import Answered, Published
+from gridstat.broker.outcomes import encode_outcomes, refused
+from gridstat.model.cloud import check_name
+from gridstat.model.errors import (
+    GridStatError,
+    LimitReached,
+    NotAuthorised,
+    NotPublished,
+    QuotaReached,
+    VariableExists,
+)
+from gridstat.model.identifiers import VariableId
+from gridstat.model.status import U32_MAX
+from gridstat.net.command.endpoint_messages import DoneOutcome, PublishedOutcome
+from gridstat.net.command.session_messages import MANY_MAX
+
+if TYPE_CHECKING:
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.notices import Notices
+    from gridstat.broker.operations import Operation, Subscribed
+    from gridstat.broker.registry import EndPoint
+    from gridstat.broker.requests import Request, Requests
+    from gridstat.broker.subscriptions import Subscriptions
+    from gridstat.model.status import StatusVariable
+    from gridstat.net.command.endpoint_messages import Outcome, Publish, Unpublish
+
+UNNUMBERED: Final = VariableId(0)
+
+
+class Publications:
+    """A name has one publisher, the end-point that it lies below, and an identifier of its own."""
+
+    def __init__(
+        self, desk: Desk, requests: Requests, notices: Notices, subscriptions: Subscriptions
+    ) -> None:
+        self._desk = desk
+        self._requests = requests
+        self._notices = notices
+        self._subscriptions = subscriptions
+
+    def publish(self, request: Request, command: Publish) -> None:
+        if len(command.publications) > MANY_MAX:
+            raise QuotaReached(f"a request publishes at most {MANY_MAX} variables")
+        endpoint = self._desk.registry.endpoints[request.endpoint]
+        applied, ending = Applied(), Ending()
+        operations: list[Operation] = []
+        caught: list[Subscribed] = []
+        outcomes: list[Outcome] = []
+        for asked in command.publications:
+            try:
+                variable = self._decide(endpoint, asked.variable, applied, operations, ending)
+            except GridStatError as error:
+                outcomes.append(refused(error))
+                continue
+            self._offer(variable, applied, operations, caught)
+            outcomes.append(PublishedOutcome(variable=variable))
+        if not operations:
+            self._requests.answer(request, outcomes)
+            return
+        body = encode_outcomes(outcomes)
+        answered = Answered(endpoint=endpoint.name, request_id=request.request_id, body=body)
+        operations.append(answered)
+        self._desk.effects.apply(answered, applied)
+        edges = frozenset(endpoint.attachments)
+        then = partial(self._when_durable, request, body, edges, caught, ending)
+        self._desk.commit_applied(applied, operations, then, self._requests.fail(request))
+
+    def unpublish(self, request: Request, command: Unpublish) -> None:
+        if len(command.names) > MANY_MAX:
+            raise QuotaReached(f"a request withdraws at most {MANY_MAX} variables")
+        endpoint = self._desk.registry.endpoints[request.endpoint]
+        ending = Ending()
+        own = [name for name in command.names if name in endpoint.publications]
+        ending.withdraw(self._desk.registry, set(own))
+        ending.routers |= set(endpoint.attachments)
+        outcomes: list[Outcome] = [
+            DoneOutcome()
+            if name in endpoint.publications
+            else refused(NotPublished(f"{endpoint.name} does not publish {name[:80]}"))
+            for name in command.names
+        ]
+        if not own:
+            self._requests.answer(request, outcomes)
+            return
+        body = encode_outcomes(outcomes)
+        answered = Answered(endpoint=endpoint.name, request_id=request.request_id, body=body)
+
+        def when_durable(_: Applied) -> None:
+            self._tell(ending)
+            self._desk.tables.await_confirmations(
+                ending.routers,
+                lambda _: self._requests.send(request, body),
+                deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
+            )
+
+        self._requests.commit(request, [*ending.operations, answered], when_durable)
+
+    def _decide(
+        self,
+        endpoint: EndPoint,
+        asked: StatusVariable,
+        applied: Applied,
+        operations: list[Operation],
+        ending: Ending,
+    ) -> StatusVariable:
+        registry = self._desk.registry
+        self._check(endpoint, asked)
+        known = registry.publications.get(asked.name)
+        if known is not None and not known.is_dormant:
+            raise VariableExists(f"{asked.name} is published already")
+        if known is not None and replace(known.variable, variable_id=UNNUMBERED) == replace(
+            asked, variable_id=UNNUMBERED
+        ):
+            variable = known.variable
+        else:
+            if known is not None:
+                self._withdraw(asked.name, applied, operations, ending)
+            if registry.variable_id_last >= U32_MAX:
+                raise LimitReached("the cloud has given out all identifiers of variables")
+            variable = replace(asked, variable_id=VariableId(registry.next_variable_id()))
+        published = Published(publisher=endpoint.name, variable=variable)
+        operations.append(published)
+        self._desk.effects.apply(published, applied)
+        return variable
+
+    def _check(self, endpoint: EndPoint, asked: StatusVariable) -> None:
+        check_name(asked.name)
+        if not asked.name.startswith(endpoint.name + "/"):
+            raise NotAuthorised(
+                f"rule name: {endpoint.name} publishes only below its own name, not {asked.name}"
+            )
+        if len(endpoint.publications) >= self._desk.settings.quotas.publications_max:
+            raise QuotaReached(
+                f"{endpoint.name} has {len(endpoint.publications)} publications already"
+            )
+        event_rate(asked)  # Raises for one that nothing bounds.
+
+    def _withdraw(
+        self, name: str, applied: Applied, operations: list[Operation], ending: Ending
+    ) -> None:
+        """A dormant variable comes back as another one: its subscribers lose it."""
+        before = len(ending.operations)
+        ending.withdraw(self._desk.registry, (name,))
+        for operation in ending.operations[before:]:
+            operations.append(operation)
+            self._desk.effects.apply(operation, applied)
+
+    def _offer(
+        self,
+        variable: StatusVariable,
+        applied: Applied,
+        operations: list[Operation],
+        caught: list[Subscribed],
+    ) -> None:
+        """Let every pattern that stands for the name have the variable, if it has not yet."""
+        registry = self._desk.registry
+        publication = registry.publications[variable.name]
+        having = {
+            registry.subscriptions[number].record.pattern_id for number in publication.subscriptions
+        }
+        for pattern_id in registry.pattern_tree.answering(variable.name):
+            if pattern_id not in having:
+                held = registry.patterns[pattern_id]
+                words = self._subscriptions.catch(held, publication, applied, operations, caught)
+                if words:
+                    self._desk.note("pattern_refused", pattern_id=pattern_id, reason=words)
+
+    def _when_durable(
+        self,
+        request: Request,
+        body: bytes,
+        edges: frozenset[str],
+        caught: list[Subscribed],
+        ending: Ending,
+        _: Applied,
+    ) -> None:
+        self._tell(ending)
+        self._subscriptions.follow_caught(caught)
+        self._desk.tables.await_confirmations(
+            edges,
+            lambda _: self._requests.send(request, body),
+            deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
+        )
+
+    def _tell(self, ending: Ending) -> None:
+        for subscriber, notice in ending.notices:
+            self._notices.push(subscriber, notice)

@@ -1,0 +1,203 @@
+"""Requests of end-points: who asks, by which edge, and whether it was asked before.
+
+The signature proves the end-point, the session's certificate the edge, and the registry that the
+two belong together. An answer is kept, so a request may be repeated as often as it takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gridstat.broker.outcomes import encode_outcomes, refused
+from gridstat.model.errors import (
+    CertificateRefused,
+    GridStatError,
+    MalformedFrame,
+    NotAttached,
+    NotAuthorised,
+    QuotaReached,
+    StorageFailed,
+)
+from gridstat.model.rate_law import NS_PER_S
+from gridstat.net.command.authority import CertificateFacts, signed_bytes
+from gridstat.net.command.endpoint_messages import Attach, EndPointCommand
+from gridstat.net.command.router_messages import Return
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gridstat.broker.applied import Applied
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.operations import Operation
+    from gridstat.broker.registry import EndPoint
+    from gridstat.net.command.endpoint_messages import Outcome
+    from gridstat.net.command.router_messages import Forward
+
+_DECODER: msgspec.msgpack.Decoder[EndPointCommand] = msgspec.msgpack.Decoder(EndPointCommand)
+
+
+@dataclass(slots=True)
+class Request:
+    """One request that is being decided, and the edges that wait for its answer."""
+
+    endpoint: str
+    request_id: int
+    edges: set[str] = field(default_factory=set)
+
+
+class Requests:
+    """Every request is answered once to each edge that brought it, and decided once at most."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._pending: dict[tuple[str, int], Request] = {}
+        self._pending_count: dict[str, int] = {}
+
+    def open(
+        self, edge: str, forward: Forward
+    ) -> tuple[Request, EndPointCommand, CertificateFacts | None] | None:
+        """The request to be decided; None if it is answered already, or cannot be let in."""
+        try:
+            command = _decode(forward.body)
+            facts = self._check(edge, forward, command)
+            if self._is_known(edge, forward):
+                return None
+        except GridStatError as error:
+            self._send(edge, forward, encode_outcomes((refused(error),)))
+            return None
+        request = Request(forward.endpoint, forward.request_id, {edge})
+        self._pending[forward.endpoint, forward.request_id] = request
+        count = self._pending_count.get(forward.endpoint, 0)
+        self._pending_count[forward.endpoint] = count + 1
+        return request, command, facts
+
+    def answer(self, request: Request, outcomes: Iterable[Outcome]) -> None:
+        """Send an answer that has not been sent, and keep it for a repeated request."""
+        body = encode_outcomes(outcomes)
+        endpoint = self._desk.registry.endpoints.get(request.endpoint)
+        if endpoint is not None:
+            endpoint.book.put(request.request_id, body)
+        self.send(request, body)
+
+    def send(self, request: Request, body: bytes) -> None:
+        """Send the answer to every edge that asked, and close the request."""
+        key = request.endpoint, request.request_id
+        if self._pending.pop(key, None) is not None:
+            left = self._pending_count[request.endpoint] - 1
+            if left:
+                self._pending_count[request.endpoint] = left
+            else:
+                del self._pending_count[request.endpoint]
+        for edge in sorted(request.edges):
+            self._return(edge, request.endpoint, request.request_id, body)
+
+    def refuse(self, request: Request, error: GridStatError) -> None:
+        self.answer(request, (refused(error),))
+
+    def fail(self, request: Request) -> Callable[[str], None]:
+        """What to do when the journal cannot take it: nothing has changed, it may be repeated."""
+
+        def failed(reason: str) -> None:
+            error = StorageFailed(f"nothing was changed: {reason}")
+            self.send(request, encode_outcomes((refused(error),)))
+
+        return failed
+
+    def commit(
+        self,
+        request: Request,
+        operations: Sequence[Operation],
+        then: Callable[[Applied], None],
+    ) -> None:
+        self._desk.commit(operations, then, self.fail(request))
+
+    # Letting in.
+
+    def _check(
+        self, edge: str, forward: Forward, command: EndPointCommand
+    ) -> CertificateFacts | None:
+        """Raise unless the end-point itself said this, by an edge where it may; facts if new."""
+        verifier = self._desk.outside.verifier
+        message = signed_bytes(forward.endpoint, forward.request_id, forward.body)
+        if isinstance(command, Attach):
+            facts = verifier.certificate(command.certificate)
+            _check_facts(facts, forward.endpoint, command.edge, edge)
+            _check_signature(verifier.signature(facts.public_key, message, forward.signature))
+            return facts
+        endpoint = self._desk.registry.endpoints.get(forward.endpoint)
+        if endpoint is None:
+            raise NotAttached(f"{forward.endpoint} is not attached to this cloud")
+        if edge not in endpoint.attachments:
+            raise NotAuthorised(
+                f"rule attachment: {forward.endpoint} is not attached to {edge}, which forwards it"
+            )
+        _check_signature(verifier.signature(endpoint.public_key, message, forward.signature))
+        self._check_date(endpoint)
+        return None
+
+    def _check_date(self, endpoint: EndPoint) -> None:
+        if self._desk.outside.wall_clock_ns() > endpoint.not_after_s * NS_PER_S:
+            raise CertificateRefused(
+                f"the certificate of {endpoint.name} has expired since it attached"
+            )
+
+    def _is_known(self, edge: str, forward: Forward) -> bool:
+        """Whether this very request is answered or under way; raises if it is a replay."""
+        pending = self._pending.get((forward.endpoint, forward.request_id))
+        if pending is not None:
+            pending.edges.add(edge)
+            return True
+        registry = self._desk.registry
+        endpoint = registry.endpoints.get(forward.endpoint)
+        floor = registry.retired.get(forward.endpoint, 0)
+        if endpoint is not None:
+            body = endpoint.book.held.get(forward.request_id)
+            if body is not None:
+                self._send(edge, forward, body)
+                return True
+            floor = endpoint.book.floor
+        if forward.request_id <= floor:
+            raise NotAuthorised(
+                f"rule replay: request {forward.request_id} of {forward.endpoint} is older than "
+                "all that are remembered",
+                hint="number requests upwards from the wall clock in nanoseconds",
+            )
+        if self._pending_count.get(forward.endpoint, 0) >= (
+            self._desk.settings.quotas.pending_requests_max
+        ):
+            raise QuotaReached(f"{forward.endpoint} has too many requests under way")
+        return False
+
+    def _send(self, edge: str, forward: Forward, body: bytes) -> None:
+        self._return(edge, forward.endpoint, forward.request_id, body)
+
+    def _return(self, edge: str, endpoint: str, request_id: int, body: bytes) -> None:
+        term = self._desk.registry.term
+        self._desk.send_router(
+            edge, Return(term=term, endpoint=endpoint, request_id=request_id, body=body)
+        )
+
+
+def _decode(body: bytes) -> EndPointCommand:
+    try:
+        return _DECODER.decode(body)
+    except msgspec.DecodeError as error:
+        raise MalformedFrame(f"the request cannot be read: {error}") from error
+
+
+def _check_facts(facts: CertificateFacts, endpoint: str, named: str, edge: str) -> None:
+    if facts.role != "endpoint" or facts.name != endpoint:
+        raise NotAuthorised(
+            f"rule identity: the certificate is of {facts.role}/{facts.name}, and the request "
+            f"is of endpoint/{endpoint}"
+        )
+    if named != edge:
+        raise NotAuthorised(f"rule attachment: asked to attach to {named}, and {edge} forwards it")
+
+
+def _check_signature(is_good: bool) -> None:  # noqa: FBT001 — the answer of one call, asked once.
+    if not is_good:
+        raise NotAuthorised("rule signature: the request is not signed by the end-point's key")

@@ -1,0 +1,45 @@
+"""What an operator may set of a leaf broker; every bound and interval has a name and a default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gridstat.broker.channel_plan import ProbeSettings
+from gridstat.model.rate_law import NS_PER_S
+
+NS_PER_MS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """What one end-point may hold, and how many end-points there may be."""
+
+    endpoints_max: int = 100_000
+    edges_max: int = 2
+    publications_max: int = 100_000
+    subscriptions_max: int = 100_000
+    patterns_max: int = 1_000
+    pending_requests_max: int = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """`grace_ns` is how long an absent end-point keeps what it has; the rest paces the talk."""
+
+    cloud: str
+    grace_ns: int = 60 * NS_PER_S
+    flush_after_ns: int = 2 * NS_PER_MS
+    confirm_within_ns: int = 5 * NS_PER_S
+    change_lead_ns: int = 200 * NS_PER_MS
+    """A new period is announced at least so long before it holds."""
+    retire_after_ns: int = 2 * NS_PER_S
+    """An old identifier of a variable is carried so long after its successor took over."""
+    overlap_ns_min: int = 20 * NS_PER_MS
+    retry_after_ns: int = NS_PER_S
+    snapshot_after: int = 100_000
+    """Operations since the last snapshot after which the journal is compacted."""
+    notices_kept_max: int = 256
+    replan_at_once: int = 64
+    """Subscriptions moved in one turn after a failure, so that others are heard in between."""
+    quotas: Quotas = field(default_factory=Quotas)
+    probes: ProbeSettings = field(default_factory=ProbeSettings)

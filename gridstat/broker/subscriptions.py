@@ -1,0 +1,326 @@
+"""Subscriptions by name and by pattern: decided here, granted once routers confirm (S0 A4)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gridstat.broker.applied import Applied
+from gridstat.broker.contracts import AllocationRequest, Refusal
+from gridstat.broker.moves import has_a_way, routers_of
+from gridstat.broker.operations import Answered, PatternHeld, Subscribed, Unsubscribed
+from gridstat.broker.orders import TERMS_MAX, terms_of
+from gridstat.broker.outcomes import encode_outcomes, granted, refused
+from gridstat.broker.type_check import check_type, encode_type, expected_type
+from gridstat.model.cloud import check_name, check_pattern, is_pattern
+from gridstat.model.errors import (
+    DeadlinePassed,
+    GridStatError,
+    LayoutError,
+    NoSuchVariable,
+    NotAttached,
+    QuotaReached,
+)
+from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched
+from gridstat.net.command.session_messages import MANY_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Set
+
+    from gridstat.broker.confirmation import Confirmation
+    from gridstat.broker.contracts import Allocation
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.notices import Notices
+    from gridstat.broker.operations import Operation
+    from gridstat.broker.registry import EndPoint, Publication
+    from gridstat.broker.requests import Request, Requests
+    from gridstat.model.qos import ModalQos
+    from gridstat.net.command.endpoint_messages import (
+        Outcome,
+        Subscribe,
+        SubscriptionRequest,
+    )
+
+
+class Subscriptions:
+    """A subscriber is answered `Granted` when its paths are durable and up."""
+
+    def __init__(self, desk: Desk, requests: Requests, notices: Notices) -> None:
+        self._desk = desk
+        self._requests = requests
+        self._notices = notices
+
+    # Subscribing.
+
+    def subscribe(self, request: Request, command: Subscribe) -> None:
+        if len(command.subscriptions) > MANY_MAX:
+            raise QuotaReached(f"a request asks for at most {MANY_MAX} subscriptions")
+        endpoint = self._desk.registry.endpoints[request.endpoint]
+        applied = Applied()
+        operations: list[Operation] = []
+        caught: list[Subscribed] = []
+        outcomes = []
+        for asked in command.subscriptions:
+            try:
+                found = self._decide(endpoint, asked, applied, operations, caught)
+            except GridStatError as error:
+                found = refused(error)
+            outcomes.append(found)
+        if not operations:
+            self._requests.answer(request, outcomes)
+            return
+        body = encode_outcomes(outcomes)
+        operations.append(
+            Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
+        )
+        self._desk.effects.apply(operations[-1], applied)
+        direct = [
+            operation
+            for operation in operations
+            if isinstance(operation, Subscribed) and not operation.pattern_id
+        ]
+        then = partial(self._when_durable, request, body, outcomes, direct, caught)
+        self._desk.commit_applied(applied, operations, then, self._requests.fail(request))
+
+    def _decide(
+        self,
+        endpoint: EndPoint,
+        asked: SubscriptionRequest,
+        applied: Applied,
+        operations: list[Operation],
+        caught: list[Subscribed],
+    ) -> Outcome:
+        if is_pattern(asked.name):
+            return self._hold_pattern(endpoint, asked, applied, operations, caught)
+        expected = expected_type(asked)
+        publication = self._desk.registry.publications.get(check_name(asked.name))
+        if publication is None:
+            raise NoSuchVariable(f"nobody publishes {asked.name}")
+        check_type(publication.variable, expected)
+        record = self.grant(endpoint, publication, asked.qos, label=asked.label)
+        if isinstance(record, Refusal):
+            return refused(record)
+        operations.append(record)
+        self._desk.effects.apply(record, applied)
+        return granted(record, publication.variable)
+
+    def grant(
+        self,
+        endpoint: EndPoint,
+        publication: Publication,
+        qos: ModalQos,
+        *,
+        label: str = "",
+        pattern_id: int = 0,
+    ) -> Subscribed | Refusal:
+        """A contract for one variable, reserved; or why not."""
+        if len(endpoint.subscriptions) >= self._desk.settings.quotas.subscriptions_max:
+            raise QuotaReached(
+                f"{endpoint.name} has {len(endpoint.subscriptions)} subscriptions already"
+            )
+        registry = self._desk.registry
+        request = AllocationRequest(
+            subscription_id=registry.subscription_id_last + 1,
+            variable=publication.variable,
+            sources=self.sources_of(publication),
+            targets=targets_of(endpoint),
+            qos=qos,
+            subscriber=endpoint.name,
+        )
+        answer = self._desk.reservations.allocate(request)
+        if isinstance(answer, Refusal):
+            return answer
+        registry.next_subscription_id()
+        if len(terms_of(answer.granted, 0)) > TERMS_MAX:
+            self._desk.reservations.release(request.subscription_id)
+            raise LayoutError(f"over its modes a subscription has at most {TERMS_MAX} qualities")
+        return record_of(answer, label=label, pattern_id=pattern_id)
+
+    def sources_of(self, publication: Publication) -> tuple[str, ...]:
+        publisher = self._desk.registry.endpoints.get(publication.publisher)
+        if publisher is None or not publisher.attachments:
+            raise NoSuchVariable(f"the publisher of {publication.variable.name} is away")
+        return tuple(sorted(publisher.attachments))
+
+    def _when_durable(
+        self,
+        request: Request,
+        body: bytes,
+        outcomes: list[Outcome],
+        direct: list[Subscribed],
+        caught: list[Subscribed],
+        _: Applied,
+    ) -> None:
+        self.follow_caught(caught)
+        if not direct:
+            self._requests.send(request, body)
+            return
+
+        def confirmed(waiting: Confirmation) -> None:
+            if waiting.missing or waiting.absent:
+                self._answer_in_part(request, outcomes, direct, set(waiting.silent))
+            else:
+                self._requests.send(request, body)
+
+        def judge(silent: Set[str]) -> bool:
+            return all(has_a_way(record, silent) for record in direct)
+
+        self._desk.tables.await_confirmations(
+            routers_of(direct),
+            confirmed,
+            deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
+            judge=judge,
+        )
+
+    def _answer_in_part(
+        self,
+        request: Request,
+        outcomes: list[Outcome],
+        direct: list[Subscribed],
+        silent: set[str],
+    ) -> None:
+        """Some routers kept silent: what works without them is granted, and says so.
+
+        A contract of which no path is up would be a promise without a stream, so it is refused and
+        taken back; the silent router drops it when it returns.
+        """
+        dead = {record.subscription_id for record in direct if not has_a_way(record, silent)}
+        changed = [self._in_part(outcome, dead, silent) for outcome in outcomes]
+        body = encode_outcomes(changed)
+        operations: list[Operation] = [
+            *(Unsubscribed(subscription_id=number) for number in sorted(dead)),
+            Answered(endpoint=request.endpoint, request_id=request.request_id, body=body),
+        ]
+        self._desk.commit(
+            operations,
+            lambda _: self._requests.send(request, body),
+            lambda _: self._requests.send(request, body),
+        )
+
+    def _in_part(self, outcome: Outcome, dead: set[int], silent: set[str]) -> Outcome:
+        if not isinstance(outcome, GrantedOutcome):
+            return outcome
+        if outcome.subscription_id in dead:
+            names = ", ".join(sorted(silent))
+            return refused(DeadlinePassed(f"no path could be set up: {names} did not confirm"))
+        here = sorted(silent & {name for path in outcome.paths for name in path.routers})
+        words = tuple(f"router {name} has not confirmed its part yet" for name in here)
+        return msgspec.structs.replace(outcome, degraded=(*outcome.degraded, *words))
+
+    # Patterns.
+
+    def _hold_pattern(
+        self,
+        endpoint: EndPoint,
+        asked: SubscriptionRequest,
+        applied: Applied,
+        operations: list[Operation],
+        caught: list[Subscribed],
+    ) -> Outcome:
+        registry = self._desk.registry
+        if len(endpoint.patterns) >= self._desk.settings.quotas.patterns_max:
+            raise QuotaReached(f"{endpoint.name} has {len(endpoint.patterns)} patterns already")
+        held = PatternHeld(
+            pattern_id=registry.next_subscription_id(),
+            subscriber=endpoint.name,
+            pattern=check_pattern(asked.name),
+            qos=asked.qos,
+            type_encoded=encode_type(expected_type(asked)),
+            label=asked.label,
+        )
+        operations.append(held)
+        self._desk.effects.apply(held, applied)
+        words = [
+            words
+            for publication in list(registry.matching(held.pattern))
+            if (words := self.catch(held, publication, applied, operations, caught))
+        ]
+        return GrantedOutcome(
+            subscription_id=held.pattern_id,
+            variable=None,
+            degraded=tuple(words),
+            label=held.label,
+        )
+
+    def catch(
+        self,
+        held: PatternHeld,
+        publication: Publication,
+        applied: Applied,
+        operations: list[Operation],
+        caught: list[Subscribed],
+    ) -> str:
+        """Let a pattern have a variable; the answer says why not, if it could not."""
+        variable = publication.variable
+        if held.type_encoded and held.type_encoded != encode_type(variable.value_type):
+            return ""
+        endpoint = self._desk.registry.endpoints[held.subscriber]
+        try:
+            record = self.grant(
+                endpoint, publication, held.qos, label=held.label, pattern_id=held.pattern_id
+            )
+        except GridStatError as error:
+            return f"{variable.name} was not caught: {error.args[0]} ({error.code})"
+        if isinstance(record, Refusal):
+            return f"{variable.name} was not caught: {record.reason} ({record.code})"
+        operations.append(record)
+        caught.append(record)
+        self._desk.effects.apply(record, applied)
+        return ""
+
+    def follow_caught(self, caught: Iterable[Subscribed]) -> None:
+        """Tell the subscriber of what its patterns have caught, each when its paths are up."""
+        for record in caught:
+            self._desk.tables.await_confirmations(
+                routers_of((record,)),
+                partial(self._tell_matched, record),
+                deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
+                judge=partial(has_a_way, record),
+            )
+
+    def _tell_matched(self, record: Subscribed, waiting: Confirmation) -> None:
+        found = self._desk.registry.subscriptions.get(record.subscription_id)
+        if found is not None:
+            words = tuple(
+                f"router {name} has not confirmed its part yet" for name in waiting.silent
+            )
+            outcome = granted(record, found.variable, words)
+            notice = Matched(pattern_id=record.pattern_id, granted=outcome)
+            self._notices.push(record.subscriber, notice)
+
+
+def targets_of(endpoint: EndPoint) -> tuple[str, ...]:
+    """The edges at which an end-point can take events."""
+    found = tuple(sorted(edge for edge, here in endpoint.attachments.items() if here.data_port > 0))
+    if not found:
+        raise NotAttached(
+            f"{endpoint.name} has attached without a port to receive on",
+            hint="attach with the ports of a receiver before subscribing",
+        )
+    return found
+
+
+def record_of(
+    answer: Allocation, *, label: str = "", pattern_id: int = 0, generation: int = 0
+) -> Subscribed:
+    """A contract as the journal keeps it."""
+    request = answer.request
+    return Subscribed(
+        subscription_id=request.subscription_id,
+        subscriber=request.subscriber,
+        name=request.variable.name,
+        variable_id=request.variable.variable_id,
+        qos=request.qos,
+        sources=request.sources,
+        targets=request.targets,
+        granted=answer.granted,
+        paths=answer.paths,
+        is_node_disjoint=answer.is_node_disjoint,
+        shares_edge=answer.shares_edge,
+        degraded=answer.degraded,
+        generation=generation,
+        pattern_id=pattern_id,
+        label=label,
+    )

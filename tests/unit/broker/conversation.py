@@ -1,0 +1,494 @@
+"""A leaf broker talking to stand-ins: routers with real order tables, end-points, a journal.
+
+No socket and no clock: instructions are carried out at once in virtual time, timers fire when the
+test says so, and every message goes through its bytes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from gridstat.broker.desk import Outside
+from gridstat.broker.leaf_broker import LeafBroker
+from gridstat.broker.operations import SNAPSHOT_MARK
+from gridstat.broker.settings import BrokerSettings
+from gridstat.model.cloud import EventChannel, Router, RouterRole
+from gridstat.model.identifiers import ChannelId, VariableId
+from gridstat.model.qos import ModalQos, QosRequest
+from gridstat.model.rate_law import NS_PER_S, Period
+from gridstat.model.status import BuiltinType, StatusVariable
+from gridstat.net.command.authority import CertificateFacts, signed_bytes
+from gridstat.net.command.endpoint_messages import (
+    Attach,
+    AttachedOutcome,
+    ChangePublication,
+    ChangeSubscription,
+    Detach,
+    FindVariables,
+    GrantedOutcome,
+    Notice,
+    Outcome,
+    Outcomes,
+    PublicationRequest,
+    Publish,
+    PublishedOutcome,
+    RefusedOutcome,
+    ReportLedger,
+    ResolveName,
+    Subscribe,
+    SubscriptionRequest,
+    Unpublish,
+    Unsubscribe,
+)
+from gridstat.net.command.machine import (
+    CancelTimer,
+    Close,
+    Connected,
+    Disconnected,
+    Note,
+    Persist,
+    PersistFailed,
+    Persisted,
+    Received,
+    Send,
+    SetTimer,
+    TimerFired,
+)
+from gridstat.net.command.messages import (
+    AttachmentChanged,
+    ChangeTable,
+    DetachEndPoint,
+    Forward,
+    Hello,
+    Message,
+    OperatorAnswer,
+    Push,
+    ReportRouter,
+    Return,
+    RouterAccepted,
+    TableChanged,
+)
+from gridstat.net.command.order_table import OrderTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gridstat.net.command.machine import Event, Instruction
+
+    Command = (
+        Attach
+        | Detach
+        | Publish
+        | Unpublish
+        | ChangePublication
+        | Subscribe
+        | Unsubscribe
+        | ChangeSubscription
+        | FindVariables
+        | ResolveName
+        | ReportLedger
+    )
+
+CLOUD = "c1"
+WALL_NS = 1_800_000_000 * NS_PER_S
+CERTIFICATE_END_S = 2_000_000_000
+Asked = TypeVar("Asked")
+_MESSAGES: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+_OUTCOMES = msgspec.msgpack.Decoder(Outcomes)
+_NOTICES: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)
+
+
+class PlainVerifier:
+    """Certificates are `role/name` in plain bytes, and a signature repeats what it signs."""
+
+    def certificate(self, der: bytes) -> CertificateFacts:
+        role, _, name = der.decode().partition("/")
+        return CertificateFacts(role, name, der, CERTIFICATE_END_S)
+
+    def signature(self, public_key: bytes, message: bytes, signature: bytes) -> bool:
+        return signature == public_key + message
+
+
+@dataclass
+class FakeRouter:
+    """Holds what it is ordered, and confirms unless told to keep silent."""
+
+    name: str
+    port: int
+    instance: str = "1"
+    table: OrderTable = field(default_factory=OrderTable)
+    is_connected: bool = False
+    is_silent: bool = False
+    is_first_time: bool = True
+    attached: set[str] = field(default_factory=set)
+    versions: tuple[int, ...] = (1, 2)
+    accepted: list[RouterAccepted] = field(default_factory=list)
+    changes: list[ChangeTable] = field(default_factory=list)
+    unconfirmed: list[ChangeTable] = field(default_factory=list)
+
+    @property
+    def peer(self) -> str:
+        return f"router/{self.name}"
+
+    def report(self) -> ReportRouter:
+        return ReportRouter(
+            host="10.0.0.1",
+            data_port=self.port,
+            urgent_port=self.port + 1,
+            command_host="10.0.0.1",
+            command_port=self.port + 2,
+            is_first_time=self.is_first_time,
+            digest=self.table.digest,
+            datagram_versions=self.versions,
+            attached=tuple(sorted(self.attached)),
+        )
+
+    def crash(self) -> None:
+        """Come back as a new process: empty, on other ports, without its end-points."""
+        self.table.clear()
+        self.instance = str(int(self.instance) + 1)
+        self.port += 1_000
+        self.is_first_time = True
+        self.attached.clear()
+
+
+def ring(*, bandwidth_bytes_per_s: int = 0) -> tuple[list[Router], list[EventChannel]]:
+    """Two disjoint ways between two edges at either side.
+
+    e0 and e1 are the publishers' edges, e2 and e3 the subscribers'; i0 and i1 stand between.
+    """
+    routers = [
+        Router(f"{CLOUD}/{name}", RouterRole.EDGE if name[0] == "e" else RouterRole.INNER)
+        for name in ("e0", "e1", "e2", "e3", "i0", "i1")
+    ]
+    pairs = ["e0 i0", "e1 i1", "i0 e2", "i1 e3", "e0 i1", "e1 i0", "i0 e3", "i1 e2", "i0 i1"]
+    ways = [pair.split() for pair in pairs]
+    both = [*ways, *(way[::-1] for way in ways)]
+    channels = [
+        EventChannel(
+            ChannelId(number),
+            f"{CLOUD}/{start}",
+            f"{CLOUD}/{end}",
+            bandwidth_bytes_per_s=bandwidth_bytes_per_s,
+            latency_us=500,
+        )
+        for number, (start, end) in enumerate(both, start=1)
+    ]
+    return routers, channels
+
+
+class Conversation:
+    """A broker and all who talk to it; `journal` is what survives a kill of the broker."""
+
+    def __init__(
+        self,
+        topology: tuple[list[Router], list[EventChannel]] | None = None,
+        *,
+        settings: BrokerSettings | None = None,
+    ) -> None:
+        self.routers_given, self.channels_given = topology or ring()
+        self.settings = settings or BrokerSettings(CLOUD)
+        self.journal: list[bytes] = []
+        self.now_ns = 0
+        self.timers: dict[str, int] = {}
+        self.routers = {
+            router.name: FakeRouter(router.name, 10_000 + 10 * at)
+            for at, router in enumerate(self.routers_given)
+        }
+        self.notes: list[Note] = []
+        self.closed: list[Close] = []
+        self.operator_answers: list[OperatorAnswer] = []
+        self.answers: dict[tuple[str, int], tuple[Outcome, ...]] = {}
+        self.answered_by: list[tuple[str, str, int]] = []
+        self.notices: dict[str, list[Notice]] = {}
+        self.detached: list[tuple[str, str]] = []
+        self.is_disk_full = False
+        self.is_journal_held = False
+        self.held_persists: deque[Persist] = deque()
+        self.failed_epoch = -1
+        self.request_id = 1_000
+        self.instructions: list[Instruction] = []
+        self.broker = self._new_broker()
+
+    # The broker's life.
+
+    def _new_broker(self) -> LeafBroker:
+        return LeafBroker(
+            self.settings,
+            Outside(PlainVerifier(), lambda: WALL_NS + self.now_ns),
+            routers=self.routers_given,
+            channels=self.channels_given,
+        )
+
+    def start(self) -> Conversation:
+        """Start the broker and let all routers report."""
+        self.carry_out(self.broker.start(self.now_ns))
+        for name in sorted(self.routers):
+            self.connect(name)
+        self.settle()
+        return self
+
+    def kill_broker(self) -> None:
+        """Like kill -9: only the journal and the routers' tables are left."""
+        for router in self.routers.values():
+            router.is_connected = False
+            router.is_first_time = False
+        self.timers.clear()
+        self.held_persists.clear()
+        self.failed_epoch = -1
+        self.broker = self._new_broker()
+        self.broker.restore(self.journal)
+
+    # Routers.
+
+    def connect(self, name: str) -> None:
+        router = self.routers[name]
+        router.is_connected = True
+        hello = Hello(role="router", name=name, instance=router.instance)
+        self.tell(Connected(router.peer, hello))
+        self.tell(Received(router.peer, router.report()))
+
+    def disconnect(self, name: str) -> None:
+        router = self.routers[name]
+        router.is_connected = False
+        router.is_first_time = False
+        self.tell(Disconnected(router.peer))
+
+    def confirm(self, name: str) -> None:
+        """Let a silent router confirm what it has been sent."""
+        router = self.routers[name]
+        for change in router.unconfirmed:
+            if change.is_last:
+                message = TableChanged(number=change.number, digest=router.table.digest)
+                self.tell(Received(router.peer, message))
+        router.unconfirmed.clear()
+
+    def hear(self, router: str, message: Message) -> None:
+        self.tell(Received(f"router/{router}", message))
+
+    def differing(self) -> list[str]:
+        """Routers that do not hold exactly what the broker wants of them."""
+        return [
+            name
+            for name, router in sorted(self.routers.items())
+            if router.table.digest != self.broker.tables[name].wanted.digest
+        ]
+
+    # End-points.
+
+    def ask(
+        self,
+        endpoint: str,
+        edge: str,
+        command: Command,
+        *,
+        request_id: int | None = None,
+        key: str | None = None,
+    ) -> tuple[Outcome, ...]:
+        """Send a request and let everything happen; the outcomes, if it was answered."""
+        number = self.send(endpoint, edge, command, request_id=request_id, key=key)
+        self.settle()
+        return self.answers.get((endpoint, number), ())
+
+    def send(
+        self,
+        endpoint: str,
+        edge: str,
+        command: Command,
+        *,
+        request_id: int | None = None,
+        key: str | None = None,
+    ) -> int:
+        """Send a request and do nothing more; its number."""
+        if request_id is None:
+            self.request_id += 1
+            request_id = self.request_id
+        body = msgspec.msgpack.encode(command)
+        signer = f"endpoint/{key or endpoint}".encode()
+        signature = signer + signed_bytes(endpoint, request_id, body)
+        forward = Forward(endpoint=endpoint, request_id=request_id, body=body, signature=signature)
+        self.hear(edge, forward)
+        return request_id
+
+    def attach(
+        self,
+        endpoint: str,
+        *edges: str,
+        incarnation: str = "a",
+        first_time: bool = True,
+        data_port: int = 5_000,
+    ) -> list[AttachedOutcome]:
+        found = []
+        for edge in edges:
+            command = Attach(
+                edge=edge,
+                certificate=f"endpoint/{endpoint}".encode(),
+                incarnation=incarnation,
+                first_time=first_time,
+                host="10.1.0.1",
+                data_port=data_port,
+                urgent_port=data_port + 1 if data_port else 0,
+                datagram_versions=(1, 2),
+            )
+            found.append(self.only(AttachedOutcome, self.ask(endpoint, edge, command)))
+            self.routers[edge].attached.add(endpoint)
+        return found
+
+    def lose(self, endpoint: str, *edges: str) -> None:
+        """The end-point's sessions with these edges break."""
+        for edge in edges:
+            self.routers[edge].attached.discard(endpoint)
+            self.hear(edge, AttachmentChanged(endpoint=endpoint, is_up=False))
+        self.settle()
+
+    def publish(self, name: str, edge: str, **facts: Any) -> StatusVariable:
+        outcomes = self.ask(name.rpartition("/")[0], edge, publish(variable(name, **facts)))
+        return self.only(PublishedOutcome, outcomes).variable
+
+    def subscribe(
+        self, endpoint: str, edge: str, name: str, request: QosRequest | None = None
+    ) -> GrantedOutcome:
+        outcomes = self.ask(endpoint, edge, subscribe(name, request))
+        return self.only(GrantedOutcome, outcomes)
+
+    @staticmethod
+    def only(kind: type[Asked], outcomes: Sequence[Outcome]) -> Asked:
+        assert len(outcomes) == 1, outcomes
+        (outcome,) = outcomes
+        assert isinstance(outcome, kind), outcome
+        return outcome
+
+    # Time and instructions.
+
+    def tell(self, event: Event) -> None:
+        self.carry_out(self.broker.handle(event, self.now_ns))
+
+    def settle(self) -> None:
+        """Let the flush timer fire until nothing more is on its way."""
+        while "flush" in self.timers:
+            self.advance(self.settings.flush_after_ns)
+
+    def advance(self, by_ns: int) -> None:
+        """Let time pass and all timers fire that run out meanwhile, in their order."""
+        end_ns = self.now_ns + by_ns
+        while self.timers:
+            name = min(self.timers, key=lambda timer: (self.timers[timer], timer))
+            if self.timers[name] > end_ns:
+                break
+            self.now_ns = max(self.now_ns, self.timers.pop(name))
+            self.tell(TimerFired(name))
+        self.now_ns = end_ns
+
+    def carry_out(self, instructions: Iterable[Instruction]) -> None:
+        for instruction in instructions:
+            self.instructions.append(instruction)
+            match instruction:
+                case Send(peer=peer, message=message):
+                    self._deliver(peer, _MESSAGES.decode(msgspec.msgpack.encode(message)))
+                case Persist():
+                    self.held_persists.append(instruction)
+                    if not self.is_journal_held:
+                        self.write()
+                case SetTimer(name=name, after_ns=after_ns):
+                    self.timers[name] = self.now_ns + after_ns
+                case CancelTimer(name=name):
+                    self.timers.pop(name, None)
+                case Close():
+                    self.closed.append(instruction)
+                case Note():
+                    self.notes.append(instruction)
+
+    def write(self) -> None:
+        """Let the journal take what waits; a full disk fails the rest of the epoch too."""
+        while self.held_persists:
+            persist = self.held_persists.popleft()
+            epoch = persist.token >> 32
+            if self.is_disk_full or epoch <= self.failed_epoch:
+                self.failed_epoch = max(self.failed_epoch, epoch)
+                self.tell(PersistFailed(persist.token, "database or disk is full"))
+                continue
+            if persist.operations and persist.operations[0] == SNAPSHOT_MARK:
+                self.journal.clear()
+            self.journal.extend(persist.operations)
+            self.carry_out(persist.then)
+            self.tell(Persisted(persist.token))
+
+    def _deliver(self, peer: str, message: Message) -> None:
+        role, _, name = peer.partition("/")
+        if role == "operator":
+            assert isinstance(message, OperatorAnswer)
+            self.operator_answers.append(message)
+            return
+        router = self.routers[name]
+        if not router.is_connected:
+            return
+        match message:
+            case RouterAccepted():
+                router.accepted.append(message)
+            case ChangeTable():
+                self._change(router, message)
+            case Return():
+                key = message.endpoint, message.request_id
+                self.answers[key] = _OUTCOMES.decode(message.body).outcomes
+                self.answered_by.append((name, *key))
+            case Push():
+                notice = _NOTICES.decode(message.body)
+                self.notices.setdefault(message.endpoint, []).append(notice)
+            case DetachEndPoint():
+                self.detached.append((name, message.endpoint))
+            case _:
+                raise AssertionError(message)
+
+    def _change(self, router: FakeRouter, change: ChangeTable) -> None:
+        router.changes.append(change)
+        _check_soundness(router.table, change)
+        router.table.apply(change)
+        if router.is_silent:
+            router.unconfirmed.append(change)
+        elif change.is_last:
+            message = TableChanged(number=change.number, digest=router.table.digest)
+            self.tell(Received(router.peer, message))
+
+
+def _check_soundness(table: OrderTable, change: ChangeTable) -> None:
+    """What a real router would refuse: a variable that goes before its paths, a path to nowhere."""
+    after = OrderTable()
+    for held in (table.channels, table.sources, table.variables, table.paths):
+        assert isinstance(held, dict)
+    after.channels.update(table.channels)
+    after.variables.update(table.variables)
+    after.paths.update(table.paths)
+    after.sources.update(table.sources)
+    after.apply(change)
+    if change.is_last:
+        for path in after.paths.values():
+            assert path.variable_id in after.variables, f"path {path.path_id:x} is of no variable"
+            assert path.channel_id in after.channels, f"path {path.path_id:x} leads nowhere"
+
+
+def variable(name: str, **facts: Any) -> StatusVariable:
+    given: dict[str, Any] = {"value_type": BuiltinType.FLOAT64, "period": Period(1, 60), **facts}
+    return StatusVariable(VariableId(0), name, **given)
+
+
+def publish(*variables: StatusVariable) -> Publish:
+    return Publish(publications=tuple(PublicationRequest(variable=one) for one in variables))
+
+
+def subscribe(*names: str | QosRequest | None, value_type: Any = None) -> Subscribe:
+    """Names, and at the end the quality for all of them."""
+    request = next((one for one in names if isinstance(one, QosRequest)), QosRequest())
+    asked = [
+        SubscriptionRequest(name=name, qos=ModalQos({0: request}), value_type=value_type)
+        for name in names
+        if isinstance(name, str)
+    ]
+    return Subscribe(subscriptions=tuple(asked))
+
+
+def refusal(outcomes: Sequence[Outcome]) -> RefusedOutcome:
+    return Conversation.only(RefusedOutcome, outcomes)
