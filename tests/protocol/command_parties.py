@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gridstat.model.errors import GridStatError
-    from gridstat.net.command.client import Address
+    from gridstat.net.command.address import Address
     from gridstat.net.command.machine import Event, Instruction
     from gridstat.net.command.messages import Message
 

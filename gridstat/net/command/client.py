@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from gridstat.model.errors import DeadlinePassed, GridStatError, LinkDown
+from gridstat.net.command.address import address_text
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable, Sequence
 
+    from gridstat.net.command.address import Address
     from gridstat.net.command.identity import Identity
     from gridstat.net.command.session import Session
 
-Address: TypeAlias = tuple[str, int]
 BACK_OFF_FIRST_S: Final = 0.05
 BACK_OFF_MOST_S: Final = 2.0
 SETTLED_S: Final = 1.0
@@ -101,15 +102,15 @@ class Dialler:
 
     async def _one_session(self, address: Address) -> None:
         loop = asyncio.get_running_loop()
+        where = f"{self._target.identity} at {address_text(address)}"
         try:
             async with asyncio.timeout(self._connect_within_s):
                 session = await self._connect(address)
         except TimeoutError:
-            self._tell(DeadlinePassed(f"{self._target.identity} at {_text(address)}: no answer"))
+            self._tell(DeadlinePassed(f"{where}: no answer"))
             return
         except OSError as error:
-            told = f"{self._target.identity} at {_text(address)}: {error.strerror or error}"
-            self._tell(LinkDown(told))
+            self._tell(LinkDown(f"{where}: {error.strerror or error}"))
             return
         began_s = loop.time()
         self._session = session
@@ -127,8 +128,3 @@ class Dialler:
             self._told = text
         if self._target.on_failure is not None:
             self._target.on_failure(error)
-
-
-def _text(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

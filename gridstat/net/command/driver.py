@@ -35,11 +35,11 @@ from gridstat.net.command.machine import (
 from gridstat.net.command.session_table import SessionTable, TableSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from gridstat.model.errors import GridStatError
     from gridstat.net.clock import Clock
-    from gridstat.net.command.client import Address
+    from gridstat.net.command.address import Address
     from gridstat.net.command.identity import Identity, Role
     from gridstat.net.command.messages import Hello, Message
     from gridstat.net.command.session_settings import SessionCounters
@@ -183,6 +183,8 @@ class Driver(Generic[ExtraEvent]):
 
     def _handle(self, event: object, *, first: Sequence[object] = ()) -> None:
         """Do the instructions `first`, then let the machine hear the event; both in their turn."""
+        if self._is_over:
+            return
         self._work.append((first, event))
         if self._is_working:
             return
@@ -213,7 +215,7 @@ class Driver(Generic[ExtraEvent]):
             case Persist():
                 self._begin_persisting(instruction)
             case Note(word, facts):
-                log.info("%s %s", word, " ".join(f"{key}={value}" for key, value in facts))
+                log.info("%s %s", word, " ".join(_fact(*fact) for fact in facts))
             case Close(peer, code, reason):
                 self._sessions.end(peer, error_from(code, reason) if code else None)
             case _:
@@ -241,14 +243,15 @@ class Driver(Generic[ExtraEvent]):
         self._handle(TimerFired(name))
 
     def _begin_persisting(self, order: Persist) -> None:
-        task = asyncio.get_running_loop().create_task(self._persist(order))
+        assert self._journal is not None, "a machine that persists needs a journal"
+        saving = self._journal.persist(order.token, order.operations)
+        task = asyncio.get_running_loop().create_task(self._persist(order, saving))
         self._persisting.add(task)
         task.add_done_callback(self._persisting.discard)
 
-    async def _persist(self, order: Persist) -> None:
-        assert self._journal is not None, "a machine that persists needs a journal"
+    async def _persist(self, order: Persist, saving: Awaitable[None]) -> None:
         try:
-            await self._journal.persist(order.token, order.operations)
+            await saving
         except StorageFailed as error:
             self._handle(PersistFailed(order.token, str(error.args[0])))
         except Exception as error:
@@ -256,3 +259,9 @@ class Driver(Generic[ExtraEvent]):
             self._on_bug(error)
         else:
             self._handle(Persisted(order.token), first=order.then)
+
+
+def _fact(key: str, value: str | float) -> str:
+    """A fact as `key=value`; what a peer may have chosen must not break the line."""
+    is_plain = not isinstance(value, str) or (value.isprintable() and " " not in value)
+    return f"{key}={value}" if is_plain else f"{key}={value!r}"

@@ -49,7 +49,7 @@ class FrameReader:
     """Cuts a stream of bytes into bodies; holds at most one frame that is not yet whole."""
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
         self._held = bytearray()
         self._wanted_bytes = HEADER_BYTES
 
@@ -81,9 +81,9 @@ class FrameReader:
                 f"frame of version {version} and kind {kind}, "
                 f"expected {FRAME_VERSION} and {KIND_MESSAGE}"
             )
-        if length > self._frame_bytes_max:
+        if length > self.frame_bytes_max:
             raise FrameTooLarge(
-                f"frame announces {length:,} bytes, {self._frame_bytes_max:,} are allowed"
+                f"frame announces {length:,} bytes, {self.frame_bytes_max:,} are allowed"
             )
 
 

@@ -12,7 +12,7 @@ import asyncio
 import ssl
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from gridstat.model.error_index import error_from
 from gridstat.model.errors import (
@@ -24,6 +24,7 @@ from gridstat.model.errors import (
     NoCommonSchema,
     NotAuthorised,
 )
+from gridstat.net.command.address import address_text
 from gridstat.net.command.frames import FrameReader, decode_message, frame
 from gridstat.net.command.messages import Bye, Hello, Ping, Pong
 from gridstat.net.command.tls import TlsEngine, explain_failure
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from gridstat.net.command.identity import Identity
     from gridstat.net.command.messages import Message
     from gridstat.net.command.session_settings import SessionCounters, SessionSettings
+
+
+HELLO_BYTES_MAX: Final = 16_384
+"""Until a peer is accepted, it is not given room for more than an introduction."""
 
 
 class SessionState(Enum):
@@ -100,7 +105,7 @@ class Session(asyncio.Protocol):
         self._counters = counters
         self._loop = asyncio.get_running_loop()
         self._tls = TlsEngine(terms.context, is_server=terms.is_server)
-        self._reader = FrameReader(terms.settings.frame_bytes_max)
+        self._reader = FrameReader(HELLO_BYTES_MAX)
         self._schema_version = terms.hello.schema_version
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
@@ -109,6 +114,10 @@ class Session(asyncio.Protocol):
         self._silent_intervals = 0
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
+
+    @property
+    def is_server(self) -> bool:
+        return self._terms.is_server
 
     @property
     def was_open(self) -> bool:
@@ -126,7 +135,7 @@ class Session(asyncio.Protocol):
     @property
     def address(self) -> str:
         found = self._transport.get_extra_info("peername") if self._transport else None
-        return f"{found[0]}:{found[1]}" if found else "an unknown address"
+        return address_text(found[:2]) if found else "an unknown address"
 
     def send(self, message: Message) -> None:
         """Send, if the session is open and the peer's schema knows the message."""
@@ -198,7 +207,7 @@ class Session(asyncio.Protocol):
         self._terms.gate.check(identity)
         self.identity = identity
         self.state = SessionState.GREETING
-        if not self._terms.is_server:
+        if not self.is_server:
             self._put(self._terms.hello)
 
     def _greet(self, message: Message | None) -> None:
@@ -213,9 +222,10 @@ class Session(asyncio.Protocol):
                 raise MalformedFrame("the first message must be Hello")
         self.hello = message
         self._owner.opening(self)
-        if self._terms.is_server:
+        if self.is_server:
             self._put(self._terms.hello)
         self.state = SessionState.OPEN
+        self._reader.frame_bytes_max = self._settings.frame_bytes_max
         self._counters.sessions += 1
         self._counters.sessions_opened += 1
         self._stop_timer()
@@ -295,9 +305,15 @@ class Session(asyncio.Protocol):
         self._is_flush_due = False
         if not self._outgoing or self._transport is None or self._transport.is_closing():
             return
-        self._tls.send(b"".join(self._outgoing))
+        joined = b"".join(self._outgoing)
         self._outgoing.clear()
         self._outgoing_bytes = 0
+        try:
+            self._tls.send(joined)
+        except ssl.SSLError as error:
+            word, reason = explain_failure(error, peer=self._peer_words())
+            self._end(reason, word=word, is_told=False)
+            return
         self._write_through()
         held_bytes = self._transport.get_write_buffer_size()
         if held_bytes > self._settings.write_bytes_max:

@@ -7,6 +7,7 @@ refused while the first one still speaks. Operators alone may have many sessions
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
@@ -24,11 +25,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gridstat.model.errors import GridStatError
-    from gridstat.net.command.client import Address, Target
+    from gridstat.net.command.address import Address
+    from gridstat.net.command.client import Target
     from gridstat.net.command.identity import Identity
     from gridstat.net.command.messages import Message
     from gridstat.net.command.session import Gate
     from gridstat.net.command.tls import Credentials
+
+log = logging.getLogger(__name__)
+
+REFUSAL_LOG_INTERVAL_S: Final = 1.0
+"""Refusals are all counted, but a flood of them must not become a flood of log lines."""
 
 MANY_SESSIONS: Final = frozenset({Role.OPERATOR})
 """A person may watch in one window and act in another."""
@@ -69,6 +76,8 @@ class SessionTable:
         self._all: set[Session] = set()
         self._dialling: dict[str, tuple[Dialler, asyncio.Task[None]]] = {}
         self._servers: list[asyncio.Server] = []
+        self._next_refusal_s = 0.0
+        self._complaint = ""
 
     @property
     def peers(self) -> list[str]:
@@ -169,6 +178,14 @@ class SessionTable:
         if self._open.get(session.peer) is session:
             del self._open[session.peer]
             self._listener.disconnected(session.peer)
+        elif session.is_server and session.error is not None:
+            self._log_refusal(session, session.error)
+
+    def _log_refusal(self, session: Session, error: GridStatError) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._next_refusal_s:
+            self._next_refusal_s = now_s + REFUSAL_LOG_INTERVAL_S
+            log.warning("session_refused from=%s reason=%r", session.address, error.args[0])
 
     # How sessions are made.
 
@@ -187,8 +204,7 @@ class SessionTable:
         return session
 
     def _session(self, gate: Gate, *, is_server: bool) -> Session:
-        if self._credentials.refresh():
-            self.counters.refused["own_certificate"] += 1
+        self._refresh()
         identity = self._credentials.identity
         hello = Hello(
             role=identity.role.value,
@@ -199,6 +215,12 @@ class SessionTable:
         context = self._credentials.context(is_server=is_server)
         terms = SessionTerms(is_server, gate, context, hello, self._settings.session)
         return Session(self, terms, self.counters)
+
+    def _refresh(self) -> None:
+        complaint = self._credentials.refresh()
+        if complaint and complaint != self._complaint:
+            log.error("own_certificate_unfit reason=%r", complaint)
+        self._complaint = complaint
 
     def _keep(self, session: Session) -> None:
         self._all.add(session)

@@ -1,0 +1,26 @@
+"""Where a command server listens, as people write it: `host:port`, `[::1]:port`."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from gridstat.model.errors import LayoutError
+
+Address: TypeAlias = tuple[str, int]
+PORT_MAX: Final = 65_535
+
+
+def address_text(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_address(text: str) -> Address:
+    """The address that was written; raises `LayoutError` with the right way to write it."""
+    host, colon, port = text.rpartition(":")
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or not host or (":" in host and not is_bracketed):
+        raise LayoutError(f"{text!r} is no address", hint="write host:port, or [address]:port")
+    if not (port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX):
+        raise LayoutError(f"{text!r} names no port", hint=f"a port is 1 to {PORT_MAX}")
+    return host.strip("[]"), int(port)

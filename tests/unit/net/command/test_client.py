@@ -1,0 +1,90 @@
+"""Back-off of a client, addresses as people write them, and who may pass a gate."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from gridstat.model.errors import LayoutError, NotAuthorised, WrongCloud
+from gridstat.net.command.address import address_text, parse_address
+from gridstat.net.command.client import BackOff
+from gridstat.net.command.gate import ClientGate, ServerGate
+from gridstat.net.command.identity import Identity, Role, parse_peer
+from gridstat.net.command.session_settings import SessionCounters, SessionSettings
+
+
+def test_waits_double_from_50_ms_to_2_s_with_jitter() -> None:
+    back_off = BackOff(random.Random(1))
+    waits = [back_off.next_s() for _ in range(50)]
+    whole = [0.05, 0.1, 0.2, 0.4, 0.8, 1.6] + [2.0] * 44
+    assert all(most / 2 <= wait <= most for wait, most in zip(waits, whole, strict=True))
+    assert len(set(waits)) == 50
+
+
+def test_success_brings_the_short_wait_back() -> None:
+    back_off = BackOff(random.Random(1))
+    for _ in range(20):
+        back_off.next_s()
+    back_off.reset()
+    assert back_off.next_s() <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("10.0.0.7:4700", ("10.0.0.7", 4700)),
+        ("e0.example.org:1", ("e0.example.org", 1)),
+        ("[::1]:65535", ("::1", 65535)),
+    ],
+)
+def test_an_address_is_read_and_written_alike(text: str, address: tuple[str, int]) -> None:
+    assert parse_address(text) == address
+    assert address_text(address) == text
+
+
+@pytest.mark.parametrize("text", ["", "host", ":4700", "::1:4700", "host:0", "host:65536", "h:x"])
+def test_what_is_no_address_is_told_how_to_write_one(text: str) -> None:
+    with pytest.raises(LayoutError, match="hint"):
+        parse_address(text)
+
+
+ROLES_AT_BROKER = frozenset({Role.ROUTER, Role.OPERATOR})
+
+
+@pytest.mark.feature("S0-142")
+@pytest.mark.parametrize("role", list(Role))
+@pytest.mark.parametrize("cloud", ["c1", "c2", "c10"])
+def test_only_the_allowed_roles_of_the_own_cloud_pass(role: Role, cloud: str) -> None:
+    gate = ServerGate(parse_peer("broker/c1"), ROLES_AT_BROKER)
+    identity = Identity(role, f"{cloud}/x")
+    if role not in ROLES_AT_BROKER:
+        with pytest.raises(NotAuthorised, match="allowed roles are operator, router"):
+            gate.check(identity)
+    elif cloud != "c1":
+        with pytest.raises(WrongCloud, match="only parties of cloud c1"):
+            gate.check(identity)
+    else:
+        gate.check(identity)
+
+
+@pytest.mark.parametrize("peer", ["router/c1/e1", "broker/c1/e0", "router/c1", "router/c2/e0"])
+def test_a_client_accepts_nobody_but_whom_it_called(peer: str) -> None:
+    gate = ClientGate(parse_peer("router/c1/e0"))
+    gate.check(parse_peer("router/c1/e0"))
+    with pytest.raises(NotAuthorised, match="not router/c1/e0"):
+        gate.check(parse_peer(peer))
+
+
+def test_counters_are_told_flat() -> None:
+    counters = SessionCounters(frames_in=3)
+    counters.refused["certificate_expired"] += 2
+    facts = counters.as_facts()
+    assert facts["frames_in"] == 3
+    assert facts["refused.certificate_expired"] == 2
+    assert all(isinstance(count, int) for count in facts.values())
+
+
+def test_silence_of_less_than_an_interval_is_still_one() -> None:
+    assert SessionSettings(ping_interval_s=1, silent_after_s=3).silent_intervals_max == 3
+    assert SessionSettings(ping_interval_s=5, silent_after_s=1).silent_intervals_max == 1
