@@ -62,6 +62,15 @@ class Taker(Protocol):
         """Events of one variable, in the order of their arrival."""
         ...
 
+    @property
+    def next_due_ns(self) -> int | None:
+        """When something is due to it, if at all."""
+        ...
+
+    def fire(self, arrival: Arrival) -> None:
+        """That time has come."""
+        ...
+
 
 class Timed(Protocol):
     """Somebody who has something due at a time of the steady clock."""
@@ -164,6 +173,7 @@ class Deliverer:
             for taker in self._takers.get(int(part[0]["variable_id"]), ()):
                 try:
                     taker.take(part, its_options, arrival)
+                    self.stir(taker)
                 except Exception:
                     log.exception("taker_failed events=%d", len(part))
 

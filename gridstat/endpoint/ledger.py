@@ -10,10 +10,13 @@ from dataclasses import dataclass, fields
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from gridstat.endpoint.delivery import TIME_QUALITY_BITS
+from gridstat.model.rate_law import slot_of
 from gridstat.net.command.endpoint_messages import LedgerEntry
 
 if TYPE_CHECKING:
-    from gridstat.core.samples import VariableCounters
+    from gridstat.core.samples import Samples, VariableCounters
+    from gridstat.endpoint.deliverer import Arrival
     from gridstat.endpoint.violation import Terms
 
 
@@ -69,6 +72,63 @@ def ledger_of(counters: VariableCounters, terms: Terms | None, now_ns: int) -> L
         unknown=counters["unknown"],
         copies=tuple(counters["copies"]),
     )
+
+
+class Tally:
+    """Counts and picks what is due to a subscription that shares its variable with a faster one of
+    the same end-point; the receiver counts for the first of them."""
+
+    def __init__(self) -> None:
+        self._counted: VariableCounters = {
+            "delivered": 0,
+            "duplicate": 0,
+            "late": 0,
+            "unknown": 0,
+            "missing": 0,
+            "extra": 0,
+            "ring_full": 0,
+            "first_slot": 0,
+            "last_slot": 0,
+            "copies": [],
+        }
+
+    def due(
+        self, batch: Samples, options: list[bytes], terms: Terms, arrival: Arrival
+    ) -> tuple[Samples, list[bytes]]:
+        """Only the events that are due, each counted."""
+        picked = [
+            index
+            for index, (created_ns, received_ns, _, _, flags, _, _) in enumerate(batch.tolist())
+            if self._count(
+                slot_of(created_ns, terms.period, terms.phase_ns),
+                terms,
+                None if flags & TIME_QUALITY_BITS else arrival.age_ns(created_ns, received_ns),
+            )
+        ]
+        return batch[picked], [options[index] for index in picked] if options else options
+
+    def counters(self, terms: Terms | None) -> VariableCounters:
+        """In the receiver's own words."""
+        counted = self._counted.copy()
+        if terms is not None and counted["delivered"]:
+            first, last = counted["first_slot"], counted["last_slot"]
+            due = last // terms.every - first // terms.every + 1
+            counted["missing"] = max(0, due - counted["delivered"])
+        return counted
+
+    def _count(self, slot: int, terms: Terms, age_ns: int | None) -> bool:
+        if slot % terms.every:
+            return False
+        counted = self._counted
+        is_first = counted["delivered"] == 0
+        counted["first_slot"] = slot if is_first else min(slot, counted["first_slot"])
+        counted["last_slot"] = slot if is_first else max(slot, counted["last_slot"])
+        counted["delivered"] += 1
+        if age_ns is None:
+            counted["unknown"] += 1
+        elif age_ns > terms.latency_ns:
+            counted["late"] += 1
+        return True
 
 
 def _silent_slots(last_slot: int, terms: Terms, now_ns: int) -> int:

@@ -1,0 +1,79 @@
+"""A contract as its subscriber sees it, and the terms that hold in the modes of the moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gridstat.endpoint.violation import Terms
+from gridstat.model.qos import BASELINE_MODE, MODES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gridstat.model.qos import Qos
+    from gridstat.model.status import StatusVariable
+    from gridstat.net.command.endpoint_messages import GrantedOutcome, GrantedPath
+
+NS_PER_US: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What the cloud has promised: the quality by mode, over these paths.
+
+    `latency_us` is the prediction for the slowest path. With `shares_edge` all paths meet in one
+    edge router, whose failure no redundancy can mask. `degraded` names what is below the wish.
+    """
+
+    subscription_id: int
+    variable: StatusVariable | None
+    granted: Mapping[int, Qos]
+    paths: tuple[GrantedPath, ...] = ()
+    is_node_disjoint: bool = True
+    shares_edge: bool = False
+    degraded: tuple[str, ...] = ()
+
+    @property
+    def latency_us(self) -> int:
+        """The predicted latency of the slowest path, 0 while there is none."""
+        return max((path.latency_us for path in self.paths), default=0)
+
+
+def contract_of(outcome: GrantedOutcome) -> Contract:
+    """The contract that an answer states."""
+    return Contract(
+        subscription_id=outcome.subscription_id,
+        variable=outcome.variable,
+        granted=dict(outcome.granted),
+        paths=outcome.paths,
+        is_node_disjoint=outcome.is_node_disjoint,
+        shares_edge=outcome.shares_edge,
+        degraded=outcome.degraded,
+    )
+
+
+def terms_in(contract: Contract, modes: int) -> Terms | None:
+    """What a periodic variable owes us in these modes; None if nothing is due in them.
+
+    Of several modes at once the fastest counts: the divisors of one subscription form a chain.
+    """
+    variable = contract.variable
+    if variable is None or variable.period is None:
+        return None
+    active = [
+        (qos.every, qos.latency_us)
+        for mode, qos in contract.granted.items()
+        if mode == BASELINE_MODE or modes >> mode & 1
+    ]
+    if not active:
+        return None
+    every, latency_us = min(active)
+    return Terms(variable.period, variable.phase_ns, every, latency_us * NS_PER_US)
+
+
+def mode_numbers(modes: int) -> frozenset[int]:
+    """A mask as the numbers of its modes; the baseline is always among them."""
+    return frozenset(
+        mode for mode in range(MODES_MAX) if mode == BASELINE_MODE or modes >> mode & 1
+    )

@@ -1,0 +1,225 @@
+"""A publication: one variable of this end-point, from registration to the last event."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from gridstat.endpoint.event_channels import Outgoing
+from gridstat.model.errors import LayoutError, Misuse
+from gridstat.model.status import BuiltinType, EventFlag, TimeQuality
+from gridstat.net.codec.event import flag_byte
+from gridstat.net.codec.value import ValueCodec
+from gridstat.net.command.endpoint_messages import PublishedOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Protocol
+
+    from gridstat.endpoint.event_channels import EventChannels
+    from gridstat.model.derived import Derivation, Step
+    from gridstat.model.rate_law import Period
+    from gridstat.model.status import StatusVariable, Value
+    from gridstat.net.command.endpoint_messages import RefusedOutcome
+
+    class Registrar(Protocol):
+        """Who registers publications with the cloud."""
+
+        def change_period(self, publication: Publication, period: Period, phase_ns: int) -> None:
+            """Blocks until the cloud has answered; raises its refusal."""
+            ...
+
+        def unpublish(self, publication: Publication) -> None:
+            """Blocks until the cloud has answered."""
+            ...
+
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    """The variable as the cloud knows it, for events stamped `from_ns` or later."""
+
+    variable: StatusVariable
+    from_ns: int = 0
+
+
+class Publication:
+    """A variable that this end-point publishes; made by `grid.publish` and `grid.publish_alert`.
+
+        voltage = grid.publish("voltage", gridstat.FLOAT64, rate=60)
+        voltage.send(231.4)
+
+    Any thread may send; events with derived values leave in the order in which they were derived.
+    """
+
+    def __init__(
+        self,
+        registrar: Registrar,
+        channels: EventChannels,
+        outcome: PublishedOutcome,
+        derived: Sequence[Derivation] = (),
+    ) -> None:
+        self._registrar = registrar
+        self._channels = channels
+        self._steps: tuple[Step, ...] = tuple(each.begin() for each in derived)
+        self._codec = ValueCodec(outcome.variable)
+        self._now = _Registered(outcome.variable)
+        self._next: _Registered | None = None
+        self._error_code = 0
+        self._is_over = False
+        self._last_sent_ns: int | None = None
+        self._lock = threading.Lock()
+        self.refused_alerts = 0
+        """Alerts that came faster than their minimum interval, and were not sent."""
+
+    @property
+    def name(self) -> str:
+        """The full name: `voltage.name`."""
+        return self._now.variable.name
+
+    @property
+    def variable(self) -> StatusVariable:
+        """The variable as registered, with identifier, type and period: `voltage.variable`."""
+        return self._now.variable
+
+    @property
+    def error_code(self) -> int:
+        """0, or why the cloud does not take it back for now: `voltage.error_code`."""
+        return self._error_code
+
+    @property
+    def is_published(self) -> bool:
+        """Whether it is registered, as far as we know: `voltage.is_published`."""
+        return not self._is_over and not self._error_code
+
+    def send(
+        self,
+        value: Value,
+        *,
+        created_ns: int | None = None,
+        time_quality: TimeQuality = TimeQuality.GOOD,
+        flags: EventFlag = EventFlag.NONE,
+    ) -> bool:
+        """Send one value now: `voltage.send(231.4)`, or with a stamp of your own clock.
+
+        False while no edge router is reachable, or for an alert that comes too soon after the last;
+        never waits. Raises `LayoutError` for a value of another type.
+        """
+        stamp_ns = time.time_ns() if created_ns is None else created_ns
+        with self._lock:
+            self._check()
+            variable = self._variable_at(stamp_ns)
+            payload = self._payload(value, stamp_ns)
+            if variable.interval_ns_min and not self._may_send_now(variable.interval_ns_min):
+                self.refused_alerts += 1
+                return False
+            event = Outgoing(
+                variable.variable_id,
+                payload,
+                stamp_ns,
+                flags=flag_byte(time_quality, flags),
+                is_urgent=variable.is_alert,
+            )
+            # Inside the lock, so that no later value with its derived ones overtakes this one.
+            return self._channels.send(event) and not self._error_code
+
+    def change_period(self, period: Period, phase_ns: int = 0) -> None:
+        """Publish at another period from an instant that the cloud announces.
+
+        `voltage.change_period(Period(1, 30))` blocks until all subscriptions are prepared; events
+        stamped from that instant on belong to the new period, without a gap.
+        """
+        self._check()
+        self._registrar.change_period(self, period, phase_ns)
+
+    def unpublish(self) -> None:
+        """Withdraw it; its subscribers are told: `voltage.unpublish()`."""
+        if not self._is_over:
+            self._is_over = True
+            self._registrar.unpublish(self)
+
+    # What the connection calls.
+
+    def changed(self, outcome: PublishedOutcome) -> None:
+        """The cloud has announced a new period, or given another identifier."""
+        with self._lock:
+            self._error_code = 0
+            if outcome.from_ns:
+                self._next = _Registered(outcome.variable, outcome.from_ns)
+            else:
+                self._now, self._next = _Registered(outcome.variable), None
+
+    def restored(self, outcome: PublishedOutcome | RefusedOutcome) -> None:
+        """After the cloud had forgotten it: registered again, or refused for now."""
+        if isinstance(outcome, PublishedOutcome):
+            self.changed(outcome)
+        else:
+            self._error_code = outcome.code
+
+    def end(self) -> None:
+        """The connection is closed."""
+        self._is_over = True
+
+    def column(self) -> BuiltinType | None:
+        """Its type, if many of its values can be sent at once as a column; None if not."""
+        value_type = self._now.variable.value_type
+        is_plain = not self._steps and not self._now.variable.is_alert and not self._error_code
+        return value_type if isinstance(value_type, BuiltinType) and is_plain else None
+
+    def identifier_at(self, stamp_ns: int) -> int:
+        """Under which identifier an event of this stamp is sent."""
+        with self._lock:
+            self._check()
+            return self._variable_at(stamp_ns).variable_id
+
+    def _check(self) -> None:
+        if self._is_over:
+            raise Misuse(f"{self.name} is not published any more", hint="publish it again")
+
+    def _variable_at(self, stamp_ns: int) -> StatusVariable:
+        if self._next is not None and stamp_ns >= self._next.from_ns:
+            self._now, self._next = self._next, None
+        return self._now.variable
+
+    def _may_send_now(self, interval_ns_min: int) -> bool:
+        now_ns = time.monotonic_ns()
+        if self._last_sent_ns is not None and now_ns - self._last_sent_ns < interval_ns_min:
+            return False
+        self._last_sent_ns = now_ns
+        return True
+
+    def _payload(self, value: Value, stamp_ns: int) -> float | bytes:
+        if isinstance(value, np.generic):
+            value = value.item()
+        variable = self._now.variable
+        if isinstance(variable.value_type, BuiltinType) and not self._steps:
+            return _number(value, variable.value_type, variable.name)
+        if self._steps:
+            # A value that does not fit must not be derived from, so it is tried first.
+            self._codec.encode(value, [_ZERO[each.value_type] for each in variable.derived])
+        return self._codec.encode(value, [step(stamp_ns, value) for step in self._steps])
+
+
+def _number(value: Value, kind: BuiltinType, name: str) -> float:
+    """The value as the sender takes it; it would send a whole number as such, whatever the type."""
+    if kind is BuiltinType.BOOL and isinstance(value, bool):
+        return value
+    if not isinstance(value, bool):
+        if kind is BuiltinType.FLOAT64 and isinstance(value, float | int):
+            return float(value)
+        if kind is BuiltinType.INT64 and isinstance(value, int) and _is_int64(value):
+            return value
+    raise LayoutError(f"{name} takes {kind.value}, not {value!r}")
+
+
+def _is_int64(value: int) -> bool:
+    return INT64_MIN <= value <= INT64_MAX
+
+
+_ZERO: Final = {BuiltinType.BOOL: False, BuiltinType.INT64: 0, BuiltinType.FLOAT64: 0.0}

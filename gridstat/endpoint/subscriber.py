@@ -1,0 +1,311 @@
+"""A subscription as the application holds it: values to read, streams to follow, a contract."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+
+from gridstat.core.samples import SAMPLE
+from gridstat.endpoint.asking import modal_qos
+from gridstat.endpoint.columns import arrow_batch
+from gridstat.endpoint.contract import Contract, contract_of
+from gridstat.endpoint.ledger import Ledger
+from gridstat.endpoint.mailbox import Mailbox
+from gridstat.model.errors import Misuse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    import pyarrow as pa
+
+    from gridstat.core.samples import Samples
+    from gridstat.endpoint.delivery import Delivery
+    from gridstat.endpoint.holder import DerivedState
+    from gridstat.endpoint.incoming import Batch, Incoming
+    from gridstat.model.derived import Scalar
+    from gridstat.model.qos import ModalQos, QosRequest
+    from gridstat.model.status import BuiltinType, DerivedValue, StatusVariable, Value
+    from gridstat.net.command.endpoint_messages import GrantedOutcome
+
+STREAM_EVENTS_MAX: Final = 65_536
+
+
+class Subscriptions(Protocol):
+    """Who keeps subscriptions for the application."""
+
+    def change(self, subscription: Subscription, qos: ModalQos) -> None:
+        """Blocks until the cloud has answered; raises its refusal."""
+        ...
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Blocks until the cloud has answered."""
+        ...
+
+    def ledger(self, subscription: Subscription) -> Ledger:
+        """What came of its contract so far."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All of a subscription at one instant; it shares nothing with the live one."""
+
+    name: str
+    variable: StatusVariable | None
+    contract: Contract
+    newest: Delivery | None
+    error_code: int
+
+
+class Subscription:
+    """One contract; made by `grid.subscribe`.
+
+        voltage = grid.subscribe("c1/north/pmu-1/voltage", qos=gridstat.qos(rate=10))
+        print(voltage.value)
+
+    Reading is free of locks: `value` and the like tell of the newest event by its stamp. To read
+    several that belong together, take `newest` once.
+    """
+
+    def __init__(
+        self,
+        keeper: Subscriptions,
+        incoming: Incoming,
+        outcome: GrantedOutcome,
+        label: str,
+    ) -> None:
+        self._keeper = keeper
+        self._contract = contract_of(outcome)
+        self.incoming = incoming
+        self.label = label
+        self.is_over = False
+        self.past = Ledger()
+
+    def __repr__(self) -> str:
+        return f"<Subscription {self.name} {self._contract.subscription_id}>"
+
+    # Pull: the newest value.
+
+    @property
+    def name(self) -> str:
+        """The variable's full name: `voltage.name`."""
+        return self.incoming.name
+
+    @property
+    def newest(self) -> Delivery | None:
+        """The newest event, whole; None before the first: `voltage.newest.value`."""
+        return self.incoming.holder.newest
+
+    @property
+    def value(self) -> Value | None:
+        """The newest value, None before the first: `voltage.value`."""
+        newest = self.newest
+        return None if newest is None else newest.value
+
+    @property
+    def created_ns(self) -> int:
+        """The newest event's stamp, 0 before the first: `voltage.created_ns`."""
+        newest = self.newest
+        return 0 if newest is None else newest.created_ns
+
+    @property
+    def received_ns(self) -> int:
+        """When the newest event arrived, 0 before the first: `voltage.received_ns`."""
+        newest = self.newest
+        return 0 if newest is None else newest.received_ns
+
+    @property
+    def latency_us(self) -> float:
+        """From stamp to arrival of the newest event: `voltage.latency_us`."""
+        newest = self.newest
+        return 0.0 if newest is None else newest.latency_us
+
+    @property
+    def is_extrapolated(self) -> bool:
+        """Whether the newest value was made up for a missing one: `voltage.is_extrapolated`."""
+        newest = self.newest
+        return newest is not None and newest.is_extrapolated
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether the newest value was kept by an edge router: `voltage.is_cached`."""
+        newest = self.newest
+        return newest is not None and newest.is_cached
+
+    @property
+    def variable(self) -> StatusVariable | None:
+        """The variable as registered: `voltage.variable.period`."""
+        return self.incoming.holder.variable
+
+    @property
+    def error_code(self) -> int:
+        """0, or what went wrong last (`gridstat error 1034`): `voltage.error_code`."""
+        return self.incoming.holder.error_code
+
+    def take_error_code(self) -> int:
+        """The error code, which is 0 from then on: `voltage.take_error_code()`."""
+        return self.incoming.holder.take_error_code()
+
+    def snapshot(self) -> Snapshot:
+        """A deep copy of all there is to know: `voltage.snapshot()`."""
+        newest = self.newest
+        return Snapshot(
+            name=self.name,
+            variable=self.variable,
+            contract=self._contract,
+            newest=None if newest is None else newest.copy(),
+            error_code=self.error_code,
+        )
+
+    # Derived values.
+
+    @property
+    def derived(self) -> Mapping[str, Scalar]:
+        """The registered derived values of the newest event: `voltage.derived["average_10"]`."""
+        newest = self.newest
+        return {} if newest is None else newest.derived
+
+    @property
+    def published_derived(self) -> tuple[DerivedValue, ...]:
+        """What the publisher sends along: `voltage.published_derived`."""
+        return self.incoming.holder.published_derived()
+
+    def register_derived(self, name: str, value_type: BuiltinType | None = None) -> bool:
+        """Keep a derived value from now on; False if it is not published, or of another type.
+
+        `voltage.register_derived("average_10")`
+        """
+        return self.incoming.holder.register_derived(name, value_type)
+
+    def unregister_derived(self, name: str) -> bool:
+        """Keep it no longer; whether it was kept: `voltage.unregister_derived("average_10")`."""
+        return self.incoming.holder.unregister_derived(name)
+
+    def derived_state(self, name: str) -> DerivedState:
+        """What is known of a derived value: `voltage.derived_state("average_10")`."""
+        return self.incoming.holder.derived_state(name)
+
+    # Push: streams and batches.
+
+    async def events(self, events_max: int = STREAM_EVENTS_MAX) -> AsyncGenerator[Delivery, None]:
+        """Each event from now on: `async for event in voltage.events(): ...`.
+
+        A reader that falls `events_max` behind loses the oldest.
+        """
+        stream: Mailbox[Delivery] = Mailbox(events_max)
+        if self.is_over:
+            stream.end()
+        self.incoming.streams = (*self.incoming.streams, stream)
+        try:
+            while True:
+                found = stream.take()
+                if found is not None:
+                    yield found
+                elif not await stream.wait_async():
+                    return
+        finally:
+            left = tuple(each for each in self.incoming.streams if each is not stream)
+            self.incoming.streams = left
+
+    async def batches(self) -> AsyncGenerator[Samples, None]:
+        """Batches as they come, as NumPy arrays of `SAMPLE`; subscribe with `keep_events`.
+
+        `async for batch in voltage.batches(): batch["value"].view(np.float64).mean()`
+        """
+        box = self._batches()
+        while True:
+            batch, _ = self._gather(box, STREAM_EVENTS_MAX)
+            if len(batch):
+                yield batch
+            elif not await box.wait_async():
+                return
+
+    def read(self, events_max: int = STREAM_EVENTS_MAX, timeout_s: float | None = 0) -> Samples:
+        """The events since the last read as a NumPy array of `SAMPLE`, oldest first.
+
+        `voltage.read(timeout_s=1.0)` waits for the first one; subscribe with `keep_events`.
+        """
+        box = self._batches()
+        box.wait(timeout_s)
+        return self._gather(box, events_max)[0]
+
+    def read_arrow(
+        self, events_max: int = STREAM_EVENTS_MAX, timeout_s: float | None = 0
+    ) -> pa.RecordBatch:
+        """As `read`, as an Arrow record batch: values by their type, records field by field.
+
+        `voltage.read_arrow().to_pandas()` needs pyarrow: `pip install gridstat[arrow]`.
+        """
+        box = self._batches()
+        box.wait(timeout_s)
+        batch, options = self._gather(box, events_max)
+        return arrow_batch(batch, options, self.variable)
+
+    # The contract.
+
+    @property
+    def contract(self) -> Contract:
+        """What was granted, over which paths, with what prediction: `voltage.contract.paths`."""
+        return self._contract
+
+    def change(
+        self, qos: QosRequest | None = None, modes: Mapping[int, QosRequest] | None = None
+    ) -> None:
+        """Ask for another quality; a refusal raises and leaves the old contract.
+
+        `voltage.change(gridstat.qos(rate=30, latency_ms=20))`
+        """
+        self._check()
+        self._keeper.change(self, modal_qos(qos, None, modes))
+
+    def unsubscribe(self) -> None:
+        """End it: `voltage.unsubscribe()`; what was held can still be read."""
+        if not self.is_over:
+            self._keeper.unsubscribe(self)
+
+    def ledger(self) -> Ledger:
+        """What came of the contract so far: `voltage.ledger().lost`."""
+        return self._keeper.ledger(self)
+
+    def replace_contract(self, outcome: GrantedOutcome) -> None:
+        """The cloud has granted something else; called by the connection."""
+        self._contract = contract_of(outcome)
+
+    def end(self, code: int = 0) -> None:
+        """Nothing more comes; called by the connection."""
+        self.is_over = True
+        if code:
+            self.incoming.holder.set_error_code(code)
+        for stream in self.incoming.streams:
+            stream.end()
+        if self.incoming.batches is not None:
+            self.incoming.batches.end()
+
+    def _check(self) -> None:
+        if self.is_over:
+            raise Misuse(f"the subscription to {self.name} has ended", hint="subscribe again")
+
+    def _batches(self) -> Mailbox[Batch]:
+        if self.incoming.batches is None:
+            raise Misuse(
+                f"{self.name} keeps no events to read",
+                hint="subscribe with keep_events, say 65_536",
+            )
+        return self.incoming.batches
+
+    @staticmethod
+    def _gather(box: Mailbox[Batch], events_max: int) -> tuple[Samples, list[bytes]]:
+        parts: list[Samples] = []
+        options: list[bytes] = []
+        left = events_max
+        while left > 0 and (found := box.take()) is not None:
+            batch, its_options, variable = found
+            if len(batch) > left:
+                box.put_back((batch[left:], its_options[left:], variable), len(batch) - left)
+                batch, its_options = batch[:left], its_options[:left]
+            parts.append(batch)
+            options += its_options or [b""] * len(batch)
+            left -= len(batch)
+        return (np.concatenate(parts) if parts else np.empty(0, SAMPLE)), options
