@@ -86,6 +86,13 @@ class QuotaSection(Section):
     subscriptions_max: int = Field(default=100_000, ge=0, le=10**7)
 
 
+class LogSection(Section):
+    """`[log]`: how much is said, and in which form."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    json_lines: bool = Field(default=False, alias="json")
+
+
 class CloudSettings(Section):
     """The whole file of a leaf broker."""
 
@@ -103,6 +110,7 @@ class CloudSettings(Section):
     channel: list[ChannelSection] = Field(default=[], max_length=100_000)
     timing: TimingSection = TimingSection()
     quota: QuotaSection = QuotaSection()
+    log: LogSection = LogSection()
 
 
 @dataclass(frozen=True, slots=True)

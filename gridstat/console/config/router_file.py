@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from gridstat.console.config.cloud_file import Host, Port
+from gridstat.console.config.cloud_file import Host, LogSection, Port
 from gridstat.console.config.complaints import complaint
 from gridstat.console.config.toml_file import Section, beside, load_settings
 from gridstat.core.rows import DATAGRAM_VERSION_MAX, Limits
@@ -90,13 +90,6 @@ class ThreadSection(Section):
     cpu: int | None = Field(default=None, ge=0, le=4_095)
     fifo_priority: int = Field(default=0, ge=0, le=99)
     locks_memory: bool = False
-
-
-class LogSection(Section):
-    """`[log]`: how much is said, and in which form."""
-
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    json_lines: bool = Field(default=False, alias="json")
 
 
 class RouterSettings(Section):

@@ -141,6 +141,7 @@ class RouterDaemon:
         complaint = self._credentials.refresh()
         taken.append(f"certificates NOT ({complaint})" if complaint else "certificates")
         if (before.brokers, before.name_services) != (now.brokers, now.name_services):
+            self._driver.forget(self._broker)  # It may still listen where it was.
             self._find_broker(now.brokers, now.name_services)
             taken.append("broker")
         fixed = [key for key in FIXED_KEYS if getattr(before, key) != getattr(now, key)]

@@ -2,7 +2,7 @@
 
 Down:  {"do": "report"} {"do": "pause"}
 Up:    {"is": "ready"} {"is": "report", …} {"is": "paused", …} {"is": "failed", "message": …}
-Daemons say only a line that begins with `ready`; what else they print goes unread.
+Daemons run with --json and say {"state": "ready", …} and {"state": "ended", …}.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def encoded(line: Mapping[str, Any]) -> bytes:
 
 def decoded(text: bytes) -> Line:
     """A line of a simulation process, or a daemon's word in the same form."""
-    if text.startswith(b"ready"):
-        return {"is": "ready"}
     try:
         line = json.loads(text)
     except ValueError:
         return {"is": "said", "text": text.decode(errors="replace").rstrip()}
-    return line if isinstance(line, dict) and "is" in line else {"is": "said", "text": str(line)}
+    if not isinstance(line, dict):
+        return {"is": "said", "text": str(line)}
+    return {"is": line.get("state", "said"), **line}

@@ -1,0 +1,180 @@
+"""One leaf broker as a process: the pure machine, its journal, its listeners and its figures."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from gridstat.broker.channel_plan import ProbeSettings
+from gridstat.broker.desk import Outside
+from gridstat.broker.journal import Journal
+from gridstat.broker.leaf_broker import LeafBroker
+from gridstat.broker.name_service import NameService
+from gridstat.broker.settings import BrokerSettings, Quotas
+from gridstat.console.config.cloud_file import load_cloud
+from gridstat.console.config.toml_file import beside
+from gridstat.console.daemons.broker_metrics import BrokerCollector
+from gridstat.console.daemons.logs import set_up_logging
+from gridstat.console.daemons.metrics_server import MetricsServer
+from gridstat.console.daemons.service import daemon_signals, notify
+from gridstat.model.errors import GridStatError, LinkDown
+from gridstat.net.command.authority import AuthorityVerifier
+from gridstat.net.command.certificate_folder import CertificateFolder, read_pem
+from gridstat.net.command.driver import Driver
+from gridstat.net.command.identity import Identity, Role
+from gridstat.net.command.tls import Credentials
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from gridstat.console.config.cloud_file import CloudSettings, Topology
+    from gridstat.net.command.machine import Event
+
+Line: TypeAlias = dict[str, Any]
+NS_PER_S: Final = 1_000_000_000
+SERVED: Final = (Role.ROUTER, Role.OPERATOR)
+NAMES_SERVED: Final = (Role.ROUTER, Role.ENDPOINT, Role.OPERATOR)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPlan:
+    """A broker as its file describes it."""
+
+    settings: CloudSettings
+    topology: Topology
+    certificates: Path
+    journal: Path
+
+
+def load_broker(path: Path) -> BrokerPlan:
+    """A broker's file; raises `ConfigurationError` naming file, key and remedy."""
+    settings, topology = load_cloud(path)
+    return BrokerPlan(
+        settings=settings,
+        topology=topology,
+        certificates=beside(path, settings.certificates),
+        journal=beside(path, settings.journal),
+    )
+
+
+class BrokerDaemon:
+    """Serves from `start` to `close`; the journal is closed in any case."""
+
+    def __init__(self, plan: BrokerPlan) -> None:
+        self._plan = plan
+        files = CertificateFolder(plan.certificates).files(
+            Identity(Role.BROKER, plan.settings.cloud)
+        )
+        self._credentials = Credentials(files)
+        self._journal = Journal(plan.journal)
+        outside = Outside(
+            verifier=AuthorityVerifier(read_pem(files.authority)),
+            wall_clock_ns=time.time_ns,
+            journal_figures=self._journal.figures,
+        )
+        self.broker = LeafBroker(
+            broker_settings(plan.settings),
+            outside,
+            routers=plan.topology.routers,
+            channels=plan.topology.channels,
+        )
+        self._names = NameService(self.broker.registry)
+        self._driver: Driver[Event] = Driver(self.broker, self._credentials, journal=self._journal)
+        self._names_driver: Driver[Event] = Driver(self._names, self._credentials)
+        collector = BrokerCollector(
+            self.broker.survey, self._journal.figures, self._driver.counters
+        )
+        self._metrics = MetricsServer(collector, health=lambda: "")
+
+    async def start(self) -> Line:
+        """Stand where the journal ends, then listen; the answer is where."""
+        self.broker.restore(self._journal.load())
+        settings = self._plan.settings
+        address = await self._listening(self._driver, settings.port, SERVED, key="port")
+        names = await self._listening(
+            self._names_driver, settings.name_service_port, NAMES_SERVED, key="name_service_port"
+        )
+        self._names.listen_at(*address)
+        ready: Line = {
+            "state": "ready",
+            "broker": settings.cloud,
+            "address": list(address),
+            "name_service": list(names),
+        }
+        if settings.metrics_port is not None:
+            place = await self._metrics.start(settings.host, settings.metrics_port)
+            ready["metrics"] = list(place)
+        return ready
+
+    async def _listening(
+        self, driver: Driver[Event], port: int, roles: tuple[Role, ...], *, key: str
+    ) -> tuple[str, int]:
+        host = self._plan.settings.host
+        try:
+            return await driver.serve(host, port, roles)
+        except OSError as error:
+            raise LinkDown(
+                f"broker cannot listen on {host} port {port}: {error.strerror}",
+                hint=f"choose another {key}, or 0 for any free one",
+            ) from error
+
+    def reload(self) -> str:
+        """New certificates are taken up; everything else needs a restart, which loses nothing."""
+        complaint = self._credentials.refresh()
+        taken = f"certificates NOT ({complaint})" if complaint else "certificates"
+        return f"reloaded: {taken}; routers and channels change by `gridstat cloud`"
+
+    async def close(self) -> None:
+        await self._names_driver.close()
+        await self._driver.close()
+        await self._metrics.close()
+        self._journal.close()
+
+
+def broker_settings(settings: CloudSettings) -> BrokerSettings:
+    """The file's figures in the machine's units."""
+    timing, quota = settings.timing, settings.quota
+    return BrokerSettings(
+        cloud=settings.cloud,
+        grace_ns=round(timing.grace_s * NS_PER_S),
+        quotas=Quotas(
+            publications_max=quota.publications_max, subscriptions_max=quota.subscriptions_max
+        ),
+        probes=ProbeSettings(timing.probe_interval_ms, timing.silent_ms_max),
+    )
+
+
+async def serve_broker(
+    plan: BrokerPlan, *, on_ready: Callable[[Line], None], tell: Callable[[str], None]
+) -> None:
+    """Manage until a signal asks to end; what was acknowledged is in the journal by then."""
+    daemon = BrokerDaemon(plan)
+
+    def reload() -> None:
+        try:
+            tell(daemon.reload())
+        except GridStatError as error:
+            tell(f"not reloaded, going on as before: {error}")
+
+    try:
+        with daemon_signals(on_reload=reload) as stopping:
+            on_ready(await daemon.start())
+            notify("READY=1", f"STATUS=managing cloud {plan.settings.cloud}")
+            await stopping.wait()
+            notify("STOPPING=1")
+    finally:
+        await daemon.close()
+
+
+def run_broker(
+    plan: BrokerPlan, *, on_ready: Callable[[Line], None], tell: Callable[[str], None]
+) -> None:
+    """The whole life of a broker process, its log and event loop included."""
+    set_up_logging(level=plan.settings.log.level, is_json=plan.settings.log.json_lines)
+    asyncio.run(serve_broker(plan, on_ready=on_ready, tell=tell))
