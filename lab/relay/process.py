@@ -8,6 +8,8 @@ import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+import msgspec
+
 from lab.errors import LabError
 from lab.relay.law import Direction, LinkFaults
 from lab.relay.program import relay_path
@@ -91,8 +93,10 @@ class Relay:
     def counters(self, wire: str) -> dict[Direction, WireCounters]:
         told: dict[str, dict[str, float]] = json.loads(self._order("counters", wire))
         return {
-            Direction(name): WireCounters(**{_field(key): value for key, value in of.items()})  # type: ignore[arg-type]
-            for name, of in told.items()
+            Direction(name): msgspec.convert(
+                {_field(key): value for key, value in counted.items()}, WireCounters
+            )
+            for name, counted in told.items()
         }
 
     def close(self) -> None:

@@ -118,7 +118,7 @@ static int carry(void)
         perror("relay");
         return 1;
     }
-    /* A wire does not wait for the programs at its ends; who may not ask for this is but less exact. */
+    /* A wire does not wait for the programs at its ends. Who may not ask for it is less exact. */
     struct sched_param first = {.sched_priority = 1};
     sched_setscheduler(0, SCHED_FIFO, &first);
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); /* Else every due time may be 50 µs late. */
