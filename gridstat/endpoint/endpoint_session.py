@@ -60,8 +60,9 @@ TICK: Final = "session/tick"
 TICK_NS: Final = 100_000_000
 """Repetitions and deadlines are looked after so often, while there are any."""
 REPEATS_MAX: Final = 3
+STRANGER: Final = 0
 RESTARTED: Final = 3
-"""`AttachedOutcome.code`: the old registrations are gone."""
+"""`AttachedOutcome.code`: the cloud does not know us, or has purged what it knew."""
 
 
 @dataclass(slots=True)
@@ -72,7 +73,6 @@ class _Edge:
     instance: str = ""
     is_up: bool = False
     is_attached: bool = False
-    was_attached: bool = False
     attach: Request | None = None
 
     @property
@@ -317,12 +317,11 @@ class EndPointSession:
             return [AttachRefused(edge.name, outcome), *self._attach(now_ns)]
         if not isinstance(outcome, AttachedOutcome):
             return []
+        # A second edge may repeat the first one's code, and the first was told of the loss.
         is_alone = not self.attached_edges
-        has_lost = self._was_attached and (
-            outcome.code == RESTARTED or (outcome.code == 0 and edge.was_attached and is_alone)
-        )
+        has_lost = self._was_attached and is_alone and outcome.code in (STRANGER, RESTARTED)
         edge.attach = None
-        edge.is_attached = edge.was_attached = self._was_attached = True
+        edge.is_attached = self._was_attached = True
         said: list[SessionInstruction] = [EdgeAttached(edge.name, outcome)]
         if has_lost:
             said.append(Note("registrations_lost", (("edge", edge.name),)))

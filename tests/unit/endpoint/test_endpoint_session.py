@@ -425,3 +425,15 @@ def test_a_stranger_is_not_listened_to() -> None:
 def test_an_idle_session_sets_no_timer() -> None:
     cloud = attached_cloud()
     assert cloud.wait(0.1) == []
+
+
+def test_a_loss_that_both_edges_tell_of_is_one_loss() -> None:
+    cloud = attached_cloud("c1/e0", "c1/e1")
+    cloud.ask(subscribe("x"))
+    cloud.answer(granted("x", 5))
+    cloud.cut("c1/e0")
+    cloud.cut("c1/e1")
+    cloud.submitted.clear()
+    cloud.attach("c1/e0", code=3)
+    cloud.attach("c1/e1", code=3)
+    assert [type(command) for command in cloud.commands()] == [Attach, Subscribe, Attach]
