@@ -7,12 +7,12 @@ a space is empty; one that costs no less than the best answer known proves that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from gridstat.model.paths.bounded_walk import bounded_walk
+from gridstat.model.paths.crossings import swap_ends
 from gridstat.model.paths.flow import flow, walks
 from gridstat.model.paths.graph import NEVER
 from gridstat.model.paths.problem import fits
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
     from gridstat.model.paths.budget import Budget
     from gridstat.model.paths.problem import Problem, Route
-
-READINGS_MAX: Final = 24
-"""Ways to pair the halves of paths that meet; more are left to the division."""
 
 STEPS_PER_SPACE: Final = 16
 """A flow through a space takes about as long as so many labels of a single walk."""
@@ -62,6 +59,7 @@ class Branching:
     )
 
     def __init__(self, problem: Problem, bounds_us: Sequence[int], budget: Budget) -> None:
+        problem.narrow(bounds_us[-1])
         self._problem = problem
         self._bounds_us = bounds_us
         self._budget = budget
@@ -72,18 +70,13 @@ class Branching:
         self.best: tuple[Route, ...] | None = None
         self.best_cost = NEVER
 
-    def search(self, whole: tuple[Route, ...]) -> None:
-        """Find the cheapest answer that holds these whole paths, as far as the budget goes."""
-        root = Space(whole, (), self._problem.places.units, frozenset())
-        self._find_any(root)
-        if self.best is not None and not self._budget.was_spent:
-            self._price(root)
-            self._improve(root)
+    def find_any(self, whole: tuple[Route, ...]) -> None:
+        """Divide, the least excess first, until some answer is found or none is left.
 
-    def _find_any(self, root: Space) -> None:
-        """Divide, the least excess first, until some answer is found or none is left."""
+        Answers hold the `whole` paths and as many more as the problem asks for.
+        """
         heap: list[tuple[int, int, Space, Walk]] = []
-        waiting, count = [root], 0
+        waiting, count = [self._root(whole)], 0
         while waiting:
             for space in waiting:
                 relaxed = self._fastest(space)
@@ -97,10 +90,11 @@ class Branching:
                 _, _, space, worst = heappop(heap)
                 waiting = list(parts(self._problem, space, worst))
 
-    def _improve(self, root: Space) -> None:
+    def improve(self, whole: tuple[Route, ...]) -> None:
         """Divide, the least cost first, until nothing cheaper than the best answer can be left."""
         heap: list[tuple[int, int, Space, Walk]] = []
-        waiting, count = [root], 0
+        waiting, count = [self._root(whole)], 0
+        self._price(waiting[0])
         while waiting:
             for space in waiting:
                 found = self._cheapest(space)
@@ -113,6 +107,9 @@ class Branching:
             if heap and heap[0][0] < self.best_cost:
                 _, _, space, worst = heappop(heap)
                 waiting = list(parts(self._problem, space, worst))
+
+    def _root(self, whole: tuple[Route, ...]) -> Space:
+        return Space(whole, (), self._problem.places.units, frozenset())
 
     def _fastest(self, space: Space) -> Relaxed | None:
         """The relaxed answer of least latency; None if the space is empty or all settled."""
@@ -194,18 +191,26 @@ class Branching:
         carrying = flow(network, left.weights(weights), left.potentials(potentials))
         if carrying is None:
             return None
-        best: Relaxed | None = None
-        for reading in islice(walks(network, carrying), READINGS_MAX):
-            ways = [left.walk(label, arcs) for label, arcs in reading]
-            relaxed = self._judged(space, ways, [left.arcs(way) for way in ways])
-            if best is None or relaxed.excess_us < best.excess_us:
-                best = relaxed
-            if best.worst is None:
-                break
-        return best
+        ways = [left.walk(label, arcs) for label, arcs in walks(network, carrying)]
+        if not network.lone:
+            ways = self._uncrossed(space, ways)
+        return self._judged(space, ways)
 
-    def _judged(self, space: Space, ways: list[Walk], arcs: list[tuple[int, ...]]) -> Relaxed:
-        routes = [self._problem.route(way) for way in arcs]
+    def _uncrossed(self, space: Space, ways: list[Walk]) -> list[Walk]:
+        heads, latencies_us = self._problem.graph.heads, self._problem.latencies_us
+        timed = []
+        for way in ways:
+            passed_us, reached = self._begun_us(space, way), []
+            for arc in way.arcs:
+                passed_us += latencies_us[arc]
+                reached.append((heads[arc], passed_us))
+            timed.append(reached)
+        known_us = [route.latency_us for route in space.whole]
+        swapped = swap_ends([way.arcs for way in ways], timed, known_us, self._bounds_us)
+        return [replace(way, arcs=arcs) for way, arcs in zip(ways, swapped, strict=True)]
+
+    def _judged(self, space: Space, ways: list[Walk]) -> Relaxed:
+        routes = [self._problem.route(space.arcs(way)) for way in ways]
         complete = [*space.whole, *(route for route in routes if route is not None)]
         cost = sum(route.cost for route in complete)
         latency_us = sum(route.latency_us for route in complete)
@@ -232,37 +237,24 @@ class Branching:
 
     def _is_hopeless(self, space: Space) -> bool:
         """Whether some path is too slow even if nothing stood in its way."""
-        graph, latency_of, latency_to = (
-            self._problem.graph,
-            self._problem.latencies_us,
-            self._problem.latencies_to,
-        )
+        problem = self._problem
+        latency_of, latency_to = problem.latencies_us, problem.latencies_to
         least_us = [route.latency_us for route in space.whole]
-        for beginning in space.beginnings:
-            end = graph.heads[beginning.arcs[-1]]
-            least_us.append(
-                graph.router_latencies_us[graph.tails[beginning.arcs[0]]]
-                + sum(latency_of[arc] for arc in beginning.arcs)
-                + min(
-                    (
-                        latency_of[arc] + latency_to[head]
-                        for arc, head in graph.arcs_out[end]
-                        if arc not in beginning.forbidden
-                    ),
-                    default=NEVER,
-                )
-            )
+        for begun in space.beginnings:
+            onward_us = [
+                latency_of[arc] + latency_to[head]
+                for arc, head in problem.arcs_out[begun.end]
+                if arc not in begun.forbidden
+            ]
+            least_us.append(begun.latency_us + min(onward_us, default=NEVER))
         if space.open_units:
-            open_us = min(
-                (
-                    graph.router_latencies_us[start] + latency_of[arc] + latency_to[head]
-                    for start, _ in self._problem.places.starts
-                    for arc, head in graph.arcs_out[start]
-                    if arc not in space.forbidden
-                ),
-                default=NEVER,
-            )
-            least_us += [open_us] * space.open_units
+            onward_us = [
+                problem.graph.router_latencies_us[start] + latency_of[arc] + latency_to[head]
+                for start, _ in problem.places.starts
+                for arc, head in problem.arcs_out[start]
+                if arc not in space.forbidden
+            ]
+            least_us += [min(onward_us, default=NEVER)] * space.open_units
         return not fits(least_us, self._bounds_us)
 
     def _is_settled(self, space: Space) -> bool:
@@ -280,31 +272,32 @@ class Branching:
             for bound_us in reversed(self._bounds_us)
             if fits([*known_us, bound_us], self._bounds_us)
         )
-        latency_to = left.potentials(self._latency_to)
-        begun_us = self._begun_us(space)
         arcs = bounded_walk(
             left.network,
             (left.weights(problem.costs), left.potentials(self._cost_to)),
-            (left.weights(problem.latencies_us), latency_to),
-            allowed_us - begun_us,
+            (left.weights(problem.latencies_us), left.potentials(self._latency_to)),
+            allowed_us - self._entered_us(space),
             self._budget,
         )
         if arcs is None:
             return True
         way = left.walk(left.network.origins[0][0], arcs)
-        route = problem.route(left.arcs(way))
+        route = problem.route(space.arcs(way))
         if route is None:
             return False
         complete = (*space.whole, route)
         self._consider(complete, sum(route.cost for route in complete))
         return True
 
-    def _begun_us(self, space: Space) -> int:
+    def _entered_us(self, space: Space) -> int:
+        """What the one path left takes before its label: pseudo arcs count their starts."""
+        if space.beginnings:
+            return space.beginnings[0].latency_us
+        starts = self._problem.places.starts
+        return self._problem.graph.router_latencies_us[starts[0][0]] if len(starts) == 1 else 0
+
+    def _begun_us(self, space: Space, way: Walk) -> int:
+        if way.beginning is not None:
+            return space.beginnings[way.beginning].latency_us
         graph = self._problem.graph
-        if not space.beginnings:
-            starts = self._problem.places.starts
-            return graph.router_latencies_us[starts[0][0]] if len(starts) == 1 else 0
-        arcs = space.beginnings[0].arcs
-        return graph.router_latencies_us[graph.tails[arcs[0]]] + sum(
-            self._problem.latencies_us[arc] for arc in arcs
-        )
+        return graph.router_latencies_us[graph.tails[way.arcs[0]]]

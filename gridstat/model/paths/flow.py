@@ -43,6 +43,7 @@ class Network:
 
     routers: int
     out: list[Neighbours]
+    heads: list[int]
     origins: list[tuple[int, int]]
     sink: int
     ends: frozenset[int]
@@ -65,51 +66,31 @@ def flow(network: Network, weights: Sequence[int], potentials: list[int]) -> Flo
     sink; the list is changed.
     """
     residual = _Residual(network, weights, potentials)
-    for _ in range(network.units):
+    for left in range(network.units, 0, -1):
+        if left < network.units:
+            residual.settle()
         if not residual.augment():
             return None
     return residual.carrying
 
 
-def walks(network: Network, carrying: Flow) -> Iterator[list[tuple[int, list[int]]]]:
-    """The ways to read a flow as one walk a unit: (label of the origin, arcs) each.
+def walks(network: Network, carrying: Flow) -> list[tuple[int, list[int]]]:
+    """A flow as one walk a unit: (label of the origin, arcs) each.
 
-    Where routers take one unit there is a single reading; else walks that meet may swap ends.
+    Where routers take one unit there is a single reading; else walks that meet might swap ends.
     """
-    leaving: dict[int, list[tuple[int, int]]] = {}
-    heads = {arc: head for label in carrying.values() for arc, head in network.out[label]}
-    for arc in sorted(carrying):
-        leaving.setdefault(carrying[arc], []).append((arc, heads[arc]))
-    starts = [label for label, units in network.origins for _ in range(units)]
-    yield from _readings(network.sink, starts, leaving)
-
-
-def _readings(
-    sink: int, starts: list[int], leaving: dict[int, list[tuple[int, int]]]
-) -> Iterator[list[tuple[int, list[int]]]]:
-    if not starts:
-        yield []
-        return
-    for arcs in _walks_from(starts[0], sink, leaving):
-        rest = {
-            label: [pair for pair in pairs if pair[0] not in arcs]
-            for label, pairs in leaving.items()
-        }
-        for others in _readings(sink, starts[1:], rest):
-            yield [(starts[0], list(arcs)), *others]
-
-
-def _walks_from(
-    label: int, sink: int, leaving: dict[int, list[tuple[int, int]]]
-) -> Iterator[tuple[int, ...]]:
-    ways: list[tuple[int, tuple[int, ...]]] = [(label, ())]
-    while ways:
-        here, arcs = ways.pop()
-        if here == sink:
-            yield arcs
-            continue
-        onward = [pair for pair in leaving.get(here, ()) if pair[0] not in arcs]
-        ways.extend((head, (*arcs, arc)) for arc, head in reversed(onward))
+    leaving: dict[int, list[int]] = {}
+    for arc in sorted(carrying, reverse=True):
+        leaving.setdefault(carrying[arc], []).append(arc)
+    found: list[tuple[int, list[int]]] = []
+    for origin, units in network.origins:
+        for _ in range(units):
+            label, arcs = origin, list[int]()
+            while label != network.sink:
+                arcs.append(leaving[label].pop())
+                label = network.heads[arcs[-1]]
+            found.append((origin, arcs))
+    return found
 
 
 class _Residual:
@@ -205,7 +186,7 @@ class _Residual:
             potentials[label] += distance - reached[label]
 
     def _carry(self, before: dict[int, tuple[int, int]]) -> None:
-        """Lay the new unit along the steps found, and mark again who carries what."""
+        """Lay the new unit along the steps found."""
         routers, carrying, label = self._network.routers, self.carrying, self._network.sink
         while label in before:
             label, step = before[label]
@@ -216,13 +197,13 @@ class _Residual:
             elif step != INSIDE:
                 carrying[step] = label - routers if routers <= label < 2 * routers else label
         self._remaining[label] -= 1
-        self._mark()
 
-    def _mark(self) -> None:
+    def settle(self) -> None:
+        """Mark who carries what, before one more unit is sent."""
         network, marks, was_split = self._network, bytearray(len(self._out)), self._split
         self._marks, self._entering, self._split = marks, {}, set()
         for arc, tail in self.carrying.items():
-            head = next(head for other, head in self._out[tail] if other == arc)
+            head = network.heads[arc]
             self._entering.setdefault(head, []).append(arc)
             for label in (tail, head, *network.twins.get(tail, ())):
                 if network.lone and label < network.routers and label not in network.ends:

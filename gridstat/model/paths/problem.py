@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gridstat.model.paths.flow import Network
-from gridstat.model.paths.graph import NEVER, lowered
+from gridstat.model.paths.graph import NEVER, distances, lowered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from gridstat.model.paths.graph import PathGraph
+    from gridstat.model.paths.graph import Neighbours, PathGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +100,12 @@ class Mask:
 class Problem:
     """Places in a masked graph, as a network of labels with potentials for cost and latency.
 
-    Pseudo arcs, numbered after the graph's, lead from a common origin to several starts and from
-    several ends to a common sink, as many side by side as may be used.
+    Pseudo arcs, numbered after the graph's, lead from several ends to a common sink and from a
+    common origin to several starts, as many side by side as may be used.
     """
 
     __slots__ = (
+        "arcs_out",
         "costs",
         "costs_to",
         "dead",
@@ -119,6 +120,7 @@ class Problem:
     def __init__(self, mask: Mask, places: Places) -> None:
         self.graph = mask.graph
         self.places = places
+        self.arcs_out = mask.graph.arcs_out
         self.costs = mask.costs
         self.latencies_us = mask.latencies_us
         ends = [router for router, _ in places.ends]
@@ -126,28 +128,54 @@ class Problem:
         self.latencies_to = mask.latencies_to(ends)
         # A path starts and ends at an edge router, and never passes through one (see search.py).
         self.dead = mask.dead | places.edges.difference(ends)
-        self.network = self._network()
+        self.start_labels: dict[int, int] = {}
+        self.network = self._network(mask.graph.labels_out.copy())
 
-    def _network(self) -> Network:
-        count = len(self.graph.routers)
-        out = self.graph.labels_out.copy()
+    def narrow(self, bound_us: int) -> None:
+        """Leave out every arc that is on no path within the bound, and sharpen the potentials."""
+        graph = self.graph
+        count = len(graph.arcs)
+        latencies_us, costs = self.latencies_us[:count], self.costs[:count]
+        for router in self.dead:
+            for arc, _ in graph.arcs_into[router]:
+                latencies_us[arc] = NEVER
+        ends = {router: 0 for router, _ in self.places.ends}
+        starts = {router: graph.router_latencies_us[router] for router, _ in self.places.starts}
+        from_starts = distances(graph.arcs_out, latencies_us, starts)
+        self.latencies_to = distances(graph.arcs_into, latencies_us, ends)
+        for arc, (tail, head) in enumerate(zip(graph.tails, graph.heads, strict=True)):
+            if from_starts[tail] + latencies_us[arc] + self.latencies_to[head] > bound_us:
+                latencies_us[arc] = costs[arc] = NEVER
+        self.costs_to = distances(graph.arcs_into, costs, ends)
+        self.costs, self.latencies_us = costs, latencies_us
+        self.arcs_out = [
+            tuple(pair for pair in pairs if costs[pair[0]] < NEVER) for pairs in graph.arcs_out
+        ]
+        self.network = self._network(self.arcs_out * 2)
+
+    def _network(self, out: list[Neighbours]) -> Network:
+        graph = self.graph
         sink, pseudo_us = self._join_ends(out)
         self.start_labels = {}
         group: list[tuple[int, int]] = []
         for router, room in self.places.starts:
             self.start_labels[len(out)] = router
             for _ in range(room if len(self.places.starts) > 1 else 0):
-                group.append((len(self.graph.arcs) + len(pseudo_us), len(out)))
-                pseudo_us.append(self.graph.router_latencies_us[router])
-            out.append(self.graph.arcs_out[router])
+                group.append((len(graph.arcs) + len(pseudo_us), len(out)))
+                pseudo_us.append(graph.router_latencies_us[router])
+            out.append(self.arcs_out[router])
         if group:
             out.append(tuple(group))
+        heads = graph.heads
         if pseudo_us:
+            into_sink = [sink] * (len(pseudo_us) - len(group))
+            heads = [*heads, *into_sink, *(label for _, label in group)]
             self.costs = self.costs + [0] * len(pseudo_us)
             self.latencies_us = self.latencies_us + pseudo_us
         return Network(
-            routers=count,
+            routers=len(graph.routers),
             out=out,
+            heads=heads,
             origins=[(len(out) - 1, self.places.units)],
             sink=sink,
             ends=frozenset(router for router, _ in self.places.ends),
@@ -155,7 +183,7 @@ class Problem:
             twins={},
         )
 
-    def _join_ends(self, out: list[tuple[tuple[int, int], ...]]) -> tuple[int, list[int]]:
+    def _join_ends(self, out: list[Neighbours]) -> tuple[int, list[int]]:
         """The sink's label, and the latencies of the pseudo arcs into it."""
         if len(self.places.ends) == 1:
             return self.places.ends[0][0], []
@@ -166,7 +194,13 @@ class Problem:
             arc += room
         return sink, [0] * (arc - len(self.graph.arcs))
 
-    def potentials(self, to_ends: Sequence[int], entries: Sequence[int]) -> list[int]:
+    def cost_potentials(self) -> list[int]:
+        return self._potentials(self.costs_to, [0] * len(self.graph.routers))
+
+    def latency_potentials(self) -> list[int]:
+        return self._potentials(self.latencies_to, self.graph.router_latencies_us)
+
+    def _potentials(self, to_ends: Sequence[int], entries: Sequence[int]) -> list[int]:
         """Bounds for every label from those for routers; `entries` is what each start adds."""
         found = [*to_ends, *([0] * (len(self.network.out) - len(to_ends)))]
         for label, router in self.start_labels.items():
@@ -180,32 +214,40 @@ class Problem:
             found[router] = NEVER
         return found
 
-    def cost_potentials(self) -> list[int]:
-        return self.potentials(self.costs_to, [0] * len(self.graph.routers))
-
-    def latency_potentials(self) -> list[int]:
-        return self.potentials(self.latencies_to, self.graph.router_latencies_us)
-
     def route(self, arcs: Iterable[int]) -> Route | None:
         """The walk's real arcs as a simple path; None if nothing of it remains."""
-        graph = self.graph
-        real = [arc for arc in arcs if arc < len(graph.arcs)]
-        start = graph.tails[real[0]]
+        graph, count = self.graph, len(self.graph.arcs)
+        kept = [arc for arc in arcs if arc < count]
+        start = graph.tails[kept[0]]
+        if not self.places.lone or start in self.network.ends:
+            kept = self._without_rings(kept)
+        if not kept:
+            return None
+        latency_us, cost, latencies_us, costs = (
+            graph.router_latencies_us[start],
+            0,
+            self.latencies_us,
+            self.costs,
+        )
+        for arc in kept:
+            latency_us += latencies_us[arc]
+            cost += costs[arc]
+        return Route(start, tuple(kept), latency_us, cost)
+
+    def _without_rings(self, arcs: list[int]) -> list[int]:
+        """Two paths that share a router may each lead round in a ring: it is left out."""
+        heads = self.graph.heads
         kept: list[int] = []
-        place = {start: 0}
-        for arc in real:
+        place = {self.graph.tails[arcs[0]]: 0}
+        for arc in arcs:
             kept.append(arc)
-            head = graph.heads[arc]
+            head = heads[arc]
             if head in place:
-                # Two paths that share a router may each lead round in a ring: leave the ring out.
                 del kept[place[head] :]
                 place = {router: at for router, at in place.items() if at <= place[head]}
             else:
                 place[head] = len(kept)
-        if not kept:
-            return None
-        latency_us = graph.router_latencies_us[start] + sum(self.latencies_us[arc] for arc in kept)
-        return Route(start, tuple(kept), latency_us, sum(self.costs[arc] for arc in kept))
+        return kept
 
 
 def fits(latencies_us: Iterable[int], bounds_us: Sequence[int]) -> bool:
@@ -213,6 +255,15 @@ def fits(latencies_us: Iterable[int], bounds_us: Sequence[int]) -> bool:
     return all(
         latency_us <= bound_us
         for latency_us, bound_us in zip(sorted(latencies_us), bounds_us, strict=True)
+    )
+
+
+def excess_us(latencies_us: Iterable[int], bounds_us: Sequence[int]) -> int:
+    """By how much in all the paths, put in order, exceed their bounds."""
+    return sum(
+        latency_us - bound_us
+        for latency_us, bound_us in zip(sorted(latencies_us), bounds_us, strict=True)
+        if latency_us > bound_us
     )
 
 

@@ -1,15 +1,13 @@
-"""Disjoint paths within latency bounds (S0 §2.1): the best kind of disjointness that there is.
+"""Disjoint paths within latency bounds (S0 §2.1): the front of the search.
 
-Kinds, best first: no router shared and edges spread evenly; no inner router shared; no channel
-shared and edges spread; no channel shared. A path starts and ends at an edge router of its ends
-and passes through none of them: whoever could pass through one could as well start or end there.
+First a glance: the cheapest disjoint paths, whatever their latency, mostly keep the bounds as well.
+Only if they do not, the exact search begins; it is cut off by the budget and then says so.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import combinations
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from enum import Enum, auto
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 from gridstat.model.errors import LayoutError
 from gridstat.model.paths.answers import Found, FoundPath, NotFound
@@ -17,7 +15,8 @@ from gridstat.model.paths.branching import Branching
 from gridstat.model.paths.budget import Budget
 from gridstat.model.paths.flow import flow, walks
 from gridstat.model.paths.graph import NEVER
-from gridstat.model.paths.problem import Mask, Places, Problem, Route, fits
+from gridstat.model.paths.kinds import LEAST, Kind, Question, kinds_of, places_of, whole_choices
+from gridstat.model.paths.problem import Mask, Problem, Route, fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,29 +34,15 @@ class Options(TypedDict, total=False):
     budget_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """The edges of both ends by number, and the bounds in ascending order."""
+class Effort(Enum):
+    """How far a search goes: the cheapest flow only, any answer, or the cheapest answer."""
 
-    sources: tuple[int, ...]
-    targets: tuple[int, ...]
-    bounds_us: tuple[int, ...]
-
-    @property
-    def common(self) -> tuple[int, ...]:
-        return tuple(router for router in self.sources if router in self.targets)
+    GLANCE = auto()
+    ANY = auto()
+    BEST = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """How disjoint: edges spread evenly or used at will, inner routers shared or not."""
-
-    is_spread: bool
-    is_lone: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class Outcome(NamedTuple):
     """Routes, or none; `is_certain`: nothing was left out for lack of time."""
 
     routes: tuple[Route, ...] | None
@@ -87,142 +72,94 @@ def disjoint_paths(
         options.get("excluded_routers", frozenset()),
         options.get("cheap_channels"),
     )
-    question = _Question(_alive(mask, sources), _alive(mask, targets), tuple(bounds_us))
-    budget = Budget(clock, options.get("budget_s", 0.1))
+    question = Question(_alive(mask, sources), _alive(mask, targets), tuple(bounds_us))
     if not question.sources or not question.targets:
         return NotFound("disconnected")
+    return _answer(mask, question, Budget(clock, options.get("budget_s", 0.1)))
+
+
+def _answer(mask: Mask, question: Question, budget: Budget) -> Found | NotFound:
+    kinds = kinds_of(question)
+    first = _search(mask, question, kinds[0], Effort.GLANCE, budget)
+    if first.routes is not None:
+        return _found(mask, question, first.routes, is_optimal=True)
+    # What has no answer of the best kind often has none of the least strict: one proof will do.
+    spare = _search(mask, question, LEAST, Effort.ANY, budget)
+    if spare.routes is None and spare.is_certain:
+        return _not_found(mask, question, budget)
     is_certain = True
-    for kind in _kinds(question):
-        outcome = _search(mask, question, kind, budget)
+    for kind in kinds:
+        outcome = _search(mask, question, kind, Effort.BEST, budget)
         is_certain &= outcome.is_certain
         if outcome.routes is not None:
             return _found(mask, question, outcome.routes, is_optimal=is_certain)
-    if not outcome.is_certain:
-        return NotFound("budget")
-    return _not_found(mask, question, budget)
+    if spare.routes is not None:
+        return _found(mask, question, spare.routes, is_optimal=False)
+    return NotFound("budget")
 
 
-def _alive(mask: Mask, names: Sequence[str]) -> tuple[int, ...]:
-    numbers = {mask.graph.number_of[name] for name in names if name in mask.graph.number_of}
-    return tuple(sorted(numbers - mask.dead))
-
-
-def _kinds(question: _Question) -> list[_Kind]:
-    if len(question.bounds_us) == 1:
-        return [_Kind(is_spread=False, is_lone=False)]
-    has_choice = len(question.sources) > 1 or len(question.targets) > 1
-    return [
-        _Kind(is_spread, is_lone)
-        for is_lone in (True, False)
-        for is_spread in ((True, False) if has_choice else (False,))
-    ]
-
-
-def _search(mask: Mask, question: _Question, kind: _Kind, budget: Budget) -> _Outcome:
-    """The cheapest answer of one kind, over all choices of paths that need no channel."""
+def _search(mask: Mask, question: Question, kind: Kind, effort: Effort, budget: Budget) -> Outcome:
+    """The best answer of one kind, over all choices of paths that need no channel."""
     best: tuple[Route, ...] | None = None
     is_certain = True
-    for choices in _channelless(mask, question, kind):
+    for choices in whole_choices(mask, question, kind):
         for whole in choices:
             outcomes = [
-                _solve(Problem(mask, places), whole, question.bounds_us, budget)
-                for places in _places(question, kind, whole)
+                _solve(Problem(mask, places), whole, question.bounds_us, effort, budget)
+                for places in places_of(question, kind, whole)
             ]
             if _fit(whole, question.bounds_us):
-                outcomes.append(_Outcome(whole, is_certain=True))
+                outcomes.append(Outcome(whole, is_certain=True))
             for outcome in outcomes:
                 is_certain &= outcome.is_certain
-                if outcome.routes is not None and (
-                    best is None or _cost(outcome.routes) < _cost(best)
-                ):
+                if outcome.routes and (best is None or _cost(outcome.routes) < _cost(best)):
                     best = outcome.routes
         if best is not None:
             break
-    return _Outcome(best, is_certain)
-
-
-def _channelless(mask: Mask, question: _Question, kind: _Kind) -> list[list[tuple[Route, ...]]]:
-    """Which routers that publisher and subscriber share stand for a path by themselves.
-
-    Such a path is the cheapest there is, so an answer without it can be exchanged for one with it,
-    as long as the bounds admit it: most of them first, then choices of fewer.
-    """
-    latencies_us = mask.graph.router_latencies_us
-    routes = [Route(router, (), latencies_us[router], 0) for router in question.common]
-    units = len(question.bounds_us)
-    if mask.is_timed:
-        routes = [replace(route, cost=route.latency_us) for route in routes]
-        sizes = range(min(len(routes), units) + 1)
-        return [[some for size in sizes for some in combinations(routes, size)]]
-    if kind.is_spread:
-        return [[tuple(routes)]]
-    routes = [route for route in routes if route.latency_us <= question.bounds_us[-1]]
-    routes.sort(key=lambda route: route.latency_us)
-    if units == 1:
-        return [[tuple(routes[:1])]]
-    fewer: list[tuple[Route, ...]] = [(route,) for route in routes] if len(routes) > 1 else []
-    return [[tuple(routes)], fewer]
-
-
-def _places(question: _Question, kind: _Kind, whole: tuple[Route, ...]) -> list[Places]:
-    """Where the other paths may start and end; nowhere if no other is needed."""
-    count = len(question.bounds_us)
-    units = count - len(whole)
-    used = {route.start for route in whole}
-    rooms = [
-        tuple(
-            (router, room)
-            for router in routers
-            if (room := _room(count, len(routers), kind) - (kind.is_spread and router in used))
-        )
-        for routers in (question.sources, question.targets)
-    ]
-    edges = frozenset(question.sources + question.targets)
-    starts, ends = rooms
-    if not units or not starts or not ends:
-        return []
-    if units > 1 or not {router for router, _ in starts} & {router for router, _ in ends}:
-        return [Places(starts, ends, units, edges, kind.is_lone)]
-    # One path must not lead from a router round to itself: ask for each start by itself.
-    return [
-        Places((start,), others, units, edges, kind.is_lone)
-        for start in starts
-        if (others := tuple(end for end in ends if end[0] != start[0]))
-    ]
-
-
-def _room(count: int, routers: int, kind: _Kind) -> int:
-    return -(-count // routers) if kind.is_spread else count
+    return Outcome(best, is_certain)
 
 
 def _solve(
-    problem: Problem, whole: tuple[Route, ...], bounds_us: tuple[int, ...], budget: Budget
-) -> _Outcome:
-    """The cheapest flow if it keeps the bounds; else a search for the cheapest that does."""
+    problem: Problem,
+    whole: tuple[Route, ...],
+    bounds_us: tuple[int, ...],
+    effort: Effort,
+    budget: Budget,
+) -> Outcome:
+    """The cheapest flow if it keeps the bounds; else, unless at a glance, a search within them."""
     carrying = flow(problem.network, problem.costs, problem.cost_potentials())
     if carrying is None:
-        return _Outcome(None, is_certain=True)
-    reading = next(walks(problem.network, carrying))
-    routes = [problem.route(arcs) for _, arcs in reading]
+        return Outcome(None, is_certain=True)
+    routes = [problem.route(arcs) for _, arcs in walks(problem.network, carrying)]
     complete = (*whole, *(route for route in routes if route is not None))
     if _fit(complete, bounds_us):
-        return _Outcome(complete, is_certain=True)
+        return Outcome(complete, is_certain=True)
+    if effort is Effort.GLANCE:
+        return Outcome(None, is_certain=False)
     branching = Branching(problem, bounds_us, budget)
-    branching.search(whole)
-    return _Outcome(branching.best, not budget.was_spent)
+    branching.find_any(whole)
+    if effort is Effort.BEST and branching.best is not None and not budget.was_spent:
+        branching.improve(whole)
+    return Outcome(branching.best, not budget.was_spent)
 
 
-def _fit(routes: tuple[Route, ...], bounds_us: tuple[int, ...]) -> bool:
-    return len(routes) == len(bounds_us) and fits([route.latency_us for route in routes], bounds_us)
+def _not_found(mask: Mask, question: Question, budget: Budget) -> NotFound:
+    """Why even the least strict kind has no answer, from the fastest paths without bounds."""
+    wanted = len(question.bounds_us)
+    for count in range(wanted, 0, -1):
+        boundless = Question(question.sources, question.targets, (NEVER,) * count)
+        routes = _search(mask.timed(), boundless, LEAST, Effort.ANY, budget).routes
+        if routes is not None and count < wanted:
+            return NotFound("disjoint", paths_max=count)
+        if routes is not None:
+            latencies_us = sorted(route.latency_us for route in routes)
+            bounds_us = question.bounds_us
+            over = next(at for at in range(count) if latencies_us[at] > bounds_us[at])
+            return NotFound("latency", count, latencies_us[over], over)
+    return NotFound("disconnected")
 
 
-def _cost(routes: tuple[Route, ...]) -> int:
-    return sum(route.cost for route in routes)
-
-
-def _found(
-    mask: Mask, question: _Question, routes: tuple[Route, ...], *, is_optimal: bool
-) -> Found:
+def _found(mask: Mask, question: Question, routes: tuple[Route, ...], *, is_optimal: bool) -> Found:
     graph = mask.graph
     passed = [[route.start, *(graph.heads[arc] for arc in route.arcs)] for route in routes]
     seen: set[int] = set()
@@ -232,8 +169,8 @@ def _found(
         seen.update(routers)
     paths = [
         FoundPath(
-            tuple(graph.routers[router] for router in routers),
-            tuple(graph.arcs[arc].channel_id for arc in route.arcs),
+            tuple([graph.routers[router] for router in routers]),
+            tuple([graph.arcs[arc].channel_id for arc in route.arcs]),
             route.latency_us,
             route.cost,
         )
@@ -248,19 +185,14 @@ def _found(
     )
 
 
-def _not_found(mask: Mask, question: _Question, budget: Budget) -> NotFound:
-    """Why the least strict kind has no answer."""
-    kind = _Kind(is_spread=False, is_lone=False)
-    timed = mask.timed()
-    for count in range(len(question.bounds_us), 0, -1):
-        boundless = _Question(question.sources, question.targets, (NEVER,) * count)
-        routes = _search(timed, boundless, kind, budget).routes
-        if routes is not None and count < len(question.bounds_us):
-            return NotFound("disjoint", paths_max=count)
-        if routes is not None:
-            latencies_us = sorted(route.latency_us for route in routes)
-            over = next(
-                index for index in range(count) if latencies_us[index] > question.bounds_us[index]
-            )
-            return NotFound("latency", count, latencies_us[over], over)
-    return NotFound("disconnected")
+def _alive(mask: Mask, names: Sequence[str]) -> tuple[int, ...]:
+    numbers = {mask.graph.number_of[name] for name in names if name in mask.graph.number_of}
+    return tuple(sorted(numbers - mask.dead))
+
+
+def _fit(routes: tuple[Route, ...], bounds_us: tuple[int, ...]) -> bool:
+    return len(routes) == len(bounds_us) and fits([route.latency_us for route in routes], bounds_us)
+
+
+def _cost(routes: tuple[Route, ...]) -> int:
+    return sum(route.cost for route in routes)

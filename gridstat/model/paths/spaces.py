@@ -24,6 +24,8 @@ class Beginning:
 
     arcs: tuple[int, ...]
     forbidden: frozenset[int]
+    end: int
+    latency_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,12 @@ class Space:
     def units(self) -> int:
         return self.open_units + len(self.beginnings)
 
+    def arcs(self, walk: Walk) -> tuple[int, ...]:
+        """A walk through this space from its very start."""
+        if walk.beginning is None:
+            return walk.arcs
+        return self.beginnings[walk.beginning].arcs + walk.arcs
+
 
 @dataclass(frozen=True, slots=True)
 class Walk:
@@ -59,7 +67,7 @@ class SpaceNetwork:
     def __init__(self, problem: Problem, space: Space) -> None:
         self._problem = problem
         self._space = space
-        graph, base = problem.graph, problem.network
+        base = problem.network
         self._taken = [arc for route in space.whole for arc in route.arcs]
         self._taken += [arc for beginning in space.beginnings for arc in beginning.arcs]
         out = base.out.copy()
@@ -68,17 +76,19 @@ class SpaceNetwork:
                 out[label] = tuple(pair for pair in out[label] if pair[0] not in space.forbidden)
         self._use_up(out)
         self.labels: dict[int, int | None] = {base.origins[0][0]: None}
-        self._ends = [graph.heads[beginning.arcs[-1]] for beginning in space.beginnings]
+        self._ends = [beginning.end for beginning in space.beginnings]
         twins: dict[int, tuple[int, ...]] = {}
-        for index, (beginning, end) in enumerate(zip(space.beginnings, self._ends, strict=True)):
+        for index, beginning in enumerate(space.beginnings):
+            end = beginning.end
             self.labels[len(out)] = index
             twins[end] = (*twins.get(end, ()), len(out))
             out.append(
-                tuple(pair for pair in graph.arcs_out[end] if pair[0] not in beginning.forbidden)
+                tuple(pair for pair in problem.arcs_out[end] if pair[0] not in beginning.forbidden)
             )
         self.network = Network(
             routers=base.routers,
             out=out,
+            heads=base.heads,
             origins=[
                 *([(base.origins[0][0], space.open_units)] if space.open_units else []),
                 *((label, 1) for label, index in self.labels.items() if index is not None),
@@ -134,22 +144,17 @@ class SpaceNetwork:
         real = len(self._problem.graph.arcs)
         return Walk(self.labels[label], tuple(arc for arc in arcs if arc < real))
 
-    def arcs(self, walk: Walk) -> tuple[int, ...]:
-        """The walk from its very start."""
-        if walk.beginning is None:
-            return walk.arcs
-        return self._space.beginnings[walk.beginning].arcs + walk.arcs
-
 
 def parts(problem: Problem, space: Space, walk: Walk) -> Iterator[Space]:
     """Spaces that make up this one: in each the walk is left at another arc, or kept whole."""
-    rest, known = space.beginnings, tuple[int, ...]()
+    rest, known, latencies_us = space.beginnings, tuple[int, ...](), problem.latencies_us
     if walk.beginning is None:
+        latency_us = problem.graph.router_latencies_us[problem.graph.tails[walk.arcs[0]]]
         yield replace(space, forbidden=space.forbidden | {walk.arcs[0]})
         space = replace(space, open_units=space.open_units - 1)
     else:
         begun = space.beginnings[walk.beginning]
-        known = begun.arcs
+        known, latency_us = begun.arcs, begun.latency_us
         rest = rest[: walk.beginning] + rest[walk.beginning + 1 :]
         narrower = replace(begun, forbidden=begun.forbidden | {walk.arcs[0]})
         yield replace(space, beginnings=(*rest, narrower))
@@ -157,7 +162,9 @@ def parts(problem: Problem, space: Space, walk: Walk) -> Iterator[Space]:
         arcs = known + walk.arcs[:at]
         if _is_ring(problem, arcs) or _has_better_arc(problem, arcs):
             return
-        beginning = Beginning(arcs, frozenset((walk.arcs[at],)))
+        latency_us += latencies_us[walk.arcs[at - 1]]
+        end = problem.graph.heads[arcs[-1]]
+        beginning = Beginning(arcs, frozenset((walk.arcs[at],)), end, latency_us)
         yield replace(space, beginnings=(*rest, beginning))
     arcs = known + walk.arcs
     route = problem.route(arcs)
