@@ -50,6 +50,11 @@ class NameService:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self._broker: ResolvedOutcome | None = None
+
+    def listen_at(self, host: str, port: int) -> None:
+        """Where the broker itself takes commands; its name is the cloud's."""
+        self._broker = ResolvedOutcome(host=host, port=port)
 
     def handle(self, event: Event, now_ns: int) -> list[Instruction]:
         del now_ns  # A name is where it is, at any time.
@@ -63,6 +68,8 @@ class NameService:
             command = _decode(body)
             if not isinstance(command, ResolveName):
                 raise NotAuthorised("rule name service: only names are answered here")
+            if command.name == self._registry.cloud and self._broker is not None:
+                return self._broker
             return resolve(self._registry, command.name)
         except GridStatError as error:
             return refused(error)
