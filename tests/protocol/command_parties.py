@@ -124,6 +124,9 @@ class Party:
             identity or other.identity, [other.address], on_failure=self.failures.append
         )
 
+    def has_connected(self, peer: str, times: int) -> bool:
+        return self.machine.count(Connected, peer) == times
+
     def failed_with(self, kind: type[GridStatError]) -> bool:
         return any(isinstance(error, kind) for error in self.failures)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -102,6 +103,26 @@ def test_a_client_finds_a_server_that_comes_back(registry: Registry) -> None:
             async with party(credentials, serves=[Role.ROUTER], port=address[1]) as again:
                 await until(lambda: router.machine.is_connected(BROKER.peer))
                 await until(lambda: again.machine.is_connected(ROUTER.peer))
+
+    asyncio.run(talk())
+
+
+def test_a_connection_cut_without_a_word_is_made_anew(registry: Registry) -> None:
+    async def talk() -> None:
+        async with (
+            party(registry.credentials(BROKER), serves=[Role.ROUTER]) as broker,
+            party(registry.credentials(ROUTER)) as router,
+        ):
+            router.connect_to(broker)
+            for count in range(1, 4):
+                await until(partial(router.has_connected, BROKER.peer, count))
+                await until(lambda: broker.machine.is_connected(ROUTER.peer))
+                for session in list(broker.driver._sessions._all):
+                    session.abort()
+            await until(lambda: router.machine.count(Disconnected, BROKER.peer) == 3)
+            assert router.driver.counters.ended["told_bye"] == 0
+            kinds = [type(event) for event in broker.machine.events[:6]]
+            assert kinds == [Connected, Disconnected] * 3
 
     asyncio.run(talk())
 

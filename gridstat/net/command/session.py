@@ -342,12 +342,14 @@ class Session(asyncio.Protocol):
         self._counters.sessions -= was_open
         self.error = error
         self.state = SessionState.CLOSING
-        if is_told and self._tls.is_established:
-            self._put(_bye(error))
-        self._flush()
         self._stop_timer()
-        self._shut()
-        self._owner.closed(self)
+        try:
+            if is_told and self._tls.is_established:
+                self._put(_bye(error))
+            self._flush()
+            self._shut()
+        finally:
+            self._owner.closed(self)
 
     def _shut(self) -> None:
         """Close our direction, and go on reading until the peer closes its own: a socket closed
@@ -358,8 +360,12 @@ class Session(asyncio.Protocol):
         if self._tls.is_established:
             self._tls.finish()
         self._write_through()
-        transport.write_eof()
-        self._timer = self._loop.call_later(self._settings.linger_s, transport.abort)
+        try:
+            transport.write_eof()
+        except OSError:  # The peer has reset the connection: there is nobody to wait for.
+            transport.abort()
+        else:
+            self._timer = self._loop.call_later(self._settings.linger_s, transport.abort)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -33,11 +33,15 @@ class MemoryTransport(asyncio.Transport):
         if self.held is None:
             self._loop.call_soon(self._deliver_end)
 
-    def get_write_buffer_size(self) -> int:
+    def waiting_bytes(self) -> int:
         return sum(map(len, self.held or ()))
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def extra(self, name: str, default: Any = None) -> Any:
         return ("memory", 1) if name == "peername" else default
+
+    # As asyncio calls them.
+    get_write_buffer_size = waiting_bytes
+    get_extra_info = extra
 
     def is_closing(self) -> bool:
         return self._is_closing

@@ -37,6 +37,7 @@ from gridstat.net.command.messages import (
     RefusedOutcome,
     Subscribe,
     SubscriptionRequest,
+    TableChanged,
 )
 
 if TYPE_CHECKING:
@@ -75,6 +76,18 @@ def test_a_large_frame_is_read_from_many_pieces() -> None:
 def test_the_header_is_as_documented() -> None:
     written = frame(Ping(number=1))
     assert struct.unpack(">BBHI", written[:HEADER_BYTES]) == (1, 0, 0, len(written) - HEADER_BYTES)
+
+
+def test_the_bytes_are_those_of_the_reference_page() -> None:
+    body = b"\x83\xa4type\xacTableChanged\xa6number\x01\xa6digest\x02"
+    written = frame(TableChanged(number=1, digest=2))
+    assert written == bytes.fromhex("01 00 00 00 00 00 00 23") + body
+
+
+def test_a_hello_states_its_versions_even_where_they_are_the_default() -> None:
+    body = encode_body(Hello(role="router", name="c1/e0", instance="a"))
+    assert b"schema_version" in body
+    assert b"schema_version_min" in body
 
 
 def test_reserved_bytes_are_ignored() -> None:
