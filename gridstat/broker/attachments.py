@@ -48,8 +48,14 @@ class Attachments:
     """One live process a name; an absent one keeps what it has for the grace time."""
 
     def __init__(
-        self, desk: Desk, requests: Requests, notices: Notices, channel_plan: ChannelPlan
+        self,
+        desk: Desk,
+        requests: Requests,
+        notices: Notices,
+        channel_plan: ChannelPlan,
+        attached: Callable[[str], None],
     ) -> None:
+        self._attached_now = attached
         self._desk = desk
         self._requests = requests
         self._notices = notices
@@ -107,21 +113,20 @@ class Attachments:
 
     # Coming and going of sessions.
 
-    def change(self, edge: str, name: str, *, is_up: bool) -> None:
-        """An edge says that an end-point's session is up or gone."""
+    def session_lost(self, edge: str, name: str) -> None:
+        """An edge says that an end-point's session is gone; only an attachment brings it back."""
         endpoint = self._desk.registry.endpoints.get(name)
-        if endpoint is None or edge not in endpoint.attachments:
-            return
-        if is_up:
-            self._see_up(endpoint, edge)
-        else:
+        if endpoint is not None and edge in endpoint.attachments:
             self._see_down(endpoint, edge)
 
     def edge_reported(self, edge: str, attached: tuple[str, ...], *, is_new: bool) -> None:
-        """An edge has a new session; only the end-points that it names are at it."""
+        """An edge has a new session; at most the end-points that it names are still at it."""
         there = frozenset() if is_new else frozenset(attached)
         for name in sorted(self._desk.registry.attached_to.get(edge, ())):
-            self.change(edge, name, is_up=name in there)
+            if name in there:
+                self._desk.registry.endpoints[name].attachments[edge].is_doubtful = True
+            else:
+                self.session_lost(edge, name)
 
     def edge_is_down(self, edge: str) -> None:
         self.edge_reported(edge, (), is_new=True)
@@ -195,19 +200,23 @@ class Attachments:
             if len(registry.endpoints) >= quotas.endpoints_max:
                 raise QuotaReached(f"the cloud has {quotas.endpoints_max} end-points already")
         elif endpoint.incarnation != command.incarnation:
-            self._check_silence(endpoint)
+            self._check_silence(endpoint, edge)
         elif edge not in endpoint.attachments and len(endpoint.attachments) >= quotas.edges_max:
             raise QuotaReached(
                 f"{name} is attached to {' and '.join(sorted(endpoint.attachments))} already",
                 hint="detach first, or attach again to one of those",
             )
 
-    def _check_silence(self, endpoint: EndPoint) -> None:
-        """A second process takes a name over only when nothing is heard of the first."""
-        for edge in endpoint.edges_up():
-            if self._desk.tables[edge].is_connected:
+    def _check_silence(self, endpoint: EndPoint, edge: str) -> None:
+        """A second process takes a name over only when nothing is heard of the first.
+
+        At the edge that forwards it the first is gone: an edge has one session a name.
+        """
+        for other, attachment in sorted(endpoint.attachments.items()):
+            is_there = attachment.is_up and not attachment.is_doubtful
+            if other != edge and is_there and self._desk.tables[other].is_connected:
                 raise EndPointExists(
-                    f"another process is attached as {endpoint.name}, by {edge}",
+                    f"another process is attached as {endpoint.name}, by {other}",
                     hint="end it, take another name, or wait until its session is found silent",
                 )
 
@@ -274,6 +283,7 @@ class Attachments:
         if is_other_process:
             self._notices.forget(request.endpoint)
             self._desk.set_timer(DORMANT_TIMER + request.endpoint, self._desk.settings.grace_ns)
+        self._attached_now(request.endpoint)
         self._desk.tables.await_confirmations(
             routers,
             lambda _: self._requests.send(request, body),

@@ -72,7 +72,7 @@ class CloudEffects:
         known = self._registry.channels
         if isinstance(operation, ChannelAdded):
             channel = operation.channel
-            if channel.channel_id in known:
+            if channel.channel_id in known or not self._is_possible(channel):
                 return
             self._add_channel(channel)
             undoing = partial(self._remove_channel, channel)
@@ -86,11 +86,20 @@ class CloudEffects:
         done.undo += [partial(refresh, channel), undoing]
         done.tables.append(partial(refresh, channel))
 
+    def _is_possible(self, channel: EventChannel) -> bool:
+        """Whether the broker's file, edited since, still has its ends and no channel between."""
+        registry = self._registry
+        ends = channel.from_router, channel.to_router
+        return all(end in registry.routers for end in ends) and ends not in registry.channel_between
+
     def _change_to_removed(self, name: str, done: Applied) -> None:
         router = self._registry.routers.get(name)
         if router is None:
             return
         report = self._registry.reports.get(name)
+        for channel_id in sorted(self._registry.channels_of.get(name, ())):
+            # An operator has removed them before; only an edited file can still name them.
+            self.change_channel(ChannelRemoved(channel_id=channel_id), done)
         self._remove_router(name)
         done.undo.append(partial(self._add_router, router, report))
         done.tables.append(partial(self._tables.forget, name))

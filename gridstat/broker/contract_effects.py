@@ -50,6 +50,9 @@ class ContractEffects:
             or record.subscriber not in registry.endpoints
         ):
             return
+        if not self._reservations.has_a_place(record.paths):
+            registry.homeless[record.subscription_id] = record
+            return
         variable = registry.publications[record.name].variable
         self._reservations.adopt(allocation_of(record, variable))
         registry.add_subscription(Subscription(record, variable))
@@ -66,6 +69,7 @@ class ContractEffects:
         if held is not None:
             done.undo.append(partial(registry.add_pattern, held))
             return
+        registry.homeless.pop(subscription_id, None)
         found = registry.subscriptions.get(subscription_id)
         if found is None:
             return
@@ -85,6 +89,9 @@ class ContractEffects:
     def _move(self, record: Subscribed, done: Applied) -> None:
         """The new generation stands beside the old one, which retires once the new one is up."""
         registry = self._registry
+        if registry.homeless.pop(record.subscription_id, None) is not None:
+            self._subscribe(record, done)
+            return
         found = registry.subscriptions.get(record.subscription_id)
         if found is None or found.record.generation == record.generation:
             return

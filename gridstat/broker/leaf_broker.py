@@ -7,7 +7,7 @@ back as an answer. Failures walk `recovery.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.broker.allocation import Allocator
 from gridstat.broker.attachments import DORMANT_TIMER, GRACE_TIMER, Attachments
@@ -19,16 +19,20 @@ from gridstat.broker.enquiries import Enquiries
 from gridstat.broker.moves import RETIRE_TIMER, Moves
 from gridstat.broker.notices import Notices
 from gridstat.broker.operations import TermBegan, encode, since_snapshot
+from gridstat.broker.operator_desk import OperatorDesk
 from gridstat.broker.publication_changes import OVER_TIMER, PublicationChanges
 from gridstat.broker.publications import Publications
+from gridstat.broker.recovery import REPLAN_TIMER, Recovery
 from gridstat.broker.registry import Registry
 from gridstat.broker.requests import Requests
 from gridstat.broker.reservations import Reservations
 from gridstat.broker.resources import Resources
 from gridstat.broker.router_desk import WHOLE_TIMER, RouterDesk
+from gridstat.broker.router_health import ABSENT_TIMER, RouterHealth
 from gridstat.broker.router_tables import RouterTables
 from gridstat.broker.snapshot import snapshot_operations
 from gridstat.broker.subscriptions import Subscriptions
+from gridstat.broker.survey import Surveyor
 from gridstat.model.errors import GridStatError, NotAuthorised
 from gridstat.net.command.endpoint_messages import (
     Attach,
@@ -51,8 +55,11 @@ from gridstat.net.command.machine import (
     Received,
     TimerFired,
 )
+from gridstat.net.command.operator_messages import OperatorCommand
 from gridstat.net.command.router_messages import (
     AttachmentChanged,
+    BackPressureChanged,
+    ChannelStateChanged,
     Forward,
     ReportCounters,
     ReportRouter,
@@ -104,7 +111,17 @@ class LeafBroker:
         notices = Notices(self._desk)
         self._moves = Moves(self._desk)
         self._router_desk = RouterDesk(self._desk)
-        self._attachments = Attachments(self._desk, self._requests, notices, channel_plan)
+        self._attachments = Attachments(
+            self._desk,
+            self._requests,
+            notices,
+            channel_plan,
+            self._mend_for,
+        )
+        self._health = RouterHealth(self._desk)
+        self._recovery = Recovery(self._desk, self._health, notices, self._moves, self._attachments)
+        surveyor = Surveyor(self._desk, self._router_desk, self._health, channel_plan)
+        self._operator_desk = OperatorDesk(self._desk, surveyor, self._health)
         self._subscriptions = Subscriptions(self._desk, self._requests, notices)
         self._contract_changes = ContractChanges(
             self._desk, self._requests, self._subscriptions, self._moves
@@ -116,6 +133,7 @@ class LeafBroker:
             FLUSH_TIMER: self._desk.flush,
             CONFIRM_TIMER: self._desk.expire,
             RETIRE_TIMER: self._moves.retire_due,
+            REPLAN_TIMER: self._recovery.continue_replanning,
             START_TIMER: self._begin,
         }
         self._named_timers: dict[str, Callable[[str], None]] = {
@@ -123,6 +141,7 @@ class LeafBroker:
             DORMANT_TIMER: self._attachments.dormancy_is_over,
             WHOLE_TIMER: self._router_desk.send_whole_again,
             OVER_TIMER: self._publication_changes.is_over,
+            ABSENT_TIMER: self._health.absence_is_long,
         }
         self._early: list[Event] | None = []
         self._has_begun = False
@@ -139,6 +158,10 @@ class LeafBroker:
         """The durable state as operations; with all that is decided, durable yet or not."""
         found = snapshot_operations(self.registry, self._routers, self._channels)
         return [encode(operation) for operation in found]
+
+    def survey(self) -> dict[str, Any]:
+        """The cloud at a glance, for metrics; operators ask for the same."""
+        return self._operator_desk.survey()
 
     def start(self, now_ns: int) -> list[Instruction]:
         """Begin a new term; `handle` does so too, when its first event comes."""
@@ -181,6 +204,9 @@ class LeafBroker:
     def _begun(self, _: Applied) -> None:
         early, self._early = self._early or [], None
         self._desk.note("term_began", term=self.registry.term)
+        self._operator_desk.started_ns = self._desk.now_ns
+        self._health.resume()
+        self._recovery.resume()
         self._attachments.resume()
         self._publication_changes.resume()
         for event in early:
@@ -192,6 +218,9 @@ class LeafBroker:
             and not self.registry.changing
         ):
             self._desk.compact(snapshot_operations(self.registry, self._routers, self._channels))
+
+    def _mend_for(self, endpoint: str) -> None:
+        self._recovery.endpoint_attached(endpoint)
 
     # Events.
 
@@ -209,8 +238,8 @@ class LeafBroker:
                 self._connect(peer, event)
             case Disconnected(peer=peer):
                 role, _, name = peer.partition("/")
-                if role == "router":
-                    self._router_desk.disconnect(name)
+                if role == "router" and self._router_desk.disconnect(name):
+                    self._recovery.session_changed(name, is_connected=False)
 
     def _connect(self, peer: str, event: Connected) -> None:
         role, _, name = peer.partition("/")
@@ -224,8 +253,11 @@ class LeafBroker:
 
     def _receive(self, peer: str, event: Received) -> None:
         role, _, name = peer.partition("/")
+        message = event.message
         if role == "router":
             self._hear_router(name, event)
+        elif role == "operator" and isinstance(message, OperatorCommand):
+            self._operator_desk.take(peer, message)
         else:
             self._refuse(peer, event)
 
@@ -242,8 +274,14 @@ class LeafBroker:
                 is_new = self._router_desk.report(name, message)
                 if is_new is not None:
                     self._attachments.edge_reported(name, message.attached, is_new=is_new)
+                    self._recovery.session_changed(name, is_connected=True)
             case AttachmentChanged():
-                self._attachments.change(name, message.endpoint, is_up=message.is_up)
+                if not message.is_up:
+                    self._attachments.session_lost(name, message.endpoint)
+            case ChannelStateChanged():
+                self._recovery.channel_changed(name, message)
+            case BackPressureChanged():
+                self._recovery.back_pressure_changed(name, message)
             case ReportCounters():
                 self._router_desk.counters[name] = message
             case _:

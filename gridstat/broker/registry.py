@@ -32,7 +32,11 @@ RETIRED_MAX: Final = 65_536
 
 @dataclass(slots=True)
 class Attachment:
-    """An end-point at one edge: a channel up, a channel down, and whether it is there now."""
+    """An end-point at one edge: a channel up, a channel down, and whether it is there now.
+
+    It is doubtful while only the edge's word, given with a new session of its own, says that the
+    end-point's session is still the one that attached.
+    """
 
     edge: str
     edge_instance: str
@@ -43,6 +47,7 @@ class Attachment:
     urgent_port: int
     datagram_versions: tuple[int, ...]
     is_up: bool = True
+    is_doubtful: bool = False
 
 
 @dataclass(slots=True)
@@ -142,6 +147,8 @@ class Registry:
         self.names: dict[int, str] = {}
         self.name_tree = NameTree()
         self.subscriptions: dict[int, Subscription] = {}
+        self.homeless: dict[int, Subscribed] = {}
+        """Contracts from the journal whose routers or channels the broker's file has lost."""
         self.patterns: dict[int, PatternHeld] = {}
         self.pattern_tree = NameTree()
         self.attached_to: dict[str, set[str]] = {}

@@ -12,26 +12,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gridstat.broker.allocation import Allocator
-    from gridstat.broker.contracts import Allocation, AllocationRequest, Refusal
+    from gridstat.broker.contracts import (
+        AllocatedPath,
+        Allocation,
+        AllocationRequest,
+        Refusal,
+    )
     from gridstat.broker.resources import Resources
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.status import StatusVariable
 
 
 class Reservations:
-    """Every live subscription is held by the allocator, but for those without a place.
-
-    A contract from the journal has no place if the broker's file has lost a router or channel of
-    its paths since; recovery looks for another way.
-    """
+    """Every live subscription is held by the allocator, and nothing else is."""
 
     def __init__(self, allocator: Allocator) -> None:
-        self._allocator = allocator
-        self.without_a_place: set[int] = set()
+        self.allocator = allocator
 
     @property
     def resources(self) -> Resources:
-        return self._allocator.resources
+        return self.allocator.resources
 
     # Topology and publications.
 
@@ -56,49 +56,42 @@ class Reservations:
     # Contracts.
 
     def allocate(self, request: AllocationRequest) -> Allocation | Refusal:
-        return self._allocator.allocate(request)
+        return self.allocator.allocate(request)
 
     def change(self, request: AllocationRequest) -> Allocation | Refusal:
-        if request.subscription_id in self.without_a_place:
-            self.without_a_place.discard(request.subscription_id)
-            return self._allocator.allocate(request)
-        return self._allocator.change(request)
+        return self.allocator.change(request)
 
     def replace_path(self, subscription_id: int, index: int) -> Allocation | Refusal:
-        return self._allocator.replace_path(subscription_id, index)
+        return self.allocator.replace_path(subscription_id, index)
+
+    def has_a_place(self, paths: Iterable[AllocatedPath]) -> bool:
+        """Whether the cloud has all routers and channels of these paths."""
+        resources = self.resources
+        return all(
+            all(name in resources.routers for name in path.routers)
+            and all(channel_id in resources.channels for channel_id in path.channel_ids)
+            for path in paths
+        )
 
     def adopt(self, contract: Allocation) -> None:
         """Hold a contract, unless the decision that granted it holds it already."""
-        if contract.subscription_id in self._allocator.contracts:
-            return
-        if self._has_a_place(contract):
-            self._allocator.restore(contract)
-        else:
-            self.without_a_place.add(contract.subscription_id)
+        if contract.subscription_id not in self.allocator.contracts:
+            self.allocator.restore(contract)
 
     def move(self, contract: Allocation) -> None:
         """Hold this contract in the place of the one before, unless a decision has done so."""
-        held = self._allocator.contracts.get(contract.subscription_id)
+        held = self.allocator.contracts.get(contract.subscription_id)
         if held is None or held.paths != contract.paths or held.granted != contract.granted:
             self.release(contract.subscription_id)
             self.adopt(contract)
 
     def settle(self, subscription_id: int) -> None:
         """What a move has left behind is no longer on any router."""
-        self._allocator.settle(subscription_id)
+        self.allocator.settle(subscription_id)
 
     def release(self, subscription_id: int) -> None:
-        self.without_a_place.discard(subscription_id)
-        if subscription_id in self._allocator.contracts:
-            self._allocator.release(subscription_id)
-
-    def _has_a_place(self, contract: Allocation) -> bool:
-        resources = self.resources
-        return all(
-            all(name in resources.routers for name in path.routers)
-            and all(channel_id in resources.channels for channel_id in path.channel_ids)
-            for path in contract.paths
-        )
+        if subscription_id in self.allocator.contracts:
+            self.allocator.release(subscription_id)
 
     def _known(self, edges: Iterable[str]) -> list[str]:
         return [edge for edge in edges if edge in self.resources.routers]

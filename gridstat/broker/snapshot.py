@@ -54,6 +54,8 @@ def snapshot_operations(
         yield pattern
     for _, subscription in sorted(registry.subscriptions.items()):
         yield subscription.record
+    for _, record in sorted(registry.homeless.items()):
+        yield record
     for name, endpoint in sorted(registry.endpoints.items()):
         for request_id, body in endpoint.book.durable():
             yield Answered(endpoint=name, request_id=request_id, body=body)

@@ -20,7 +20,6 @@ from gridstat.model.errors import (
     GridStatError,
     LayoutError,
     NoSuchVariable,
-    NotAttached,
     QuotaReached,
 )
 from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched
@@ -295,7 +294,7 @@ def targets_of(endpoint: EndPoint) -> tuple[str, ...]:
     """The edges at which an end-point can take events."""
     found = tuple(sorted(edge for edge, here in endpoint.attachments.items() if here.data_port > 0))
     if not found:
-        raise NotAttached(
+        raise LayoutError(
             f"{endpoint.name} has attached without a port to receive on",
             hint="attach with the ports of a receiver before subscribing",
         )

@@ -1,0 +1,275 @@
+"""Failures and returns: mark, re-plan what is touched, tell the subscribers (S0 A19–A21).
+
+A path that fails is replaced by one that avoids what is down and its siblings, make before break.
+If there is none the old one stays and resumes by itself. Nothing moves back on a return; what runs
+below its grant is tried again.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.applied import Applied
+from gridstat.broker.contracts import AllocationRequest, Refusal
+from gridstat.broker.operations import Moved, Unsubscribed
+from gridstat.broker.outcomes import granted
+from gridstat.broker.subscriptions import record_of
+from gridstat.net.command.endpoint_messages import ContractChanged, Unpublished
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gridstat.broker.attachments import Attachments
+    from gridstat.broker.contracts import Allocation
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.moves import Moves
+    from gridstat.broker.notices import Notices
+    from gridstat.broker.operations import Operation, Subscribed
+    from gridstat.broker.registry import Subscription
+    from gridstat.broker.router_health import RouterHealth
+    from gridstat.net.command.router_messages import BackPressureChanged, ChannelStateChanged
+
+REPLAN_TIMER: Final = "replan"
+
+
+class Recovery:
+    """`_impaired` are the contracts with troubles; `_queue` those to be looked at, urgent first."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        health: RouterHealth,
+        notices: Notices,
+        moves: Moves,
+        attachments: Attachments,
+    ) -> None:
+        self._desk = desk
+        self._health = health
+        self._notices = notices
+        self._moves = moves
+        self._attachments = attachments
+        self._impaired: set[int] = set()
+        self._queue: list[tuple[int, int]] = []
+        self._queued: set[int] = set()
+
+    # What happened.
+
+    def channel_changed(self, reporter: str, message: ChannelStateChanged) -> None:
+        """Only the router that hears a channel can say whether it is silent."""
+        registry = self._desk.registry
+        channel = registry.channels.get(message.channel_id)
+        if channel is None or channel.to_router != reporter:
+            return
+        if not self._health.channel_changed(message.channel_id, is_up=message.is_up):
+            return
+        self._desk.note(
+            "channel_up" if message.is_up else "channel_down",
+            channel=channel.label,
+            silent_ms=message.silent_ms,
+        )
+        self._judge(channel.from_router)
+        if message.is_up:
+            self._look_at(self._impaired)
+        else:
+            self._look_at(registry.over_channel.get(message.channel_id, ()))
+
+    def back_pressure_changed(self, reporter: str, message: BackPressureChanged) -> None:
+        channel = self._desk.registry.channels.get(message.channel_id)
+        if channel is None or channel.from_router != reporter:
+            return
+        resources = self._desk.reservations.resources
+        resources.mark_back_pressure(message.channel_id, is_on=message.is_on)
+        self._desk.note(
+            "back_pressure_on" if message.is_on else "back_pressure_off",
+            channel=channel.label,
+            queued_events=message.queued_events,
+        )
+        if not message.is_on:
+            self._look_at(self._impaired)
+
+    def session_changed(self, name: str, *, is_connected: bool) -> None:
+        self._health.session_changed(name, is_connected=is_connected)
+        self._judge(name)
+        if is_connected:
+            self._look_at(self._impaired)
+
+    def endpoint_attached(self, name: str) -> None:
+        """Another edge, of a publisher or a subscriber, may mend what runs below its grant."""
+        registry = self._desk.registry
+        endpoint = registry.endpoints.get(name)
+        if endpoint is None or not self._impaired:
+            return
+        taken = [registry.publications[one].subscriptions for one in endpoint.publications]
+        self._look_at(self._impaired & endpoint.subscriptions.union(*taken))
+
+    def resume(self) -> None:
+        """After a start: contracts whose routers or channels are gone look for another way."""
+        for record in list(self._desk.registry.homeless.values()):
+            self._house(record)
+
+    def continue_replanning(self) -> None:
+        self._replan()
+
+    def _judge(self, router: str) -> None:
+        is_down = self._health.judge(router)
+        if is_down is None:
+            return
+        self._desk.note("router_down" if is_down else "router_up", router=router)
+        if is_down:
+            self._attachments.edge_is_down(router)
+            self._look_at(self._desk.registry.through_router.get(router, ()))
+        else:
+            self._look_at(self._impaired)
+
+    # Re-planning.
+
+    def _look_at(self, subscription_ids: Iterable[int]) -> None:
+        """Queue contracts by priority, and look at the first of them at once."""
+        registry = self._desk.registry
+        for number in subscription_ids:
+            found = registry.subscriptions.get(number)
+            if found is not None and number not in self._queued:
+                self._queued.add(number)
+                priority = min(qos.priority for qos in found.record.granted.values())
+                self._queue.append((priority, number))
+        heapify(self._queue)
+        self._replan()
+
+    def _replan(self) -> None:
+        applied = Applied()
+        operations: list[Operation] = []
+        moved: list[tuple[Subscribed, Subscribed]] = []
+        for _ in range(self._desk.settings.replan_at_once):
+            if not self._queue:
+                break
+            _, number = heappop(self._queue)
+            self._queued.discard(number)
+            found = self._desk.registry.subscriptions.get(number)
+            if found is not None:
+                pair = self._mend(found, applied, operations)
+                moved += [] if pair is None else [pair]
+        if operations:
+            self._desk.commit_applied(
+                applied,
+                operations,
+                partial(self._when_durable, moved),
+                partial(self._when_failed, [old.subscription_id for old, _ in moved]),
+            )
+        if self._queue:
+            self._desk.set_timer(REPLAN_TIMER, 0)
+
+    def _mend(
+        self, found: Subscription, applied: Applied, operations: list[Operation]
+    ) -> tuple[Subscribed, Subscribed] | None:
+        """Replace the failed paths of a contract as far as possible; old and new if it moves."""
+        old = found.record
+        record = old
+        for index in self._health.failed_paths(old):
+            if index not in self._health.failed_paths(record):
+                continue  # All paths were chosen anew for the sake of one before.
+            allocated = self._replace(found, index)
+            if not isinstance(allocated, Refusal):
+                record = record_of(
+                    allocated,
+                    label=old.label,
+                    pattern_id=old.pattern_id,
+                    generation=old.generation + 1,
+                )
+        self._set_troubles(found, record, is_moved=record is not old)
+        if record is old:
+            return None
+        operation = Moved(subscription=record)
+        self._desk.effects.apply(operation, applied)
+        operations.append(operation)
+        return old, record
+
+    def _replace(self, found: Subscription, index: int) -> Allocation | Refusal:
+        """Another path; from or to other edges, if the end-points have attached elsewhere since."""
+        registry, record = self._desk.registry, found.record
+        request = AllocationRequest(
+            subscription_id=record.subscription_id,
+            variable=found.variable,
+            sources=self._edges(registry.publications[record.name].publisher),
+            targets=self._edges(record.subscriber),
+            qos=record.qos,
+            subscriber=record.subscriber,
+        )
+        is_elsewhere = (request.sources, request.targets) != (record.sources, record.targets)
+        if is_elsewhere and request.sources and request.targets:
+            allocated = self._desk.reservations.change(request)
+            if not isinstance(allocated, Refusal):
+                return allocated
+        return self._desk.reservations.replace_path(record.subscription_id, index)
+
+    def _edges(self, name: str) -> tuple[str, ...]:
+        endpoint = self._desk.registry.endpoints.get(name)
+        return () if endpoint is None else tuple(sorted(endpoint.attachments))
+
+    def _set_troubles(self, found: Subscription, record: Subscribed, *, is_moved: bool) -> None:
+        still = self._health.failed_paths(record)
+        words = self._health.words(record, still)
+        before, found.troubles = found.troubles, words
+        if words:
+            self._impaired.add(record.subscription_id)
+        else:
+            self._impaired.discard(record.subscription_id)
+        if words != before and not is_moved:
+            self._tell(found, ())
+
+    def _tell(self, found: Subscription, silent: Iterable[str]) -> None:
+        words = tuple(f"router {name} has not confirmed its part yet" for name in silent)
+        outcome = granted(found.record, found.variable, (*found.troubles, *words))
+        self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
+
+    def _when_durable(self, moved: list[tuple[Subscribed, Subscribed]], _: Applied) -> None:
+        for old, new in moved:
+            self._moves.follow(old, new, partial(self._told, new))
+
+    def _told(self, new: Subscribed, silent: list[str]) -> None:
+        found = self._desk.registry.subscriptions.get(new.subscription_id)
+        if found is not None and found.record is new:
+            self._tell(found, silent)
+
+    def _when_failed(self, subscription_ids: list[int], _: str) -> None:
+        """The disk is full: the old paths stay, and are looked at again a little later."""
+        for number in subscription_ids:
+            if number in self._desk.registry.subscriptions:
+                self._impaired.add(number)
+                if number not in self._queued:
+                    self._queued.add(number)
+                    heappush(self._queue, (0, number))
+        self._desk.set_timer(REPLAN_TIMER, self._desk.settings.retry_after_ns)
+
+    def _house(self, record: Subscribed) -> None:
+        registry = self._desk.registry
+        request = AllocationRequest(
+            subscription_id=record.subscription_id,
+            variable=registry.publications[record.name].variable,
+            sources=tuple(name for name in record.sources if name in registry.routers),
+            targets=tuple(name for name in record.targets if name in registry.routers),
+            qos=record.qos,
+            subscriber=record.subscriber,
+        )
+        has_ends = request.sources and request.targets
+        allocated = self._desk.reservations.allocate(request) if has_ends else None
+        if allocated is None or isinstance(allocated, Refusal):
+            notice = Unpublished(subscription_id=record.subscription_id, name=record.name)
+            self._desk.commit(
+                [Unsubscribed(subscription_id=record.subscription_id)],
+                lambda _: self._notices.push(record.subscriber, notice),
+                lambda _: None,
+            )
+            return
+        housed = record_of(
+            allocated,
+            label=record.label,
+            pattern_id=record.pattern_id,
+            generation=record.generation + 1,
+        )
+        self._desk.commit(
+            [Moved(subscription=housed)],
+            lambda _: self._told(housed, []),
+            lambda _: None,
+        )

@@ -1,0 +1,113 @@
+"""What is up: channels as their receivers say, routers by that and by their sessions.
+
+A lost session alone is no dead router: it goes on forwarding (S0 A20). A router is down when its
+session is lost and a neighbour hears nothing from it. One that is away for long is merely not used
+for new paths, since it could not be told of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.operations import Subscribed
+
+ABSENT_TIMER: Final = "absent/"
+
+
+class RouterHealth:
+    """`down_channels` and `down_routers` are what paths cannot go over at the moment."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.down_channels: set[int] = set()
+        self.down_routers: set[str] = set()
+
+    def resume(self) -> None:
+        """After a start: what has never reported is not used, the rest is awaited."""
+        for name in sorted(self._desk.registry.routers):
+            self.watch(name)
+
+    def watch(self, name: str) -> None:
+        """A router of the cloud that has no session now."""
+        if name in self._desk.registry.reports:
+            self._desk.set_timer(ABSENT_TIMER + name, self._desk.settings.confirm_within_ns)
+        else:
+            self._mark(name, is_usable=False)
+
+    def channel_changed(self, channel_id: int, *, is_up: bool) -> bool:
+        """Whether that was news."""
+        if is_up == (channel_id not in self.down_channels):
+            return False
+        if is_up:
+            self.down_channels.discard(channel_id)
+        else:
+            self.down_channels.add(channel_id)
+        self._desk.reservations.resources.mark_channel(channel_id, is_up=is_up)
+        return True
+
+    def session_changed(self, name: str, *, is_connected: bool) -> None:
+        if is_connected:
+            self._desk.cancel_timer(ABSENT_TIMER + name)
+            self._mark(name, is_usable=True)
+        else:
+            self._desk.set_timer(ABSENT_TIMER + name, self._desk.settings.confirm_within_ns)
+
+    def absence_is_long(self, name: str) -> None:
+        registry = self._desk.registry
+        if name in registry.routers and not self._desk.tables[name].is_connected:
+            self._mark(name, is_usable=False)
+
+    def judge(self, name: str) -> bool | None:
+        """Whether a router is down now, if that has changed; None if it has not."""
+        is_down = not self._desk.tables[name].is_connected and self._is_silent(name)
+        if is_down == (name in self.down_routers):
+            return None
+        if is_down:
+            self.down_routers.add(name)
+            self._mark(name, is_usable=False)
+        else:
+            self.down_routers.discard(name)
+        return is_down
+
+    def forget_channel(self, channel_id: int) -> None:
+        self.down_channels.discard(channel_id)
+
+    def forget_router(self, name: str) -> None:
+        self.down_routers.discard(name)
+        self._desk.cancel_timer(ABSENT_TIMER + name)
+
+    def failed_paths(self, record: Subscribed) -> list[int]:
+        """The indices of a contract's paths that cannot work at the moment."""
+        return [
+            index
+            for index, path in enumerate(record.paths)
+            if not self.down_channels.isdisjoint(path.channel_ids)
+            or not self.down_routers.isdisjoint(path.routers)
+        ]
+
+    def words(self, record: Subscribed, failed: Iterable[int]) -> tuple[str, ...]:
+        """What is wrong with each of the failed paths."""
+        found = []
+        for index in failed:
+            path = record.paths[index]
+            routers = sorted(self.down_routers.intersection(path.routers))
+            channels = sorted(self.down_channels.intersection(path.channel_ids))
+            parts = [f"router {name}" for name in routers] or [
+                f"channel {self._desk.registry.channels[number].label}" for number in channels
+            ]
+            found.append(f"path {index + 1} is down: nothing is heard of {', '.join(parts)}")
+        return tuple(found)
+
+    def _is_silent(self, name: str) -> bool:
+        channels = self._desk.registry.channels
+        return any(
+            channel_id in self.down_channels and channels[channel_id].from_router == name
+            for channel_id in self._desk.registry.channels_of.get(name, ())
+        )
+
+    def _mark(self, name: str, *, is_usable: bool) -> None:
+        self._desk.reservations.resources.mark_router(name, is_up=is_usable)
