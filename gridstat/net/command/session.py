@@ -129,8 +129,8 @@ class Session(asyncio.Protocol):
 
     @property
     def is_silent(self) -> bool:
-        """Whether at least one ping interval has passed without a word."""
-        return self._silent_intervals > 0
+        """Whether a ping has gone unanswered for a whole interval."""
+        return self._silent_intervals > 1 and not self._has_heard
 
     @property
     def address(self) -> str:

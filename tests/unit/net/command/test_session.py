@@ -289,15 +289,28 @@ def test_silence_is_counted_in_intervals(credentials: dict[Identity, Credentials
     run(scene())
 
 
-def test_a_word_ends_the_silence(credentials: dict[Identity, Credentials]) -> None:
+def test_an_answer_ends_the_silence(credentials: dict[Identity, Credentials]) -> None:
+    async def scene() -> None:
+        pair = await Pair(credentials).opened()
+        for _ in range(3):
+            pair.server._tick()
+        assert is_silent(pair.server)
+        heard = pair.counters.frames_in + 4
+        await turn_until(lambda: pair.counters.frames_in == heard)
+        assert not is_silent(pair.server)
+        pair.client.abort()
+
+    run(scene())
+
+
+def test_an_idle_peer_that_has_just_been_pinged_is_not_silent(
+    credentials: dict[Identity, Credentials],
+) -> None:
     async def scene() -> None:
         pair = await Pair(credentials).opened()
         pair.server._tick()
         pair.server._tick()
-        assert is_silent(pair.server)
-        heard = pair.counters.frames_in + 2
-        await turn_until(lambda: pair.counters.frames_in == heard)
-        pair.server._tick()
+        assert pair.counters.pings == 1
         assert not is_silent(pair.server)
         pair.client.abort()
 
