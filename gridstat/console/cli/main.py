@@ -10,7 +10,18 @@ from typing import Annotated
 
 import typer
 
-from gridstat.console.cli import certificates, error, experiment, host, router, up
+from gridstat.console.cli import (
+    broker,
+    certificates,
+    cloud,
+    error,
+    experiment,
+    explain,
+    host,
+    router,
+    top,
+    up,
+)
 from gridstat.console.cli.failure import telling
 
 HELP = """The state of an electric power grid, delivered under a contract per subscription.
@@ -27,7 +38,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("up", help=up.HELP)(telling(up.up))
+app.command("broker", help=broker.HELP)(telling(broker.broker))
 app.command("router", help=router.HELP)(telling(router.router))
+app.command("explain", help=explain.HELP)(telling(explain.explain))
+app.command("top", help=top.HELP)(telling(top.top))
+app.add_typer(cloud.app, name="cloud")
 app.command("host", help=host.HELP)(telling(host.host))
 app.add_typer(certificates.app, name="certificates")
 app.add_typer(experiment.app, name="experiment")

@@ -10,21 +10,25 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from gridstat.console.config import (
+from gridstat.console.access import folder_from
+from gridstat.console.cli.options import Folder
+from gridstat.console.config.grid_file import (
     DEFAULT_GRID_FILE,
+    HINT,
     default_grid_text,
     grid_from_text,
-    read_grid_text,
 )
+from gridstat.console.config.toml_file import read_text
 from gridstat.console.live.displays import Display, JsonDisplay, LiveDisplay, TextDisplay
 from gridstat.console.live.run import Run, run_grid
-from gridstat.console.static_plan import static_plan
 
-HELP = """Start a grid on this machine and watch it until Ctrl-C.
+HELP = """Start a cloud on this machine and watch it until Ctrl-C.
 
-Without FILE it is the built-in one: three status routers in processes of their own, six simulated
-PMUs at 30 and 60 frames/s, four subscribers at several divisors. The tables show rates, drops by
-reason and latencies; Ctrl-C ends everything in order and prints an account of every slot.
+Without FILE it is the built-in one: a leaf broker, eight status routers in two disjoint ways,
+simulated PMUs and subscribers on two edge routers each, with contracts of several rates and
+redundancies. The tables show what is promised, what is carried and each contract's ledger; Ctrl-C
+ends everything in order and prints an account of every slot. Files, certificates and addresses
+are in the folder, where the other commands find them.
 
 Examples:
 
@@ -43,6 +47,7 @@ def up(
     seconds: Annotated[
         float | None, typer.Option(min=0.1, help="End by itself after so many seconds.")
     ] = None,
+    folder: Folder = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line, a second.")] = False,
     show_default: Annotated[
         bool, typer.Option("--show-default", help="Print the built-in topology file, and end.")
@@ -51,14 +56,14 @@ def up(
     if show_default:
         sys.stdout.write(default_grid_text())
         return
-    text = default_grid_text() if file is None else read_grid_text(file)
+    text = default_grid_text() if file is None else read_text(file, hint=HINT)
     grid = grid_from_text(text, file=DEFAULT_GRID_FILE if file is None else str(file))
-    run = Run(grid, static_plan(grid), text=text, seconds=seconds)
-    asyncio.run(run_grid(run, _display(grid.name, is_json=json)))
+    run = Run(grid, text=text, folder=folder_from(folder), seconds=seconds)
+    asyncio.run(run_grid(run, _display(is_json=json)))
 
 
-def _display(name: str, *, is_json: bool) -> Display:
+def _display(*, is_json: bool) -> Display:
     console = Console()
     if is_json:
         return JsonDisplay(console, Console(stderr=True))
-    return LiveDisplay(console, name=name) if console.is_terminal else TextDisplay(console)
+    return LiveDisplay(console) if console.is_terminal else TextDisplay(console)

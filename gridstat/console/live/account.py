@@ -1,0 +1,99 @@
+"""The account at the end: every slot that was published, held against every delivery."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from gridstat.console.simulation.deliveries import slots_due
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gridstat.console.processes.lines import Line
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionAccount:
+    """One contract: what was due from its first delivery to the last slot published."""
+
+    subscriber: str
+    variable: str
+    due: int
+    delivered: int
+    duplicates: int
+
+    @property
+    def missing(self) -> int:
+        return self.due - self.delivered
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingAccount:
+    """The whole run; exact, unless one of the two simulation processes was started again."""
+
+    seconds: float
+    published: int
+    subscriptions: tuple[SubscriptionAccount, ...]
+    restarted: tuple[str, ...] = ()
+
+    @property
+    def is_settled(self) -> bool:
+        return all(account.missing <= 0 for account in self.subscriptions)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "state": "ended",
+            "seconds": self.seconds,
+            "published": self.published,
+            "restarted": list(self.restarted),
+            "missing": sum(account.missing for account in self.subscriptions),
+            "duplicates": sum(account.duplicates for account in self.subscriptions),
+            "subscriptions": [
+                {**asdict(account), "missing": account.missing} for account in self.subscriptions
+            ],
+        }
+
+    def as_text(self) -> str:
+        lines = [f"{self.published:,} events published in {self.seconds:.0f} s"]
+        for name in dict.fromkeys(account.subscriber for account in self.subscriptions):
+            own = [account for account in self.subscriptions if account.subscriber == name]
+            lines.append(
+                f"  {name}: {sum(one.delivered for one in own):,} of "
+                f"{sum(one.due for one in own):,} delivered in {len(own)} subscriptions, "
+                f"{sum(one.missing for one in own):,} missing, "
+                f"{sum(one.duplicates for one in own):,} duplicates"
+            )
+        if self.restarted:
+            lines.append(f"started again: {', '.join(self.restarted)}")
+        return "\n".join(lines)
+
+
+def closing_account(
+    reports: Mapping[str, Line], *, seconds: float, restarted: Iterable[str]
+) -> ClosingAccount:
+    """Slots of the PMUs' last report against those of the subscribers'."""
+    published: dict[str, list[int]] = {}
+    subscriptions: list[SubscriptionAccount] = []
+    for report in reports.values():
+        published |= report.get("published", {})
+    for report in reports.values():
+        for one in report.get("subscriptions", ()):
+            slots = published.get(one["variable"])
+            if slots is None or one["first_slot"] is None:
+                continue
+            subscriptions.append(
+                SubscriptionAccount(
+                    subscriber=one["subscriber"],
+                    variable=one["variable"],
+                    due=slots_due(one["first_slot"], slots[1], every=one["every"]),
+                    delivered=one["delivered"],
+                    duplicates=one["duplicates"],
+                )
+            )
+    return ClosingAccount(
+        seconds=seconds,
+        published=sum(last - first + 1 for first, last in published.values()),
+        subscriptions=tuple(subscriptions),
+        restarted=tuple(sorted(restarted)),
+    )

@@ -1,0 +1,189 @@
+"""Three ways to show a running grid: live tables, a line of text a second, a JSON line a second."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from gridstat.console.live.tables import survey_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import Console
+
+    from gridstat.console.live.account import ClosingAccount
+
+LOOK_AT = """\
+What to look at:
+  routers, channels      what is promised of each, and what it carries; drops should stay 0
+  subscriptions          expected, delivered, late, lost, duplicate: the ledger of each contract
+  newest values          every 20 s a generator trips: frequency and voltage dip and swing back
+From another terminal, in this folder:
+  gridstat explain c1/hill/pmu-1/frequency     paths, predicted latency, what is tight
+  gridstat subscribe c1/hill/pmu-1/frequency   join in with a contract of your own
+  gridstat top                                 the same tables, by the broker alone
+Try to harm it: kill -9 one of the processes. Nothing with two paths is lost.\
+"""
+
+
+class Display(Protocol):
+    """Where a person or a program looks."""
+
+    interval_s: float
+
+    def progress(self, text: str) -> None:
+        """The grid is starting, and this is what it waits for."""
+
+    def started(self, summary: str, processes: Mapping[str, int]) -> None:
+        """The grid runs."""
+
+    def show(self, survey: Mapping[str, Any], values: Mapping[str, float]) -> None:
+        """The newest facts, and the newest value of each variable."""
+
+    def tell(self, text: str) -> None:
+        """Something happened."""
+
+    def ended(self, account: ClosingAccount) -> None:
+        """The grid has ended in order."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was; also after a failure."""
+
+
+class LiveDisplay:
+    """Tables that change in place, on a terminal."""
+
+    interval_s = 0.5
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+        self._status = console.status("starting")
+        self._status.start()
+
+    def progress(self, text: str) -> None:
+        self._status.update(text)
+
+    def started(self, summary: str, processes: Mapping[str, int]) -> None:
+        self._status.stop()
+        self._console.print(_introduction(summary, processes), markup=False, highlight=False)
+        self._live = Live(console=self._console, auto_refresh=False)
+        self._live.start()
+
+    def show(self, survey: Mapping[str, Any], values: Mapping[str, float]) -> None:
+        assert self._live is not None
+        shown = Group(survey_tables(survey), value_table(values))
+        self._live.update(shown, refresh=True)
+
+    def tell(self, text: str) -> None:
+        self._console.print(text, style="yellow", markup=False)
+
+    def ended(self, account: ClosingAccount) -> None:
+        self.close()
+        self._console.print(account.as_text(), markup=False, highlight=False)
+
+    def close(self) -> None:
+        self._status.stop()
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+class TextDisplay:
+    """Plain lines, for a pipe or a log."""
+
+    interval_s = 1.0
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._said = ""
+
+    def progress(self, text: str) -> None:
+        if text != self._said:
+            self._print(text)
+        self._said = text
+
+    def started(self, summary: str, processes: Mapping[str, int]) -> None:
+        self._print(_introduction(summary, processes))
+
+    def show(self, survey: Mapping[str, Any], values: Mapping[str, float]) -> None:
+        self._print(survey_line(survey))
+
+    def tell(self, text: str) -> None:
+        self._print(text)
+
+    def ended(self, account: ClosingAccount) -> None:
+        self._print(account.as_text())
+
+    def close(self) -> None:
+        """Nothing was changed that would have to be put back."""
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class JsonDisplay:
+    """One object a line on standard output; what happens meanwhile goes to standard error."""
+
+    interval_s = 1.0
+
+    def __init__(self, console: Console, errors: Console) -> None:
+        self._console = console
+        self._errors = errors
+
+    def progress(self, text: str) -> None:
+        """A program that reads JSON waits for the first line."""
+
+    def started(self, summary: str, processes: Mapping[str, int]) -> None:
+        self._print({"state": "started", "summary": summary, "processes": dict(processes)})
+
+    def show(self, survey: Mapping[str, Any], values: Mapping[str, float]) -> None:
+        self._print({"state": "running", "survey": survey, "values": dict(values)})
+
+    def tell(self, text: str) -> None:
+        self._errors.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def ended(self, account: ClosingAccount) -> None:
+        self._print(account.as_json())
+
+    def close(self) -> None:
+        """Nothing was changed that would have to be put back."""
+
+    def _print(self, line: Mapping[str, Any]) -> None:
+        self._console.out(json.dumps(line), highlight=False)
+        self._console.file.flush()
+
+
+def survey_line(survey: Mapping[str, Any]) -> str:
+    """The survey in one line: who is up, and the sum of all ledgers."""
+    routers = survey["routers"]
+    up = sum(router["is_up"] for router in routers)
+    channels_up = sum(channel["is_up"] for channel in survey["channels"])
+    ledgers = [one["ledger"] for one in survey["subscriptions"] if one["ledger"]]
+    sums = {
+        name: sum(ledger.get(name, 0) for ledger in ledgers)
+        for name in ("delivered", "late", "lost", "duplicate")
+    }
+    counted = ", ".join(f"{count:,} {name}" for name, count in sums.items())
+    return (
+        f"{up}/{len(routers)} routers, {channels_up}/{len(survey['channels'])} channels up, "
+        f"{len(survey['subscriptions'])} subscriptions: {counted}"
+    )
+
+
+def value_table(values: Mapping[str, float]) -> Table:
+    table = Table("variable", "newest value")
+    for name, value in sorted(values.items()):
+        table.add_row(Text(name), f"{value:,.4f}")
+    return table
+
+
+def _introduction(summary: str, processes: Mapping[str, int]) -> str:
+    started = ", ".join(f"{name} {process_id}" for name, process_id in processes.items())
+    return f"{summary}\nprocesses: {started}\n{LOOK_AT}\n"

@@ -1,0 +1,176 @@
+"""One run of a grid from start to end: start, watch, stop in order, settle the account."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from gridstat.console.access import load_access
+from gridstat.console.grid_folder import GridFolder, locked
+from gridstat.console.live.account import closing_account
+from gridstat.console.operator_desk import operator_desk
+from gridstat.console.processes.supervisor import Job, Supervisor
+from gridstat.model.errors import GridStatError
+from gridstat.net.command.messages import Survey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from gridstat.console.grid import Grid
+    from gridstat.console.live.account import ClosingAccount
+    from gridstat.console.live.displays import Display
+    from gridstat.console.operator_desk import OperatorDesk
+
+PMUS: Final = "PMUs"
+SUBSCRIBERS: Final = "subscribers"
+SETTLE_S_MAX: Final = 3.0
+SETTLE_STEP_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What to run, where, and for how long (None: until a signal)."""
+
+    grid: Grid
+    text: str
+    folder: Path
+    seconds: float | None = None
+
+
+async def run_grid(run: Run, display: Display) -> ClosingAccount | None:
+    """Run until a signal or the end of the time; None if stopped before it ran.
+
+    Raises a `GridStatError` if the grid cannot go on. No process is left in any case.
+    """
+    with locked(run.folder):
+        folder = GridFolder(run.folder, run.grid, run.text)
+        folder.write()
+        supervisor = Supervisor(jobs(run.grid, folder), tell=display.tell)
+        with _stop_on_signals(supervisor) as stopped:
+            try:
+                if not await _started(supervisor, display, stopped=stopped):
+                    return None
+                display.started(run.grid.summary(), supervisor.process_ids)
+                started_s = time.monotonic()
+                async with operator_desk(load_access(run.folder)) as desk:
+                    await _watch(run, supervisor, desk=desk, display=display, stopped=stopped)
+                account = await _settled(supervisor, started_s=started_s)
+            finally:
+                display.close()
+                await supervisor.end()
+    display.ended(account)
+    return account
+
+
+def jobs(grid: Grid, folder: GridFolder) -> list[list[Job]]:
+    """Broker, routers, subscribers, PMUs: each group needs the one before."""
+
+    def part(name: str, word: str) -> Job:
+        return Job(name, f"gridstat.console.processes.{word}", (str(folder.path),))
+
+    routers = [
+        Job(router.name, "gridstat", ("router", str(folder.router_file(router.name)), "--json"))
+        for router in grid.topology.routers
+    ]
+    groups = [[Job("broker", "gridstat", ("broker", str(folder.broker_file), "--json"))], routers]
+    if grid.subscribers:
+        groups.append([part(SUBSCRIBERS, "subscribers")])
+    if grid.pmus:
+        groups.append([part(PMUS, "pmus")])
+    return groups
+
+
+async def _started(supervisor: Supervisor, display: Display, *, stopped: asyncio.Event) -> bool:
+    def on_progress(missing: tuple[str, ...]) -> None:
+        display.progress(f"starting, waiting for {', '.join(missing)}")
+
+    starting = asyncio.ensure_future(supervisor.start(on_progress))
+    stopping = asyncio.ensure_future(stopped.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        return False
+    starting.result()
+    return True
+
+
+async def _watch(
+    run: Run,
+    supervisor: Supervisor,
+    *,
+    desk: OperatorDesk,
+    display: Display,
+    stopped: asyncio.Event,
+) -> None:
+    started_s = next_s = time.monotonic()
+    while not stopped.is_set():
+        next_s = max(next_s + display.interval_s, time.monotonic())
+        end_s = next_s if run.seconds is None else min(next_s, started_s + run.seconds)
+        await _wait_until(end_s, supervisor, stopped=stopped)
+        supervisor.raise_failure()
+        try:
+            survey: dict[str, Any] = await desk.ask(Survey(request_id=0))
+        except GridStatError as error:
+            display.tell(f"no survey: {error.args[0]}")  # The broker is being started again.
+        else:
+            seen = await supervisor.ask([PMUS], do="report", expected="report")
+            display.show(survey, _values(seen.reports))
+        if run.seconds is not None and time.monotonic() >= started_s + run.seconds:
+            return
+
+
+async def _wait_until(end_s: float, supervisor: Supervisor, *, stopped: asyncio.Event) -> None:
+    causes = {
+        asyncio.ensure_future(stopped.wait()),
+        asyncio.ensure_future(supervisor.failed()),
+    }
+    timeout = max(0.0, end_s - time.monotonic())
+    _, pending = await asyncio.wait(causes, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    for cause in pending:
+        cause.cancel()
+
+
+async def _settled(supervisor: Supervisor, *, started_s: float) -> ClosingAccount:
+    """Silence the PMUs and wait for what is on its way, within a bound; then count."""
+    paused = await supervisor.ask([PMUS], do="pause", expected="paused")
+    seconds = time.monotonic() - started_s
+    deadline_s = time.monotonic() + SETTLE_S_MAX
+    while True:
+        seen = await supervisor.ask([SUBSCRIBERS], do="report", expected="report")
+        account = closing_account(
+            {**paused.reports, **seen.reports}, seconds=seconds, restarted=supervisor.restarted
+        )
+        if account.is_settled or time.monotonic() > deadline_s:
+            return account
+        await asyncio.sleep(SETTLE_STEP_S)
+
+
+def _values(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    report = reports.get(PMUS, {})
+    return dict(report.get("values", {}))
+
+
+@contextmanager
+def _stop_on_signals(supervisor: Supervisor) -> Iterator[asyncio.Event]:
+    """Ctrl-C asks for the end; a second one does not wait for draining."""
+    stopped = asyncio.Event()
+
+    def on_signal() -> None:
+        if stopped.is_set():
+            supervisor.kill()
+        stopped.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    try:
+        yield stopped
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

@@ -1,0 +1,91 @@
+"""A survey as tables: routers, channels, and each subscription with its ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+LEDGER: Final = ("expected", "delivered", "late", "lost", "duplicate", "extrapolated", "unknown")
+
+
+def survey_tables(facts: Mapping[str, Any]) -> Group:
+    """All tables of a survey, for a terminal."""
+    totals = ", ".join(f"{value:,} {key}" for key, value in sorted(facts["totals"].items()))
+    head = Text(f"cloud {facts['cloud']}, term {facts['term']}: {totals}")
+    return Group(
+        head,
+        router_table(facts["routers"]),
+        channel_table(facts["channels"]),
+        subscription_table(facts["subscriptions"]),
+    )
+
+
+def router_table(routers: Iterable[dict[str, Any]]) -> Table:
+    table = Table("router", "role", "state", "promised/s", "of", "variables", "in", "dropped")
+    for router in routers:
+        counters = router["counters"]
+        table.add_row(
+            router["name"],
+            router["role"],
+            router_state(router),
+            f"{router['events_per_s']:,.0f}",
+            f"{router['events_per_s_max']:,}",
+            f"{router['variables']:,}",
+            f"{counters.get('in', 0):,}",
+            f"{dropped(counters):,}",
+        )
+    return table
+
+
+def router_state(router: dict[str, Any]) -> str:
+    if not router["is_up"]:
+        return "DOWN"
+    if not router["is_connected"]:
+        return "forwarding without its broker"
+    return "in step" if router["in_step"] else "catching up"
+
+
+def dropped(counters: dict[str, int]) -> int:
+    """All that came in and was not to be: neither forwarded nor a redundant copy nor not due."""
+    names = ("malformed", "unknown", "policed")
+    return sum(value for name, value in counters.items() if name.startswith(names))
+
+
+def channel_table(channels: Iterable[dict[str, Any]]) -> Table:
+    table = Table(
+        "channel", "state", "promised B/s", "of", "variables", "sent", "lost %", "version"
+    )
+    for channel in channels:
+        state = "up" if channel["is_up"] else "DOWN"
+        if channel["is_back_pressured"]:
+            state += ", congested"
+        table.add_row(
+            channel["label"],
+            state,
+            f"{channel['bytes_per_s']:,.0f}",
+            f"{channel['bandwidth_bytes_per_s']:,}" if channel["bandwidth_bytes_per_s"] else "–",
+            f"{channel['variables']:,}",
+            f"{channel['counters'].get('sent', 0):,}",
+            f"{100 * channel['loss_ratio']:.2f}",
+            str(channel["datagram_version"]),
+        )
+    return table
+
+
+def subscription_table(subscriptions: Iterable[dict[str, Any]]) -> Table:
+    table = Table("subscriber", "variable", "paths", *LEDGER)
+    for subscription in subscriptions:
+        ledger = subscription["ledger"] or {}
+        table.add_row(
+            subscription["subscriber"],
+            subscription["name"],
+            str(len(subscription["paths"])),
+            *(f"{ledger.get(name, 0):,}" if ledger else "–" for name in LEDGER),
+        )
+    return table
