@@ -12,11 +12,11 @@ from gridstat.model.errors import EndPointExists, LinkDown, ShuttingDown
 from gridstat.net.command.identity import Role
 from gridstat.net.command.machine import Close, Connected, Disconnected, Received, Send
 from gridstat.net.command.messages import Bye, OperatorAnswer, Ping, Survey, TableChanged
+from gridstat.net.command.session_settings import SessionSettings
 from gridstat.net.command.session_table import TableSettings
 from tests.protocol.command_parties import (
     BRISK,
     BROKER,
-    PATIENT,
     ROUTER,
     RecordingMachine,
     Registry,
@@ -279,8 +279,7 @@ def test_a_second_process_of_one_name_is_refused_while_the_first_speaks(
 def test_a_second_process_takes_over_from_one_that_is_silent(registry: Registry) -> None:
     async def talk() -> None:
         # The first never speaks again, but nobody ends its session for that.
-        table = TableSettings(session=PATIENT.__class__(ping_interval_s=0.05, silent_after_s=600.0))
-        credentials = registry.credentials(ROUTER)
+        table = TableSettings(session=SessionSettings(ping_interval_s=0.05, silent_after_s=600.0))
         async with (
             party(registry.credentials(BROKER), serves=[Role.ROUTER], table=table) as broker,
             raw_peer(broker.address, registry.context(ROUTER.peer)) as frozen,
@@ -291,7 +290,6 @@ def test_a_second_process_takes_over_from_one_that_is_silent(registry: Registry)
                 second.connect_to(broker)
                 await until(lambda: second.machine.is_connected(BROKER.peer))
             assert broker.machine.count(Connected, ROUTER.peer) == 2
-        assert credentials.identity == ROUTER
 
     asyncio.run(talk())
 
