@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from gridstat.core.samples import Samples
+    from gridstat.endpoint.delivery import Row
     from gridstat.model.status import StatusVariable
 
 TIMES = ("created_ns", "received_ns", "sequence", "flags")
@@ -41,9 +42,10 @@ def _decoded(
 ) -> dict[str, list[object]]:
     decoder = EventDecoder(variable)
     names = frozenset(each.name for each in variable.derived)
+    rows = cast("list[Row]", batch.tolist())
     found = [
         decoder.delivery(row, its_options, names)
-        for row, its_options in zip(batch.tolist(), options, strict=True)
+        for row, its_options in zip(rows, options, strict=True)
     ]
     columns: dict[str, list[object]] = {}
     if isinstance(variable.value_type, RecordType):

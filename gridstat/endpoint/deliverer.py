@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from gridstat.core import _ends
     from gridstat.core.samples import Samples
+    from gridstat.endpoint.delivery import Row
     from gridstat.net.clock import Clock
 
 BATCH_EVENTS_MAX: Final = 8_192
@@ -60,6 +61,10 @@ class Taker(Protocol):
 
     def take(self, batch: Samples, options: list[bytes], arrival: Arrival) -> None:
         """Events of one variable, in the order of their arrival."""
+        ...
+
+    def hold(self, row: Row, options: bytes) -> bool:
+        """An event that an edge router had kept; whether it is news."""
         ...
 
     @property
@@ -97,7 +102,7 @@ class Deliverer:
         self._queued: set[Timed] = set()
         self._due: list[tuple[int, int, Timed]] = []
         self._order = count()
-        self._posted: deque[Callable[[], None]] = deque()
+        self._posted: deque[Callable[[], object]] = deque()
         self._lock = threading.Lock()
         self._wake_out, self._wake_in = os.pipe()
         os.set_blocking(self._wake_in, False)
@@ -136,6 +141,10 @@ class Deliverer:
                 self._takers.pop(variable_id, None)
             return bool(left)
 
+    def takers(self, variable_id: int) -> tuple[Taker, ...]:
+        """Who takes this variable's events."""
+        return self._takers.get(variable_id, ())
+
     def watch(self, timed: Timed) -> None:
         """Look after what is due to it."""
         self._timed[timed] = None
@@ -144,10 +153,20 @@ class Deliverer:
         """No longer."""
         self._timed.pop(timed, None)
 
-    def post(self, work: Callable[[], None]) -> None:
+    def post(self, work: Callable[[], object]) -> None:
         """Run something on the delivering thread, soon."""
         self._posted.append(work)
         self._wake()
+
+    def later(self, at_ns: int, work: Callable[[], object]) -> None:
+        """Run something on the delivering thread at a time of the steady clock."""
+
+        def begin() -> None:
+            shot = _OneShot(at_ns, work, self)
+            self.watch(shot)
+            self.stir(shot)
+
+        self.post(begin)
 
     # On the delivering thread.
 
@@ -170,7 +189,7 @@ class Deliverer:
         """Split a batch by variables and hand it out."""
         arrival = self._settled(batch, arrival)
         for part, its_options in _by_variable(batch, options):
-            for taker in self._takers.get(int(part[0]["variable_id"]), ()):
+            for taker in self.takers(int(part[0]["variable_id"])):
                 try:
                     taker.take(part, its_options, arrival)
                     self.stir(taker)
@@ -236,11 +255,25 @@ class Deliverer:
             os.read(self._wake_out, 65_536)
 
     @staticmethod
-    def _guarded(work: Callable[[], None]) -> None:
+    def _guarded(work: Callable[[], object]) -> None:
         try:
             work()
         except Exception:
             log.exception("callback_failed")
+
+
+class _OneShot:
+    """Work that is due once."""
+
+    def __init__(self, at_ns: int, work: Callable[[], object], deliverer: Deliverer) -> None:
+        self.next_due_ns: int | None = at_ns
+        self._work = work
+        self._deliverer = deliverer
+
+    def fire(self, _arrival: Arrival) -> None:
+        self.next_due_ns = None
+        self._deliverer.unwatch(self)
+        self._work()
 
 
 def _by_variable(batch: Samples, options: bytes) -> list[tuple[Samples, list[bytes]]]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
-from typing import Final
 
-from gridstat.model.errors import LinkDown, Misuse
+from gridstat.model.cloud import check_name
+from gridstat.model.errors import LayoutError, LinkDown, Misuse
+from gridstat.net.command.address import parse_address
 from gridstat.net.command.identity import Identity, Role
-
-PORT_MAX: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +28,16 @@ class EdgeAddress:
 def parse_edge(text: str) -> EdgeAddress:
     """`name@host:port`; an IPv6 address stands in brackets: `c1/e0@[::1]:7101`."""
     name, at, place = text.partition("@")
-    host, colon, port = place.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
-    is_port = port.isascii() and port.isdigit() and 1 <= int(port) <= PORT_MAX
-    if not (name and at and host and colon and is_port):
+    try:
+        if not at:
+            raise LayoutError(f"{text!r} says no address")
+        host, port = parse_address(place)
+        return EdgeAddress(check_name(name), host, port)
+    except LayoutError as problem:
         raise Misuse(
-            f"{text!r} is not the address of an edge router",
+            f"{text!r} is not the address of an edge router: {problem.args[0]}",
             hint="write name@host:port, such as c1/e0@127.0.0.1:7101 or c1/e0@[::1]:7101",
-        )
-    return EdgeAddress(name, host, int(port))
+        ) from problem
 
 
 def local_host_toward(edge: EdgeAddress) -> str:

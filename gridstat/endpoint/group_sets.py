@@ -92,6 +92,11 @@ class GroupSets:
         others = [each.member for name, each in self._members.items() if name != member.name]
         return member_every(self.interval, member, others)
 
+    def has(self, member: Member) -> bool:
+        """Whether it is a member, under this very law."""
+        held = self._members.get(member.name)
+        return held is not None and held.member == member
+
     def add(self, member: Member) -> None:
         """From the next set on, no set is complete without it; a known one may change its law."""
         self._members[member.name] = _Membership(member, self.check(member))

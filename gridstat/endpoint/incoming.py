@@ -78,6 +78,7 @@ class Incoming:
         self._interests = interests
         self._call = None if interests.on_event is None else _with_delay(interests.on_event)
         self._laws: dict[int, _Law] = {}
+        self._newest_law: _Law | None = None
         self._watch: SlotWatch | None = None
         self._is_paused = False
         points = 1 if interests.extrapolate is None else interests.extrapolate.points
@@ -86,7 +87,8 @@ class Incoming:
     def obey(self, variable: StatusVariable, terms: Terms | None) -> None:
         """Events of this variable come under these terms."""
         self._check_extrapolation(variable)
-        self._laws[variable.variable_id] = _Law(variable, EventDecoder(variable), terms)
+        self._newest_law = _Law(variable, EventDecoder(variable), terms)
+        self._laws[variable.variable_id] = self._newest_law
         self.holder.describe(variable)
         if self._interests.on_violation is None and self._interests.extrapolate is None:
             return
@@ -180,7 +182,8 @@ class Incoming:
         self.holder.put(delivery)
         is_good = delivery.time_quality is TimeQuality.GOOD
         age_ns = arrival.age_ns(created_ns, received_ns) if is_good else 0
-        if self._watch is not None and terms is not None:
+        # The last events under an old period are not held against the new one.
+        if self._watch is not None and terms is not None and law is self._newest_law:
             is_open = self._watch.saw(created_ns, arrival.arrived_ns(received_ns), age_ns)
             if is_open and age_ns > terms.latency_ns and self._interests.extrapolate is None:
                 slot = slot_of(created_ns, terms.period, terms.phase_ns)

@@ -145,3 +145,11 @@ class ScriptedCloud:
         """Connect and answer the attachment."""
         self.connect(edge)
         return self.answer(attached(edge, code))
+
+
+def attached_cloud(*edges: str) -> ScriptedCloud:
+    cloud = ScriptedCloud(*edges)
+    for edge in edges or ("c1/e0",):
+        cloud.attach(edge)
+    cloud.submitted.clear()
+    return cloud

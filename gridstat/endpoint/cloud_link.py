@@ -1,0 +1,267 @@
+"""Everything behind a connection: session thread, receiver, delivery and senders, put together."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+from uuid import uuid4
+
+from gridstat.core import _ends
+from gridstat.endpoint.asking import refusal
+from gridstat.endpoint.deliverer import Deliverer
+from gridstat.endpoint.edge_address import local_host_toward
+from gridstat.endpoint.endpoint_session import EndPointSession
+from gridstat.endpoint.event_channels import EventChannels
+from gridstat.endpoint.listening import Listening
+from gridstat.endpoint.publication_book import PublicationBook
+from gridstat.endpoint.session_thread import SessionThread
+from gridstat.endpoint.session_words import (
+    AttachRefused,
+    EdgeAttached,
+    EdgeLost,
+    EndPoint,
+    PublicationRestored,
+    SubscriptionRestored,
+    Told,
+)
+from gridstat.endpoint.subscription_book import SubscriptionBook
+from gridstat.model.errors import (
+    CertificateRefused,
+    DeadlinePassed,
+    EndPointExists,
+    GridStatError,
+    NotAuthorised,
+    WrongCloud,
+)
+from gridstat.net.clock import SystemClock
+from gridstat.net.command.endpoint_messages import Detach
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+    from gridstat.endpoint.deliverer import Arrival
+    from gridstat.endpoint.edge_address import EdgeAddress
+    from gridstat.endpoint.session_words import SessionWord
+    from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
+    from gridstat.net.command.tls import Credentials
+
+Result = TypeVar("Result")
+NS_PER_S: Final = 1_000_000_000
+LEDGER_EVERY_NS: Final = 5 * NS_PER_S
+LEAVE_WITHIN_S: Final = 2.0
+SECOND_EDGE_S: Final = 2.0
+"""How long a new connection waits for its second edge: contracts need both for two paths."""
+OTHER_PROCESS_S: Final = 5.0
+"""A process that has just died holds its name until its session is found silent."""
+LOOK_AGAIN_S: Final = 0.1
+HOPELESS: Final = (CertificateRefused, NotAuthorised, WrongCloud)
+DATAGRAM_VERSIONS: Final = (1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """How long a connection waits for answers, and how much its receiver holds."""
+
+    within_s: float = 10.0
+    ring_events: int = 65_536
+    option_bytes: int = 1 << 20
+    variables_max: int = 131_072
+
+
+class CloudLink:
+    """Runs from `open` to `close`; the books of publications and subscriptions work in between."""
+
+    def __init__(
+        self, credentials: Credentials, edges: tuple[EdgeAddress, ...], settings: LinkSettings
+    ) -> None:
+        self.name = credentials.identity.name
+        self._edges = edges
+        self._settings = settings
+        self._clock = SystemClock()
+        hosts = tuple(local_host_toward(edge) for edge in edges)
+        self._receiver = _ends.Receiver(
+            host=_bind_host(hosts),
+            ring_events=settings.ring_events,
+            option_bytes=settings.option_bytes,
+            variables_max=settings.variables_max,
+        )
+        self._sources: dict[str, int] = {}
+        self._channels = EventChannels()
+        self.deliverer = Deliverer(self._receiver, self._clock)
+        listening = Listening(self._receiver, self.deliverer, self._clock)
+        self.subscriptions = SubscriptionBook(self, listening, self.deliverer, self._clock)
+        self.publications = PublicationBook(self, self._channels)
+        self._session = SessionThread(self._machine(credentials, hosts), credentials, self)
+        self._state = threading.Condition()
+        self._attached: set[str] = set()
+        self._failures: dict[str, GridStatError] = {}
+
+    def _machine(self, credentials: Credentials, hosts: tuple[str, ...]) -> EndPointSession:
+        data_port, urgent_port = self._receiver.ports
+        endpoint = EndPoint(
+            name=self.name,
+            edges=tuple(edge.name for edge in self._edges),
+            certificate=credentials.certificate,
+            incarnation=uuid4().hex,
+            first_request_id=self._clock.posix_ns(),
+            hosts=hosts,
+            data_port=data_port,
+            urgent_port=urgent_port,
+            datagram_versions=DATAGRAM_VERSIONS,
+        )
+        return EndPointSession(endpoint, credentials.key.sign, random.Random().random)
+
+    @property
+    def attached_edges(self) -> tuple[str, ...]:
+        """The edges that have us attached now, the preferred one first."""
+        return tuple(edge.name for edge in self._edges if edge.name in self._attached)
+
+    def open(self, timeout_s: float) -> None:
+        """Start everything and wait until the cloud has taken us; raises why it does not."""
+        try:
+            self._receiver.start()
+            self.deliverer.start()
+            self._session.start(self._edges)
+            self._await_edges(time.monotonic() + timeout_s)
+            self.deliverer.post(self._report_ledgers)
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(
+        self,
+        command: EndPointCommand,
+        use: Callable[[tuple[Outcome, ...], tuple[bytes, ...]], Result],
+    ) -> Future[Result]:
+        """Ask the cloud within the connection's own deadline."""
+        return self._session.ask(command, use, self._settings.within_s)
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """By edge what was sent, and under `received` what came."""
+        return {**self._channels.counters(), "received": self._receiver.counters()}
+
+    def close(self) -> None:
+        """Leave the cloud if it can be told, and end all threads."""
+        self.subscriptions.end()
+        self.publications.end()
+        if self._attached:
+            with suppress(GridStatError):
+                self._session.ask(Detach(), lambda *_: None, LEAVE_WITHIN_S).result()
+        self._session.close()
+        self.deliverer.close()
+        self._receiver.close()
+        self._channels.close()
+
+    # On the session's thread.
+
+    def heard(self, word: SessionWord) -> None:
+        """What the machine says to the application."""
+        match word:
+            case EdgeAttached(edge=edge, outcome=outcome):
+                self._channels.open(edge, outcome)
+                self._listen_to(edge, outcome.down_channel_id)
+                self.subscriptions.set_modes(outcome.modes)
+                self._note_edge(edge, is_attached=True)
+            case EdgeLost(edge=edge):
+                self._channels.lose(edge)
+                self._note_edge(edge, is_attached=False)
+            case AttachRefused(edge=edge, refused=refused):
+                self.failed(edge, refusal(refused))
+            case Told(notice=notice, newest=newest):
+                self.subscriptions.told(notice, newest)
+            case PublicationRestored():
+                self.publications.restored(word)
+            case SubscriptionRestored():
+                self.subscriptions.restored(word)
+            case _:
+                raise AssertionError(f"answers do not come here: {word!r}")
+
+    def failed(self, edge: str, error: GridStatError) -> None:
+        """Why we are not attached to an edge; it is tried again."""
+        with self._state:
+            self._failures[edge] = error
+            self._state.notify_all()
+
+    def _note_edge(self, edge: str, *, is_attached: bool) -> None:
+        with self._state:
+            if is_attached:
+                self._attached.add(edge)
+                self._failures.pop(edge, None)
+            else:
+                self._attached.discard(edge)
+            self._state.notify_all()
+
+    def _listen_to(self, edge: str, channel_id: int) -> None:
+        before = self._sources.get(edge)
+        if before != channel_id:
+            if before is not None:
+                self._receiver.close_source(before)
+            self._receiver.open_source(channel_id)
+            self._sources[edge] = channel_id
+
+    # On the application's thread.
+
+    def _await_edges(self, deadline_s: float) -> None:
+        """The first edge by the deadline, the second a little longer, or the reason why not."""
+        began_s = time.monotonic()
+        with self._state:
+            while not self._attached:
+                self._raise_hopeless(time.monotonic() - began_s)
+                if time.monotonic() >= deadline_s:
+                    raise self._last_failure()
+                self._state.wait(LOOK_AGAIN_S)
+            second_s = min(deadline_s, time.monotonic() + SECOND_EDGE_S)
+            while len(self._attached) < len(self._edges):
+                left_s = second_s - time.monotonic()
+                is_refused = any(isinstance(each, HOPELESS) for each in self._failures.values())
+                if left_s <= 0 or is_refused or not self._state.wait(left_s):
+                    return
+
+    def _raise_hopeless(self, waited_s: float) -> None:
+        """Do not wait for what waiting cannot mend."""
+        if len(self._failures) < len(self._edges):
+            return
+        for error in self._failures.values():
+            is_taken = isinstance(error, EndPointExists) and waited_s >= OTHER_PROCESS_S
+            if not isinstance(error, HOPELESS) and not is_taken:
+                return
+        raise self._last_failure()
+
+    def _last_failure(self) -> GridStatError:
+        for edge in self._edges:
+            if edge.name in self._failures:
+                return self._failures[edge.name]
+        names = " and ".join(edge.name for edge in self._edges)
+        return DeadlinePassed(f"{self.name} could not attach to {names} in time")
+
+    # On the delivering thread.
+
+    def _report_ledgers(self) -> None:
+        """The first time; from then on every few seconds."""
+        report = _LedgerReport(self.subscriptions, self._clock.steady_ns())
+        self.deliverer.watch(report)
+        self.deliverer.stir(report)
+
+
+class _LedgerReport:
+    """Tells the cloud what came of its contracts, again and again."""
+
+    def __init__(self, subscriptions: SubscriptionBook, now_ns: int) -> None:
+        self._subscriptions = subscriptions
+        self.next_due_ns: int | None = now_ns + LEDGER_EVERY_NS
+
+    def fire(self, arrival: Arrival) -> None:
+        self.next_due_ns = arrival.steady_ns + LEDGER_EVERY_NS
+        self._subscriptions.report()
+
+
+def _bind_host(hosts: tuple[str, ...]) -> str:
+    """One address if all edges reach us there, else all addresses of this machine."""
+    if len(set(hosts)) == 1:
+        return hosts[0]
+    return "::" if any(":" in host for host in hosts) else "0.0.0.0"

@@ -1,0 +1,68 @@
+"""The door to the grid: `connect` and `connect_async`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+from gridstat.endpoint.cloud_link import CloudLink, LinkSettings
+from gridstat.endpoint.connection import Connection
+from gridstat.endpoint.edge_address import parse_edge
+from gridstat.endpoint.session_words import EDGES_MAX
+from gridstat.model.errors import Misuse
+from gridstat.net.command.certificate_folder import CertificateFolder
+from gridstat.net.command.identity import Identity, Role
+from gridstat.net.command.tls import Credentials
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+
+class ConnectWishes(TypedDict, total=False):
+    """How to connect; all of it may be left out."""
+
+    certificates: str | os.PathLike[str]
+    timeout_s: float
+    answer_within_s: float
+    ring_events: int
+    option_bytes: int
+    variables_max: int
+
+
+def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishes]) -> Connection:
+    """Attach to one or two edge routers as the end-point `name`.
+
+    `connect(["c1/e0@127.0.0.1:7101", "c1/e1@127.0.0.1:7102"], name="c1/north/pmu-1",
+    certificates="certs/")`. With two edges, whatever fails singly loses nothing. Waits up to
+    `timeout_s` (10) for the first edge; raises why it could not attach.
+    """
+    given = (edges,) if isinstance(edges, str) else tuple(edges)
+    addresses = tuple(parse_edge(text) for text in given)
+    if not 1 <= len(addresses) <= EDGES_MAX:
+        raise Misuse(f"{len(addresses)} edge routers", hint="attach to one or two")
+    if len({address.name for address in addresses}) != len(addresses):
+        raise Misuse("the same edge router twice", hint="two edges must be two routers")
+    folder = CertificateFolder(Path(wishes.get("certificates", "certificates")))
+    credentials = Credentials(folder.files(Identity(Role.ENDPOINT, name)))
+    defaults = LinkSettings()
+    settings = LinkSettings(
+        within_s=wishes.get("answer_within_s", defaults.within_s),
+        ring_events=wishes.get("ring_events", defaults.ring_events),
+        option_bytes=wishes.get("option_bytes", defaults.option_bytes),
+        variables_max=wishes.get("variables_max", defaults.variables_max),
+    )
+    link = CloudLink(credentials, addresses, settings)
+    link.open(wishes.get("timeout_s", 10.0))
+    return Connection(link)
+
+
+async def connect_async(
+    edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishes]
+) -> Connection:
+    """As `connect`, in a coroutine: `async with await connect_async(...) as grid: ...`.
+
+    The connection is the same; wait for its blocking calls with `await grid.run(...)`.
+    """
+    return await asyncio.to_thread(lambda: connect(edges, name, **wishes))

@@ -1,0 +1,318 @@
+"""The grid as an application meets it: one connection, blocking, from any thread.
+
+    with gridstat.connect(["c1/e0@127.0.0.1:7101"], name="c1/north/pmu-1") as grid:
+        voltage = grid.publish("voltage", gridstat.FLOAT64, rate=60)
+        voltage.send(231.4)
+
+Behind it run three threads: the session with the cloud (asyncio), the receiver (C) and the
+delivery to subscriptions, which runs the application's callbacks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, ParamSpec, Self, TypedDict, TypeVar, Unpack
+
+from gridstat.endpoint.asking import (
+    alert_variable,
+    check_pattern,
+    modal_qos,
+    periodic_variable,
+    refusal,
+)
+from gridstat.endpoint.contract import mode_numbers
+from gridstat.endpoint.group import Group
+from gridstat.endpoint.group_sets import GroupSets
+from gridstat.endpoint.incoming import Interests
+from gridstat.endpoint.subscription_book import Order
+from gridstat.model.errors import GridStatError, GroupMismatch, LayoutError, Misuse
+from gridstat.net.command.endpoint_messages import FindVariables, FoundOutcome, RefusedOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import ArrayLike
+
+    from gridstat.endpoint.asking import PublicationWishes
+    from gridstat.endpoint.cloud_link import CloudLink
+    from gridstat.endpoint.incoming import OnEvent, OnViolation
+    from gridstat.endpoint.pattern import PatternSubscription
+    from gridstat.endpoint.publisher import Publication
+    from gridstat.endpoint.subscriber import Subscription
+    from gridstat.model.derived import Derivation
+    from gridstat.model.extrapolation import Extrapolation
+    from gridstat.model.qos import QosRequest
+    from gridstat.model.rate_law import Period
+    from gridstat.model.status import StatusVariable, ValueType
+    from gridstat.net.command.endpoint_messages import Outcome
+
+Words = ParamSpec("Words")
+Result = TypeVar("Result")
+NS_PER_MS = 1_000_000
+
+
+class SubscriptionWishes(TypedDict, total=False):
+    """What a subscription shall be; all of it may be left out."""
+
+    qos: QosRequest
+    preset: str
+    modes: Mapping[int, QosRequest]
+    value_type: ValueType
+    on_event: OnEvent
+    on_violation: OnViolation
+    extrapolate: Extrapolation
+    derived: Iterable[str]
+    keep_events: int
+
+
+class Connection:
+    """An end-point of the grid, made by `connect`; after `close` nothing of it works any more.
+
+    All calls that ask the cloud block until it has answered and raise what it refuses; in a
+    coroutine, `await grid.run(grid.subscribe, "c1/...")` waits without blocking.
+    """
+
+    def __init__(self, link: CloudLink) -> None:
+        self._link = link
+        self._groups: dict[str, Group] = {}
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.name} by {', '.join(self.edges) or 'no edge'}>"
+
+    # State.
+
+    @property
+    def name(self) -> str:
+        """The end-point's full name: `grid.name`."""
+        return self._link.name
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether at least one edge router has us attached: `grid.is_connected`."""
+        return bool(self.edges)
+
+    @property
+    def edges(self) -> tuple[str, ...]:
+        """The edge routers that have us attached now: `grid.edges`."""
+        return () if self._is_closed else self._link.attached_edges
+
+    @property
+    def modes(self) -> frozenset[int]:
+        """The operating modes that are active; 0 is the baseline: `grid.modes`."""
+        return mode_numbers(self._link.subscriptions.modes)
+
+    @property
+    def next_modes(self) -> frozenset[int]:
+        """The modes about to be active; those of now if no change is under way."""
+        return mode_numbers(self._link.subscriptions.next_modes or self._link.subscriptions.modes)
+
+    @property
+    def is_mode_changing(self) -> bool:
+        """Whether a change of modes is under way: `grid.is_mode_changing`."""
+        return self.next_modes != self.modes
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """What was sent, by edge, and received: `grid.counters()["received"]["delivered"]`."""
+        return self._link.counters()
+
+    # Publishing.
+
+    def publish(
+        self, name: str, value_type: ValueType, **wishes: Unpack[PublicationWishes]
+    ) -> Publication:
+        """Register a periodic variable below our own name.
+
+        `grid.publish("voltage", gridstat.FLOAT64, rate=60, derived=[gridstat.MovingAverage(10)])`;
+        an exact period instead of a rate: `period=Period(1, 60), phase_ns=0`.
+        """
+        variable = periodic_variable(self.full_name(name), value_type, wishes)
+        return self._publish([(variable, wishes.get("derived", ()))])[0]
+
+    def publish_alert(
+        self, name: str, value_type: ValueType, *, interval_s_min: float
+    ) -> Publication:
+        """Register an alert: `grid.publish_alert("line-sag", gridstat.BOOL, interval_s_min=0.1)`.
+
+        It is sent whenever something happens, never faster than the minimum interval, and
+        overtakes everything else.
+        """
+        variable = alert_variable(self.full_name(name), value_type, interval_s_min)
+        return self._publish([(variable, ())])[0]
+
+    def publish_many(
+        self, names: Sequence[str], value_type: ValueType, **wishes: Unpack[PublicationWishes]
+    ) -> list[Publication]:
+        """Register many variables of one kind in one request; all of them, or the first refusal.
+
+        `grid.publish_many([f"feeder-{n}/load" for n in range(500)], gridstat.FLOAT64, rate=1)`
+        """
+        derived = wishes.get("derived", ())
+        wanted = [
+            (periodic_variable(self.full_name(name), value_type, wishes), derived) for name in names
+        ]
+        return self._publish(wanted)
+
+    def send_many(
+        self,
+        publications: Sequence[Publication],
+        values: ArrayLike,
+        created_ns: ArrayLike | None = None,
+    ) -> int:
+        """Send one value of each publication in as few datagrams as possible; how many were sent.
+
+        `grid.send_many(loads, np.array([...]))`; without stamps they all are of this instant.
+        """
+        return self._link.publications.send_many(publications, values, created_ns)
+
+    # Subscribing.
+
+    def subscribe(self, name: str, **wishes: Unpack[SubscriptionWishes]) -> Subscription:
+        """Ask for a contract: `grid.subscribe("c1/north/pmu-1/voltage", preset="wide-area")`.
+
+        Quality is `qos=gridstat.qos(rate=10, latency_ms=50, redundancy=2)`, or a `preset`, or by
+        `modes`. `on_event` and `on_violation` are called on the delivering thread; `extrapolate`
+        makes up what is missing instead of a violation; `keep_events` keeps them for `read`.
+        """
+        return self.subscribe_many([name], **wishes)[0]
+
+    def subscribe_many(
+        self, names: Sequence[str], **wishes: Unpack[SubscriptionWishes]
+    ) -> list[Subscription]:
+        """Many contracts with the same wishes in one request; all of them, or the first refusal.
+
+        `grid.subscribe_many(["c1/a/v", "c1/b/v"], preset="control-centre")`
+        """
+        for name in names:
+            check_pattern(name, is_pattern=False)
+        found = self.subscribe_orders([_order(name, wishes) for name in names])
+        refused = [each for each in found if isinstance(each, GridStatError)]
+        granted = [each for each in found if not isinstance(each, GridStatError)]
+        if refused:
+            for subscription in granted:
+                subscription.unsubscribe()
+            raise refused[0]
+        return granted
+
+    def subscribe_pattern(
+        self,
+        pattern: str,
+        on_match: Callable[[Subscription], object] | None = None,
+        **wishes: Unpack[SubscriptionWishes],
+    ) -> PatternSubscription:
+        """Ask for all that a pattern stands for, now and later, each with the same wishes.
+
+        `grid.subscribe_pattern("c1/*/voltage", on_match=print)`: `*` is one part of a name, `**`
+        at the end all that is below.
+        """
+        check_pattern(pattern, is_pattern=True)
+        self._check_open()
+        return self._link.subscriptions.subscribe_pattern(_order(pattern, wishes), on_match)
+
+    def unsubscribe_all(self) -> None:
+        """End all subscriptions, groups and patterns in one request: `grid.unsubscribe_all()`."""
+        self._check_open()
+        self._groups.clear()
+        self._link.subscriptions.unsubscribe_all()
+
+    def group(self, name: str, *, interval: Period, latency_ms: float, history: int = 1) -> Group:
+        """An empty group: `grid.group("angles", interval=Period(1, 10), latency_ms=100)`.
+
+        `history` complete sets are kept. A name that is taken raises `GroupMismatch`.
+        """
+        self._check_open()
+        if name in self._groups:
+            raise GroupMismatch(
+                f"there is a group {name} already", hint="close it first, or choose another name"
+            )
+        if not latency_ms > 0:
+            raise LayoutError(f"a latency of {latency_ms!r} ms, and must be above 0")
+        sets = GroupSets(interval, round(latency_ms * NS_PER_MS), history)
+        group = Group(self, self._link.deliverer, name, sets, latency_ms)
+        self._groups[name] = group
+        return group
+
+    def find(self, pattern: str) -> list[StatusVariable]:
+        """The published variables that match: `grid.find("c1/**")`."""
+        self._check_open()
+
+        def use(outcomes: tuple[Outcome, ...], _: tuple[bytes, ...]) -> list[StatusVariable]:
+            (outcome,) = outcomes
+            if isinstance(outcome, RefusedOutcome):
+                raise refusal(outcome)
+            assert isinstance(outcome, FoundOutcome), "a search is answered with what was found"
+            return list(outcome.variables)
+
+        return self._link.ask(FindVariables(pattern=pattern), use).result()
+
+    # Odds and ends.
+
+    async def run(
+        self, call: Callable[Words, Result], *args: Words.args, **kwargs: Words.kwargs
+    ) -> Result:
+        """Wait for a blocking call in a coroutine: `await grid.run(grid.publish, "v", FLOAT64)`."""
+        return await asyncio.to_thread(call, *args, **kwargs)
+
+    def close(self) -> None:
+        """Leave the cloud: all publications and subscriptions end. `grid.close()`."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._groups.clear()
+            self._link.close()
+
+    def full_name(self, name: str) -> str:
+        """A variable's full name; short ones are below our own: `grid.full_name("voltage")`."""
+        return name if name.startswith(f"{self.name}/") else f"{self.name}/{name}"
+
+    def subscribe_orders(self, orders: Sequence[Order]) -> list[Subscription | GridStatError]:
+        """Contracts as orders, each with an answer of its own; for groups."""
+        self._check_open()
+        return self._link.subscriptions.subscribe(orders)
+
+    def forget_group(self, name: str) -> None:
+        """A group is closed, and its name free again."""
+        self._groups.pop(name, None)
+
+    def _publish(
+        self, wanted: Sequence[tuple[StatusVariable, Sequence[Derivation]]]
+    ) -> list[Publication]:
+        self._check_open()
+        found = self._link.publications.publish(wanted)
+        refused = [each for each in found if isinstance(each, GridStatError)]
+        granted = [each for each in found if not isinstance(each, GridStatError)]
+        if refused:
+            for publication in granted:
+                publication.unpublish()
+            raise refused[0]
+        return granted
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Misuse("the connection is closed", hint="connect again")
+
+
+def _order(name: str, wishes: SubscriptionWishes) -> Order:
+    return Order(
+        name=name,
+        qos=modal_qos(wishes.get("qos"), wishes.get("preset"), wishes.get("modes")),
+        value_type=wishes.get("value_type"),
+        interests=Interests(
+            on_event=wishes.get("on_event"),
+            on_violation=wishes.get("on_violation"),
+            extrapolate=wishes.get("extrapolate"),
+        ),
+        derived=tuple(wishes.get("derived", ())),
+        keep_events=wishes.get("keep_events", 0),
+    )

@@ -1,0 +1,255 @@
+"""A group subscription: several variables read as one consistent set (S0 §3.3, A26)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, overload
+
+from gridstat.endpoint.asking import qos
+from gridstat.endpoint.incoming import Interests
+from gridstat.endpoint.subscription_book import Order
+from gridstat.model.errors import GridStatError, GroupMismatch, Misuse, NoSuchVariable
+from gridstat.model.group_law import Member
+from gridstat.model.qos import BASELINE_MODE, ModalQos
+from gridstat.model.status import TimeQuality
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Unpack
+
+    from gridstat.endpoint.asking import QosWishes
+    from gridstat.endpoint.deliverer import Arrival, Deliverer
+    from gridstat.endpoint.delivery import Delivery
+    from gridstat.endpoint.group_sets import GroupSet, GroupSets
+    from gridstat.endpoint.subscriber import Subscription
+    from gridstat.model.rate_law import Period
+    from gridstat.model.status import StatusVariable
+
+NS_PER_MS: Final = 1_000_000
+HOW_OFTEN: Final = frozenset({"rate", "interval", "every"})
+
+log = logging.getLogger(__name__)
+
+
+class GroupKeeper(Protocol):
+    """Who keeps groups for the application."""
+
+    def find(self, pattern: str) -> list[StatusVariable]:
+        """The published variables of a name."""
+        ...
+
+    def subscribe_orders(self, orders: Sequence[Order]) -> list[Subscription | GridStatError]:
+        """Contracts for the members."""
+        ...
+
+    def forget_group(self, name: str) -> None:
+        """The name is free again."""
+        ...
+
+
+class Group:
+    """Members at one common interval; made by `grid.group`.
+
+        angles = grid.group("angles", interval=Period(1, 10), history=5, latency_ms=100)
+        angles.add("c1/north/pmu-1/angle")
+        angles.add("c1/south/pmu-2/angle")
+        print(angles.latest().values)
+
+    A set is shown when it is complete: one event of each member, all of the same instant. One that
+    is not complete within the latency is counted in `incomplete` and never shown.
+    """
+
+    def __init__(
+        self,
+        keeper: GroupKeeper,
+        deliverer: Deliverer,
+        name: str,
+        sets: GroupSets,
+        latency_ms: float,
+    ) -> None:
+        self._keeper = keeper
+        self._deliverer = deliverer
+        self._sets = sets
+        self._latency_ms = latency_ms
+        self._members: dict[str, Subscription] = {}
+        self._callbacks: tuple[Callable[[GroupSet], object], ...] = ()
+        self._lock = threading.Lock()
+        self._is_over = False
+        self.name = name
+        deliverer.watch(self)
+
+    def __repr__(self) -> str:
+        return f"<Group {self.name} of {len(self._members)}>"
+
+    @property
+    def interval(self) -> Period:
+        """How often there is a set: `angles.interval`."""
+        return self._sets.interval
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The names of the members: `angles.members`."""
+        return tuple(sorted(self._members))
+
+    @property
+    def completed(self) -> int:
+        """How many sets have been complete: `angles.completed`."""
+        return self._sets.completed
+
+    @property
+    def incomplete(self) -> int:
+        """How many were given up: `angles.incomplete`."""
+        return self._sets.incomplete
+
+    def member(self, name: str) -> Subscription:
+        """The subscription behind a member: `angles.member(name).ledger()`."""
+        try:
+            return self._members[name]
+        except KeyError:
+            raise Misuse(
+                f"{name} is no member of {self.name}", hint=f"members are {', '.join(self.members)}"
+            ) from None
+
+    def add(self, name: str, **wishes: Unpack[QosWishes]) -> None:
+        """One more member: `angles.add("c1/north/pmu-1/angle", redundancy=2)`.
+
+        Its period must divide the group's interval, and its phase be the group's: else it is
+        refused with `GroupMismatch` and a proposal.
+        """
+        self._check_open()
+        if HOW_OFTEN.intersection(wishes):
+            raise Misuse("how often is the group's business", hint="leave rate and the like out")
+        if name in self._members:
+            raise GroupMismatch(f"{name} is a member of {self.name} already")
+        variable = self._variable(name)
+        wishes.setdefault("latency_ms", self._latency_ms)
+        asked = qos(interval=self.interval, **wishes)  # type: ignore[misc]
+        order = Order(
+            name=name,
+            qos=ModalQos({BASELINE_MODE: asked}),
+            value_type=variable.value_type,
+            interests=Interests(hook=partial(self._hook, name)),
+        )
+        (found,) = self._keeper.subscribe_orders([order])
+        if isinstance(found, GridStatError):
+            raise found
+        try:
+            with self._lock:
+                # Only now: a set that began before could never have been complete.
+                self._sets.add(_member(found.variable or variable))
+        except GroupMismatch:
+            found.unsubscribe()  # Its period has changed since we looked.
+            raise
+        self._members[name] = found
+
+    def remove(self, name: str) -> None:
+        """One member less; its subscription ends: `angles.remove("c1/north/pmu-1/angle")`."""
+        subscription = self.member(name)
+        del self._members[name]
+        self._drop(name)
+        subscription.unsubscribe()
+
+    @overload
+    def latest(self) -> GroupSet | None: ...
+    @overload
+    def latest(self, sets: int) -> tuple[GroupSet, ...]: ...
+
+    def latest(self, sets: int | None = None) -> GroupSet | tuple[GroupSet, ...] | None:
+        """The newest complete set, or the newest few, newest first; whole, never mixed.
+
+        `angles.latest().values["c1/north/pmu-1/angle"]`, `angles.latest(3)`
+        """
+        complete = self._sets.complete
+        if sets is not None:
+            return tuple(each.copy() for each in complete[:sets])
+        return complete[0].copy() if complete else None
+
+    def on_complete(self, callback: Callable[[GroupSet], object]) -> None:
+        """Call back with every complete set: `angles.on_complete(lambda found: print(found))`."""
+        self._callbacks = (*self._callbacks, callback)
+
+    def close(self) -> None:
+        """End the group and the subscriptions of all members: `angles.close()`."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self._deliverer.unwatch(self)
+        self._keeper.forget_group(self.name)
+        for name in self.members:
+            self._members.pop(name).unsubscribe()
+
+    # On the delivering thread.
+
+    @property
+    def next_due_ns(self) -> int | None:
+        """When the next open set is given up."""
+        with self._lock:
+            return self._sets.next_due_ns
+
+    def fire(self, arrival: Arrival) -> None:
+        """Give up what is overdue."""
+        with self._lock:
+            self._sets.expire(arrival.steady_ns)
+
+    def _hook(self, name: str, delivery: Delivery, arrival: Arrival) -> None:
+        is_good = delivery.time_quality is TimeQuality.GOOD
+        age_ns = arrival.age_ns(delivery.created_ns, delivery.received_ns) if is_good else 0
+        self._follow(name)
+        with self._lock:
+            found = self._sets.take(
+                name, delivery, arrival.arrived_ns(delivery.received_ns), age_ns
+            )
+        self._deliverer.stir(self)
+        if found is not None:
+            self._complete(found)
+
+    def _follow(self, name: str) -> None:
+        """A member whose period has changed goes on under its new law, or cannot go on."""
+        subscription = self._members.get(name)
+        variable = None if subscription is None else subscription.variable
+        if subscription is None or variable is None or variable.period is None:
+            return
+        with self._lock:
+            if self._sets.has(_member(variable)):
+                return
+            try:
+                self._sets.add(_member(variable))
+            except GroupMismatch as problem:
+                subscription.incoming.holder.set_error_code(problem.code)
+
+    def _complete(self, found: GroupSet) -> None:
+        for callback in self._callbacks:
+            try:
+                callback(found.copy())
+            except Exception:
+                log.exception("on_complete_failed group=%s", self.name)
+
+    def _drop(self, name: str) -> None:
+        with self._lock:
+            done = self._sets.remove(name)
+        for found in done:
+            self._deliverer.post(partial(self._complete, found))
+
+    def _variable(self, name: str) -> StatusVariable:
+        found = [each for each in self._keeper.find(name) if each.name == name]
+        if not found:
+            raise NoSuchVariable(f"nobody publishes {name}")
+        if found[0].period is None:
+            raise GroupMismatch(
+                f"{name} is aperiodic, and a group needs a common interval",
+                hint="subscribe to it on its own",
+            )
+        with self._lock:
+            self._sets.check(_member(found[0]))
+        return found[0]
+
+    def _check_open(self) -> None:
+        if self._is_over:
+            raise Misuse(f"the group {self.name} is closed", hint="make another one")
+
+
+def _member(variable: StatusVariable) -> Member:
+    assert variable.period is not None, "only periodic variables are members"
+    return Member(variable.name, variable.period, variable.phase_ns)

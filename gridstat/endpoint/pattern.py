@@ -1,0 +1,81 @@
+"""A subscription to every variable that a pattern stands for, now and later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gridstat.endpoint.subscriber import Subscription
+    from gridstat.net.command.endpoint_messages import GrantedOutcome
+
+
+class Patterns(Protocol):
+    """Who keeps patterns for the application."""
+
+    def end_pattern(self, pattern: PatternSubscription) -> None:
+        """Blocks until the cloud has answered."""
+        ...
+
+
+class PatternSubscription:
+    """Catches variables by name; made by `grid.subscribe_pattern`.
+
+        pattern = grid.subscribe_pattern("c1/*/voltage", on_match=lambda found: print(found.name))
+        for voltage in pattern.matches:
+            print(voltage.name, voltage.value)
+
+    Each match is a subscription of its own with the pattern's wishes; it goes with its variable.
+    """
+
+    def __init__(
+        self,
+        keeper: Patterns,
+        pattern: str,
+        label: str,
+        on_match: Callable[[Subscription], object] | None,
+    ) -> None:
+        self._keeper = keeper
+        self.pattern = pattern
+        self.label = label
+        self.on_match = on_match
+        self.pattern_id = 0
+        self.is_over = False
+        self._missed: tuple[str, ...] = ()
+        self._matches: dict[str, Subscription] = {}
+
+    def __repr__(self) -> str:
+        return f"<PatternSubscription {self.pattern} with {len(self._matches)} matches>"
+
+    @property
+    def matches(self) -> tuple[Subscription, ...]:
+        """What it has caught and still holds, by name: `pattern.matches`."""
+        return tuple(found for _, found in sorted(self._matches.items()))
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """What it stands for and could not have at the start, each with the reason."""
+        return self._missed
+
+    def unsubscribe(self) -> None:
+        """End it and all that it has caught: `pattern.unsubscribe()`."""
+        if not self.is_over:
+            self._keeper.end_pattern(self)
+
+    def granted(self, outcome: GrantedOutcome) -> None:
+        """The cloud holds it under this number; called by the connection."""
+        self.pattern_id = outcome.subscription_id
+        self._missed = outcome.degraded
+
+    def match(self, name: str) -> Subscription | None:
+        """What it has caught under a name; called by the connection."""
+        return self._matches.get(name)
+
+    def caught(self, subscription: Subscription) -> None:
+        """One more; called by the connection."""
+        self._matches[subscription.name] = subscription
+
+    def lost(self, subscription: Subscription) -> None:
+        """One less; called by the connection."""
+        self._matches.pop(subscription.name, None)

@@ -1,0 +1,157 @@
+"""All publications of a connection: registers them with the cloud and keeps them by name."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gridstat.endpoint.asker import spread
+from gridstat.endpoint.asking import refusal
+from gridstat.endpoint.publisher import Publication
+from gridstat.model.errors import GridStatError, LayoutError, Misuse
+from gridstat.model.status import BuiltinType
+from gridstat.net.codec.event import flag_byte
+from gridstat.net.command.endpoint_messages import (
+    ChangePublication,
+    PublicationRequest,
+    Publish,
+    PublishedOutcome,
+    RefusedOutcome,
+    Unpublish,
+)
+from gridstat.net.command.session_messages import MANY_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+    from gridstat.endpoint.asker import Asker
+    from gridstat.endpoint.event_channels import EventChannels
+    from gridstat.endpoint.session_words import PublicationRestored
+    from gridstat.model.derived import Derivation
+    from gridstat.model.rate_law import Period
+    from gridstat.model.status import StatusVariable
+    from gridstat.net.command.endpoint_messages import Outcome
+
+    Wanted = tuple[StatusVariable, Sequence[Derivation]]
+
+
+class PublicationBook:
+    """One publication a name; one that was withdrawn is forgotten."""
+
+    def __init__(self, asker: Asker, channels: EventChannels) -> None:
+        self._asker = asker
+        self._channels = channels
+        self._publications: dict[str, Publication] = {}
+
+    def publish(self, wanted: Sequence[Wanted]) -> list[Publication | GridStatError]:
+        """Register variables, many in one request; each has an answer of its own, in order."""
+        found: list[Publication | GridStatError] = []
+        for at in range(0, len(wanted), MANY_MAX):
+            found += self._publish_some(wanted[at : at + MANY_MAX])
+        return found
+
+    def _publish_some(self, wanted: Sequence[Wanted]) -> list[Publication | GridStatError]:
+        requests = tuple(PublicationRequest(variable=variable) for variable, _ in wanted)
+
+        def use(
+            outcomes: tuple[Outcome, ...], _: tuple[bytes, ...]
+        ) -> list[Publication | GridStatError]:
+            return [
+                self._published(outcome, derived)
+                for (_, derived), outcome in zip(wanted, spread(outcomes, wanted), strict=True)
+            ]
+
+        return self._asker.ask(Publish(publications=requests), use).result()
+
+    def change_period(self, publication: Publication, period: Period, phase_ns: int) -> None:
+        """Ask for another period, and follow it from the announced instant on."""
+        command = ChangePublication(name=publication.name, period=period, phase_ns=phase_ns)
+
+        def use(outcomes: tuple[Outcome, ...], _: tuple[bytes, ...]) -> None:
+            (outcome,) = outcomes
+            if isinstance(outcome, RefusedOutcome):
+                raise refusal(outcome)
+            assert isinstance(outcome, PublishedOutcome), "a change is answered as a publication"
+            publication.changed(outcome)
+
+        self._asker.ask(command, use).result()
+
+    def unpublish(self, publication: Publication) -> None:
+        """Withdraw a publication; the cloud always agrees."""
+        self._publications.pop(publication.name, None)
+        command = Unpublish(names=(publication.name,))
+        self._asker.ask(command, lambda _outcomes, _newest: None).result()
+
+    def restored(self, word: PublicationRestored) -> None:
+        """The cloud had forgotten one of ours."""
+        publication = self._publications.get(word.name)
+        if publication is not None:
+            publication.restored(word.outcome)
+
+    def end(self) -> None:
+        """The connection is closed."""
+        for publication in self._publications.values():
+            publication.end()
+        self._publications.clear()
+
+    def send_many(
+        self,
+        publications: Sequence[Publication],
+        values: ArrayLike,
+        created_ns: ArrayLike | None = None,
+    ) -> int:
+        """Send one value of each publication, packed; how many were sent."""
+        column = np.asarray(values)
+        if column.shape != (len(publications),):
+            raise LayoutError(f"{len(publications)} publications and values of {column.shape}")
+        if not len(publications):
+            return 0
+        stamps = np.broadcast_to(
+            np.asarray(time.time_ns() if created_ns is None else created_ns, np.uint64),
+            column.shape,
+        )
+        kinds = {publication.column() for publication in publications}
+        if len(kinds) == 1 and None not in kinds:
+            return self._send_column(publications, column, stamps)
+        return sum(
+            publication.send(value, created_ns=int(stamp_ns))
+            for publication, value, stamp_ns in zip(
+                publications, column.tolist(), stamps.tolist(), strict=True
+            )
+        )
+
+    def _send_column(
+        self, publications: Sequence[Publication], column: np.ndarray, stamps: np.ndarray
+    ) -> int:
+        kind = publications[0].column()
+        is_number = column.dtype.kind in "iuf"
+        if kind is BuiltinType.FLOAT64 and is_number:
+            column = column.astype(np.float64)
+        elif not (kind is BuiltinType.INT64 and column.dtype.kind in "iu") and not (
+            kind is BuiltinType.BOOL and column.dtype.kind == "b"
+        ):
+            assert kind is not None, "a column has one type"
+            raise LayoutError(f"values of {column.dtype.name} for variables of {kind.value}")
+        identifiers = np.array(
+            [
+                publication.identifier_at(stamp_ns)
+                for publication, stamp_ns in zip(publications, stamps.tolist(), strict=True)
+            ],
+            np.uint32,
+        )
+        return self._channels.send_many(identifiers, column, stamps, flag_byte())
+
+    def _published(
+        self, outcome: Outcome, derived: Sequence[Derivation]
+    ) -> Publication | GridStatError:
+        if isinstance(outcome, RefusedOutcome):
+            return refusal(outcome)
+        if not isinstance(outcome, PublishedOutcome):
+            return Misuse(f"the cloud answered {type(outcome).__name__} to a publication")
+        publication = Publication(self, self._channels, outcome, derived)
+        self._publications[publication.name] = publication
+        return publication
