@@ -105,6 +105,8 @@ cdef class _Words:
         words.terms = self.terms
         words.flags = GS_ROW_URGENT if row.is_urgent else 0
         words.flags |= GS_ROW_STAMP_EXEMPT if row.is_stamp_exempt else 0
+        words.flags |= GS_ROW_KEEPS_NEWEST if row.keeps_newest else 0
+        words.newest_options_max = row.newest_options_max
         if row.period is not None:
             words.flags |= GS_ROW_PERIODIC
             words.seconds = row.period.seconds
@@ -277,8 +279,7 @@ cdef class Core:
             self._need_open()
             if channel_id not in self.sources and len(self.sources) >= 65536:
                 raise LimitReached("no room for another source")
-            opened_ns = gs_clock_ns(CLOCK_MONOTONIC) if self.loop.is_running else gs_read(
-                &self.core.quiet_ns)
+            opened_ns = gs_loop_now_ns(self.loop)
             self.sources[channel_id] = (bool(is_publisher), back_channel, opened_ns)
             self._tell_sources()
 
@@ -315,6 +316,7 @@ cdef class Core:
 
     def commit(self, upserts=(), removals=()):
         """Apply a delta; the forwarding thread sees all of it between two batches, or nothing."""
+        cdef _Words words
         upserts, removals = tuple(upserts), tuple(removals)
         check_delta(upserts, removals)
         with self.lock:
@@ -324,7 +326,9 @@ cdef class Core:
                     if route.channel_id not in self.specs:
                         raise UnknownName(f"variable {row.variable_id} is routed to channel "
                                           f"{route.channel_id}, which is not open")
-            self._commit(_Words(upserts, removals, self.indices.of))
+            words = _Words(upserts, removals, self.indices.of)
+            check_committed(gs_table_commit(self.core.table, words.rows, words.row_count,
+                                            words.removals, words.removal_count))
             epoch = gs_table_epoch(self.core.table)
             for variable_id in removals:
                 self.indices.name(variable_id, (), epoch)
@@ -332,10 +336,14 @@ cdef class Core:
                 named = tuple([route.channel_id for route in row.routes])
                 self.indices.name(row.variable_id, named, epoch)
 
-    cdef _commit(self, _Words words):
-        check_committed(gs_table_commit(
-            self.core.table, words.rows, words.row_count, words.removals, words.removal_count
-        ))
+    def newest(self, variable_id):
+        """The newest event of a variable whose row keeps it, with all its options, or None."""
+        cdef uint8_t event[GS_EVENT_BYTES_MAX]
+        cdef uint32_t size
+        with self.lock:
+            self._need_open()
+            size = gs_table_newest(self.core.table, variable_id, event)
+        return (<char *>event)[:size] if size else None
 
     def rows(self):
         """How many variables the table knows."""
@@ -473,10 +481,7 @@ cdef class Core:
     def thread_counters(self):
         """Receive calls, and receive buffers that the kernel lost (each up to 64 datagrams)."""
         self._need_open()
-        return {
-            "receive_calls": gs_read(&self.core.counters.receive_calls),
-            "kernel_dropped": gs_read(&self.core.counters.kernel_dropped),
-        }
+        return _named(("kernel_dropped", "receive_calls"), &self.core.counters.kernel_dropped)
 
     def channel_counters(self, channel_id):
         """Counters of one open channel: due = sent + queued + the drops."""

@@ -300,6 +300,9 @@ static inline gs_counter *pass(const passage *way, const gs_row *row, const uint
     gs_verdict verdict = first_copy(way, row, bytes, &slot);
     if (__builtin_expect(verdict != GS_ACCEPTED, 0))
         return rejected_by(counters, verdict);
+    if (__builtin_expect(row->flags & GS_ROW_KEEPS_NEWEST, 0) &&
+        !gs_newest_keep(gs_row_newest(row), bytes, way->now.steady_ns))
+        gs_add(&counters->newest_too_large, 1);
     flight event = {
         .bytes = bytes,
         .row = row,

@@ -10,9 +10,6 @@ cdef extern from "<sys/socket.h>" nogil:
     cdef struct sockaddr_storage:
         sa_family_t ss_family
 
-cdef extern from "<time.h>" nogil:
-    int CLOCK_MONOTONIC
-
 cdef extern from "<sys/mman.h>" nogil:
     int mlockall(int) noexcept
     int MCL_CURRENT
@@ -44,6 +41,7 @@ cdef extern from "rate_law.h" nogil:
 cdef extern from "event.h" nogil:
     enum: GS_MALFORMED_REASONS
     enum: GS_MALFORMED_SHORT
+    enum: GS_EVENT_BYTES_MAX
 
 cdef extern from "sources.h" nogil:
     ctypedef struct gs_source:
@@ -58,6 +56,7 @@ cdef extern from "forwarding_table.h" nogil:
     enum: GS_ROW_PERIODIC
     enum: GS_ROW_URGENT
     enum: GS_ROW_STAMP_EXEMPT
+    enum: GS_ROW_KEEPS_NEWEST
     ctypedef struct gs_term:
         uint64_t modes
         uint32_t every
@@ -69,7 +68,7 @@ cdef extern from "forwarding_table.h" nogil:
     ctypedef struct gs_row_words:
         uint32_t variable_id, flags, seconds, per_seconds
         uint64_t phase_ns, interval_ns_min
-        uint32_t source, route_count, flood_count
+        uint32_t source, newest_options_max, route_count, flood_count
         const gs_route *routes
         const gs_term *terms
         const gs_flood *floods
@@ -89,6 +88,7 @@ cdef extern from "forwarding_table.h" nogil:
                                      const uint32_t *, uint32_t) noexcept
     void gs_table_set_sources(gs_table *, const gs_source *, uint32_t) noexcept
     void gs_table_set_floods(gs_table *, const gs_flood_way *, uint32_t) noexcept
+    uint32_t gs_table_newest(const gs_table *, uint32_t, uint8_t *) noexcept
     uint32_t gs_table_rows(const gs_table *) noexcept
     void gs_table_reclaim(gs_table *) noexcept
     uint32_t gs_table_retired(const gs_table *) noexcept
@@ -180,7 +180,7 @@ cdef extern from "loop.h" nogil:
     void gs_loop_stop(gs_loop *) noexcept
     void gs_loop_tell(const gs_loop *) noexcept
     void gs_loop_forget(gs_loop *, gs_channel *) noexcept
-    uint64_t gs_clock_ns(int) noexcept
+    uint64_t gs_loop_now_ns(const gs_loop *) noexcept
     uint64_t gs_loop_cpu_ns(const gs_loop *) noexcept
     bint gs_resolve(const char *, uint16_t, sockaddr_storage *, socklen_t *) noexcept
     uint16_t gs_port_of(const sockaddr_storage *) noexcept

@@ -84,6 +84,7 @@ static gs_row *write_row(const gs_row_words *words, const wish *wishes, size_t w
     size_t map_words = (words->route_count + 63) / 64;
     size_t way_at = term_count * (GS_TERM_WORDS + map_words);
     size_t total = way_at + (words->route_count + 1) / 2 + 2 * (size_t)words->flood_count;
+    total += (words->flags & GS_ROW_KEEPS_NEWEST) != 0;
     gs_row *row = gs_allocate(sizeof(gs_row) + total * sizeof(uint64_t));
     row->variable_id = words->variable_id;
     row->source = words->source;

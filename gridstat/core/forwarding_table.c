@@ -109,6 +109,13 @@ static void release_retired(retired *item)
         item->state_stack[(*item->state_count)++] = item->state;
 }
 
+static void release_row(const gs_row *row)
+{
+    if (row != NULL && row->flags & GS_ROW_KEEPS_NEWEST)
+        gs_release(gs_row_newest(row));
+    gs_release((void *)(uintptr_t)row);
+}
+
 void gs_table_close(gs_table *table)
 {
     for (uint32_t i = 0; i < table->retired_count; i++)
@@ -116,7 +123,7 @@ void gs_table_close(gs_table *table)
     for (uint32_t p = 0; p < table->page_count; p++) {
         gs_page *page = table->root->pages[p];
         for (uint32_t i = 0; i <= page->mask; i++)
-            gs_release((void *)(uintptr_t)page->slots[i].row);
+            release_row(page->slots[i].row);
         gs_release(page);
     }
     gs_source_state *left;
@@ -253,6 +260,28 @@ static const gs_row *row_in(const gs_root *root, uint32_t variable_id)
     return slot == NULL ? NULL : slot->row;
 }
 
+static void retire_newest(gs_table *table, const gs_row *row)
+{
+    if (row->flags & GS_ROW_KEEPS_NEWEST)
+        gs_table_retire(table, gs_release, gs_row_newest(row));
+}
+
+/* The newest event stays through a change of the row, unless it shall have more or less room. */
+static void place_newest(gs_table *table, const gs_row_words *words, gs_row *row, const gs_row *old)
+{
+    gs_newest *kept = NULL;
+    if (old != NULL && old->flags & GS_ROW_KEEPS_NEWEST)
+        kept = gs_row_newest(old);
+    bool is_same = kept != NULL && words->flags & GS_ROW_KEEPS_NEWEST &&
+                   kept->bytes_max == GS_EVENT_BYTES + GS_OPTION_BYTES * words->newest_options_max;
+    if (old != NULL && !is_same)
+        retire_newest(table, old);
+    if (words->flags & GS_ROW_KEEPS_NEWEST) {
+        kept = is_same ? kept : gs_newest_make(words->newest_options_max);
+        *gs_row_newest_word(row) = (uintptr_t)kept;
+    }
+}
+
 static void put_row(gs_table *table, gs_root *fresh, const gs_row_words *words, gs_row *row)
 {
     const gs_row *old = row_in(fresh, words->variable_id);
@@ -264,6 +293,7 @@ static void put_row(gs_table *table, gs_root *fresh, const gs_row_words *words, 
         if (old != NULL)
             retire_state(table, old);
     }
+    place_newest(table, words, row, old);
     table->rows += old == NULL;
     table->ring_rows += !is_periodic;
     table->ring_rows -= old != NULL && !(old->flags & GS_ROW_PERIODIC);
@@ -280,6 +310,7 @@ static void remove_row(gs_table *table, gs_root *fresh, uint32_t variable_id)
         return;
     own_page(table, fresh, variable_id, &variable_id);
     retire_state(table, old);
+    retire_newest(table, old);
     table->ring_rows -= !(old->flags & GS_ROW_PERIODIC);
     table->rows--;
     retire_row(table, old);
@@ -328,6 +359,8 @@ static bool has_memory(const gs_table *table, const delta *change)
         for (uint32_t r = 0; r < words->route_count; r++)
             bytes += words->routes[r].term_count * (48 + words->route_count / 8) + 64;
         bytes += 512;
+        if (words->flags & GS_ROW_KEEPS_NEWEST)
+            bytes += 128 + GS_OPTION_BYTES * words->newest_options_max;
     }
     size_t touched = (size_t)change->upsert_count + change->removal_count;
     bytes += (touched < table->page_count ? touched : table->page_count) * PAGE_BYTES_LIKELY;
@@ -364,6 +397,13 @@ gs_commit_result gs_table_commit(gs_table *table, const gs_row_words *upserts,
     }
     gs_release(rows);
     return result;
+}
+
+uint32_t gs_table_newest(const gs_table *table, uint32_t variable_id, uint8_t *to)
+{
+    const gs_row *row = row_in(table->root, variable_id);
+    bool is_kept = row != NULL && row->flags & GS_ROW_KEEPS_NEWEST;
+    return is_kept ? gs_newest_read(gs_row_newest(row), to) : 0;
 }
 
 void gs_table_set_sources(gs_table *table, const gs_source *sources, uint32_t count)

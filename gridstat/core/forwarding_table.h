@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "duplicates.h"
+#include "newest.h"
 #include "rate_law.h"
 #include "sources.h"
 
@@ -28,6 +29,7 @@ enum {
     GS_ROW_PERIODIC = 1,
     GS_ROW_URGENT = 2,
     GS_ROW_STAMP_EXEMPT = 4,
+    GS_ROW_KEEPS_NEWEST = 16,
     GS_ROW_PLAIN = 8, /* One channel, one term, no flooding: most rows of most routers. */
 };
 
@@ -60,6 +62,7 @@ typedef struct {
     uint64_t phase_ns;
     uint64_t interval_ns_min;
     uint32_t source;
+    uint32_t newest_options_max; /* Of a row that keeps the newest event. */
     uint32_t route_count;
     uint32_t flood_count;
     const gs_route *routes;
@@ -70,7 +73,8 @@ typedef struct {
 /* What the forwarding thread reads. `program` begins a cache line and holds, in 64-bit words:
  *   the terms, fastest divisor first: { gs_row_term, a bitmap over the ways, 64 to a word },
  *   from way_at on the ways, two to a word: a way is channel_index << 4 | class,
- *   then flood_count times { modes, level }. */
+ *   then flood_count times { modes, level },
+ *   then, in a row that keeps the newest event, where it is kept. */
 typedef struct {
     uint32_t variable_id;
     uint32_t state; /* Index of the window or the ring. */
@@ -102,6 +106,17 @@ static inline uint32_t gs_row_map_words(const gs_row *row)
 static inline const uint64_t *gs_row_floods(const gs_row *row)
 {
     return row->program + row->way_at + (row->way_count + 1) / 2;
+}
+
+/* Where the newest event is kept; only of a row that keeps it. */
+static inline uint64_t *gs_row_newest_word(gs_row *row)
+{
+    return row->program + row->way_at + (row->way_count + 1) / 2 + 2UL * row->flood_count;
+}
+
+static inline gs_newest *gs_row_newest(const gs_row *row)
+{
+    return (gs_newest *)(uintptr_t)gs_row_floods(row)[2UL * row->flood_count];
 }
 
 static inline bool gs_term_is_due(const uint64_t *at, uint64_t active, uint64_t magnitude)
@@ -193,6 +208,9 @@ gs_commit_result gs_table_commit(gs_table *table, const gs_row_words *upserts,
 void gs_table_set_sources(gs_table *table, const gs_source *sources, uint32_t count);
 const gs_source_set *gs_table_sources(const gs_table *table);
 void gs_table_set_floods(gs_table *table, const struct gs_flood_way *ways, uint32_t count);
+
+/* The newest event of a variable, if its row keeps it and one has come: its bytes, else 0. */
+uint32_t gs_table_newest(const gs_table *table, uint32_t variable_id, uint8_t *to);
 uint32_t gs_table_rows(const gs_table *table);
 
 /* Hand something to be released when the forwarding thread can no longer hold it. */

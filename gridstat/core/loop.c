@@ -305,6 +305,11 @@ static void wake(const gs_loop *loop)
     (void)written; /* A full pipe wakes as well. */
 }
 
+uint64_t gs_loop_now_ns(const gs_loop *loop)
+{
+    return loop->is_running ? gs_clock_ns(CLOCK_MONOTONIC) : gs_read(&loop->core->quiet_ns);
+}
+
 void gs_loop_tell(const gs_loop *loop)
 {
     if (loop->is_running && loop->process == getpid())

@@ -45,6 +45,9 @@ void gs_loop_stop(gs_loop *loop);
 /* Processor time of the thread, running or ended. */
 uint64_t gs_loop_cpu_ns(const gs_loop *loop);
 
+/* The time that silence is told by: the steady clock's, or of the last call without a thread. */
+uint64_t gs_loop_now_ns(const gs_loop *loop);
+
 /* A channel was opened: the thread shall look whether it wants probes. */
 void gs_loop_tell(const gs_loop *loop);
 

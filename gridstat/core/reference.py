@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gridstat.core.reference_datagram import read_datagram
 from gridstat.core.reference_egress import BufferPool, Mouth, Outgoing, PacedEgress, PackedEgress
+from gridstat.core.reference_newest import Newest
 from gridstat.core.reference_sockets import MemoryLine, Sockets, UdpLine
 from gridstat.core.reference_sources import Source, SourceState
 from gridstat.core.reference_window import Arrival, ArrivalRing, Refusal, SlotWindow
@@ -61,6 +62,7 @@ class Entry:
 
     row: Row
     seen: SlotWindow | ArrivalRing
+    newest: Newest | None
 
 
 class ReferenceCore:
@@ -159,10 +161,13 @@ class ReferenceCore:
         return {*self._channels, *(route.channel_id for route in routes)}
 
     def _entry(self, row: Row, old: Entry | None) -> Entry:
+        newest = Newest(row.newest_options_max) if row.keeps_newest else None
+        if old and old.newest and newest and old.newest.options_max == newest.options_max:
+            newest = old.newest
         if old and _clock_of(old.row) == _clock_of(row):
-            return Entry(row, old.seen)
+            return Entry(row, old.seen, newest)
         fresh = ArrivalRing(self._limits.ring_expiry_ns) if row.period is None else SlotWindow()
-        return Entry(row, fresh)
+        return Entry(row, fresh, newest)
 
     # The walk of an event.
 
@@ -219,6 +224,8 @@ class ReferenceCore:
         again = _offer(entry, event, slot, is_publisher=source.is_publisher, now_ns=now_ns)
         if again is not None:
             return again
+        if entry.newest is not None and not entry.newest.keep(event, now_ns):
+            self._counts["newest_too_large"] += 1
         return "dispatched" if self._dispatch(event, row, slot, source) else "not_due"
 
     def _police(
@@ -282,6 +289,12 @@ class ReferenceCore:
         if not isinstance(line, MemoryLine):
             raise UnknownName(f"channel {channel_id} keeps nothing in memory")
         return line.take()
+
+    def newest(self, variable_id: int) -> bytes | None:
+        """The newest event of a variable whose row keeps it, with all its options, or None."""
+        entry = self._entries.get(variable_id)
+        kept = entry.newest.event if entry is not None and entry.newest is not None else None
+        return None if kept is None else kept.octets
 
     def counters(self) -> dict[str, int]:
         """All counters; `in` is the sum of all ends."""

@@ -92,6 +92,8 @@ class Pair:
             assert compiled.channel_counters(channel_id) == reference.channel_counters(channel_id)
         assert compiled.counters() == reference.counters()
         assert compiled.source_states() == reference.source_states()
+        for variable_id in VARIABLES:
+            assert compiled.newest(variable_id) == reference.newest(variable_id)
         assert compiled.pool_free() == reference.pool_free()
 
 
@@ -174,6 +176,8 @@ def row(rng: random.Random, open_channels: list[int], now_ns: int) -> Row:
         floods=tuple(
             Flood(rng.randrange(4), modes(rng)) for _ in range(rng.choice((0, 0, 0, 1, 2)))
         ),
+        keeps_newest=rng.random() < 0.7,
+        newest_options_max=rng.choice((0, 9, 24, 24, 255)),
     )
 
 

@@ -65,7 +65,9 @@ static void change_row(gs_core *core, unsigned *seed)
     uint32_t variable_id = (uint32_t)rand_r(seed) % VARIABLES;
     gs_row_words words = {
         .variable_id = variable_id,
-        .flags = variable_id % 10 == 0 ? GS_ROW_URGENT : GS_ROW_PERIODIC,
+        .flags = (variable_id % 10 == 0 ? GS_ROW_URGENT : GS_ROW_PERIODIC) |
+                 (rand_r(seed) % 4 == 0 ? 0 : GS_ROW_KEEPS_NEWEST),
+        .newest_options_max = rand_r(seed) % 4 == 0,
         .seconds = 1,
         .per_seconds = 1000000,
         .source = SOURCE,
@@ -79,6 +81,20 @@ static void change_row(gs_core *core, unsigned *seed)
         assert(gs_table_commit(core->table, NULL, 0, &variable_id, 1) == GS_COMMITTED);
     else
         assert(gs_table_commit(core->table, &words, 1, NULL, 0) == GS_COMMITTED);
+}
+
+/* A whole event of the variable asked for, whatever the forwarding thread is writing. */
+static uint32_t read_newest(const gs_core *core)
+{
+    uint8_t event[GS_EVENT_BYTES_MAX];
+    uint32_t found = 0;
+    for (uint32_t variable_id = 0; variable_id < VARIABLES; variable_id += 7) {
+        uint32_t bytes = gs_table_newest(core->table, variable_id, event);
+        assert(bytes == 0 || bytes == gs_event_bytes(event));
+        assert(bytes == 0 || gs_event_variable(event) == variable_id);
+        found += bytes != 0;
+    }
+    return found;
 }
 
 static void send_burst(int socket_, const struct sockaddr_in *to, unsigned *seed, uint64_t stamp)
@@ -189,10 +205,13 @@ int main(void)
     assert(gs_loop_start(loop) == 0);
     int sender = socket(AF_INET, SOCK_DGRAM, 0);
     unsigned seed = 20061;
+    uint64_t kept = 0, lost = 0;
     for (uint32_t i = 0; i < CHANGES; i++) {
         send_burst(sender, &to, &seed, 1000000 + i * 50000ULL);
         change_row(core, &seed);
         gs_switch_modes(core, (uint64_t)rand_r(&seed) % 16);
+        kept += read_newest(core);
+        lost = gs_core_source(core, SOURCE).lost;
         if (i % 50 == 0)
             gs_table_set_sources(core->table, &source, 1);
         if (i % 100 == 0)
@@ -205,7 +224,7 @@ int main(void)
     printf("table swaps: %u changes, %lu events, %lu dispatched, all reconciled\n", CHANGES,
            (unsigned long)gs_read(&core->counters.in),
            (unsigned long)gs_read(&core->counters.dispatched));
-    assert(gs_read(&core->counters.dispatched) > 0);
+    assert(gs_read(&core->counters.dispatched) > 0 && kept > 0 && lost == 0);
     for (uint32_t i = 0; i < CHANNELS; i++) {
         gs_forget(core, core->channels[i]);
         assert_balanced(core->channels[i]);
