@@ -85,10 +85,10 @@ class Grid:
         self.daemons[name].start()
         self.daemons[name].wait_ready()
 
-    def program(self, name: str, label: str, argv: Sequence[str | Path]) -> Daemon:
-        """A program of an end-point, in its namespace; to be started, and ended with the grid."""
-        made = Daemon(label, self.namespaces[name], argv, self.files.folder(name) / label)
-        self.daemons[label] = made
+    def program(self, name: str, argv: Sequence[str | Path]) -> Daemon:
+        """The program of an end-point, in its namespace; to be started, and ended with the grid."""
+        made = Daemon(name, self.namespaces[name], argv, self.files.folder(name))
+        self.daemons[name] = made
         self._stack.callback(made.close)
         return made
 

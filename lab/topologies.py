@@ -83,7 +83,9 @@ def random_topology(family: str, routers: int, seed: int) -> Topology:
 def _drawn(family: str, routers: int, seed: int) -> list[tuple[int, int]]:
     match family:
         case "waxman":
-            graph = networkx.waxman_graph(routers, beta=0.4, alpha=0.3, seed=seed)
+            graph = networkx.waxman_graph(
+                routers, beta=min(1.0, 16 / routers), alpha=0.3, seed=seed
+            )
         case "regular":
             graph = networkx.random_regular_graph(4, routers, seed=seed)
         case "scale-free":

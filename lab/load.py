@@ -1,0 +1,134 @@
+"""A load on a grid: publishers and subscribers in their namespaces, and their logs joined.
+
+Every end-point of the plan that begins with `north/` publishes, every other one subscribes to all
+of it; the programs are in `load_programs.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from lab.ledger import Entries, LogTail, Verdict, Window, judge
+from lab.load_programs import LOOK_BACK_S, Status, Task
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lab.daemon import Daemon
+    from lab.grid import Grid
+
+PUBLISHERS: Final = "north/"
+NS_PER_S: Final = 1_000_000_000
+STATUS_AGE_NS_MAX: Final = NS_PER_S
+VARIABLES_MAX: Final = 1_000
+"""Of one publisher; numbers in the logs are the publisher's times that, plus the variable's."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """How much is published and how it is subscribed to; every subscription has every variable."""
+
+    variables: int = 4
+    rate: int = 60
+    redundancy: int = 2
+    latency_ms: float = 2_000.0
+
+
+class GridLoad:
+    """Runs from `start` to the end of the grid; what it logs is judged window by window."""
+
+    def __init__(self, grid: Grid, plan: LoadPlan | None = None) -> None:
+        self._grid = grid
+        self._plan = plan or LoadPlan()
+        names = [point.name for point in grid.plan.end_points]
+        self._publishers = [name for name in names if name.startswith(PUBLISHERS)]
+        self._subscribers = [name for name in names if not name.startswith(PUBLISHERS)]
+        self._sent = [LogTail(self._log(name)) for name in self._publishers]
+        self._got = [LogTail(self._log(name)) for name in self._subscribers]
+
+    def start(self) -> None:
+        """Publishers first; back when every subscription gets its copies over every way."""
+        for names, verb in ((self._publishers, "publish"), (self._subscribers, "subscribe")):
+            programs = [self._program(name, verb) for name in names]
+            for program in programs:
+                program.start()
+            for program in programs:
+                program.wait_ready()
+        self._grid.wait_for(self.complaint)
+
+    def complaint(self) -> str | None:
+        """None if in the last half second enough copies of everything came over every way."""
+        copies_min = int(self._plan.rate * LOOK_BACK_S / 2)
+        for name in self._subscribers:
+            path = self._status(name)
+            if not path.exists():
+                return f"{name} has told nothing yet"
+            status = msgspec.json.decode(path.read_bytes(), type=Status)
+            if time.time_ns() - status.at_ns > STATUS_AGE_NS_MAX:
+                return f"{name} has told nothing for a second"
+            for variable, copies in status.copies.items():
+                ways = sum(count >= copies_min for count in copies)
+                if ways < self._plan.redundancy:
+                    return f"{name} gets {variable} over {ways} ways: {copies}"
+        return None
+
+    def judge(self, window: Window) -> Verdict:
+        """Of all subscribers together."""
+        published = _joined([tail.entries() for tail in self._sent])
+        latency_ns_max = round(self._plan.latency_ms * 1e6)
+        verdicts = [
+            judge(published, tail.entries(), window, latency_ns_max=latency_ns_max)
+            for tail in self._got
+        ]
+        return sum(verdicts, Verdict())
+
+    def forget_before(self, created_ns: int) -> None:
+        for tail in (*self._sent, *self._got):
+            tail.forget_before(created_ns)
+
+    def variables_of(self, publisher: str) -> dict[str, int]:
+        """Full names, and their numbers in the logs."""
+        first = self._publishers.index(publisher) * VARIABLES_MAX
+        full_name = self._grid.plan.full_name(publisher)
+        return {f"{full_name}/v{at}": first + at for at in range(self._plan.variables)}
+
+    def _program(self, name: str, verb: str) -> Daemon:
+        everything = {
+            variable: number
+            for publisher in self._publishers
+            for variable, number in self.variables_of(publisher).items()
+        }
+        folder = self._grid.files.folder(name)
+        task = Task(
+            end_point=self._grid.plan.full_name(name),
+            folder=str(folder),
+            log=str(self._log(name)),
+            variables=self.variables_of(name) if verb == "publish" else everything,
+            rate=self._plan.rate,
+            redundancy=self._plan.redundancy,
+            latency_ms=self._plan.latency_ms,
+            status=str(self._status(name)),
+        )
+        path = folder / "task.json"
+        path.write_bytes(msgspec.json.encode(task))
+        self._log(name).unlink(missing_ok=True)
+        self._status(name).unlink(missing_ok=True)
+        return self._grid.program(
+            name, [sys.executable, "-m", "lab.load_programs", verb, str(path)]
+        )
+
+    def _log(self, name: str) -> Path:
+        return self._grid.files.folder(name) / "events.log"
+
+    def _status(self, name: str) -> Path:
+        return self._grid.files.folder(name) / "status.json"
+
+
+def _joined(parts: list[Entries]) -> Entries:
+    return np.concatenate(parts)

@@ -1,0 +1,141 @@
+"""The programs behind `load.py`: a publisher and a subscriber that log every event.
+
+Run in an end-point's namespace with the file of a `Task` as their argument; both print `ready` and
+go on until they are told to end.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from gridstat.console.access import load_access
+from gridstat.endpoint.asking import qos
+from gridstat.endpoint.connecting import connect
+from gridstat.model.status import BuiltinType
+from lab.ledger import EventLog, entries_of
+
+if TYPE_CHECKING:
+    from gridstat.endpoint.connection import Connection
+    from gridstat.endpoint.subscriber import Subscription
+
+NS_PER_S: Final = 1_000_000_000
+READ_S: Final = 0.02
+LOOK_BACK_S: Final = 0.5
+CONNECT_S_MAX: Final = 30.0
+FIBONACCI: Final = 0x9E3779B97F4A7C15
+"""Spreads small differences over all bits of a value, so that no alteration looks right."""
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What one program does: the variables by name and number, and where it logs."""
+
+    end_point: str
+    folder: str
+    log: str
+    variables: dict[str, int]
+    rate: int
+    redundancy: int = 2
+    latency_ms: float = 2_000.0
+    status: str = ""
+
+
+class Status(msgspec.Struct, frozen=True):
+    """What a subscriber saw of each variable in the last half second: copies, by edge."""
+
+    at_ns: int
+    copies: dict[str, list[int]]
+
+
+def value_of(number: int, created_ns: int) -> int:
+    """A value that belongs to this event and no other; 63 bits."""
+    return ((created_ns + number) * FIBONACCI & 2**64 - 1) >> 1
+
+
+def main(verb: str, path: Path) -> None:
+    # The main thread ends by an exception, so that the connection is closed in order.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    task = msgspec.json.decode(path.read_bytes(), type=Task)
+    access = load_access(Path(task.folder))
+    edges = [f"{name}@{host}:{port}" for name, (host, port) in access.edges.items()]
+    with (
+        connect(
+            edges,
+            task.end_point,
+            certificates=access.certificates.path,
+            timeout_s=CONNECT_S_MAX,
+        ) as grid,
+        EventLog(Path(task.log)) as log,
+    ):
+        {"publish": publish, "subscribe": subscribe}[verb](grid, task, log)
+
+
+def publish(grid: Connection, task: Task, log: EventLog) -> None:
+    """Every variable at every slot, stamped with the slot's own time."""
+    publications = grid.publish_many(list(task.variables), BuiltinType.INT64, rate=task.rate)
+    numbers = np.array(list(task.variables.values()))
+    say_ready()
+    slot = time.time_ns() * task.rate // NS_PER_S + 1
+    while True:
+        created_ns = -(-slot * NS_PER_S // task.rate)
+        time.sleep(max(0, created_ns - time.time_ns()) / NS_PER_S)
+        values = [value_of(int(number), created_ns) for number in numbers]
+        are_sent = [
+            publication.send(value, created_ns=created_ns)
+            for publication, value in zip(publications, values, strict=True)
+        ]
+        entries = entries_of(numbers, created_ns, np.array(values), time.time_ns())
+        log.append(entries[np.array(are_sent)])
+        slot += 1
+
+
+def subscribe(grid: Connection, task: Task, log: EventLog) -> None:
+    """Every event of every variable, over as many ways as asked."""
+    wish = qos(redundancy=task.redundancy, latency_ms=task.latency_ms)
+    subscriptions = grid.subscribe_many(list(task.variables), qos=wish, keep_events=65_536)
+    numbers = list(task.variables.values())
+    past = deque([(time.monotonic(), copies_of(subscriptions))])
+    say_ready()
+    while True:
+        time.sleep(READ_S)
+        for number, subscription in zip(numbers, subscriptions, strict=True):
+            batch = subscription.read()
+            if len(batch):
+                values = batch["value"].astype(np.uint64)
+                log.append(entries_of(number, batch["created_ns"], values, batch["received_ns"]))
+        now_s = time.monotonic()
+        past.append((now_s, copies_of(subscriptions)))
+        while past[1][0] <= now_s - LOOK_BACK_S:
+            past.popleft()
+        tell_status(task, past[0][1], past[-1][1])
+
+
+def copies_of(subscriptions: list[Subscription]) -> list[tuple[int, ...]]:
+    return [subscription.ledger().copies for subscription in subscriptions]
+
+
+def tell_status(task: Task, before: list[tuple[int, ...]], now: list[tuple[int, ...]]) -> None:
+    """Replaces the status file whole."""
+    copies = {}
+    for name, old, new in zip(task.variables, before, now, strict=True):
+        known = [*old, *[0] * (len(new) - len(old))]
+        copies[name] = [later - earlier for later, earlier in zip(new, known, strict=True)]
+    draft = Path(f"{task.status}.draft")
+    draft.write_bytes(msgspec.json.encode(Status(at_ns=time.time_ns(), copies=copies)))
+    draft.rename(task.status)
+
+
+def say_ready() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
