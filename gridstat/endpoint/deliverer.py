@@ -177,13 +177,20 @@ class Deliverer:
         while not self._is_over:
             poll.poll(self._wait_ms())
             self._drain_wake()
-            while self._posted:
-                self._guarded(self._posted.popleft())
+            self.run_posted()
             batch, options = self._receiver.read_with_options(BATCH_EVENTS_MAX, 0)
             arrival = self._observe()
             if len(batch):
                 self.deliver(batch, options, arrival)
             self.fire_due(arrival)
+
+    def run_posted(self) -> None:
+        """Do what others have posted; it must not stop the deliveries, whatever it is."""
+        while self._posted:
+            try:
+                self._posted.popleft()()
+            except Exception:
+                log.exception("callback_failed")
 
     def deliver(self, batch: Samples, options: bytes, arrival: Arrival) -> None:
         """Split a batch by variables and hand it out."""
@@ -253,13 +260,6 @@ class Deliverer:
     def _drain_wake(self) -> None:
         with suppress(BlockingIOError):
             os.read(self._wake_out, 65_536)
-
-    @staticmethod
-    def _guarded(work: Callable[[], object]) -> None:
-        try:
-            work()
-        except Exception:
-            log.exception("callback_failed")
 
 
 class _OneShot:

@@ -13,7 +13,7 @@ from gridstat.endpoint.session_words import (
     Told,
     Unanswered,
 )
-from gridstat.model.errors import EndPointExists, LimitReached, NoSuchVariable, NotAttached
+from gridstat.model.errors import EndPointExists, LimitReached, NotAttached
 from gridstat.net.command.authority import signed_bytes
 from gridstat.net.command.endpoint_messages import (
     Answer,
@@ -39,7 +39,6 @@ from tests.unit.endpoint.scripted_cloud import (
 )
 
 EXISTS = RefusedOutcome(code=EndPointExists.code, reason="another process")
-ABSENT = RefusedOutcome(code=NoSuchVariable.code, reason="nobody publishes it")
 UNKNOWN = RefusedOutcome(code=NotAttached.code, reason="who are you?")
 
 

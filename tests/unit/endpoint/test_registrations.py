@@ -10,7 +10,7 @@ from gridstat.endpoint.session_words import (
     SubscriptionRestored,
     Told,
 )
-from gridstat.model.errors import EndPointExists, NoSuchVariable, NotAttached
+from gridstat.model.errors import NoSuchVariable
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import Period
 from gridstat.net.command.endpoint_messages import (
@@ -37,9 +37,7 @@ from tests.unit.endpoint.scripted_cloud import (
     subscribe,
 )
 
-EXISTS = RefusedOutcome(code=EndPointExists.code, reason="another process")
 ABSENT = RefusedOutcome(code=NoSuchVariable.code, reason="nobody publishes it")
-UNKNOWN = RefusedOutcome(code=NotAttached.code, reason="who are you?")
 
 
 @pytest.mark.feature("S0-118")
