@@ -23,7 +23,12 @@ from gridstat.model.errors import (
 )
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.authority import CertificateFacts, signed_bytes
-from gridstat.net.command.endpoint_messages import Attach, EndPointCommand
+from gridstat.net.command.endpoint_messages import (
+    Attach,
+    Detach,
+    DoneOutcome,
+    EndPointCommand,
+)
 from gridstat.net.command.router_messages import Return
 
 if TYPE_CHECKING:
@@ -62,6 +67,13 @@ class Requests:
         """The request to be decided; None if it is answered already, or cannot be let in."""
         try:
             command = _decode(forward.body)
+            if (
+                isinstance(command, Detach)
+                and forward.endpoint not in self._desk.registry.endpoints
+            ):
+                # Whoever repeats a lost farewell has left already; there is no key to check it by.
+                self._send(edge, forward, encode_outcomes((DoneOutcome(),)))
+                return None
             facts = self._check(edge, forward, command)
             if self._is_known(edge, forward):
                 return None

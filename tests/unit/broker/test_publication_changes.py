@@ -1,0 +1,206 @@
+"""A variable changes its period from an announced slot; nobody has a gap, not even in a restart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gridstat.broker.publication_changes import first_slot_ns
+from gridstat.model.errors import ChannelFull, InvalidPeriod, NotPublished, Refused
+from gridstat.model.qos import QosRequest
+from gridstat.model.rate_law import NS_PER_S, Period, slot_of
+from gridstat.net.command.endpoint_messages import (
+    ChangePublication,
+    PublicationChanged,
+    PublishedOutcome,
+    Unpublish,
+)
+from tests.unit.broker.conversation import (
+    CENTRE,
+    PMU,
+    VOLTAGE,
+    WALL_NS,
+    Conversation,
+    pair,
+    refusal,
+    variable,
+)
+
+if TYPE_CHECKING:
+    from gridstat.model.status import StatusVariable
+    from gridstat.net.command.endpoint_messages import GrantedOutcome
+
+FASTER = ChangePublication(name=VOLTAGE, period=Period(1, 120))
+
+
+@pytest.fixture
+def cloud() -> Conversation:
+    return pair()
+
+
+def published(cloud: Conversation) -> tuple[StatusVariable, GrantedOutcome]:
+    voltage = cloud.publish(VOLTAGE, "c1/e0")
+    return voltage, cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(redundancy=2))
+
+
+def carried(cloud: Conversation, router: str) -> set[int]:
+    return set(cloud.routers[router].table.variables)
+
+
+@pytest.mark.feature("S0-75")
+def test_publisher_and_subscribers_are_told_the_same_slot_well_ahead(cloud: Conversation) -> None:
+    old, granted = published(cloud)
+
+    (outcome,) = cloud.ask(PMU, "c1/e0", FASTER)
+
+    assert isinstance(outcome, PublishedOutcome)
+    new = outcome.variable
+    assert (new.period, new.variable_id > old.variable_id) == (Period(1, 120), True)
+    assert outcome.from_ns >= WALL_NS + cloud.settings.change_lead_ns
+    (notice, again) = cloud.notices[CENTRE]
+    assert notice == again
+    assert isinstance(notice, PublicationChanged)
+    assert (notice.subscription_id, notice.variable) == (granted.subscription_id, new)
+    assert notice.from_ns == outcome.from_ns
+
+
+def test_both_identifiers_are_carried_until_the_change_is_over(cloud: Conversation) -> None:
+    old, granted = published(cloud)
+    (outcome,) = cloud.ask(PMU, "c1/e0", FASTER)
+    assert isinstance(outcome, PublishedOutcome)
+    both = {old.variable_id, outcome.variable.variable_id}
+    for path in granted.paths:
+        for router in path.routers:
+            assert carried(cloud, router) == both
+            assert {order.variable_id for order in cloud.path_orders(router)} == both
+
+    cloud.advance(10 * NS_PER_S)
+    cloud.settle()
+
+    for name in cloud.routers:
+        assert carried(cloud, name) <= {outcome.variable.variable_id}
+    assert cloud.broker.registry.changing == set()
+    assert cloud.differing() == []
+
+
+def test_nothing_is_announced_before_the_routers_carry_the_new_identifier(
+    cloud: Conversation,
+) -> None:
+    published(cloud)
+    for name in ("c1/i0", "c1/i1"):
+        cloud.routers[name].is_silent = True
+    assert cloud.ask(PMU, "c1/e0", FASTER) == ()
+    assert CENTRE not in cloud.notices
+    for name in ("c1/i0", "c1/i1"):
+        cloud.confirm(name)
+    assert isinstance(cloud.answers[PMU, cloud.request_id][0], PublishedOutcome)
+
+
+def test_a_kill_in_the_middle_of_a_change_loses_neither_identifier(cloud: Conversation) -> None:
+    old, granted = published(cloud)
+    (outcome,) = cloud.ask(PMU, "c1/e0", FASTER)
+    assert isinstance(outcome, PublishedOutcome)
+    before = {name: len(router.changes) for name, router in cloud.routers.items()}
+
+    cloud.kill_broker()
+    cloud.start()
+
+    assert {name: len(router.changes) for name, router in cloud.routers.items()} == before
+    router = granted.paths[0].routers[0]
+    assert old.variable_id in carried(cloud, router)
+    (again,) = cloud.ask(PMU, "c1/e0", FASTER, request_id=cloud.request_id)
+    assert again == outcome
+    cloud.advance(10 * NS_PER_S)
+    cloud.settle()
+    assert carried(cloud, router) == {outcome.variable.variable_id}
+    assert cloud.differing() == []
+
+
+def test_a_kill_before_the_announcement_is_made_good_at_the_next_start(
+    cloud: Conversation,
+) -> None:
+    old, granted = published(cloud)
+    for name in ("c1/i0", "c1/i1"):
+        cloud.routers[name].is_silent = True
+    cloud.ask(PMU, "c1/e0", FASTER)
+    for name in ("c1/i0", "c1/i1"):
+        cloud.routers[name].is_silent = False
+    cloud.kill_broker()
+    cloud.start()
+
+    assert old.variable_id in carried(cloud, granted.paths[0].routers[0])
+    assert any(isinstance(notice, PublicationChanged) for notice in cloud.notices[CENTRE])
+    (again,) = cloud.ask(PMU, "c1/e0", FASTER, request_id=cloud.request_id)
+    assert isinstance(again, PublishedOutcome)
+    assert again.from_ns > WALL_NS
+
+
+def test_a_change_that_a_subscription_cannot_follow_is_refused_and_changes_nothing() -> None:
+    cloud = pair(bandwidth_bytes_per_s=5_000)
+    old, granted = published(cloud)
+    before = {name: router.table.digest for name, router in cloud.routers.items()}
+
+    refused = refusal(cloud.ask(PMU, "c1/e0", FASTER))
+
+    assert refused.code == ChannelFull.code
+    assert CENTRE in refused.reason
+    registry = cloud.broker.registry
+    assert registry.publications[VOLTAGE].variable == old
+    assert registry.subscriptions[granted.subscription_id].record.generation == 0
+    assert {name: router.table.digest for name, router in cloud.routers.items()} == before
+    numbers = {number for path in granted.paths for number in path.channel_ids}
+    for number in numbers:
+        carriage = cloud.broker.reservations.resources.channel(number)
+        assert carriage.bytes.value == 68 * 60
+
+
+def test_the_same_period_again_changes_nothing(cloud: Conversation) -> None:
+    voltage, _ = published(cloud)
+    same = ChangePublication(name=VOLTAGE, period=Period(1, 60))
+    assert cloud.ask(PMU, "c1/e0", same) == (PublishedOutcome(variable=voltage),)
+
+
+def test_a_second_change_waits_for_the_first(cloud: Conversation) -> None:
+    published(cloud)
+    cloud.ask(PMU, "c1/e0", FASTER)
+    other = ChangePublication(name=VOLTAGE, period=Period(1, 30))
+    assert refusal(cloud.ask(PMU, "c1/e0", other)).code == Refused.code
+    cloud.advance(10 * NS_PER_S)
+    assert isinstance(cloud.ask(PMU, "c1/e0", other)[0], PublishedOutcome)
+
+
+def test_withdrawing_a_variable_in_the_middle_of_its_change_leaves_nothing(
+    cloud: Conversation,
+) -> None:
+    published(cloud)
+    cloud.ask(PMU, "c1/e0", FASTER)
+    cloud.ask(PMU, "c1/e0", Unpublish(names=(VOLTAGE,)))
+    assert not any(router.table.variables for router in cloud.routers.values())
+    assert not any(router.table.paths for router in cloud.routers.values())
+    resources = cloud.broker.reservations.resources
+    assert all(not found.events for found in resources.routers.values())
+
+
+def test_only_the_publisher_changes_a_period_and_only_of_what_has_one(
+    cloud: Conversation,
+) -> None:
+    published(cloud)
+    assert refusal(cloud.ask(CENTRE, "c1/e2", FASTER)).code == NotPublished.code
+    alarm = cloud.publish(
+        f"{PMU}/alarm", "c1/e0", period=None, is_alert=True, interval_ns_min=1_000_000
+    )
+    command = ChangePublication(name=alarm.name, period=Period(1, 30))
+    assert refusal(cloud.ask(PMU, "c1/e0", command)).code == InvalidPeriod.code
+
+
+@pytest.mark.parametrize("period", [Period(1, 30), Period(1001, 30_000), Period(7, 3)])
+@pytest.mark.parametrize("phase_ns", [0, 123_456_789])
+def test_the_announced_time_is_the_first_stamp_of_a_slot(period: Period, phase_ns: int) -> None:
+    found = variable(VOLTAGE, period=period, phase_ns=phase_ns)
+    earliest_ns = WALL_NS + 1
+    at_ns = first_slot_ns(found, earliest_ns)
+    slot = slot_of(at_ns, period, phase_ns)
+    nominal_ns = phase_ns + slot * period.period_ns
+    assert 0 <= at_ns - nominal_ns < 1
+    assert at_ns >= earliest_ns > at_ns - period.period_ns - 1

@@ -1,0 +1,163 @@
+"""Publishing: names, types, periods, alerts, identifiers; and withdrawing, always accepted."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridstat.broker.settings import BrokerSettings, Quotas
+from gridstat.model.errors import (
+    IntervalNotSatisfiable,
+    LayoutError,
+    NotAttached,
+    NotAuthorised,
+    NotPublished,
+    QuotaReached,
+    VariableExists,
+)
+from gridstat.model.qos import QosRequest
+from gridstat.model.rate_law import Period
+from gridstat.model.status import BuiltinType, DerivedValue, Field, FieldKind, RecordType
+from gridstat.net.command.endpoint_messages import (
+    DoneOutcome,
+    PublishedOutcome,
+    RefusedOutcome,
+    Unpublish,
+    Unpublished,
+)
+from tests.unit.broker.conversation import (
+    CENTRE,
+    CLOUD,
+    PMU,
+    VOLTAGE,
+    Conversation,
+    pair,
+    publish,
+    refusal,
+    variable,
+)
+
+
+@pytest.fixture
+def cloud() -> Conversation:
+    return pair()
+
+
+@pytest.mark.feature("S3-33")
+def test_a_variable_is_registered_with_an_identifier_of_its_own(cloud: Conversation) -> None:
+    asked = variable(
+        VOLTAGE,
+        value_type=RecordType("phasor", (Field("magnitude", FieldKind.FLOAT32),)),
+        period=Period(1, 50),
+        phase_ns=5_000_000,
+        derived=(DerivedValue("average", BuiltinType.FLOAT64),),
+    )
+    (outcome,) = cloud.ask(PMU, "c1/e0", publish(asked))
+
+    assert isinstance(outcome, PublishedOutcome)
+    registered = outcome.variable
+    assert registered.variable_id > 0
+    assert (registered.value_type, registered.derived) == (asked.value_type, asked.derived)
+    for edge in ("c1/e0", "c1/e1"):
+        order = cloud.routers[edge].table.variables[registered.variable_id]
+        up = cloud.broker.registry.endpoints[PMU].attachments[edge].up_channel_id
+        assert (order.period, order.phase_ns, order.source) == (Period(1, 50), 5_000_000, up)
+
+
+@pytest.mark.feature("S0-27")
+def test_an_alert_is_registered_with_its_minimum_interval(cloud: Conversation) -> None:
+    alarm = cloud.publish(
+        f"{PMU}/alarm", "c1/e0", period=None, is_alert=True, interval_ns_min=100_000_000
+    )
+    order = cloud.routers["c1/e0"].table.variables[alarm.variable_id]
+    assert (order.is_urgent, order.interval_ns_min, order.period) == (True, 100_000_000, None)
+
+
+def test_an_aperiodic_variable_that_nothing_bounds_is_refused(cloud: Conversation) -> None:
+    refused = refusal(cloud.ask(PMU, "c1/e0", publish(variable(VOLTAGE, period=None))))
+    assert refused.code == IntervalNotSatisfiable.code
+
+
+@pytest.mark.feature("S0-26")
+def test_a_name_is_published_once(cloud: Conversation) -> None:
+    cloud.publish(VOLTAGE, "c1/e0")
+    refused = refusal(cloud.ask(PMU, "c1/e1", publish(variable(VOLTAGE))))
+    assert refused.code == VariableExists.code
+
+
+@pytest.mark.parametrize("name", ["c1/south/pmu/voltage", "c1/north/pmu", "c1/north/pmu2/v"])
+def test_a_publisher_publishes_only_below_its_own_name(cloud: Conversation, name: str) -> None:
+    refused = refusal(cloud.ask(PMU, "c1/e0", publish(variable(name))))
+    assert (refused.code, "rule name" in refused.reason) == (NotAuthorised.code, True)
+
+
+def test_a_name_with_a_wildcard_is_refused(cloud: Conversation) -> None:
+    refused = refusal(cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/*"))))
+    assert refused.code == LayoutError.code
+
+
+@pytest.mark.feature("S3-32")
+def test_publishing_before_attaching_is_refused(cloud: Conversation) -> None:
+    refused = refusal(cloud.ask("c1/new", "c1/e0", publish(variable("c1/new/v"))))
+    assert refused.code == NotAttached.code
+
+
+def test_each_of_many_has_an_outcome_of_its_own(cloud: Conversation) -> None:
+    wanted = [f"{PMU}/a", f"{PMU}/a", "c1/elsewhere/b", f"{PMU}/c"]
+    outcomes = cloud.ask(PMU, "c1/e0", publish(*(variable(name) for name in wanted)))
+
+    kinds = [type(outcome) for outcome in outcomes]
+    assert kinds == [PublishedOutcome, RefusedOutcome, RefusedOutcome, PublishedOutcome]
+    assert sorted(cloud.broker.registry.publications) == [f"{PMU}/a", f"{PMU}/c"]
+
+
+def test_an_end_point_has_a_quota_of_publications() -> None:
+    settings = BrokerSettings(CLOUD, quotas=Quotas(publications_max=1))
+    cloud = pair(settings=settings)
+    cloud.publish(VOLTAGE, "c1/e0")
+    refused = refusal(cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/b"))))
+    assert refused.code == QuotaReached.code
+
+
+@pytest.mark.feature("S0-29", "S3-34")
+def test_withdrawing_is_accepted_the_subscribers_are_told_and_the_paths_go(
+    cloud: Conversation,
+) -> None:
+    voltage = cloud.publish(VOLTAGE, "c1/e0")
+    other = cloud.publish(f"{PMU}/current", "c1/e0")
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(redundancy=2))
+    kept = cloud.subscribe(CENTRE, "c1/e2", other.name)
+
+    outcomes = cloud.ask(PMU, "c1/e0", Unpublish(names=(VOLTAGE, f"{PMU}/nothing")))
+
+    assert outcomes[0] == DoneOutcome()
+    assert isinstance(outcomes[1], RefusedOutcome)
+    assert outcomes[1].code == NotPublished.code
+    notice = Unpublished(subscription_id=granted.subscription_id, name=VOLTAGE)
+    assert cloud.notices[CENTRE] == [notice, notice]  # Once by each of its edges.
+    for router in cloud.routers.values():
+        assert voltage.variable_id not in router.table.variables
+        assert all(order.variable_id == other.variable_id for order in router.table.paths.values())
+    assert list(cloud.broker.registry.subscriptions) == [kept.subscription_id]
+
+
+def test_an_identifier_is_never_given_twice(cloud: Conversation) -> None:
+    first = cloud.publish(VOLTAGE, "c1/e0")
+    cloud.ask(PMU, "c1/e0", Unpublish(names=(VOLTAGE,)))
+    second = cloud.publish(VOLTAGE, "c1/e0")
+    cloud.ask(PMU, "c1/e0", Unpublish(names=(VOLTAGE,)))
+    cloud.kill_broker()
+    cloud.start()
+    third = cloud.publish(VOLTAGE, "c1/e0")
+
+    assert first.variable_id < second.variable_id < third.variable_id
+
+
+def test_a_second_edge_attached_later_carries_what_was_published_before() -> None:
+    cloud = Conversation().start()
+    cloud.attach(PMU, "c1/e0", data_port=0)
+    voltage = cloud.publish(VOLTAGE, "c1/e0")
+
+    (later,) = cloud.attach(PMU, "c1/e1", data_port=0)
+
+    order = cloud.routers["c1/e1"].table.variables[voltage.variable_id]
+    assert order.source == later.up_channel_id
