@@ -123,12 +123,18 @@ class StatusRouter:
         if change.begins_anew:
             self.become(carried, paths)
         else:
-            torn_down = tuple(PathId(path_id) for path_id in change.torn_down)
+            # A path of a variable that goes must leave it first, even if it is set up anew.
+            moved = (path_id for path_id, path in paths.items() if self._moves(path_id, path))
+            torn_down = (*map(PathId, change.torn_down), *moved)
             dropped = tuple(VariableId(variable_id) for variable_id in change.dropped)
             self.change(TableChange(torn_down, dropped, carried, paths))
         self._queue.touch(self._uncommitted)
         self._uncommitted = frozenset()
         self._close_left()
+
+    def _moves(self, path_id: PathId, path: Path) -> bool:
+        before = self._table.path(path_id)
+        return before is not None and before.variable_id != path.variable_id
 
     def _open_commanded(self, order: SourceOrder) -> None:
         self.open_source(

@@ -100,10 +100,13 @@ def _check_paths(
 def _check_left_behind(
     change: ChangeTable, *, closed: AbstractSet[int], dropped: AbstractSet[int], table: PathTable
 ) -> None:
-    """No path may stay on a channel that closes, or of a variable that is dropped."""
+    """No path may stay on a channel that closes, or of a variable that is dropped.
+
+    A path that is set up anew under its old identifier does not stay where it was.
+    """
     on_channel: Counter[int] = Counter()
     of_variable: Counter[int] = Counter()
-    for path_id in set(change.torn_down):
+    for path_id in {*change.torn_down, *(order.path_id for order in change.paths)}:
         path = table.path(PathId(path_id))
         if path is not None:
             on_channel[path.channel_id] += 1

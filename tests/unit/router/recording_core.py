@@ -23,6 +23,8 @@ class RecordingCore:
         self.commits: list[tuple[tuple[Row, ...], tuple[int, ...]]] = []
         self.calls: list[str] = []
         self.opened: dict[int, ChannelSpec] = {}
+        self.sources: set[int] = set()
+        self.rows: dict[int, Row] = {}
         self.unreachable: set[int] = set()
         self.refusal: GridStatError | None = None
         self.states: dict[int, dict[str, int]] = {}
@@ -49,15 +51,20 @@ class RecordingCore:
         self, channel_id: int, *, is_publisher: bool = False, back_channel: int = 0
     ) -> None:
         self.calls.append(f"open source {channel_id} {is_publisher} {back_channel}")
+        self.sources.add(channel_id)
 
     def close_source(self, channel_id: int) -> None:
         self.calls.append(f"close source {channel_id}")
+        self.sources.remove(channel_id)
 
     def commit(self, upserts: Sequence[Row] = (), removals: Sequence[int] = ()) -> None:
         if self.refusal is not None:
             raise self.refusal
         self.calls.append("commit")
         self.commits.append((tuple(upserts), tuple(removals)))
+        for variable_id in removals:
+            self.rows.pop(variable_id, None)
+        self.rows |= {row.variable_id: row for row in upserts}
 
     def set_modes(self, mask: int) -> None:
         self.calls.append(f"modes {mask}")

@@ -135,6 +135,26 @@ def test_a_refused_change_leaves_everything_as_it_was(
     assert recording.calls == before
 
 
+def test_a_path_may_move_to_another_variable_and_channel_in_one_change(
+    router: StatusRouter, recording: RecordingCore
+) -> None:
+    router.apply(
+        ChangeTable(
+            term=1,
+            number=2,
+            dropped=(1,),
+            closed_channels=(7,),
+            channels=(channel(9),),
+            variables=(variable(3),),
+            paths=(path(101, of=3, to=9),),
+        )
+    )
+    router.commit_due()
+    assert routes(recording) == {3: [9]}
+    assert recording.commits[-1][1] == (1,)
+    assert recording.calls[-1] == "close channel 7"
+
+
 @pytest.mark.feature("S3-40")
 def test_a_whole_table_touches_only_what_differs(
     router: StatusRouter, recording: RecordingCore

@@ -69,6 +69,15 @@ def test_a_whole_table_needs_nothing_but_itself() -> None:
         ChangeTable(term=1, number=1, closed_channels=(7,), channels=(EAST,)),
         ChangeTable(term=1, number=1, paths=(msgspec.structs.replace(PATH, path_id=10),)),
         ChangeTable(term=1, number=1, torn_down=(9,), dropped=(1,), variables=(VOLTAGE,)),
+        ChangeTable(
+            term=1,
+            number=1,
+            dropped=(1,),
+            closed_channels=(7,),
+            channels=(msgspec.structs.replace(EAST, channel_id=8),),
+            variables=(msgspec.structs.replace(VOLTAGE, variable_id=2),),
+            paths=(msgspec.structs.replace(PATH, channel_id=8, variable_id=2),),
+        ),
         ChangeTable(term=1, number=1, torn_down=(777,), dropped=(888,), closed_channels=(999,)),
     ],
 )
