@@ -6,18 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import Period
+from gridstat.model.status import BuiltinType, EventFlag, StatusVariable
+from gridstat.net.codec.event import decode_event
+from gridstat.net.command.endpoint_messages import Answer, GrantedOutcome, Outcomes, Submit
+from gridstat.net.command.frames import encode_body
+from gridstat.net.command.machine import Connected, Received
 from gridstat.net.command.router_messages import (
     BackPressureChanged,
     ChangeTable,
     ChannelStateChanged,
     PathOrder,
     ReportCounters,
+    Return,
     SourceOrder,
     VariableOrder,
 )
+from gridstat.net.command.session_messages import Hello
 from tests.protocol.grids import PUBLISHER, assert_reconciled, event
 from tests.protocol.router_cloud import (
+    BROKER,
     PROBES,
     MemoryCarrier,
     RouterCloud,
@@ -34,6 +43,7 @@ TEN_MS = Period(1, 100)
 VOLTAGE, ANGLE = 1, 2
 WEST_EAST, EAST_SUBSCRIBER = 10, 20
 FIRST, SECOND = 65_536, 131_072
+DESK = "endpoint/c1/desk"
 
 
 @pytest.fixture(params=["memory", "udp"])
@@ -318,6 +328,35 @@ def test_channels_build_a_ring_and_its_removal_stops_traffic(memory_cloud: Route
     assert run.arrived(VOLTAGE, count=20) == run.published[:20]
     for router in cloud.routers.values():
         assert_reconciled(router.core, router.router.channel_counters())
+
+
+def test_a_late_subscriber_is_handed_the_newest_event_at_once(cloud: RouterCloud) -> None:
+    build_line(cloud)
+    keeping = VariableOrder(variable_id=VOLTAGE, period=TEN_MS, keeps_newest=True)
+    cloud.order("c1/east", change(variables=(keeping,)))
+    cloud.settle()
+    run = Run(cloud)
+    run.publish(5)
+    run.arrived(VOLTAGE, count=5)
+    east = cloud.routers["c1/east"]
+    east.tell(Connected(DESK, Hello(role="endpoint", name="c1/desk", instance="first")))
+    east.tell(Received(DESK, Submit(request_id=1, body=b"", signature=b"")))
+    name, kind = "c1/pmu/voltage", BuiltinType.INT64
+    granted = [
+        GrantedOutcome(
+            subscription_id=number,
+            variable=StatusVariable(VariableId(number), name, kind, TEN_MS),
+        )
+        for number in (VOLTAGE, ANGLE)
+    ]
+    body = encode_body(Outcomes(outcomes=tuple(granted)))
+    east.tell(Received(BROKER, Return(term=1, endpoint="c1/desk", request_id=1, body=body)))
+    [(_, answer)] = east.to_end_points
+    assert isinstance(answer, Answer)
+    [newest] = [decode_event(raw) for raw in answer.newest]
+    assert newest.variable_id == VOLTAGE
+    assert newest.created_ns == stamp_of(run.published[-1])
+    assert EventFlag.CACHED in newest.flags
 
 
 def test_counters_of_core_channels_and_sources_reach_the_broker(memory_cloud: RouterCloud) -> None:
