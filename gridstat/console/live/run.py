@@ -68,7 +68,7 @@ async def run_grid(run: Run, display: Display) -> ClosingAccount | None:
 
 
 def jobs(grid: Grid, folder: GridFolder) -> list[list[Job]]:
-    """Broker, routers, subscribers, PMUs: each group needs the one before."""
+    """Broker, routers, PMUs, subscribers: each group needs the one before."""
 
     def part(name: str, word: str) -> Job:
         return Job(name, f"gridstat.console.processes.{word}", (str(folder.path),))
@@ -78,10 +78,10 @@ def jobs(grid: Grid, folder: GridFolder) -> list[list[Job]]:
         for router in grid.topology.routers
     ]
     groups = [[Job("broker", "gridstat", ("broker", str(folder.broker_file), "--json"))], routers]
-    if grid.subscribers:
-        groups.append([part(SUBSCRIBERS, "subscribers")])
     if grid.pmus:
         groups.append([part(PMUS, "pmus")])
+    if grid.subscribers:
+        groups.append([part(SUBSCRIBERS, "subscribers")])
     return groups
 
 

@@ -1,7 +1,7 @@
 """Starts, asks, watches and ends the processes of a grid; one that dies is started again.
 
 Groups start one after the other, each when all of the one before are ready: the broker, the
-routers, the subscribers, the PMUs. They end in the opposite order.
+routers, the PMUs, the subscribers. They end in the opposite order.
 """
 
 from __future__ import annotations

@@ -1,0 +1,114 @@
+"""The process of all subscribers: each has a connection of its own and contracts by pattern."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from gridstat.console.processes.part import edges_of, play
+from gridstat.endpoint.connecting import connect
+from gridstat.model.cloud import is_pattern
+from gridstat.model.qos import BASELINE_MODE
+from gridstat.model.rate_law import slot_of
+
+if TYPE_CHECKING:
+    from gridstat.console.access import Access
+    from gridstat.console.grid import Grid, Subscriber
+    from gridstat.console.processes.lines import Line
+    from gridstat.endpoint.connection import Connection
+    from gridstat.endpoint.subscriber import Subscription
+
+KEEP_EVENTS: Final = 4_096
+RECENT_SLOTS: Final = 512
+DRAIN_S: Final = 0.25
+
+
+class Tally:
+    """What one subscription got, slot by slot."""
+
+    def __init__(self, subscriber: str, subscription: Subscription) -> None:
+        self._subscriber = subscriber
+        self._subscription = subscription
+        self._first_slot: int | None = None
+        self._delivered = 0
+        self._duplicates = 0
+        self._recent: deque[int] = deque(maxlen=RECENT_SLOTS)
+
+    def drain(self) -> None:
+        """Count what has come since the last time."""
+        variable = self._subscription.variable
+        if variable is None or variable.period is None:
+            return
+        for created_ns in self._subscription.read()["created_ns"].tolist():
+            slot = slot_of(created_ns, variable.period, variable.phase_ns)
+            if slot in self._recent:
+                self._duplicates += 1
+                continue
+            self._recent.append(slot)
+            self._first_slot = min(self._first_slot or slot, slot)
+            self._delivered += 1
+
+    def told(self) -> dict[str, Any]:
+        granted = self._subscription.contract.granted.get(BASELINE_MODE)
+        return {
+            "subscriber": self._subscriber,
+            "variable": self._subscription.name,
+            "every": 1 if granted is None else granted.every,
+            "first_slot": self._first_slot,
+            "delivered": self._delivered,
+            "duplicates": self._duplicates,
+        }
+
+
+class Subscribers:
+    """Attached and subscribed once constructed; patterns catch what is published later."""
+
+    def __init__(self, grid: Grid, access: Access) -> None:
+        self._connections: list[Connection] = []
+        self._tallies: list[Tally] = []
+        try:
+            for subscriber in grid.subscribers:
+                self._connect(subscriber, access)
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self, subscriber: Subscriber, access: Access) -> None:
+        connection = connect(
+            edges_of(access, subscriber.edges),
+            subscriber.name,
+            certificates=access.certificates.path,
+            timeout_s=30.0,
+        )
+        self._connections.append(connection)
+
+        def caught(subscription: Subscription) -> None:
+            self._tallies.append(Tally(subscriber.name, subscription))
+
+        for name in subscriber.patterns:
+            if is_pattern(name):
+                connection.subscribe_pattern(
+                    name, caught, qos=subscriber.qos, keep_events=KEEP_EVENTS
+                )
+            else:
+                caught(connection.subscribe(name, qos=subscriber.qos, keep_events=KEEP_EVENTS))
+
+    def handle(self, do: str) -> Line:
+        self.work()
+        return {"is": "report", "subscriptions": [tally.told() for tally in self._tallies]}
+
+    def wait_s(self) -> float | None:
+        return DRAIN_S
+
+    def work(self) -> None:
+        for tally in tuple(self._tallies):
+            tally.drain()
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+
+
+if __name__ == "__main__":
+    sys.exit(play(Subscribers))
