@@ -1,0 +1,353 @@
+"""Publications: what is sent, when, under which identifier, and what is refused at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from gridstat.endpoint.asking import alert_variable, periodic_variable
+from gridstat.endpoint.event_channels import EventChannels
+from gridstat.endpoint.publication_book import PublicationBook
+from gridstat.endpoint.publisher import Publication
+from gridstat.endpoint.session_words import PublicationRestored
+from gridstat.model.derived import Derivation, Maximum, MovingAverage, RateOfChange
+from gridstat.model.errors import LayoutError, Misuse, VariableExists
+from gridstat.model.rate_law import NS_PER_S, Period
+from gridstat.model.status import (
+    BuiltinType,
+    EventFlag,
+    Field,
+    FieldKind,
+    RecordType,
+    TimeQuality,
+    ValueType,
+)
+from gridstat.net.codec.value import ValueCodec
+from gridstat.net.command.endpoint_messages import (
+    AttachedOutcome,
+    DoneOutcome,
+    PublishedOutcome,
+    RefusedOutcome,
+    Unpublish,
+)
+from tests.unit.endpoint.paper_grid import PaperCloud
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gridstat.model.status import StatusVariable, Value
+
+NAME = "c1/a/v"
+
+
+@dataclass(slots=True)
+class PaperSender:
+    """Notes what is sent; `takes` says whether the kernel has room."""
+
+    channel_id: int
+    address: tuple[str, int, int]
+    datagram_version: int = 1
+    counter_start: int = 0
+    counter: int = 7
+    takes: bool = True
+    is_closed: bool = False
+    sent: list[tuple[int, Any, dict[str, Any]]] = field(default_factory=list)
+
+    def send(self, variable_id: int, value: Any, **words: Any) -> bool:
+        assert not self.is_closed
+        self.sent.append((variable_id, value, words))
+        return self.takes
+
+    def send_many(self, ids: Any, values: Any, stamps: Any, *, flags: int) -> int:
+        self.sent += [
+            (int(i), v, {"created_ns": int(s)}) for i, v, s in zip(ids, values, stamps, strict=True)
+        ]
+        return len(ids)
+
+    def retarget(self, address: tuple[str, int, int]) -> None:
+        self.address = address
+
+    def counters(self) -> dict[str, int]:
+        return {"events": len(self.sent)}
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Station:
+    """A publisher on paper, attached to as many edges as it is told."""
+
+    def __init__(self, *edges: str) -> None:
+        self.senders: list[PaperSender] = []
+        self.channels = EventChannels(self._make)  # type: ignore[arg-type]
+        self.cloud = PaperCloud()
+        self.book = PublicationBook(self.cloud, self.channels)
+        for number, edge in enumerate(edges, start=1):
+            self.channels.open(edge, attached(edge, number))
+
+    def _make(self, channel_id: int, address: tuple[str, int, int], **words: Any) -> PaperSender:
+        sender = PaperSender(channel_id, address, **words)
+        self.senders.append(sender)
+        return sender
+
+    def publish(
+        self, value_type: ValueType = BuiltinType.FLOAT64, derived: Sequence[Derivation] = ()
+    ) -> Publication:
+        wishes = {"rate": 60, "derived": derived}
+        asked = periodic_variable(NAME, value_type, wishes)  # type: ignore[arg-type]
+        return self.accept(asked, derived)
+
+    def accept(self, asked: StatusVariable, derived: Sequence[Derivation] = ()) -> Publication:
+        self.cloud.ready.append((PublishedOutcome(variable=numbered(asked, 5)),))
+        (found,) = self.book.publish([(asked, derived)])
+        assert isinstance(found, Publication), found
+        return found
+
+    @property
+    def open_senders(self) -> list[PaperSender]:
+        return [sender for sender in self.senders if not sender.is_closed]
+
+    def sent(self, at: int = 0) -> list[tuple[int, Any]]:
+        return [(number, value) for number, value, _ in self.open_senders[at].sent]
+
+
+def attached(edge: str, channel: int, port: int = 4_000) -> AttachedOutcome:
+    return AttachedOutcome(
+        edge=edge,
+        host="127.0.0.1",
+        data_port=port,
+        urgent_port=port + 1,
+        up_channel_id=channel,
+        down_channel_id=channel + 100,
+    )
+
+
+def numbered(of: StatusVariable, variable_id: int, period: Period | None = None) -> StatusVariable:
+    return replace(of, variable_id=variable_id, period=period or of.period)  # type: ignore[arg-type]
+
+
+@pytest.mark.feature("S1-5", "S0-28")
+def test_a_value_goes_to_every_edge_with_the_same_stamp() -> None:
+    station = Station("c1/e0", "c1/e1")
+    assert station.publish().send(231.4)
+    first, second = (sender.sent for sender in station.open_senders)
+    assert first == second
+    assert first[0][:2] == (5, 231.4)
+
+
+@pytest.mark.feature("S0-23")
+def test_the_stamp_is_of_this_instant_or_the_callers() -> None:
+    station = Station("c1/e0")
+    voltage = station.publish()
+    voltage.send(1.0)
+    voltage.send(2.0, created_ns=123)
+    (_, _, now), (_, _, given) = station.open_senders[0].sent
+    assert now["created_ns"] > NS_PER_S
+    assert given["created_ns"] == 123
+
+
+def test_time_quality_and_flags_share_a_byte() -> None:
+    station = Station("c1/e0")
+    station.publish().send(1.0, time_quality=TimeQuality.BAD, flags=EventFlag.TEST)
+    assert station.open_senders[0].sent[0][2]["flags"] == 0b1010
+
+
+@pytest.mark.feature("S0-28", "S1-5")
+def test_send_says_false_while_no_edge_is_reachable() -> None:
+    station = Station("c1/e0", "c1/e1")
+    voltage = station.publish()
+    station.channels.lose("c1/e0")
+    assert voltage.send(1.0)
+    station.channels.lose("c1/e1")
+    assert not voltage.send(2.0)
+    assert not station.channels.is_up
+    station.channels.open("c1/e1", attached("c1/e1", 2))
+    assert voltage.send(3.0)
+    assert [value for _, value in station.sent()] == [1.0, 2.0, 3.0]
+
+
+def test_without_an_edge_nothing_is_sent() -> None:
+    assert not Station().publish().send(1.0)
+
+
+def test_a_kernel_without_room_is_no_success() -> None:
+    station = Station("c1/e0")
+    station.senders[0].takes = False
+    assert not station.publish().send(1.0)
+
+
+@pytest.mark.feature("S0-120")
+def test_an_edge_that_was_restarted_is_sent_to_at_its_new_ports() -> None:
+    station = Station("c1/e0")
+    station.channels.open("c1/e0", attached("c1/e0", 1, port=5_000))
+    (sender,) = station.open_senders
+    assert sender.address == ("127.0.0.1", 5_000, 5_001)
+
+
+def test_copies_stay_recognisable_when_an_edge_joins_later() -> None:
+    station = Station("c1/e0")
+    voltage = station.publish()
+    voltage.send(1.0)
+    station.channels.open("c1/e1", attached("c1/e1", 2))
+    voltage.send(2.0)
+    # Both have counted from here on, so that equal sequences mean equal events.
+    assert station.sent(0) == station.sent(1) == [(5, 2.0)]
+    assert station.open_senders[1].counter_start == 7 or station.open_senders[0].counter_start == 7
+
+
+@pytest.mark.feature("S1-5")
+@pytest.mark.parametrize(
+    ("value_type", "value", "sent"),
+    [
+        (BuiltinType.FLOAT64, 2, 2.0),
+        (BuiltinType.FLOAT64, np.float32(0.5), 0.5),
+        (BuiltinType.INT64, -(2**63), -(2**63)),
+        (BuiltinType.INT64, np.int16(3), 3),
+        (BuiltinType.BOOL, True, True),
+    ],
+)
+def test_each_type_is_sent_as_it_is(value_type: ValueType, value: Value, sent: object) -> None:
+    station = Station("c1/e0")
+    station.publish(value_type).send(value)
+    ((_, found),) = station.sent()
+    assert found == sent
+    assert type(found) is type(sent)
+
+
+@pytest.mark.parametrize(
+    ("value_type", "value"),
+    [
+        (BuiltinType.FLOAT64, True),
+        (BuiltinType.FLOAT64, "1"),
+        (BuiltinType.INT64, 1.0),
+        (BuiltinType.INT64, 2**63),
+        (BuiltinType.BOOL, 1),
+        (RecordType("r", (Field("a", FieldKind.INT8),)), {"a": 1_000}),
+        (RecordType("r", (Field("a", FieldKind.INT8),)), {"b": 1}),
+    ],
+)
+def test_a_value_of_another_type_is_refused_and_not_sent(value_type: ValueType, value: Any) -> None:
+    station = Station("c1/e0")
+    with pytest.raises(LayoutError):
+        station.publish(value_type).send(value)
+    assert station.sent() == []
+
+
+@pytest.mark.feature("S0-30")
+def test_derived_values_are_sent_behind_the_value() -> None:
+    station = Station("c1/e0")
+    voltage = station.publish(derived=[MovingAverage(2), RateOfChange(), Maximum(3)])
+    for number, value in enumerate([1.0, 5.0, 3.0]):
+        voltage.send(value, created_ns=number * NS_PER_S)
+    codec = ValueCodec(voltage.variable)
+    readings = [codec.decode(payload) for _, payload in station.sent()]
+    assert [reading.value for reading in readings] == [1.0, 5.0, 3.0]
+    assert [reading.derived for reading in readings] == [
+        {"average_2": 1.0, "rate_of_change": 0.0, "maximum_3": 1.0},
+        {"average_2": 3.0, "rate_of_change": 4.0, "maximum_3": 5.0},
+        {"average_2": 4.0, "rate_of_change": -2.0, "maximum_3": 5.0},
+    ]
+
+
+def test_a_value_that_does_not_fit_is_not_derived_from() -> None:
+    station = Station("c1/e0")
+    voltage = station.publish(derived=[Maximum(3)])
+    with pytest.raises(LayoutError):
+        voltage.send(True)
+    voltage.send(0.5)
+    ((_, payload),) = station.sent()
+    assert ValueCodec(voltage.variable).decode(payload).derived == {"maximum_3": 0.5}
+
+
+@pytest.mark.feature("S0-27")
+def test_an_alert_faster_than_its_minimum_interval_is_refused_at_once() -> None:
+    station = Station("c1/e0")
+    sag = station.accept(alert_variable(NAME, BuiltinType.BOOL, 3_600))
+    assert sag.send(True)
+    assert not sag.send(False)
+    assert sag.refused_alerts == 1
+    assert station.sent() == [(5, True)]
+    assert station.open_senders[0].sent[0][2]["urgent"]
+
+
+def test_a_new_period_holds_from_the_announced_stamp_on() -> None:
+    station = Station("c1/e0")
+    voltage = station.publish()
+    slower = numbered(voltage.variable, 6, Period(1, 30))
+    station.cloud.ready.append((PublishedOutcome(variable=slower, from_ns=1_000),))
+    voltage.change_period(Period(1, 30))
+    for stamp_ns in (998, 999, 1_000, 1_001):
+        voltage.send(1.0, created_ns=stamp_ns)
+    assert [number for number, _ in station.sent()] == [5, 5, 6, 6]
+    assert voltage.variable.period == Period(1, 30)
+
+
+def test_a_refused_period_changes_nothing() -> None:
+    station = Station("c1/e0")
+    voltage = station.publish()
+    station.cloud.ready.append((RefusedOutcome(code=1000, reason="not now"),))
+    with pytest.raises(Exception, match="not now"):
+        voltage.change_period(Period(1, 30))
+    voltage.send(1.0)
+    assert station.sent() == [(5, 1.0)]
+
+
+@pytest.mark.feature("S0-29")
+def test_what_is_withdrawn_cannot_be_sent() -> None:
+    station = Station("c1/e0")
+    voltage = station.publish()
+    station.cloud.ready.append((DoneOutcome(),))
+    voltage.unpublish()
+    voltage.unpublish()
+    assert [type(each).__name__ for each in station.cloud.asked] == ["Publish", "Unpublish"]
+    assert station.cloud.asked[-1] == Unpublish(names=(NAME,))
+    with pytest.raises(Misuse, match="not published any more"):
+        voltage.send(1.0)
+
+
+def test_a_restored_publication_is_sent_under_its_new_identifier() -> None:
+    station = Station("c1/e0")
+    voltage = station.publish()
+    refused = RefusedOutcome(code=VariableExists.code, reason="taken")
+    station.book.restored(PublicationRestored(NAME, refused))
+    assert not voltage.send(1.0)
+    assert voltage.error_code == VariableExists.code
+    again = PublishedOutcome(variable=numbered(voltage.variable, 9))
+    station.book.restored(PublicationRestored(NAME, again))
+    assert voltage.send(2.0)
+    assert station.sent()[-1] == (9, 2.0)
+
+
+def test_a_refused_publication_is_its_error() -> None:
+    station = Station("c1/e0")
+    station.cloud.ready.append((RefusedOutcome(code=VariableExists.code, reason="taken"),))
+    asked = periodic_variable(NAME, BuiltinType.FLOAT64, {"rate": 60})
+    (found,) = station.book.publish([(asked, ())])
+    assert isinstance(found, VariableExists)
+
+
+def test_many_values_leave_as_one_column() -> None:
+    station = Station("c1/e0")
+    loads = [station.publish() for _ in range(3)]
+    assert station.book.send_many(loads, [1, 2, 3], created_ns=99) == 3
+    assert station.sent() == [(5, 1.0), (5, 2.0), (5, 3.0)]
+    assert station.book.send_many([], []) == 0
+
+
+def test_many_values_of_mixed_kinds_leave_one_by_one() -> None:
+    station = Station("c1/e0")
+    mixed = [station.publish(), station.publish(derived=[Maximum(2)])]
+    assert station.book.send_many(mixed, [1.0, 2.0]) == 2
+    assert len(station.sent()) == 2
+
+
+@pytest.mark.parametrize("values", [[1.0], [[1.0, 2.0]], [True, False], ["a", "b"]])
+def test_a_column_that_does_not_fit_is_refused(values: Any) -> None:
+    station = Station("c1/e0")
+    loads = [station.publish(), station.publish()]
+    with pytest.raises(LayoutError):
+        station.book.send_many(loads, values)
+    assert station.sent() == []
