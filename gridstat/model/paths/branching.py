@@ -48,11 +48,11 @@ class Branching:
         "_bounds_us",
         "_budget",
         "_cost_price",
-        "_cost_to",
         "_latency_price",
         "_latency_to",
         "_mixed",
         "_mixed_to",
+        "_price_to",
         "_problem",
         "best",
         "best_cost",
@@ -63,10 +63,10 @@ class Branching:
         self._problem = problem
         self._bounds_us = bounds_us
         self._budget = budget
-        self._cost_to = problem.cost_potentials()
+        self._price_to = problem.price_potentials()
         self._latency_to = problem.latency_potentials()
         self._cost_price, self._latency_price = 1, 0
-        self._mixed, self._mixed_to = problem.costs, self._cost_to
+        self._mixed, self._mixed_to = problem.prices, self._price_to
         self.best: tuple[Route, ...] | None = None
         self.best_cost = NEVER
 
@@ -126,7 +126,7 @@ class Branching:
         if self._is_hopeless(space) or self._is_settled(space):
             return None
         problem, left = self._problem, SpaceNetwork(self._problem, space)
-        cheapest = self._relax(space, left, problem.costs, self._cost_to)
+        cheapest = self._relax(space, left, problem.prices, self._price_to)
         if cheapest is None or cheapest.worst is None or cheapest.cost >= self.best_cost:
             return None
         bound, worst = cheapest.cost, cheapest.worst
@@ -147,7 +147,7 @@ class Branching:
         """The mixture of cost and latency whose flow bounds the cost best (LARAC)."""
         problem, left = self._problem, SpaceNetwork(self._problem, root)
         allowed_us = sum(self._bounds_us)
-        cheap = self._relax(root, left, problem.costs, self._cost_to)
+        cheap = self._relax(root, left, problem.prices, self._price_to)
         fast = self._relax(root, left, problem.latencies_us, self._latency_to)
         for _ in range(PRICE_ROUNDS_MAX):
             if cheap is None or fast is None or cheap.latency_us <= allowed_us:
@@ -172,16 +172,19 @@ class Branching:
                 cheap = mixed
 
     def _mix(self, cost_price: int, latency_price: int) -> None:
-        problem = self._problem
+        """Weigh cost and latency; in cheapest prices the latency is in the remainder already."""
+        problem, unit_cost = self._problem, self._problem.graph.unit_cost
         self._cost_price, self._latency_price = cost_price, latency_price
-        self._mixed = [
-            cost_price * cost + latency_price * latency_us
-            for cost, latency_us in zip(problem.costs, problem.latencies_us, strict=True)
-        ]
-        self._mixed_to = [
-            cost_price * cost + latency_price * latency_us
-            for cost, latency_us in zip(self._cost_to, self._latency_to, strict=True)
-        ]
+        self._mixed, self._mixed_to = (
+            [
+                cost_price * (price // unit_cost) + latency_price * latency_us
+                for price, latency_us in zip(prices, latencies_us, strict=True)
+            ]
+            for prices, latencies_us in (
+                (problem.prices, problem.latencies_us),
+                (self._price_to, self._latency_to),
+            )
+        )
 
     def _relax(
         self, space: Space, left: SpaceNetwork, weights: list[int], potentials: list[int]
@@ -274,7 +277,7 @@ class Branching:
         )
         arcs = bounded_walk(
             left.network,
-            (left.weights(problem.costs), left.potentials(self._cost_to)),
+            (left.weights(problem.prices), left.potentials(self._price_to)),
             (left.weights(problem.latencies_us), left.potentials(self._latency_to)),
             allowed_us - self._entered_us(space),
             self._budget,

@@ -15,7 +15,7 @@ from gridstat.model.errors import LayoutError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-NEVER: Final = 1 << 80
+NEVER: Final = 1 << 160
 """The weight of an arc that may not be taken, and the distance from where nothing is reached."""
 
 WEIGHT_MAX: Final = 1 << 36
@@ -40,12 +40,13 @@ class PathGraph:
     """Routers and arcs by number, in the order of their names; the arrays are never changed.
 
     The latency of an arc holds that of the router it leads to, so a path's latency is that of its
-    first router and the sum over its arcs.
+    first router and the sum over its arcs. An arc's price is its cost first, then its latency: of
+    equally cheap paths the faster has the lower price.
     """
 
     __slots__ = (
-        "_costs_to",
         "_latencies_to",
+        "_prices_to",
         "arc_of",
         "arcs",
         "arcs_into",
@@ -55,9 +56,11 @@ class PathGraph:
         "labels_out",
         "latencies_us",
         "number_of",
+        "prices",
         "router_latencies_us",
         "routers",
         "tails",
+        "unit_cost",
     )
 
     def __init__(self, arcs: Iterable[Arc], router_latency_us: Mapping[str, int]) -> None:
@@ -75,17 +78,25 @@ class PathGraph:
             arc.latency_us + self.router_latencies_us[head]
             for arc, head in zip(self.arcs, self.heads, strict=True)
         ]
+        self.unit_cost = sum(self.latencies_us) + 1
+        self.prices = [
+            self.price(cost, latency_us)
+            for cost, latency_us in zip(self.costs, self.latencies_us, strict=True)
+        ]
         self.arcs_out = _neighbours(len(self.routers), self.tails, self.heads)
         self.arcs_into = _neighbours(len(self.routers), self.heads, self.tails)
         self.labels_out = self.arcs_out * 2
-        self._costs_to: dict[int, list[int]] = {}
+        self._prices_to: dict[int, list[int]] = {}
         self._latencies_to: dict[int, list[int]] = {}
 
-    def costs_to(self, router: int) -> list[int]:
-        """The least cost from each router to this one, were nothing excluded."""
-        found = self._costs_to.get(router)
+    def price(self, cost: int, latency_us: int) -> int:
+        return cost * self.unit_cost + latency_us
+
+    def prices_to(self, router: int) -> list[int]:
+        """The least price from each router to this one, were nothing excluded."""
+        found = self._prices_to.get(router)
         if found is None:
-            found = self._costs_to[router] = distances(self.arcs_into, self.costs, {router: 0})
+            found = self._prices_to[router] = distances(self.arcs_into, self.prices, {router: 0})
         return found
 
     def latencies_to(self, router: int) -> list[int]:
@@ -132,13 +143,13 @@ def distances(
 
 
 def lowered(
-    graph: PathGraph, distances_to: list[int], costs: Sequence[int], cheaper: Iterable[int]
+    graph: PathGraph, distances_to: list[int], prices: Sequence[int], cheaper: Iterable[int]
 ) -> list[int]:
     """Distances that hold again after some arcs became cheaper; only what changed is visited."""
     found = distances_to.copy()
     heap: list[tuple[int, int]] = []
     for arc in cheaper:
-        tail, distance = graph.tails[arc], found[graph.heads[arc]] + costs[arc]
+        tail, distance = graph.tails[arc], found[graph.heads[arc]] + prices[arc]
         if distance < found[tail]:
             found[tail] = distance
             heappush(heap, (distance, tail))
@@ -147,7 +158,7 @@ def lowered(
         if distance > found[router]:
             continue
         for arc, other in graph.arcs_into[router]:
-            farther = distance + costs[arc]
+            farther = distance + prices[arc]
             if farther < found[other]:
                 found[other] = farther
                 heappush(heap, (farther, other))

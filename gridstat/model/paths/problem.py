@@ -10,8 +10,9 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gridstat.model.errors import LayoutError
 from gridstat.model.paths.flow import Network
-from gridstat.model.paths.graph import NEVER, distances, lowered
+from gridstat.model.paths.graph import NEVER, WEIGHT_MAX, distances, lowered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -47,7 +48,7 @@ class Places:
 class Mask:
     """A graph less what is excluded, at the prices of one search."""
 
-    __slots__ = ("_cheaper", "costs", "dead", "graph", "is_timed", "latencies_us")
+    __slots__ = ("_cheaper", "costs", "dead", "graph", "is_timed", "latencies_us", "prices")
 
     def __init__(
         self,
@@ -69,32 +70,33 @@ class Mask:
             for channel, cost in (cheap_channels or {}).items()
             if channel in graph.arc_of
         }
+        self.prices = graph.prices
         if blocked or cheap:
-            self.costs = graph.costs.copy()
+            self.costs, self.prices = graph.costs.copy(), graph.prices.copy()
         if blocked:
             self.latencies_us = graph.latencies_us.copy()
         for arc, cost in cheap.items():
+            if not 0 <= cost < WEIGHT_MAX:
+                raise LayoutError(f"a cost of {cost} is not between 0 and {WEIGHT_MAX - 1}")
             self.costs[arc] = cost
+            self.prices[arc] = graph.price(cost, graph.latencies_us[arc])
         for arc in blocked:
-            self.costs[arc] = self.latencies_us[arc] = NEVER
-        self._cheaper = [arc for arc in cheap if self.costs[arc] < graph.costs[arc]]
+            self.prices[arc] = self.latencies_us[arc] = NEVER
+        self._cheaper = [arc for arc in cheap if self.prices[arc] < graph.prices[arc]]
 
     def timed(self) -> Mask:
         """The same graph, in which time is the only price."""
         found = copy(self)
-        found.costs, found.is_timed = self.latencies_us, True
+        found.costs = found.prices = self.latencies_us
+        found.is_timed = True
         return found
 
-    def costs_to(self, ends: Sequence[int]) -> list[int]:
-        """Lower bounds of the cost from each router to the nearest end."""
+    def prices_to(self, ends: Sequence[int]) -> list[int]:
+        """Lower bounds of the price from each router to the nearest end."""
         if self.is_timed:
-            return self.latencies_to(ends)
-        found = nearest([self.graph.costs_to(end) for end in ends])
-        return lowered(self.graph, found, self.costs, self._cheaper) if self._cheaper else found
-
-    def latencies_to(self, ends: Sequence[int]) -> list[int]:
-        """Lower bounds of the latency from each router, without its own, to the nearest end."""
-        return nearest([self.graph.latencies_to(end) for end in ends])
+            return nearest([self.graph.latencies_to(end) for end in ends])
+        found = nearest([self.graph.prices_to(end) for end in ends])
+        return lowered(self.graph, found, self.prices, self._cheaper) if self._cheaper else found
 
 
 class Problem:
@@ -107,13 +109,14 @@ class Problem:
     __slots__ = (
         "arcs_out",
         "costs",
-        "costs_to",
         "dead",
         "graph",
         "latencies_to",
         "latencies_us",
         "network",
         "places",
+        "prices",
+        "prices_to",
         "start_labels",
     )
 
@@ -122,20 +125,24 @@ class Problem:
         self.places = places
         self.arcs_out = mask.graph.arcs_out
         self.costs = mask.costs
+        self.prices = mask.prices
         self.latencies_us = mask.latencies_us
         ends = [router for router, _ in places.ends]
-        self.costs_to = mask.costs_to(ends)
-        self.latencies_to = mask.latencies_to(ends)
+        self.prices_to = mask.prices_to(ends)
+        self.latencies_to: list[int] = []
         # A path starts and ends at an edge router, and never passes through one (see search.py).
         self.dead = mask.dead | places.edges.difference(ends)
         self.start_labels: dict[int, int] = {}
         self.network = self._network(mask.graph.labels_out.copy())
 
     def narrow(self, bound_us: int) -> None:
-        """Leave out every arc that is on no path within the bound, and sharpen the potentials."""
+        """Leave out every arc that is on no path within the bound, and sharpen the potentials.
+
+        Only after this are there potentials for latency.
+        """
         graph = self.graph
         count = len(graph.arcs)
-        latencies_us, costs = self.latencies_us[:count], self.costs[:count]
+        latencies_us, prices = self.latencies_us[:count], self.prices[:count]
         for router in self.dead:
             for arc, _ in graph.arcs_into[router]:
                 latencies_us[arc] = NEVER
@@ -145,11 +152,11 @@ class Problem:
         self.latencies_to = distances(graph.arcs_into, latencies_us, ends)
         for arc, (tail, head) in enumerate(zip(graph.tails, graph.heads, strict=True)):
             if from_starts[tail] + latencies_us[arc] + self.latencies_to[head] > bound_us:
-                latencies_us[arc] = costs[arc] = NEVER
-        self.costs_to = distances(graph.arcs_into, costs, ends)
-        self.costs, self.latencies_us = costs, latencies_us
+                latencies_us[arc] = prices[arc] = NEVER
+        self.prices_to = distances(graph.arcs_into, prices, ends)
+        self.prices, self.latencies_us = prices, latencies_us
         self.arcs_out = [
-            tuple(pair for pair in pairs if costs[pair[0]] < NEVER) for pairs in graph.arcs_out
+            tuple(pair for pair in pairs if prices[pair[0]] < NEVER) for pairs in graph.arcs_out
         ]
         self.network = self._network(self.arcs_out * 2)
 
@@ -170,8 +177,8 @@ class Problem:
         if pseudo_us:
             into_sink = [sink] * (len(pseudo_us) - len(group))
             heads = [*heads, *into_sink, *(label for _, label in group)]
-            self.costs = self.costs + [0] * len(pseudo_us)
-            self.latencies_us = self.latencies_us + pseudo_us
+            self.prices = [*self.prices, *([0] * len(pseudo_us))]
+            self.latencies_us = [*self.latencies_us, *pseudo_us]
         return Network(
             routers=len(graph.routers),
             out=out,
@@ -194,8 +201,8 @@ class Problem:
             arc += room
         return sink, [0] * (arc - len(self.graph.arcs))
 
-    def cost_potentials(self) -> list[int]:
-        return self._potentials(self.costs_to, [0] * len(self.graph.routers))
+    def price_potentials(self) -> list[int]:
+        return self._potentials(self.prices_to, [0] * len(self.graph.routers))
 
     def latency_potentials(self) -> list[int]:
         return self._potentials(self.latencies_to, self.graph.router_latencies_us)

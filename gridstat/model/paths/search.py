@@ -17,6 +17,7 @@ from gridstat.model.paths.flow import flow, walks
 from gridstat.model.paths.graph import NEVER
 from gridstat.model.paths.kinds import LEAST, Kind, Question, kinds_of, places_of, whole_choices
 from gridstat.model.paths.problem import Mask, Problem, Route, fits
+from gridstat.model.qos import REDUNDANCY_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,8 +65,10 @@ def disjoint_paths(
     `excluded_channels`, `excluded_routers`, `cheap_channels` (channel → its cost in this search,
     for those that carry the variable already) and `budget_s`, 0.1 unless told.
     """
-    if not bounds_us or list(bounds_us) != sorted(bounds_us):
-        raise LayoutError("a path search needs one latency bound a path, in ascending order")
+    if not 1 <= len(bounds_us) <= REDUNDANCY_MAX or list(bounds_us) != sorted(bounds_us):
+        raise LayoutError(
+            f"a path search needs 1 to {REDUNDANCY_MAX} latency bounds, one a path, ascending"
+        )
     mask = Mask(
         graph,
         options.get("excluded_channels", frozenset()),
@@ -81,7 +84,7 @@ def disjoint_paths(
 def _answer(mask: Mask, question: Question, budget: Budget) -> Found | NotFound:
     kinds = kinds_of(question)
     first = _search(mask, question, kinds[0], Effort.GLANCE, budget)
-    if first.routes is not None:
+    if first.routes is not None and first.is_certain:
         return _found(mask, question, first.routes, is_optimal=True)
     # What has no answer of the best kind often has none of the least strict: one proof will do.
     spare = _search(mask, question, LEAST, Effort.ANY, budget)
@@ -127,7 +130,7 @@ def _solve(
     budget: Budget,
 ) -> Outcome:
     """The cheapest flow if it keeps the bounds; else, unless at a glance, a search within them."""
-    carrying = flow(problem.network, problem.costs, problem.cost_potentials())
+    carrying = flow(problem.network, problem.prices, problem.price_potentials())
     if carrying is None:
         return Outcome(None, is_certain=True)
     routes = [problem.route(arcs) for _, arcs in walks(problem.network, carrying)]
