@@ -18,7 +18,9 @@ from gridstat.console.cli import (
     experiment,
     explain,
     host,
+    publish,
     router,
+    subscribe,
     top,
     up,
 )
@@ -40,6 +42,8 @@ app = typer.Typer(
 app.command("up", help=up.HELP)(telling(up.up))
 app.command("broker", help=broker.HELP)(telling(broker.broker))
 app.command("router", help=router.HELP)(telling(router.router))
+app.command("publish", help=publish.HELP)(telling(publish.publish))
+app.command("subscribe", help=subscribe.HELP)(telling(subscribe.subscribe))
 app.command("explain", help=explain.HELP)(telling(explain.explain))
 app.command("top", help=top.HELP)(telling(top.top))
 app.add_typer(cloud.app, name="cloud")

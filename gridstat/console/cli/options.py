@@ -17,3 +17,11 @@ Folder = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="The same as JSON.")]
+Edges = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--edge",
+        help="An edge router to attach to, by name; may be given twice. Else the first two.",
+        show_default=False,
+    ),
+]

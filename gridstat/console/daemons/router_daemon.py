@@ -73,6 +73,7 @@ class RouterDaemon:
         self._timers: dict[str, asyncio.Handle] = {}
         self._finding: asyncio.Task[None] | None = None
         self._is_draining = False
+        self._last_sources: dict[int, dict[str, int]] = {}
 
     async def start(self) -> Line:
         """Take all ports and begin; the answer is what others need to know of it."""
@@ -153,6 +154,7 @@ class RouterDaemon:
         """Nothing new comes in, what is queued goes out within a bound, everybody is told."""
         self._is_draining = True
         self._driver.inject(Drain())
+        self._last_sources = self._core.source_states()
         self._router.refuse_new()
         for _ in range(DRAIN_STEPS_MAX):
             if not self._router.queued_events():
@@ -170,7 +172,7 @@ class RouterDaemon:
             "router": self._plan.name,
             "counters": report.router,
             "channels": report.channels,
-            "sources": report.sources,
+            "sources": self._last_sources or report.sources,
         }
 
     async def close(self) -> None:

@@ -1,0 +1,33 @@
+"""Attach to a cloud from a command line: edges by name, a certificate made where possible."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from gridstat.endpoint.connecting import connect
+from gridstat.model.errors import Misuse
+from gridstat.net.command.address import address_text
+from gridstat.net.command.identity import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from gridstat.console.access import Access
+    from gridstat.endpoint.connection import Connection
+
+EDGES_DEFAULT = 2
+
+
+@contextmanager
+def attached(access: Access, end_point: str, edges: Sequence[str] | None) -> Iterator[Connection]:
+    """A connection as this end-point; by the first two edges unless some are named."""
+    names = list(edges or list(access.edges)[:EDGES_DEFAULT])
+    unknown = [name for name in names if name not in access.edges]
+    if unknown or not names:
+        known = ", ".join(access.edges) or "none"
+        raise Misuse(f"no edge router {', '.join(unknown)}", hint=f"edge routers here: {known}")
+    access.files_of(Role.ENDPOINT, end_point)
+    places = [f"{name}@{address_text(access.edges[name])}" for name in names]
+    with connect(places, end_point, certificates=access.certificates.path) as grid:
+        yield grid

@@ -1,0 +1,92 @@
+"""`gridstat publish`: a publisher for one variable, from a terminal or a pipe."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from gridstat.console.access import load_access
+from gridstat.console.cli.attaching import attached
+from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.options import Edges, Folder
+from gridstat.console.config.grid_file import period_of
+from gridstat.console.simulation.schedule import instant_ns
+from gridstat.model.errors import Misuse
+from gridstat.model.rate_law import NS_PER_S, Period, slot_of
+from gridstat.model.status import BuiltinType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HELP = """Publish one variable: a sine wave, or numbers from standard input, one a line.
+
+NAME is the variable's full name; the end-point is all of it but the last part. Each value is
+stamped at its instant of the period. Ctrl-C, the end of the input or --count ends it.
+
+Examples:
+
+  gridstat publish c1/me/wave --rate 10/s
+
+  seq 100 | gridstat publish c1/me/counter --rate 1/s --stdin
+"""
+
+
+def publish(
+    name: Annotated[str, typer.Argument(help="The variable's full name, as c1/me/wave.")],
+    rate: Annotated[str, typer.Option("--rate", help="How often: 30/s, or 1/5s.")] = "1/s",
+    count: Annotated[int, typer.Option("--count", min=0, help="Values; 0: no end.")] = 0,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Values from standard input.")] = False,
+    edge: Edges = None,
+    folder: Folder = None,
+) -> None:
+    end_point, slash, _ = name.rpartition("/")
+    if not slash:
+        raise Misuse(f"{name} has no publisher in it", hint="write it as c1/me/wave")
+    period = _period(rate)
+    console = Console(stderr=True)
+    sent = failed = 0
+    with attached(load_access(folder), end_point, edge) as grid:
+        publication = grid.publish(name, BuiltinType.FLOAT64, period=period)
+        print_plainly(console, f"publishing {name} as variable {publication.variable.variable_id}")
+        slot = slot_of(time.time_ns(), period) + 1
+        try:
+            for value in _numbers() if stdin else _wave():
+                created_ns = instant_ns(slot, period)
+                time.sleep(max(0, created_ns - time.time_ns()) / NS_PER_S)
+                is_sent = publication.send(value, created_ns=created_ns)
+                sent, failed = sent + is_sent, failed + (not is_sent)
+                slot += 1
+                if count and sent + failed >= count:
+                    break
+        except KeyboardInterrupt:
+            pass
+    print_plainly(console, f"sent {sent:,}, not sent for want of an edge router {failed:,}")
+
+
+def _period(rate: str) -> Period:
+    try:
+        return period_of(rate)
+    except (AttributeError, ValueError):
+        raise Misuse(f"{rate!r} is not a rate", hint="write 30/s, or 1/5s") from None
+
+
+def _wave() -> Iterator[float]:
+    number = 0
+    while True:
+        yield math.sin(number / 10)
+        number += 1
+
+
+def _numbers() -> Iterator[float]:
+    for number, line in enumerate(sys.stdin, start=1):
+        try:
+            yield float(line)
+        except ValueError:
+            raise Misuse(
+                f"line {number} of the input is {line.strip()[:40]!r}", hint="one number a line"
+            ) from None

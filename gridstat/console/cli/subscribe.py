@@ -1,0 +1,151 @@
+"""`gridstat subscribe`: a subscriber for one variable or pattern, from a terminal."""
+
+from __future__ import annotations
+
+import json as json_text
+import os
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from gridstat.console.access import load_access
+from gridstat.console.cli.attaching import attached
+from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.options import AsJson, Edges, Folder
+from gridstat.console.config.grid_file import period_of
+from gridstat.endpoint.asking import qos
+from gridstat.model.cloud import is_pattern
+from gridstat.model.errors import Misuse
+from gridstat.model.rate_law import NS_PER_S
+from gridstat.model.status import BuiltinType
+
+if TYPE_CHECKING:
+    from gridstat.core.samples import Samples
+    from gridstat.endpoint.connection import Connection
+    from gridstat.endpoint.subscriber import Subscription
+    from gridstat.model.qos import QosRequest
+    from gridstat.model.rate_law import Period
+
+HELP = """Subscribe to a variable, or to all that a pattern stands for, and print what arrives.
+
+Ends with Ctrl-C, after --count events or --seconds, with the ledger of each subscription.
+
+Examples:
+
+  gridstat subscribe c1/hill/pmu-1/frequency
+
+  gridstat subscribe 'c1/*/*/frequency' --rate 5/s --redundancy 2 --latency-ms 50 --json
+"""
+POLL_S = 0.05
+KEEP_EVENTS = 65_536
+MS_PER_US = 0.001
+
+
+def subscribe(
+    name: Annotated[str, typer.Argument(help="A full name or a pattern (* one part, ** all).")],
+    rate: Annotated[str, typer.Option("--rate", help="At most so often: 10/s; all if empty.")] = "",
+    latency_ms: Annotated[float, typer.Option("--latency-ms", min=0.001)] = 2_000.0,
+    redundancy: Annotated[int, typer.Option("--redundancy", min=1, max=4)] = 1,
+    count: Annotated[int, typer.Option("--count", min=0, help="Events; 0: no end.")] = 0,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="0: no end.")] = 0.0,
+    end_point: Annotated[str, typer.Option("--as", help="The end-point's full name.")] = "",
+    edge: Edges = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    access = load_access(folder)
+    wishes = qos(latency_ms=latency_ms, redundancy=redundancy)
+    if rate:
+        wishes = qos(interval=_interval(rate), latency_ms=latency_ms, redundancy=redundancy)
+    console = Console()
+    with attached(access, end_point or f"{access.cloud}/terminal-{os.getpid()}", edge) as grid:
+        printer = Printer(console, as_json=json)
+        printer.begin(grid, name, wishes)
+        deadline_s = time.monotonic() + seconds if seconds else float("inf")
+        try:
+            while time.monotonic() < deadline_s and (not count or printer.printed < count):
+                printer.print_some(count)
+        except KeyboardInterrupt:
+            pass
+        printer.print_ledgers()
+
+
+class Printer:
+    """Prints the events of all subscriptions, and in the end their ledgers."""
+
+    def __init__(self, console: Console, *, as_json: bool) -> None:
+        self._console = console
+        self._as_json = as_json
+        self._subscriptions: list[Subscription] = []
+        self.printed = 0
+
+    def begin(self, grid: Connection, name: str, wishes: QosRequest) -> None:
+        if is_pattern(name):
+            grid.subscribe_pattern(name, self._add, qos=wishes, keep_events=KEEP_EVENTS)
+        else:
+            self._add(grid.subscribe(name, qos=wishes, keep_events=KEEP_EVENTS))
+
+    def _add(self, subscription: Subscription) -> None:
+        self._subscriptions.append(subscription)
+        contract = subscription.contract
+        self._tell(
+            {"is": "granted", "name": subscription.name, "paths": len(contract.paths)},
+            f"granted {subscription.name} over {len(contract.paths)} path(s), "
+            f"predicted {contract.latency_us * MS_PER_US:.3g} ms",
+        )
+
+    def print_some(self, count: int) -> None:
+        """What has come; waits a little if that is nothing."""
+        before = self.printed
+        for subscription in tuple(self._subscriptions):
+            batch = subscription.read()
+            stamps = batch["created_ns"].tolist(), batch["received_ns"].tolist()
+            for created_ns, received_ns, value in zip(
+                *stamps, _values(subscription, batch), strict=True
+            ):
+                if count and self.printed >= count:
+                    return
+                self._print(subscription.name, value, created_ns, received_ns - created_ns)
+        if self.printed == before:
+            time.sleep(POLL_S)
+
+    def _print(self, name: str, value: object, created_ns: int, latency_ns: int) -> None:
+        self.printed += 1
+        facts = {"name": name, "value": value, "created_ns": created_ns, "latency_ns": latency_ns}
+        text = f"{created_ns / NS_PER_S:.6f} {name} {value} ({latency_ns * 1e-6:.3f} ms)"
+        self._tell(facts, text)
+
+    def print_ledgers(self) -> None:
+        for subscription in self._subscriptions:
+            ledger = asdict(subscription.ledger())
+            counted = ", ".join(f"{key} {count}" for key, count in ledger.items())
+            told = f"ledger of {subscription.name}: {counted}"
+            self._tell({"is": "ledger", "name": subscription.name, **ledger}, told)
+
+    def _tell(self, line: dict[str, Any], text: str) -> None:
+        print_plainly(self._console, json_text.dumps(line, default=str) if self._as_json else text)
+
+
+def _interval(rate: str) -> Period:
+    try:
+        return period_of(rate)
+    except (AttributeError, ValueError):
+        raise Misuse(f"{rate!r} is not a rate", hint="write 30/s, or 1/5s") from None
+
+
+def _values(subscription: Subscription, batch: Samples) -> list[object]:
+    """The values by their registered type; of a record only the newest is at hand."""
+    variable = subscription.variable
+    match variable.value_type if variable is not None else None:
+        case BuiltinType.FLOAT64:
+            return list(batch["value"].view(np.float64).tolist())
+        case BuiltinType.BOOL:
+            return [bool(word) for word in batch["value"].tolist()]
+        case BuiltinType.INT64:
+            return list(batch["value"].tolist())
+        case _:
+            return [subscription.value] * len(batch)
