@@ -2,11 +2,13 @@
 
 A commit costs the core a copy of the touched buckets; a thousand subscriptions that arrive
 together should pay that once. So after each commit the next waits, nine times as long as that one
-took: commits never take more than a tenth of the time, and no change waits longer than 10 ms.
+took: commits never take more than a tenth of the time, and no change waits longer than 10 ms. A
+huge change goes in several commits, so that its router hears its peers meanwhile.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 WAIT_NS_MAX: Final = 10_000_000
 WAIT_NS_MIN: Final = 1_000_000
 WAITS_PER_COST: Final = 9
+VARIABLES_AT_ONCE_MAX: Final = 4_096
+"""About a tenth of a second of work."""
 
 
 class CommitQueue:
@@ -27,11 +31,11 @@ class CommitQueue:
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         self._clock_ns = clock_ns
-        self._touched: set[VariableId] = set()
+        self._touched: dict[VariableId, None] = {}
         self._due_ns: int | None = None
 
     def touch(self, variable_ids: Iterable[VariableId]) -> None:
-        self._touched.update(variable_ids)
+        self._touched.update(dict.fromkeys(variable_ids))
 
     def wait_ns(self) -> int | None:
         """How long until the next commit is due; None when there is nothing to commit."""
@@ -43,7 +47,10 @@ class CommitQueue:
         """The variables to commit now, if the wait is over; they leave the queue."""
         if self.wait_ns() != 0:
             return frozenset()
-        return self.take_all()
+        taken = frozenset(islice(self._touched, VARIABLES_AT_ONCE_MAX))
+        for variable_id in taken:
+            del self._touched[variable_id]
+        return taken
 
     def take_all(self) -> frozenset[VariableId]:
         """The variables to commit, without waiting: at the start and at the end of a router."""

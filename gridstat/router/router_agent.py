@@ -300,7 +300,7 @@ class RouterAgent:
     # What the broker orders.
 
     def _from_broker(self, message: Message) -> list[RouterInstruction]:
-        if self._broker not in {_Broker.REPORTED, _Broker.ACCEPTED}:
+        if self._broker is _Broker.GONE or self._broker is _Broker.FENCED:
             return []
         match message:
             case ChangeTable() | RouterAccepted() | Return() | Push() | DetachEndPoint():

@@ -89,6 +89,17 @@ def test_a_later_change_does_not_prolong_the_wait(queue: CommitQueue, clock: Han
     assert queue.wait_ns() == 3 * MS
 
 
+def test_a_huge_change_goes_in_parts(queue: CommitQueue, clock: HandClock) -> None:
+    everything = {VariableId(number) for number in range(10_000)}
+    queue.touch(everything)
+    parts = []
+    while queue.wait_ns() is not None:
+        parts.append(commit(queue, clock))
+        clock.now_ns += 10 * MS
+    assert [len(part) for part in parts] == [4_096, 4_096, 1_808]
+    assert frozenset().union(*parts) == everything
+
+
 def test_everything_can_be_taken_at_once(queue: CommitQueue) -> None:
     queue.touch([A, B])
     assert queue.take_all() == {A, B}
