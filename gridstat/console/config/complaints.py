@@ -98,7 +98,7 @@ def _problem_and_hint(
 
 def _range_hint(detail: ErrorDetails, key: str) -> str:
     context = detail.get("ctx", {})
-    if key.endswith("_port"):
+    if key == "port" or key.endswith("_port"):
         return "a port is 1 to 65535, or 0 to have one chosen when the grid starts"
     if "ge" in context:
         return f"the least that works is {context['ge']}"

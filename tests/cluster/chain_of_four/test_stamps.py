@@ -14,64 +14,67 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.console.compose import build_router, connect_router
-from gridstat.console.config import grid_from_text
-from gridstat.console.grid import router_key, subscriber_key
-from gridstat.console.static_plan import static_plan
+from gridstat.core._core import Core
+from gridstat.core.rows import ChannelSpec, Limits
 from gridstat.endpoint import Receiver, Sender
+from gridstat.model.identifiers import ChannelId, PathId, VariableId
 from gridstat.model.rate_law import Period
-from gridstat.router import Limits
+from gridstat.router.path_table import CarriedVariable, Path
+from gridstat.router.status_router import StatusRouter, TableChange
 from tests.cluster.eventually import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gridstat.console.compose import Address
-    from gridstat.router import StatusRouter
-
 HOPS = 4
 SMALL = Limits(variables_max=64, rings_max=4, channels_max=16, pool_small=64, pool_large=4)
-FREQUENCY = 1
+FREQUENCY = VariableId(1)
 SIXTY = Period(1, 60)
+PUBLISHER = ChannelId(100)
 pytestmark = pytest.mark.cluster
 
 
-def topology() -> str:
-    routers = "".join(f'[[router]]\nname = "r{hop}"\n' for hop in range(HOPS))
-    channels = "".join(
-        f'[[channel]]\nfrom = "r{hop}"\nto = "r{hop + 1}"\n' for hop in range(HOPS - 1)
-    )
-    subscribers = "".join(
-        f'[[subscriber]]\nname = "s{hop}"\nrouter = "r{hop}"\nevery = {hop + 1}\n'
-        'variables = ["**"]\n'
-        for hop in range(HOPS)
-    )
-    pmu = '[[pmu]]\nname = "a/b/c"\nrouter = "r0"\nrate = "60/s"\nquantities = ["frequency"]\n'
-    return routers + channels + pmu + subscribers
-
-
 class Chain:
-    """The running chain: where to send, and a receiver at each hop."""
+    """The running chain: where to send, and a receiver at each hop, every 1st, 2nd, … slot.
+
+    Channel n leads from router n to the next, channel 10 + n to the receiver at router n.
+    """
 
     def __init__(self, stack: ExitStack) -> None:
-        grid = grid_from_text(topology(), file="chain")
-        plan = static_plan(grid)
         self.receivers = [stack.enter_context(Receiver()) for _ in range(HOPS)]
-        addresses: dict[str, Address] = {}
-        for hop, receiver in enumerate(self.receivers):
-            receiver.expect(FREQUENCY, SIXTY)
-            receiver.start()
-            addresses[subscriber_key(f"s{hop}")] = ("127.0.0.1", *receiver.ports)
-        self.routers = [build_router(f"r{hop}", limits=SMALL) for hop in range(HOPS)]
+        self.routers = [
+            StatusRouter(f"r{hop}", Core(SMALL), clock_ns=time.monotonic_ns) for hop in range(HOPS)
+        ]
+        places = []
         for router in self.routers:
             stack.enter_context(closing(router))
-            addresses[router_key(router.name)] = ("127.0.0.1", *router.listen("127.0.0.1"))
-        for router in self.routers:
-            connect_router(router, plan.routers[router.name], addresses=addresses)
+            places.append(("127.0.0.1", *router.listen("127.0.0.1")))
+        for hop, (router, receiver) in enumerate(zip(self.routers, self.receivers, strict=True)):
+            receiver.expect(FREQUENCY, SIXTY)
+            receiver.start()
+            onward = places[hop + 1] if hop + 1 < HOPS else None
+            self._set_up(router, hop, onward, local=("127.0.0.1", *receiver.ports))
             router.start()
-        self.sender = stack.enter_context(
-            Sender(plan.channel_of_pmu["a/b/c"], addresses[router_key("r0")])
-        )
+        self.sender = stack.enter_context(Sender(PUBLISHER, places[0]))
+
+    @staticmethod
+    def _set_up(
+        router: StatusRouter,
+        hop: int,
+        onward: tuple[str, int, int] | None,
+        *,
+        local: tuple[str, int, int],
+    ) -> None:
+        source = PUBLISHER if hop == 0 else ChannelId(hop)
+        router.open_source(source, is_publisher=hop == 0)
+        router.open_channel(ChannelSpec(11 + hop, address=local))
+        paths = {PathId(hop): Path(FREQUENCY, ChannelId(11 + hop), every=hop + 1)}
+        if onward is not None:
+            router.open_channel(ChannelSpec(1 + hop, address=onward))
+            for later in range(hop + 1, HOPS):
+                paths[PathId(10 + later)] = Path(FREQUENCY, ChannelId(1 + hop), every=later + 1)
+        carried = CarriedVariable(FREQUENCY, SIXTY, source=source if hop == 0 else 0)
+        router.change(TableChange(carried=(carried,), set_up=paths))
 
 
 @pytest.fixture

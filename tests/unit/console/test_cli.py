@@ -18,7 +18,20 @@ if TYPE_CHECKING:
 
     from benchmarks.experiments.experiment import Options, Progress
 
-COMMANDS = ("up", "router", "host", "experiment", "error")
+COMMANDS = (
+    "up",
+    "broker",
+    "router",
+    "publish",
+    "subscribe",
+    "explain",
+    "top",
+    "cloud",
+    "certificates",
+    "host",
+    "experiment",
+    "error",
+)
 
 
 @pytest.fixture
@@ -67,11 +80,11 @@ def test_an_unknown_code_is_one_message_with_a_hint(runner: CliRunner) -> None:
 
 def test_a_bad_file_is_one_message_and_no_traceback(runner: CliRunner, tmp_path: Path) -> None:
     file = tmp_path / "bad.toml"
-    file.write_text('[[router]]\nname = "west"\ndata_port = 70000\n')
+    file.write_text('cloud = "c1"\nport = 70000\n[[router]]\nname = "west"\n')
     result = runner.invoke(app, ["up", str(file)])
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
-        f'error: {file}: router[0].data_port ("west"): 70000 is out of range (4100)',
+        f"error: {file}: port: 70000 is out of range (4100)",
         "hint: a port is 1 to 65535, or 0 to have one chosen when the grid starts",
     ]
 
@@ -80,22 +93,20 @@ def test_the_built_in_file_can_be_printed_to_begin_from(runner: CliRunner) -> No
     assert "[[router]]" in runner.invoke(app, ["up", "--show-default"]).output
 
 
-def test_a_lone_router_without_fixed_ports_is_refused(runner: CliRunner, tmp_path: Path) -> None:
-    file = tmp_path / "grid.toml"
-    file.write_text('[[router]]\nname = "west"\n')
-    result = runner.invoke(app, ["router", str(file), "west"])
+def test_a_routers_bad_file_is_one_message_with_a_hint(runner: CliRunner, tmp_path: Path) -> None:
+    file = tmp_path / "router.toml"
+    file.write_text('name = "c1/e0"\n[broker]\n')
+    result = runner.invoke(app, ["router", str(file)])
     assert result.exit_code == 2
-    assert "its ports are left to be chosen" in result.stderr
+    assert "broker: says not where it is" in result.stderr
+    assert "hint: " in result.stderr
 
 
-def test_a_router_that_is_not_in_the_file_is_told_with_those_that_are(
-    runner: CliRunner, tmp_path: Path
-) -> None:
-    file = tmp_path / "grid.toml"
-    file.write_text('[[router]]\nname = "west"\n')
-    result = runner.invoke(app, ["router", str(file), "east"])
-    assert result.exit_code == 2
-    assert "hint: it has west" in result.stderr
+def test_commands_say_how_to_find_a_cloud(runner: CliRunner, tmp_path: Path) -> None:
+    for command in (["top"], ["explain", "c1/a/b"], ["publish", "c1/a/b"], ["subscribe", "c1/a"]):
+        result = runner.invoke(app, [*command, "--folder", str(tmp_path)])
+        assert result.exit_code == 2
+        assert "gridstat up" in result.stderr
 
 
 def test_the_host_report_is_json_on_request(runner: CliRunner) -> None:
