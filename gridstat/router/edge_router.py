@@ -85,19 +85,21 @@ class EdgeRouter:
         """The broker has been told who is attached; from now on it hears of changes."""
         self._is_reported = True
 
-    def broker_accepted(self) -> list[Instruction]:
+    def broker_accepted(self, now_ns: int) -> list[Instruction]:
         """The broker listens: everything that it has not answered is said, or said again."""
         self._is_accepted = True
-        return [self._forward(endpoint, submit) for endpoint, submit in self._requests]
+        ready = self._requests.take_all_ready(now_ns)
+        return [self._forward(endpoint, submit) for endpoint, submit in ready]
 
     def broker_gone(self) -> None:
         self._is_reported = False
         self._is_accepted = False
+        self._requests.land()
 
-    def obey(self, order: Return | Push | DetachEndPoint) -> list[Instruction]:
+    def obey(self, order: Return | Push | DetachEndPoint, now_ns: int) -> list[Instruction]:
         match order:
             case Return():
-                return self._returned(order)
+                return self._returned(order, now_ns)
             case Push():
                 return self._pushed(order)
             case DetachEndPoint():
@@ -105,15 +107,16 @@ class EdgeRouter:
             case _:
                 assert_never(order)
 
-    def _returned(self, answer: Return) -> list[Instruction]:
+    def _returned(self, answer: Return, now_ns: int) -> list[Instruction]:
         self._requests.answered(answer.endpoint, answer.request_id)
+        next_ones = self._fly(answer.endpoint, now_ns)
         if answer.endpoint not in self._attachments:
             # It asks again when it is back, and the broker repeats the answer.
             self._answers_dropped += 1
-            return []
+            return next_ones
         newest = newest_for_answer(answer.body, self._newest)
         message = Answer(request_id=answer.request_id, body=answer.body, newest=newest)
-        return [Send(_peer(answer.endpoint), message)]
+        return [Send(_peer(answer.endpoint), message), *next_ones]
 
     def _pushed(self, push: Push) -> list[Instruction]:
         if push.endpoint not in self._attachments:
@@ -150,7 +153,7 @@ class EdgeRouter:
         timer = SetTimer(EXPIRY_TIMER, self._kept_ns_max)
         return [*self._tell_broker(endpoint, is_up=False), timer]
 
-    def hear(self, endpoint: str, message: Message) -> list[Instruction]:
+    def hear(self, endpoint: str, message: Message, now_ns: int) -> list[Instruction]:
         if endpoint not in self._attachments:
             return []  # It was refused or sent away, and has not yet heard of it.
         if not isinstance(message, Submit):
@@ -158,8 +161,8 @@ class EdgeRouter:
             word = type(message).__name__
             reason = f"rule: an end-point says `Submit` to an edge router, never `{word}`"
             return [Close(_peer(endpoint), NotAuthorised.code, reason)]
-        self._requests.add(endpoint, message)
-        return [self._forward(endpoint, message)] if self._is_accepted else []
+        self._requests.add(endpoint, message, now_ns)
+        return self._fly(endpoint, now_ns)
 
     def expire(self, now_ns: int) -> list[Instruction]:
         self._attachments.expire(now_ns)
@@ -187,6 +190,13 @@ class EdgeRouter:
             reason = f"edge router {self._router} serves {len(self._attachments)} end-points"
             return Close(peer, QuotaReached.code, f"{reason}, as many as it may")
         return None
+
+    def _fly(self, endpoint: str, now_ns: int) -> list[Instruction]:
+        """Forward what the end-point may have in flight, if there is a broker."""
+        if not self._is_accepted:
+            return []
+        ready = self._requests.take_ready(endpoint, now_ns)
+        return [self._forward(endpoint, submit) for submit in ready]
 
     def _forward(self, endpoint: str, submit: Submit) -> Send:
         message = Forward(

@@ -1,82 +1,154 @@
-"""Requests of end-points that the broker has not answered, so that none is lost with its session.
+"""Requests of end-points on their way to the broker: none is lost with its session, none floods it.
 
-They are forwarded at once when there is a broker, and again when one comes back; the broker knows
-a repeated request by its number. Beyond a bound the oldest goes: its end-point asks again.
+Each end-point may have so many in flight; more wait their turn here, and beyond a bound the oldest
+that waits goes: its end-point asks again. When the broker is back, all that it has not answered
+is said again, and it knows a repeated request by its number.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from gridstat.model.rate_law import NS_PER_S
 
+if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import Submit
 
-OF_ENDPOINT_MAX: Final = 256
-REQUESTS_MAX: Final = 8_192
-BYTES_MAX: Final = 32 * 2**20
+IN_FLIGHT_MAX: Final = 256
+OF_ENDPOINT_MAX: Final = 1_024
+REQUESTS_MAX: Final = 16_384
+BYTES_MAX: Final = 16 * 2**20
+EXPIRY_NS: Final = 30 * NS_PER_S
+REPEAT_NS_MIN: Final = NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
 class RequestBounds:
-    """How many unanswered requests an edge remembers: of one end-point, in all, and in bytes."""
+    """How much an edge holds: in flight and in all of one end-point, and of all of them.
 
+    A request in flight for longer than `expiry_ns` will not be answered any more.
+    """
+
+    in_flight_max: int = IN_FLIGHT_MAX
     of_endpoint_max: int = OF_ENDPOINT_MAX
     requests_max: int = REQUESTS_MAX
     bytes_max: int = BYTES_MAX
+    expiry_ns: int = EXPIRY_NS
+
+
+@dataclass(slots=True)
+class _Asker:
+    """One end-point's requests by number; a request waits or is in flight since some time."""
+
+    waiting: dict[int, None] = field(default_factory=dict)
+    in_flight: dict[int, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.in_flight)
 
 
 class PendingRequests:
-    """In the order of their coming; never more than the bounds, and each number once."""
+    """Requests in the order of their coming; each number once, and never beyond the bounds."""
 
     def __init__(self, bounds: RequestBounds) -> None:
         self._bounds = bounds
         self._requests: dict[tuple[str, int], Submit] = {}
-        self._of_endpoint: dict[str, dict[int, None]] = {}
+        self._waiting: dict[tuple[str, int], None] = {}
+        self._askers: dict[str, _Asker] = {}
         self._size_bytes = 0
         self.dropped = 0
 
     def __len__(self) -> int:
         return len(self._requests)
 
-    def __iter__(self) -> Iterator[tuple[str, Submit]]:
-        return ((endpoint, submit) for (endpoint, _), submit in self._requests.items())
-
-    def add(self, endpoint: str, submit: Submit) -> None:
-        """Remember a request; one that was repeated keeps its place."""
+    def add(self, endpoint: str, submit: Submit, now_ns: int) -> None:
+        """Take a request in; a repeated one keeps its place, and may fly again after a second."""
         key = (endpoint, submit.request_id)
-        before = self._requests.get(key)
-        if before is not None:
-            self._size_bytes -= _size_bytes(before)
+        if key in self._requests:
+            self._repeat(endpoint, submit.request_id, now_ns)
+            return
         self._requests[key] = submit
+        self._waiting[key] = None
+        asker = self._askers.setdefault(endpoint, _Asker())
+        asker.waiting[submit.request_id] = None
         self._size_bytes += _size_bytes(submit)
-        of_endpoint = self._of_endpoint.setdefault(endpoint, {})
-        of_endpoint[submit.request_id] = None
-        if len(of_endpoint) > self._bounds.of_endpoint_max:
-            self._drop(endpoint, next(iter(of_endpoint)))
-        while (
-            len(self._requests) > self._bounds.requests_max
-            or self._size_bytes > self._bounds.bytes_max
-        ) and self._requests:
-            self._drop(*next(iter(self._requests)))
+        if len(asker) > self._bounds.of_endpoint_max:
+            self._drop(endpoint, next(iter(asker.waiting)))
+        while self._is_too_much() and self._waiting:
+            self._drop(*next(iter(self._waiting)))
+
+    def take_ready(self, endpoint: str, now_ns: int) -> list[Submit]:
+        """The end-point's requests that may fly now; they are in flight from now on."""
+        asker = self._askers.get(endpoint)
+        if asker is None:
+            return []
+        self._expire(endpoint, asker, now_ns)
+        room = self._bounds.in_flight_max - len(asker.in_flight)
+        ready = [request_id for request_id, _ in zip(asker.waiting, range(room), strict=False)]
+        return [self._launch(endpoint, request_id, now_ns) for request_id in ready]
+
+    def take_all_ready(self, now_ns: int) -> list[tuple[str, Submit]]:
+        """As `take_ready`, of everybody, in the order in which they came."""
+        ready: list[tuple[str, Submit]] = []
+        for endpoint, request_id in tuple(self._waiting):
+            if len(self._askers[endpoint].in_flight) < self._bounds.in_flight_max:
+                ready.append((endpoint, self._launch(endpoint, request_id, now_ns)))
+        return ready
+
+    def land(self) -> None:
+        """The session is gone: what was in flight waits again, each in its old place."""
+        self._waiting = dict.fromkeys(self._requests)
+        for asker in self._askers.values():
+            asker.waiting.clear()
+            asker.in_flight.clear()
+        for endpoint, request_id in self._requests:
+            self._askers[endpoint].waiting[request_id] = None
 
     def answered(self, endpoint: str, request_id: int) -> None:
-        """The broker has answered, or it was never asked: nothing is left to remember."""
+        """The broker has answered: nothing is left to remember."""
         submit = self._requests.pop((endpoint, request_id), None)
         if submit is None:
             return
+        self._waiting.pop((endpoint, request_id), None)
         self._size_bytes -= _size_bytes(submit)
-        of_endpoint = self._of_endpoint[endpoint]
-        del of_endpoint[request_id]
-        if not of_endpoint:
-            del self._of_endpoint[endpoint]
+        asker = self._askers[endpoint]
+        asker.waiting.pop(request_id, None)
+        asker.in_flight.pop(request_id, None)
+        if not len(asker):
+            del self._askers[endpoint]
 
     def forget(self, endpoint: str) -> None:
         """The end-point is another process now, or has been sent away."""
-        for request_id in tuple(self._of_endpoint.get(endpoint, ())):
+        asker = self._askers.get(endpoint, _Asker())
+        for request_id in (*asker.waiting, *asker.in_flight):
             self.answered(endpoint, request_id)
+
+    def _is_too_much(self) -> bool:
+        bounds = self._bounds
+        return len(self._requests) > bounds.requests_max or self._size_bytes > bounds.bytes_max
+
+    def _repeat(self, endpoint: str, request_id: int, now_ns: int) -> None:
+        asker = self._askers[endpoint]
+        since_ns = asker.in_flight.get(request_id)
+        if since_ns is not None and now_ns - since_ns >= REPEAT_NS_MIN:
+            del asker.in_flight[request_id]
+            asker.waiting[request_id] = None
+            self._waiting[endpoint, request_id] = None
+
+    def _expire(self, endpoint: str, asker: _Asker, now_ns: int) -> None:
+        while asker.in_flight:
+            request_id, since_ns = next(iter(asker.in_flight.items()))
+            if now_ns - since_ns < self._bounds.expiry_ns:
+                return
+            self._drop(endpoint, request_id)
+
+    def _launch(self, endpoint: str, request_id: int, now_ns: int) -> Submit:
+        del self._waiting[endpoint, request_id]
+        asker = self._askers[endpoint]
+        del asker.waiting[request_id]
+        asker.in_flight[request_id] = now_ns
+        return self._requests[endpoint, request_id]
 
     def _drop(self, endpoint: str, request_id: int) -> None:
         self.answered(endpoint, request_id)

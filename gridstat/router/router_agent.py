@@ -214,7 +214,7 @@ class RouterAgent:
     ) -> list[RouterInstruction]:
         match event:
             case Received(peer, message):
-                return self._received(peer, message)
+                return self._received(peer, message, now_ns)
             case Connected(peer, hello):
                 return self._connected(peer, hello.instance)
             case Disconnected(peer):
@@ -270,12 +270,12 @@ class RouterAgent:
             return [*self._edge.depart(name, now_ns)]
         return []
 
-    def _received(self, peer: str, message: Message) -> list[RouterInstruction]:
+    def _received(self, peer: str, message: Message, now_ns: int) -> list[RouterInstruction]:
         if peer == self._facts.broker:
-            return self._from_broker(message)
+            return self._from_broker(message, now_ns)
         role, _, name = peer.partition("/")
         if role == ENDPOINT_ROLE and self._edge is not None:
-            return [*self._edge.hear(name, message)]
+            return [*self._edge.hear(name, message, now_ns)]
         return []  # Refused when it connected, and not yet gone.
 
     def _timer_fired(self, name: str, now_ns: int) -> list[RouterInstruction]:
@@ -299,7 +299,7 @@ class RouterAgent:
 
     # What the broker orders.
 
-    def _from_broker(self, message: Message) -> list[RouterInstruction]:
+    def _from_broker(self, message: Message, now_ns: int) -> list[RouterInstruction]:
         if self._broker is _Broker.GONE or self._broker is _Broker.FENCED:
             return []
         match message:
@@ -307,22 +307,22 @@ class RouterAgent:
                 if message.term < self._term:
                     return self._fence(message.term)
                 self._term = message.term
-                return self._obey(message)
+                return self._obey(message, now_ns)
             case _:
                 return [Note("unexpected_message", (("message", type(message).__name__),))]
 
-    def _obey(self, order: BrokerOrder) -> list[RouterInstruction]:
+    def _obey(self, order: BrokerOrder, now_ns: int) -> list[RouterInstruction]:
         if isinstance(order, RouterAccepted):
-            return self._accepted(order)
+            return self._accepted(order, now_ns)
         if not self.is_accepted:
             return [Note("order_before_acceptance", (("order", type(order).__name__),))]
         if isinstance(order, ChangeTable):
             return self._change(order)
         if self._edge is None:
             return [Note("order_for_an_edge", (("order", type(order).__name__),))]
-        return [*self._edge.obey(order)]
+        return [*self._edge.obey(order, now_ns)]
 
-    def _accepted(self, accepted: RouterAccepted) -> list[RouterInstruction]:
+    def _accepted(self, accepted: RouterAccepted, now_ns: int) -> list[RouterInstruction]:
         self._broker = _Broker.ACCEPTED
         self._is_first_time = False
         facts = (("term", accepted.term), ("is_anew", int(accepted.do_first_time)))
@@ -331,7 +331,7 @@ class RouterAgent:
             SetModes(accepted.mode),
             *(Send(self._facts.broker, report) for report in self._reports.everything()),
             SetTimer(COUNTERS_TIMER, COUNTERS_EVERY_NS),
-            *(() if self._edge is None else self._edge.broker_accepted()),
+            *(() if self._edge is None else self._edge.broker_accepted(now_ns)),
         ]
 
     def _change(self, change: ChangeTable) -> list[RouterInstruction]:

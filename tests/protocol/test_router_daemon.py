@@ -298,7 +298,6 @@ def resolving(address: tuple[str, int]) -> RecordingMachine:
     return RecordingMachine(answer)
 
 
-@pytest.mark.feature("S3-49")
 def test_it_finds_its_broker_by_name(registry: Registry) -> None:
     async def talk() -> None:
         async with (

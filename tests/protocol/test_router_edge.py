@@ -7,7 +7,7 @@ import pytest
 
 from gridstat.model.errors import NotAuthorised, QuotaReached, ShuttingDown, WrongCloud
 from gridstat.model.identifiers import VariableId
-from gridstat.model.rate_law import Period
+from gridstat.model.rate_law import NS_PER_S, Period
 from gridstat.model.status import BuiltinType, StatusEvent, StatusVariable
 from gridstat.net.codec.event import encode_event
 from gridstat.net.command.endpoint_messages import (
@@ -83,9 +83,22 @@ def test_a_signed_request_passes_to_the_broker_and_its_answer_back(
     assert said == [Send(PMU, Answer(request_id=1, body=b"answer"))]
 
 
-def test_a_repeated_request_is_repeated_to_the_broker(edge: RouterConversation) -> None:
+def test_a_repeated_request_is_repeated_to_the_broker_but_not_at_once(
+    edge: RouterConversation,
+) -> None:
     edge.submit(1)
+    assert edge.submit(1) == []
+    edge.now_ns += NS_PER_S
     assert edge.submit(1) == [Send(BROKER, forward(1))]
+
+
+def test_an_end_point_has_only_so_many_requests_in_flight() -> None:
+    edge = RouterConversation(edge_bounds=EdgeBounds(requests=RequestBounds(in_flight_max=2)))
+    edge.accept()
+    edge.connect(PMU)
+    said = [message for number in (1, 2, 3) for message in said_to(BROKER, edge.submit(number))]
+    assert said == [forward(1), forward(2)]
+    assert said_to(BROKER, edge.broker_says(answer_to(1))) == [forward(3)]
 
 
 @pytest.mark.feature("S0-115")

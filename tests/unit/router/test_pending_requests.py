@@ -1,9 +1,12 @@
-"""Unanswered requests are remembered in order, within bounds."""
+"""Requests fly in order and within bounds; none is lost with a session."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import Submit
 from gridstat.router.pending_requests import PendingRequests, RequestBounds
 
@@ -16,59 +19,146 @@ def submit(request_id: int, body: bytes = b"body") -> Submit:
 
 @pytest.fixture
 def requests() -> PendingRequests:
-    return PendingRequests(RequestBounds(of_endpoint_max=3, requests_max=5, bytes_max=100))
+    return PendingRequests(
+        RequestBounds(
+            in_flight_max=2, of_endpoint_max=4, requests_max=6, bytes_max=100, expiry_ns=NS_PER_S
+        )
+    )
 
 
-def numbers(requests: PendingRequests) -> list[tuple[str, int]]:
-    return [(endpoint, submit.request_id) for endpoint, submit in requests]
+def flown(requests: PendingRequests, endpoint: str, now_ns: int = 0) -> list[int]:
+    return [each.request_id for each in requests.take_ready(endpoint, now_ns)]
 
 
-def test_requests_stay_in_the_order_of_their_coming_until_answered(
+def all_flown(requests: PendingRequests) -> list[tuple[str, int]]:
+    return [(endpoint, each.request_id) for endpoint, each in requests.take_all_ready(0)]
+
+
+def test_so_many_fly_and_the_next_follow_the_answers(requests: PendingRequests) -> None:
+    for number in (5, 6, 7, 8):
+        requests.add(PMU, submit(number), 0)
+    assert flown(requests, PMU) == [5, 6]
+    assert flown(requests, PMU) == []
+    requests.answered(PMU, 6)
+    assert flown(requests, PMU) == [7]
+    requests.answered(PMU, 999)
+    assert flown(requests, "c1/nobody") == []
+    assert len(requests) == 3
+
+
+def test_after_a_lost_session_all_unanswered_ones_fly_again_in_order(
     requests: PendingRequests,
 ) -> None:
-    requests.add(PMU, submit(2))
-    requests.add(DESK, submit(1))
-    requests.add(PMU, submit(3))
-    requests.add(PMU, submit(2))
-    assert numbers(requests) == [(PMU, 2), (DESK, 1), (PMU, 3)]
+    requests.add(PMU, submit(2), 0)
+    requests.add(DESK, submit(1), 0)
+    assert all_flown(requests) == [(PMU, 2), (DESK, 1)]
     requests.answered(PMU, 2)
+    requests.add(PMU, submit(3), 0)
+    requests.land()
+    assert all_flown(requests) == [(DESK, 1), (PMU, 3)]
+    requests.land()
+    assert flown(requests, PMU) == [3]
+
+
+def test_beyond_an_end_points_bound_its_oldest_that_waits_goes(requests: PendingRequests) -> None:
+    for number in range(1, 5):
+        requests.add(PMU, submit(number), 0)
+    flown(requests, PMU)
+    requests.add(PMU, submit(5), 0)
+    assert requests.dropped == 1
+    requests.answered(PMU, 1)
     requests.answered(PMU, 2)
-    assert numbers(requests) == [(DESK, 1), (PMU, 3)]
+    assert flown(requests, PMU) == [4, 5]
 
 
-def test_the_oldest_of_an_end_point_goes_beyond_its_bound(requests: PendingRequests) -> None:
-    requests.add(DESK, submit(9))
-    for number in range(4):
-        requests.add(PMU, submit(number))
-    assert numbers(requests) == [(DESK, 9), (PMU, 1), (PMU, 2), (PMU, 3)]
-    assert requests.dropped == 1
-
-
-def test_the_oldest_of_all_goes_beyond_the_bound_of_all(requests: PendingRequests) -> None:
-    for endpoint in ("c1/a", "c1/b", "c1/c"):
-        requests.add(endpoint, submit(1))
-        requests.add(endpoint, submit(2))
-    assert numbers(requests)[0] == ("c1/a", 2)
-    assert len(requests) == 5
-    assert requests.dropped == 1
+def test_beyond_the_bound_of_all_the_oldest_of_all_that_waits_goes(
+    requests: PendingRequests,
+) -> None:
+    requests.add(DESK, submit(9), 0)
+    flown(requests, DESK)
+    for endpoint in ("c1/a", "c1/b"):
+        for number in (1, 2, 3):
+            requests.add(endpoint, submit(number), 0)
+    assert len(requests) == 6
+    assert flown(requests, "c1/a") == [2, 3]
 
 
 def test_bytes_are_bounded_too_and_given_back(requests: PendingRequests) -> None:
-    requests.add(PMU, submit(1, b"x" * 60))
-    requests.add(DESK, submit(1, b"x" * 60))
-    assert numbers(requests) == [(DESK, 1)]
-    requests.add(DESK, submit(1, b"x" * 80))
-    assert numbers(requests) == [(DESK, 1)]
-    requests.add(DESK, submit(2, b"x" * 200))
-    assert numbers(requests) == []
-    requests.add(PMU, submit(3, b"x" * 90))
-    assert numbers(requests) == [(PMU, 3)]
+    requests.add(PMU, submit(1, b"x" * 60), 0)
+    requests.add(DESK, submit(1, b"x" * 60), 0)
+    assert all_flown(requests) == [(DESK, 1)]
+    requests.add(PMU, submit(2, b"x" * 200), 0)
+    assert len(requests) == 1
+    requests.answered(DESK, 1)
+    requests.add(PMU, submit(3, b"x" * 90), 0)
+    assert flown(requests, PMU) == [3]
+
+
+def test_a_repeated_request_flies_again_only_after_a_second(requests: PendingRequests) -> None:
+    requests = PendingRequests(RequestBounds())
+    requests.add(PMU, submit(1), 0)
+    assert flown(requests, PMU) == [1]
+    requests.add(PMU, submit(1), NS_PER_S - 1)
+    assert flown(requests, PMU, NS_PER_S - 1) == []
+    requests.add(PMU, submit(1), NS_PER_S)
+    assert flown(requests, PMU, NS_PER_S) == [1]
+    assert len(requests) == 1
+
+
+def test_what_is_never_answered_does_not_block_for_ever(requests: PendingRequests) -> None:
+    for number in (1, 2, 3):
+        requests.add(PMU, submit(number), 0)
+    flown(requests, PMU)
+    assert flown(requests, PMU, NS_PER_S - 1) == []
+    assert flown(requests, PMU, NS_PER_S) == [3]
+    assert requests.dropped == 2
 
 
 def test_an_end_point_is_forgotten_alone(requests: PendingRequests) -> None:
-    requests.add(PMU, submit(1))
-    requests.add(DESK, submit(1))
+    requests.add(PMU, submit(1), 0)
+    requests.add(DESK, submit(1), 0)
     requests.forget(PMU)
     requests.forget("c1/nobody")
-    assert numbers(requests) == [(DESK, 1)]
+    assert all_flown(requests) == [(DESK, 1)]
     assert requests.dropped == 0
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "fly", "answer", "land", "forget"]),
+        st.sampled_from([PMU, DESK]),
+        st.integers(1, 6),
+        st.integers(0, 40),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_the_bounds_hold_whatever_happens(steps: list[tuple[str, str, int, int]]) -> None:
+    bounds = RequestBounds(in_flight_max=2, of_endpoint_max=3, requests_max=4, bytes_max=120)
+    requests = PendingRequests(bounds)
+    in_flight: dict[str, set[int]] = {PMU: set(), DESK: set()}
+    for now_ns, (word, endpoint, number, size) in enumerate(steps):
+        match word:
+            case "add":
+                requests.add(endpoint, submit(number, b"x" * size), now_ns)
+            case "fly":
+                in_flight[endpoint].update(flown(requests, endpoint, now_ns))
+            case "answer":
+                requests.answered(endpoint, number)
+                in_flight[endpoint].discard(number)
+            case "forget":
+                requests.forget(endpoint)
+                in_flight[endpoint].clear()
+            case _:
+                requests.land()
+                in_flight = {PMU: set(), DESK: set()}
+        assert len(requests) <= 4
+        assert all(len(flying) <= 2 for flying in in_flight.values())
+    requests.forget(PMU)
+    requests.forget(DESK)
+    assert len(requests) == 0
+    assert requests._size_bytes == 0
+    assert not requests._waiting
+    assert not requests._askers
