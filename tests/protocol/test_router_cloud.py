@@ -25,12 +25,11 @@ from gridstat.net.command.router_messages import (
 )
 from gridstat.net.command.session_messages import Hello
 from tests.protocol.grids import PUBLISHER, assert_reconciled, event
+from tests.protocol.router_carriers import MemoryCarrier, UdpCarrier
 from tests.protocol.router_cloud import (
     BROKER,
     PROBES,
-    MemoryCarrier,
     RouterCloud,
-    UdpCarrier,
     channel_to,
     slot_after,
     stamp_of,
