@@ -26,7 +26,10 @@ def test_an_instant_lies_in_its_own_slot(period: Period, slot: int, phase_ns: in
 
 
 def test_every_slot_comes_out_once_and_in_time() -> None:
-    pmus = [Pmu("a/b/c", ("r",), THIRTY, ("frequency",)), Pmu("a/b/d", "r", SIXTY, ("frequency",))]
+    pmus = [
+        Pmu("a/b/c", ("r",), THIRTY, ("frequency",)),
+        Pmu("a/b/d", ("r",), SIXTY, ("frequency",)),
+    ]
     schedule = Schedule(pmus, start_ns=NOW_NS)
     slots: dict[int, list[int]] = {0: [], 1: []}
     for now_ns in range(NOW_NS, NOW_NS + NS_PER_S + 1, 7_000_000):
@@ -50,7 +53,10 @@ def test_missed_instants_are_made_up_for_within_a_bound() -> None:
 
 def test_the_next_instant_is_the_earliest_of_all() -> None:
     assert Schedule([], start_ns=NOW_NS).next_ns() is None
-    pmus = [Pmu("a/b/c", ("r",), THIRTY, ("frequency",)), Pmu("a/b/d", "r", SIXTY, ("frequency",))]
+    pmus = [
+        Pmu("a/b/c", ("r",), THIRTY, ("frequency",)),
+        Pmu("a/b/d", ("r",), SIXTY, ("frequency",)),
+    ]
     next_ns = Schedule(pmus, start_ns=NOW_NS).next_ns()
     assert next_ns is not None
     assert 0 < next_ns - NOW_NS <= NS_PER_S // 60 + 1
