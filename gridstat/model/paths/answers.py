@@ -38,8 +38,8 @@ class NotFound:
     """No such paths, and what stands against them.
 
     "disconnected": there is no path at all. "disjoint": only `paths_max` share no channel.
-    "latency": of the fastest set known, path `path_index` takes `latency_us_best`, which is too
-    much. "budget": the search was ended without a verdict.
+    "latency": there are enough, once all lower bounds are raised to `latency_us_best`, that of path
+    `path_index` last; hardly less would do. "budget": the search was ended without a verdict.
     """
 
     reason: Reason

@@ -78,7 +78,7 @@ class PathGraph:
             arc.latency_us + self.router_latencies_us[head]
             for arc, head in zip(self.arcs, self.heads, strict=True)
         ]
-        self.unit_cost = sum(self.latencies_us) + 1
+        self.unit_cost = sum(self.latencies_us) + sum(self.router_latencies_us) + 1
         self.prices = [
             self.price(cost, latency_us)
             for cost, latency_us in zip(self.costs, self.latencies_us, strict=True)

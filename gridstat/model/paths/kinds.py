@@ -7,7 +7,7 @@ passes through none of them: whoever could pass through one could as well start 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -60,7 +60,6 @@ def whole_choices(mask: Mask, question: Question, kind: Kind) -> list[list[tuple
     routes = [Route(router, (), latencies_us[router], 0) for router in common]
     units = len(question.bounds_us)
     if mask.is_timed:
-        routes = [replace(route, cost=route.latency_us) for route in routes]
         sizes = range(min(len(routes), units) + 1)
         return [[some for size in sizes for some in combinations(routes, size)]]
     if kind.is_spread:

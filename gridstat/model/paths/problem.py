@@ -177,7 +177,7 @@ class Problem:
         if pseudo_us:
             into_sink = [sink] * (len(pseudo_us) - len(group))
             heads = [*heads, *into_sink, *(label for _, label in group)]
-            self.prices = [*self.prices, *([0] * len(pseudo_us))]
+            self.prices = [*self.prices, *pseudo_us]
             self.latencies_us = [*self.latencies_us, *pseudo_us]
         return Network(
             routers=len(graph.routers),
@@ -202,21 +202,21 @@ class Problem:
         return sink, [0] * (arc - len(self.graph.arcs))
 
     def price_potentials(self) -> list[int]:
-        return self._potentials(self.prices_to, [0] * len(self.graph.routers))
+        return self._potentials(self.prices_to)
 
     def latency_potentials(self) -> list[int]:
-        return self._potentials(self.latencies_to, self.graph.router_latencies_us)
+        return self._potentials(self.latencies_to)
 
-    def _potentials(self, to_ends: Sequence[int], entries: Sequence[int]) -> list[int]:
-        """Bounds for every label from those for routers; `entries` is what each start adds."""
+    def _potentials(self, to_ends: Sequence[int]) -> list[int]:
+        """Bounds for every label from those for routers."""
         found = [*to_ends, *([0] * (len(self.network.out) - len(to_ends)))]
         for label, router in self.start_labels.items():
             found[label] = to_ends[router]
         group = len(self.network.out) - 1
         if group not in self.start_labels:
-            found[group] = min(
-                entries[router] + to_ends[router] for router in self.start_labels.values()
-            )
+            entry_us = self.graph.router_latencies_us
+            starts = self.start_labels.values()
+            found[group] = min([entry_us[router] + to_ends[router] for router in starts])
         for router in self.dead:
             found[router] = NEVER
         return found

@@ -7,7 +7,7 @@ Only if they do not, the exact search begins; it is cut off by the budget and th
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, Unpack
 
 from gridstat.model.errors import LayoutError
 from gridstat.model.paths.answers import Found, FoundPath, NotFound
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from gridstat.model.paths.graph import PathGraph
+
+LEAST_PARTS: Final = 100
+"""A refusal tells the least latency to ask for to a hundredth of it."""
 
 
 class Options(TypedDict, total=False):
@@ -105,6 +108,7 @@ def _search(mask: Mask, question: Question, kind: Kind, effort: Effort, budget: 
     """The best answer of one kind, over all choices of paths that need no channel."""
     best: tuple[Route, ...] | None = None
     is_certain = True
+    worth = _latency_us if mask.is_timed else _cost
     for choices in whole_choices(mask, question, kind):
         for whole in choices:
             outcomes = [
@@ -115,7 +119,7 @@ def _search(mask: Mask, question: Question, kind: Kind, effort: Effort, budget: 
                 outcomes.append(Outcome(whole, is_certain=True))
             for outcome in outcomes:
                 is_certain &= outcome.is_certain
-                if outcome.routes and (best is None or _cost(outcome.routes) < _cost(best)):
+                if outcome.routes and (best is None or worth(outcome.routes) < worth(best)):
                     best = outcome.routes
         if best is not None:
             break
@@ -155,11 +159,40 @@ def _not_found(mask: Mask, question: Question, budget: Budget) -> NotFound:
         if routes is not None and count < wanted:
             return NotFound("disjoint", paths_max=count)
         if routes is not None:
-            latencies_us = sorted(route.latency_us for route in routes)
-            bounds_us = question.bounds_us
-            over = next(at for at in range(count) if latencies_us[at] > bounds_us[at])
-            return NotFound("latency", count, latencies_us[over], over)
+            enough_us = _enough_us(routes, question.bounds_us)
+            least_us = _least_us(mask, question, enough_us, budget)
+            last = max(at for at in range(count) if question.bounds_us[at] < least_us)
+            return NotFound("latency", count, least_us, path_index=last)
     return NotFound("disconnected")
+
+
+def _least_us(mask: Mask, question: Question, enough_us: int, budget: Budget) -> int:
+    """About the least value that, were all lower bounds raised to it, would admit some paths."""
+    too_little_us = question.bounds_us[0]
+    if len(question.bounds_us) == 1:
+        return enough_us  # The fastest path alone is the fastest there is.
+    while enough_us - too_little_us > 1 + enough_us // LEAST_PARTS:
+        middle_us = (too_little_us + enough_us) // 2
+        raised_us = tuple(max(bound_us, middle_us) for bound_us in question.bounds_us)
+        raised = Question(question.sources, question.targets, raised_us)
+        outcome = _search(mask, raised, LEAST, Effort.ANY, budget)
+        if outcome.routes is not None:
+            enough_us = _enough_us(outcome.routes, question.bounds_us)
+        elif outcome.is_certain:
+            too_little_us = middle_us
+        else:
+            break
+    return enough_us
+
+
+def _enough_us(routes: tuple[Route, ...], bounds_us: tuple[int, ...]) -> int:
+    """To what the bounds that these routes miss must be raised."""
+    latencies_us = sorted(route.latency_us for route in routes)
+    return max(
+        latency_us
+        for latency_us, bound_us in zip(latencies_us, bounds_us, strict=True)
+        if latency_us > bound_us
+    )
 
 
 def _found(mask: Mask, question: Question, routes: tuple[Route, ...], *, is_optimal: bool) -> Found:
@@ -195,6 +228,10 @@ def _alive(mask: Mask, names: Sequence[str]) -> tuple[int, ...]:
 
 def _fit(routes: tuple[Route, ...], bounds_us: tuple[int, ...]) -> bool:
     return len(routes) == len(bounds_us) and fits([route.latency_us for route in routes], bounds_us)
+
+
+def _latency_us(routes: tuple[Route, ...]) -> int:
+    return sum(route.latency_us for route in routes)
 
 
 def _cost(routes: tuple[Route, ...]) -> int:
