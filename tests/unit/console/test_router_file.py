@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from pathlib import Path
 
 import pytest
 
-from gridstat.console.config.router_file import load_router
+from gridstat.console.config.router_file import (
+    BrokerSection,
+    CommandSection,
+    LimitsSection,
+    ListenSection,
+    RouterSettings,
+    ThreadSection,
+    load_router,
+)
 from gridstat.model.cloud import RouterRole
 from gridstat.model.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "router-file.md"
 LEAST = """
 name = "c1/e0"
 [broker]
@@ -123,6 +130,17 @@ def test_a_mistake_is_told_with_its_key_and_a_remedy(
     assert message.startswith(f"{file}: {key}")
     assert problem in message
     assert caught.value.hint
+
+
+def test_the_documented_file_is_taken_and_shows_every_key(file: Path) -> None:
+    page = REFERENCE.read_text(encoding="utf-8")
+    [text] = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    file.write_text(text)
+    assert load_router(file).name == "c1/e0"
+    sections = (BrokerSection, ListenSection, CommandSection, LimitsSection, ThreadSection)
+    for section in (*sections, RouterSettings):
+        for key in section.model_fields.keys() - {"name", "log"}:
+            assert re.search(rf"\b{key}\b", text), key
 
 
 def test_a_file_that_is_not_there_is_told(file: Path) -> None:
