@@ -32,7 +32,7 @@ A file to begin from:
 
   [broker]
 
-  addresses = ["127.0.0.1:7100"]       # or name_service = ["127.0.0.1:7101"]
+  addresses = ["127.0.0.1:7100"]       # or name_service = [...]
 
   [listen]
 
