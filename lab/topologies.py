@@ -20,7 +20,6 @@ from gridstat.model.paths import Arc, PathGraph
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from importlib.resources.abc import Traversable
 
 US_PER_KM: Final = 5
 """Light in glass takes about 5 µs a kilometre."""
@@ -31,6 +30,9 @@ COUNTRY_KM: Final = 1_000
 """How wide the square is in which random networks lie."""
 
 COLLECTIONS: Final = ("topozoo", "sndlib", "backbone", "gabriel")
+
+REAL: Final = files(topohub) / "data"
+"""Read here and not by `topohub.get`, which leaves its file open."""
 
 FAMILIES: Final = ("waxman", "regular", "scale-free", "small-world", "grid", "uniform")
 
@@ -53,13 +55,16 @@ class Topology:
 
 def real_keys(routers_min: int, routers_max: int) -> list[str]:
     """The real networks of such sizes, by the keys of the collection."""
-    sizes = {key: len(json.loads(path.read_text())["nodes"]) for key, path in _real_files()}
+    sizes = {
+        path.removesuffix(".json"): len(json.loads((REAL / path).read_text())["nodes"])
+        for path in _real_files()
+    }
     return sorted(key for key, size in sizes.items() if routers_min <= size <= routers_max)
 
 
 def real(key: str, seed: int) -> Topology:
     """A real network; the seed draws costs and router latencies only."""
-    found = topohub.get(key)
+    found = json.loads((REAL / f"{key}.json").read_text())
     number = {node["id"]: index for index, node in enumerate(found["nodes"])}
     links = [
         (number[edge["source"]], number[edge["target"]], float(edge["dist"]))
@@ -118,16 +123,11 @@ def _topology(
     return Topology(name, tuple(arcs), latencies_us)
 
 
-def _real_files() -> list[tuple[str, Traversable]]:
-    root = files(topohub) / "data"
-    found: list[tuple[str, Traversable]] = []
-    for collection in COLLECTIONS:
-        for entry in (root / collection).iterdir():
-            if entry.is_dir():
-                found += [
-                    (f"{collection}/{entry.name}/{inner.name.removesuffix('.json')}", inner)
-                    for inner in entry.iterdir()
-                ]
-            else:
-                found.append((f"{collection}/{entry.name.removesuffix('.json')}", entry))
+def _real_files() -> list[str]:
+    found: list[str] = []
+    folders = list(COLLECTIONS)
+    while folders:
+        folder = folders.pop()
+        for entry in (REAL / folder).iterdir():
+            (folders if entry.is_dir() else found).append(f"{folder}/{entry.name}")
     return found

@@ -1,0 +1,96 @@
+"""The simulated leaf broker: the real machine, its journal, and what both must agree on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.desk import Outside
+from gridstat.broker.leaf_broker import LeafBroker
+from gridstat.net.command.authority import CertificateFacts
+from gridstat.net.command.machine import Persist, PersistFailed
+from lab.simulation.node import Node
+from lab.simulation.topology import CLOUD
+from lab.simulation.world import NS_PER_S
+
+if TYPE_CHECKING:
+    from gridstat.broker.settings import BrokerSettings
+    from lab.simulation.journal import SimulatedJournal
+    from lab.simulation.network import Network
+    from lab.simulation.topology import Topology
+
+WALL_NS: Final = 1_800_000_000 * NS_PER_S
+CERTIFICATE_END_S: Final = 2_000_000_000
+
+
+class PlainVerifier:
+    """A certificate is `role/name` in plain bytes, and a signature is the length of the words.
+
+    Who may say what is not at stake here; `tests/protocol` has real certificates.
+    """
+
+    def certificate(self, der: bytes) -> CertificateFacts:
+        role, _, name = der.decode().partition("/")
+        return CertificateFacts(role, name, der, CERTIFICATE_END_S)
+
+    def signature(self, public_key: bytes, message: bytes, signature: bytes) -> bool:
+        return signature == plain_signature(public_key, message)
+
+
+def plain_signature(public_key: bytes, message: bytes) -> bytes:
+    return public_key + len(message).to_bytes(4, "big")
+
+
+class BrokerNode(Node):
+    """Restarts stand where the journal ends; an impostor is one whose journal is taken."""
+
+    role = "broker"
+
+    def __init__(
+        self,
+        network: Network,
+        topology: Topology,
+        settings: BrokerSettings,
+        journal: SimulatedJournal,
+        number: int,
+    ) -> None:
+        super().__init__(network, CLOUD, number)
+        self.topology = topology
+        self.settings = settings
+        self.journal = journal
+        self.broker: LeafBroker | None = None
+        self.clock_offset_ns = 0
+        self.is_impostor = False
+        self.doing[Persist] = self._persist
+
+    def start(self) -> None:
+        """Begin a process from what the journal holds."""
+        broker = self.broker = LeafBroker(
+            self.settings,
+            Outside(PlainVerifier(), self._wall_clock_ns),
+            routers=self.topology.routers,
+            channels=self.topology.channels,
+        )
+        broker.restore(self.journal.durable)
+        self.begin(broker)
+        self.do_all(broker.start(self.world.now_ns))
+
+    def crash(self, *, is_sudden: bool) -> None:
+        super().crash(is_sudden=is_sudden)
+        if not self.is_impostor:
+            self.journal.crash()
+        self.broker = None
+
+    def become_impostor(self) -> None:
+        """Another process has taken the journal, and this one does not know."""
+        self.is_impostor = True
+        for order in self.journal.abandon():
+            self.world.after(0, self.tell, PersistFailed(order.token, "the journal is locked"))
+
+    def _wall_clock_ns(self) -> int:
+        return WALL_NS + self.world.now_ns + self.clock_offset_ns
+
+    def _persist(self, order: Persist) -> None:
+        if self.is_impostor:
+            self.world.after(0, self.tell, PersistFailed(order.token, "the journal is locked"))
+        else:
+            self.journal.persist(order, self)

@@ -1,0 +1,93 @@
+"""One simulated cloud: every node of it, made from a swarm's plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridstat.model.cloud import RouterRole
+from lab.simulation.broker_node import BrokerNode
+from lab.simulation.channels import Channels
+from lab.simulation.endpoint_node import EndPointNode
+from lab.simulation.journal import SimulatedJournal
+from lab.simulation.network import Network
+from lab.simulation.operator_node import OperatorNode
+from lab.simulation.router_node import RouterNode
+from lab.simulation.world import World
+
+if TYPE_CHECKING:
+    from gridstat.broker.leaf_broker import LeafBroker
+    from gridstat.model.cloud import Router
+    from lab.simulation.endpoint_node import Judge
+    from lab.simulation.node import Node
+    from lab.simulation.swarm import Swarm
+
+
+class Cloud:
+    """`routers` are those that exist as processes, of this cloud or no longer."""
+
+    def __init__(self, swarm: Swarm, judge: Judge, *, is_told: bool = False) -> None:
+        self.swarm = swarm
+        world = self.world = World(swarm.seed, is_told=is_told)
+        self.network = Network(
+            world, delay_ns_max=swarm.delay_ns_max, is_all_encoded=swarm.is_all_encoded
+        )
+        self.channels = Channels(world)
+        self.channels.add(swarm.topology.channels)
+        self.journal = SimulatedJournal(world, commit_ns_max=swarm.commit_ns_max)
+        self._number = 0
+        self.broker_node = self.new_broker()
+        self.operator = OperatorNode(self.network, self._next_number())
+        self._register(self.operator)
+        self.routers: dict[str, RouterNode] = self.channels.routers
+        for router in swarm.topology.routers:
+            self.add_router(router)
+        self.endpoints: dict[str, EndPointNode] = {}
+        for plan in swarm.endpoints:
+            number = self._next_number()
+            node = EndPointNode(self.network, plan.name, plan.edges, judge, number)
+            self.endpoints[plan.name] = node
+            self._register(node)
+        self._set_clocks()
+
+    @property
+    def broker(self) -> LeafBroker | None:
+        return self.broker_node.broker
+
+    def new_broker(self) -> BrokerNode:
+        """A process to take the broker's place."""
+        swarm = self.swarm
+        node = BrokerNode(
+            self.network, swarm.topology, swarm.settings, self.journal, self._next_number()
+        )
+        self.broker_node = node
+        self._register(node)
+        return node
+
+    def add_router(self, router: Router) -> RouterNode:
+        node = RouterNode(self.network, self.channels, router.name, self._next_number())
+        node.is_edge = router.role is RouterRole.EDGE
+        self.routers[router.name] = node
+        self._register(node)
+        return node
+
+    def start(self) -> None:
+        """Everything at once; who is quicker is for the seed to say."""
+        self.broker_node.start()
+        for router in self.routers.values():
+            router.start()
+        self.operator.start()
+        for endpoint in self.endpoints.values():
+            endpoint.start()
+
+    def _register(self, node: Node) -> None:
+        self.network.nodes[node.peer] = node
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
+
+    def _set_clocks(self) -> None:
+        most_ns = self.swarm.clock_offset_ns_max
+        if most_ns:
+            for node in (self.broker_node, *self.endpoints.values()):
+                node.clock_offset_ns = self.world.between(-most_ns, most_ns)

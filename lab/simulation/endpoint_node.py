@@ -1,0 +1,158 @@
+"""A simulated end-point: the real session machine, and an application above it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+from zlib import crc32
+
+from gridstat.endpoint.endpoint_session import EndPointSession
+from gridstat.endpoint.session_words import (
+    Answered,
+    AttachRefused,
+    EdgeAttached,
+    EdgeLost,
+    EndPoint,
+    PublicationRestored,
+    SubscriptionRestored,
+    Told,
+    Unanswered,
+)
+from gridstat.net.command.endpoint_messages import Answer
+from gridstat.net.command.machine import Received
+from lab.simulation.application import Application
+from lab.simulation.broker_node import WALL_NS, plain_signature
+from lab.simulation.node import Node
+from lab.simulation.world import PropertyBroken
+
+if TYPE_CHECKING:
+    from gridstat.model.rate_law import Period
+    from gridstat.net.command.endpoint_messages import Outcome
+    from gridstat.net.command.machine import Note
+    from lab.simulation.application import Asked
+    from lab.simulation.network import Network
+
+PORT_FIRST: Final = 40_000
+
+
+class Judge(Protocol):
+    """Whoever looks at every answer that an application gets."""
+
+    def answered(self, node: EndPointNode, asked: Asked, outcomes: tuple[Outcome, ...]) -> None: ...
+    def not_answered(self, node: EndPointNode, asked: Asked) -> None: ...
+
+
+class EndPointNode(Node):
+    """`wanted` are the variables it is to publish, in its file, as it were: they outlive it."""
+
+    role = "endpoint"
+
+    def __init__(
+        self, network: Network, name: str, edges: tuple[str, ...], judge: Judge, number: int
+    ) -> None:
+        super().__init__(network, name, number)
+        self.edges = edges
+        self.judge = judge
+        self.wanted: dict[str, Period | None] = {}
+        self.clock_offset_ns = 0
+        self.attached: set[str] = set()
+        self.channels_up: dict[str, int] = {}
+        self.application = Application(self)
+        self.is_gone = False
+        self._key = self.peer.encode()
+        self._bodies: dict[int, int] = {}
+        self.doing |= {
+            EdgeAttached: self._attached,
+            EdgeLost: self._lost,
+            AttachRefused: self._refused,
+            Answered: self._answered,
+            Unanswered: self._unanswered,
+            Told: self._told,
+            PublicationRestored: self._publication_restored,
+            SubscriptionRestored: self._subscription_restored,
+        }
+
+    def start(self) -> None:
+        """A new process, which knows nothing of the one before."""
+        lives = self.process + 1
+        endpoint = EndPoint(
+            name=self.name,
+            edges=self.edges,
+            certificate=self._key,
+            incarnation=f"{self.name}#{lives}",
+            first_request_id=WALL_NS + self.world.now_ns + self.clock_offset_ns,
+            hosts=("10.1.0.1", "10.1.0.1"),
+            data_port=PORT_FIRST + self.number * 4 + lives % 2 * 2,
+            urgent_port=PORT_FIRST + self.number * 4 + lives % 2 * 2 + 1,
+            datagram_versions=(1, 2),
+        )
+        self.attached.clear()
+        self.channels_up.clear()
+        self._bodies.clear()
+        self.is_gone = False
+        self.application = Application(self)
+        self.begin(EndPointSession(endpoint, self._sign, self.world.draw))
+        for edge in self.edges:
+            self.network.connect(self, f"router/{edge}")
+
+    def crash(self, *, is_sudden: bool) -> None:
+        super().crash(is_sudden=is_sudden)
+        self.attached.clear()
+
+    def leave(self) -> None:
+        """The cloud has let us go: end the process."""
+        self.is_gone = True
+        self.world.after(0, self._end, self.process)
+
+    def _end(self, process: int) -> None:
+        if process == self.process:
+            self.crash(is_sudden=False)
+
+    def tell(self, event: object) -> None:
+        if type(event) is Received and type(event.message) is Answer:
+            self._compare(event.message)
+        super().tell(event)
+
+    def _compare(self, answer: Answer) -> None:
+        """However often a request is answered, the answer is the same."""
+        found = crc32(answer.body)
+        if self._bodies.setdefault(answer.request_id, found) != found:
+            raise PropertyBroken(
+                "answers are repeated, not redone",
+                f"{self.name} got two answers to request {answer.request_id}",
+            )
+
+    def _sign(self, words: bytes) -> bytes:
+        return plain_signature(self._key, words)
+
+    # What the session says.
+
+    def _attached(self, word: EdgeAttached) -> None:
+        self.attached.add(word.edge)
+        self.channels_up[word.edge] = word.outcome.up_channel_id
+
+    def _lost(self, word: EdgeLost) -> None:
+        self.attached.discard(word.edge)
+
+    def _refused(self, word: AttachRefused) -> None:
+        if self.world.is_told:
+            self.world.tell(self.peer, f"is refused: {word.refused.reason}")
+
+    def _answered(self, word: Answered) -> None:
+        self.application.answered(word.token, word.outcomes)
+
+    def _unanswered(self, word: Unanswered) -> None:
+        self.application.not_answered(word.token)
+
+    def _told(self, word: Told) -> None:
+        self.application.told(word.notice)
+
+    def _publication_restored(self, word: PublicationRestored) -> None:
+        self.application.publication_restored(word)
+
+    def _subscription_restored(self, word: SubscriptionRestored) -> None:
+        self.application.subscription_restored(word)
+
+    def note(self, said: Note) -> None:
+        if said.word == "registrations_lost":
+            self.application.lost_all()
+        super().note(said)

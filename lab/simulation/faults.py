@@ -1,0 +1,236 @@
+"""What goes wrong in a simulated cloud, and how each thing is mended again."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from gridstat.router.agent_words import WaterMarkCrossed
+from lab.simulation.swarm import FaultKind
+from lab.simulation.world import NS_PER_MS, NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lab.simulation.broker_node import BrokerNode
+    from lab.simulation.cloud import Cloud
+    from lab.simulation.endpoint_node import EndPointNode
+    from lab.simulation.node import Node
+    from lab.simulation.router_node import RouterNode
+
+SILENCE_NS: Final = 3 * NS_PER_S
+"""Who says nothing for so long loses his sessions."""
+SUDDEN_SHARE: Final = 0.4
+
+
+class Faults:
+    """Every fault has its end; `stop` ends all that are under way."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._world = cloud.world
+        self._mending: dict[int, Callable[[], None]] = {}
+        self._number = 0
+        self._doing: dict[FaultKind, Callable[[], None]] = {
+            FaultKind.SESSION_LOSS: self._lose_session,
+            FaultKind.ROUTER_CRASH: self._crash_router,
+            FaultKind.BROKER_CRASH: self._crash_broker,
+            FaultKind.END_POINT_CRASH: self._crash_endpoint,
+            FaultKind.PAUSE: self._pause,
+            FaultKind.PARTITION: self._separate,
+            FaultKind.SLOW_PEER: self._slow_down,
+            FaultKind.DISK_FULL: self._fill_disk,
+            FaultKind.CHANNEL_CUT: self._cut_channel,
+            FaultKind.CORE_FULL: self._fill_core,
+            FaultKind.STALE_BROKER: self._replace_broker,
+            FaultKind.BACK_PRESSURE: self._press,
+            FaultKind.CLOCK_OFFSET: lambda: None,
+        }
+
+    def plan(self, start_ns: int) -> None:
+        """Let the swarm's faults happen, counted from then on."""
+        for at_ns, kind in self._cloud.swarm.faults:
+            self._world.at(start_ns + at_ns, self._do, kind)
+
+    def stop(self) -> None:
+        """Mend whatever is broken."""
+        for number in sorted(self._mending):
+            self._mend(number)
+
+    def _do(self, kind: FaultKind) -> None:
+        if self._world.is_told:
+            self._world.tell("fault", kind.name)
+        self._doing[kind]()
+
+    def _mend_after(self, low_ms: int, high_ms: int, mending: Callable[[], None]) -> None:
+        self._number += 1
+        self._mending[self._number] = mending
+        after_ns = self._world.between(low_ms, high_ms) * NS_PER_MS
+        self._world.after(after_ns, self._mend, self._number)
+
+    def _mend(self, number: int) -> None:
+        mending = self._mending.pop(number, None)
+        if mending is not None:
+            mending()
+
+    def _some(self, names: list[str]) -> str | None:
+        return names[self._world.between(0, len(names) - 1)] if names else None
+
+    def _some_router(self) -> RouterNode | None:
+        routers = self._cloud.routers
+        name = self._some([name for name, found in routers.items() if found.is_up])
+        return None if name is None else routers[name]
+
+    def _some_endpoint(self) -> EndPointNode | None:
+        endpoints = self._cloud.endpoints
+        name = self._some([name for name, found in endpoints.items() if found.is_up])
+        return None if name is None else endpoints[name]
+
+    # The network.
+
+    def _lose_session(self) -> None:
+        clients: list[Node] = [*self._cloud.routers.values(), *self._cloud.endpoints.values()] * 2
+        client = clients[self._world.between(0, len(clients) - 1)]
+        sessions = [link.session for link in client.links.values() if link.session is not None]
+        if sessions:
+            sessions[self._world.between(0, len(sessions) - 1)].cut()
+
+    def _separate(self) -> None:
+        """Some routers, with the end-points that hang on them, cannot reach the broker."""
+        if self._cloud.network.apart:
+            return
+        share = 0.1 + 0.5 * self._world.draw()
+        chosen = {node.peer for node in self._cloud.routers.values() if self._world.chance(share)}
+        chosen |= {
+            node.peer
+            for node in self._cloud.endpoints.values()
+            if f"router/{node.edges[0]}" in chosen
+        }
+        self._cloud.network.separate(chosen)
+        self._mend_after(200, 4_000, partial(self._cloud.network.separate, set()))
+
+    def _slow_down(self) -> None:
+        node = self._some_router() if self._world.chance(0.7) else self._some_endpoint()
+        if node is None or node.peer in self._cloud.network.slow:
+            return
+        slowness_ns = self._world.between(50, 900) * NS_PER_MS
+        self._set_slowness(node, slowness_ns)
+        self._mend_after(500, 4_000, partial(self._set_slowness, node, 0))
+
+    def _set_slowness(self, node: Node, slowness_ns: int) -> None:
+        if slowness_ns:
+            self._cloud.network.slow[node.peer] = slowness_ns
+        else:
+            self._cloud.network.slow.pop(node.peer, None)
+        for session in node.sessions.values():
+            session.slowness_ns = slowness_ns
+
+    # Event channels.
+
+    def _cut_channel(self) -> None:
+        """A wire breaks, one way or both."""
+        channels = self._cloud.channels
+        numbers = list(channels.ends)
+        number = numbers[self._world.between(0, len(numbers) - 1)]
+        cut = [number]
+        if self._world.chance(0.5):
+            ends = channels.ends[number][::-1]
+            cut += [other for other, found in channels.ends.items() if found == ends]
+        for one in cut:
+            channels.set_cut(one, is_cut=True)
+            self._mend_after(50, 4_000, partial(channels.set_cut, one, is_cut=False))
+
+    def _press(self) -> None:
+        """A paced channel's queue fills up, and empties again."""
+        router = self._some_router()
+        if router is None or not router.table.channels or router.is_paused:
+            return
+        numbers = [number for number in router.table.channels if number in self._cloud.channels.ends]
+        if numbers:
+            number = numbers[self._world.between(0, len(numbers) - 1)]
+            router.tell(WaterMarkCrossed(number, is_on=True, queued_events=800))
+            relieve = partial(self._relieve, router, number, router.process)
+            self._mend_after(200, 3_000, relieve)
+
+    def _relieve(self, router: RouterNode, number: int, process: int) -> None:
+        if router.process == process:
+            router.tell(WaterMarkCrossed(number, is_on=False, queued_events=10))
+
+    # Processes.
+
+    def _crash_router(self) -> None:
+        router = self._some_router()
+        if router is not None:
+            router.crash(is_sudden=self._world.chance(SUDDEN_SHARE))
+            self._mend_after(20, 4_000, partial(self._restart, router))
+
+    def _crash_broker(self) -> None:
+        broker = self._cloud.broker_node
+        if broker.is_up:
+            broker.crash(is_sudden=self._world.chance(SUDDEN_SHARE))
+            self._mend_after(20, 3_000, partial(self._restart, broker))
+
+    def _crash_endpoint(self) -> None:
+        endpoint = self._some_endpoint()
+        if endpoint is not None:
+            endpoint.crash(is_sudden=self._world.chance(SUDDEN_SHARE))
+            self._mend_after(20, 6_000, partial(self._restart, endpoint))
+
+    def _restart(self, node: RouterNode | BrokerNode | EndPointNode) -> None:
+        if not node.is_up:
+            node.start()
+
+    def _pause(self) -> None:
+        """SIGSTOP; after three seconds of silence the others take the sessions for dead."""
+        draw = self._world.draw()
+        node: Node | None = self._cloud.broker_node
+        if draw > 0.3:  # noqa: PLR2004 — a share.
+            node = self._some_router() if draw < 0.7 else self._some_endpoint()  # noqa: PLR2004
+        if node is None or node.is_paused or not node.is_up:
+            return
+        node.pause()
+        self._world.after(SILENCE_NS, self._silence, node, node.process)
+        self._mend_after(50, 4_500, node.resume)
+
+    def _silence(self, node: Node, process: int) -> None:
+        if node.is_paused and node.process == process:
+            for _, session in sorted(node.sessions.items()):
+                session.cut()
+
+    def _replace_broker(self) -> None:
+        """A broker that was taken for dead lives on, and some routers still find it."""
+        old = self._cloud.broker_node
+        if not old.is_up or old.is_paused or self._cloud.network.impostor is not None:
+            return
+        old.become_impostor()
+        self._cloud.network.impostor = old
+        new = self._cloud.new_broker()
+        new.clock_offset_ns = old.clock_offset_ns
+        for _, session in sorted(old.sessions.items()):
+            if self._world.chance(0.8):
+                session.cut()
+        new.start()
+        self._mend_after(500, 3_000, partial(self._end_impostor, old))
+
+    def _end_impostor(self, old: BrokerNode) -> None:
+        self._cloud.network.impostor = None
+        if old.is_up:
+            old.crash(is_sudden=False)
+
+    # Storage.
+
+    def _fill_disk(self) -> None:
+        self._cloud.journal.is_full = True
+        self._mend_after(50, 1_500, self._empty_disk)
+
+    def _empty_disk(self) -> None:
+        self._cloud.journal.is_full = False
+
+    def _fill_core(self) -> None:
+        router = self._some_router()
+        if router is not None:
+            router.is_core_full = True
+            self._mend_after(20, 1_500, partial(self._empty_core, router))
+
+    def _empty_core(self, router: RouterNode) -> None:
+        router.is_core_full = False

@@ -1,0 +1,140 @@
+"""The broker's journal in virtual time: group commits that take a while, a disk that fills up.
+
+What was acknowledged survives a crash; what was being written may or may not, whole batches at a
+time; what only waited is lost. `Facts` reads along, so that an answer can be held against the disk.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.operations import (
+    SNAPSHOT_MARK,
+    Moved,
+    PublicationMoved,
+    Published,
+    Subscribed,
+    Unsubscribed,
+    Withdrawn,
+    decode,
+)
+from gridstat.net.command.machine import Persist, Persisted, PersistFailed
+from lab.simulation.world import PropertyBroken
+
+if TYPE_CHECKING:
+    from gridstat.model.qos import ModalQos
+    from lab.simulation.node import Node
+    from lab.simulation.world import World
+
+EPOCH_BITS: Final = 32
+
+
+class Facts:
+    """What the disk has ever held: contracts begun and ended, and whose each identifier is."""
+
+    def __init__(self) -> None:
+        self.subscribed: dict[int, ModalQos] = {}
+        self.ended: set[int] = set()
+        self.owner: dict[int, tuple[str, object, int]] = {}
+        self.withdrawn: set[int] = set()
+        self._variable_of: dict[str, int] = {}
+
+    def read(self, written: bytes) -> None:
+        if written == SNAPSHOT_MARK:
+            return
+        operation = decode(written)
+        match operation:
+            case Subscribed(subscription_id=number, qos=qos):
+                self.subscribed[number] = qos
+            case Moved(subscription=record):
+                self.subscribed[record.subscription_id] = record.qos
+            case Unsubscribed(subscription_id=number):
+                self.ended.add(number)
+            case Published(variable=variable) | PublicationMoved(variable=variable):
+                number = variable.variable_id
+                whose = (variable.name, variable.period, variable.phase_ns)
+                if self.owner.setdefault(number, whose) != whose:
+                    raise PropertyBroken(
+                        "identifiers are not reused",
+                        f"variable {number} was {self.owner[number][0]} and is {variable.name}",
+                    )
+                self._variable_of[variable.name] = number
+            case Withdrawn(name=name):
+                gone = self._variable_of.pop(name, None)
+                if gone is not None:
+                    self.withdrawn.add(gone)
+            case _:
+                if type(operation).__name__ == "PatternHeld":
+                    self.subscribed[operation.pattern_id] = operation.qos
+
+
+class SimulatedJournal:
+    """`durable` is what a restart reads; a batch is written as a whole or not at all."""
+
+    def __init__(self, world: World, *, commit_ns_max: int) -> None:
+        self.world = world
+        self.durable: list[bytes] = []
+        self.facts = Facts()
+        self.is_full = False
+        self.commits = 0
+        self._commit_ns_max = commit_ns_max
+        self._waiting: list[Persist] = []
+        self._writing: list[Persist] = []
+        self._failed_epoch = -1
+
+    def persist(self, order: Persist, owner: Node) -> None:
+        self._waiting.append(order)
+        if not self._writing:
+            self._begin(owner)
+
+    def crash(self) -> None:
+        """The process is gone; the batch under way reached the disk, or did not."""
+        if self._writing and not self.is_full and self.world.chance(0.5):
+            self._commit(self._fresh())
+        self.abandon()
+
+    def abandon(self) -> list[Persist]:
+        """Another process takes over; what was not written yet never is."""
+        lost = [*self._writing, *self._waiting]
+        self._writing = []
+        self._waiting = []
+        self._failed_epoch = -1
+        return lost
+
+    def _begin(self, owner: Node) -> None:
+        self._writing, self._waiting = self._waiting, []
+        took_ns = self.world.between(100_000, self._commit_ns_max)
+        self.world.after(took_ns, self._done, owner, owner.process, self._writing)
+
+    def _done(self, owner: Node, process: int, batch: list[Persist]) -> None:
+        if process != owner.process or batch is not self._writing:
+            return
+        fresh = self._fresh()
+        stale = [order for order in self._writing if order not in fresh]
+        for order in stale:
+            owner.tell(PersistFailed(order.token, "an earlier operation could not be made durable"))
+        if fresh and self.is_full:
+            self._failed_epoch = max(order.token >> EPOCH_BITS for order in fresh)
+            for order in fresh:
+                owner.tell(PersistFailed(order.token, "no space left on device"))
+        else:
+            self._commit(fresh)
+            for order in fresh:
+                owner.do_all(order.then)
+                owner.tell(Persisted(order.token))
+        self._writing = []
+        if self._waiting:
+            self._begin(owner)
+
+    def _fresh(self) -> list[Persist]:
+        return [one for one in self._writing if one.token >> EPOCH_BITS > self._failed_epoch]
+
+    def _commit(self, batch: list[Persist]) -> None:
+        self.commits += 1
+        for order in batch:
+            if order.operations and order.operations[0] == SNAPSHOT_MARK:
+                self.durable.clear()
+            self.durable += order.operations
+            for written in order.operations:
+                self.facts.read(written)
+                self.world.mark(len(written))

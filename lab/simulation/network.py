@@ -1,0 +1,295 @@
+"""Sessions between simulated processes: ordered streams that take time, break, and come back.
+
+Both ends of a broken session hear of it at different times, and what was on its way is lost. A
+client dials again with back-off, as `net/command/client.py` does; a server keeps one session a
+peer, as `net/command/session_table.py` does.
+"""
+
+from __future__ import annotations
+
+from heapq import heappush
+from typing import TYPE_CHECKING, Any, Final
+
+from gridstat.net.command.frames import decode_message, encode_body
+from gridstat.net.command.machine import Connected, Disconnected, Received
+from lab.simulation.world import NS_PER_MS, NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gridstat.net.command.messages import Hello, Message
+    from lab.simulation.node import Node
+    from lab.simulation.world import World
+
+BACK_OFF_FIRST_NS: Final = 50 * NS_PER_MS
+BACK_OFF_MOST_NS: Final = 2 * NS_PER_S
+SILENT_NS: Final = 2 * NS_PER_S
+"""After so long without a word a server lets another process take a peer's place."""
+NOTICED_NS_MAX: Final = 3 * NS_PER_S
+"""Pings find a dead session within so long."""
+ENCODED_SHARE: Final = 8
+"""One message in so many goes through its bytes; in one seed of so many all of them do."""
+
+
+class Session:
+    """One connection; `is_cut` means that nothing passes any more, whoever has noticed."""
+
+    __slots__ = (
+        "client",
+        "cut_ns",
+        "instance",
+        "is_at_client",
+        "is_at_server",
+        "is_cut",
+        "link",
+        "network",
+        "server",
+        "slowness_ns",
+        "to_client_ns",
+        "to_server_ns",
+    )
+
+    def __init__(self, network: Network, link: Link, server: Node) -> None:
+        self.network = network
+        self.link = link
+        self.client = link.client
+        self.server = server
+        self.instance = link.client.instance
+        self.is_at_client = False
+        self.is_at_server = False
+        self.is_cut = False
+        self.cut_ns = 0
+        self.slowness_ns = network.slowness_ns(self)
+        self.to_client_ns = 0
+        self.to_server_ns = 0
+
+    def send(self, sender: Node, message: Message) -> None:
+        network = self.network
+        world = network.world
+        world.messages += 1
+        if self.is_cut:
+            return
+        if network.is_all_encoded or not world.messages % ENCODED_SHARE:
+            message = through_bytes(message)
+        delay_ns = network.delay_ns() + self.slowness_ns
+        if sender is self.client:
+            at_ns = self.to_server_ns = max(world.now_ns + delay_ns, self.to_server_ns + 1)
+            heappush(world.heap, (at_ns, world.draw(), self.reach_server, (message,)))
+        else:
+            at_ns = self.to_client_ns = max(world.now_ns + delay_ns, self.to_client_ns + 1)
+            heappush(world.heap, (at_ns, world.draw(), self.reach_client, (message,)))
+
+    def reach_server(self, message: Message) -> None:
+        if self.is_at_server and not self.is_cut:
+            self.server.tell(Received(self.client.peer, message))
+
+    def reach_client(self, message: Message) -> None:
+        if self.is_at_client and not self.is_cut:
+            self.client.tell(Received(self.server.peer, message))
+
+    def cut(self) -> None:
+        """Nothing passes from now on; both ends notice, sooner or later."""
+        if self.is_cut:
+            return
+        self.is_cut = True
+        world = self.network.world
+        self.cut_ns = world.now_ns
+        for lose in (self.lose_at_client, self.lose_at_server):
+            # A reset is seen at once, a dead wire only by a ping that is not answered.
+            is_quick = world.chance(0.5)
+            most_ns = 5 * NS_PER_MS if is_quick else NOTICED_NS_MAX
+            world.after(world.between(0, most_ns), lose)
+
+    def close(self, closer: Node) -> None:
+        """One end says Bye: it is done, and the other hears it after all that was sent before."""
+        network = self.network
+        delay_ns = network.delay_ns() + self.slowness_ns
+        if closer is self.client:
+            at_ns = max(network.world.now_ns + delay_ns, self.to_server_ns + 1)
+            network.world.at(at_ns, self.lose_at_server)
+            self.lose_at_client()
+        else:
+            at_ns = max(network.world.now_ns + delay_ns, self.to_client_ns + 1)
+            network.world.at(at_ns, self.lose_at_client)
+            self.lose_at_server()
+
+    def lose_at_client(self) -> None:
+        if self.is_at_client:
+            self.is_at_client = False
+            if self.client.sessions.get(self.server.peer) is self:
+                del self.client.sessions[self.server.peer]
+                self.client.tell(Disconnected(self.server.peer))
+        if self.link.session is self:
+            self.link.session = None
+            self.link.dial_later()
+
+    def lose_at_server(self) -> None:
+        if self.is_at_server:
+            self.is_at_server = False
+            if self.server.sessions.get(self.client.peer) is self:
+                del self.server.sessions[self.client.peer]
+                self.server.tell(Disconnected(self.client.peer))
+
+
+class Link:
+    """A client's wish to have a session with a peer: it dials until it is stopped."""
+
+    __slots__ = ("_back_off_ns", "_is_due", "client", "is_stopped", "network", "peer", "session")
+
+    def __init__(self, network: Network, client: Node, peer: str) -> None:
+        self.network = network
+        self.client = client
+        self.peer = peer
+        self.session: Session | None = None
+        self.is_stopped = False
+        self._is_due = False
+        self._back_off_ns = BACK_OFF_FIRST_NS
+
+    def dial_later(self) -> None:
+        if self.is_stopped or self._is_due:
+            return
+        self._is_due = True
+        world = self.network.world
+        wait_ns = int(self._back_off_ns * (0.5 + 0.5 * world.draw()))
+        self._back_off_ns = min(2 * self._back_off_ns, BACK_OFF_MOST_NS)
+        world.after(wait_ns, self.dial)
+
+    def dial(self) -> None:
+        self._is_due = False
+        if self.is_stopped or self.session is not None:
+            return
+        network = self.network
+        server = network.server_for(self.client, self.peer)
+        if server is None or self.client.is_paused:
+            self.dial_later()
+            return
+        session = self.session = Session(network, self, server)
+        network.world.after(network.delay_ns() * 3, self._arrive, session, server.process)
+
+    def stop(self) -> None:
+        """The client wants no session any more, or is no more."""
+        self.is_stopped = True
+        self.session = None
+
+    def _arrive(self, session: Session, process: int) -> None:
+        """The client's Hello is at the server."""
+        server, client = session.server, self.client
+        if self.session is not session:
+            return
+        is_there = server.is_up and server.process == process and not server.is_paused
+        older = server.sessions.get(client.peer)
+        if older is not None and older.instance != session.instance and not _is_silent(older):
+            is_there = False  # Another process is connected under this name.
+        if not is_there or session.is_cut or server.refuses(client.peer):
+            self.session = None
+            self.dial_later()
+            return
+        if older is not None:
+            older.is_cut = True
+            older.lose_at_server()
+        session.is_at_server = True
+        server.sessions[client.peer] = session
+        network = self.network
+        at_ns = network.world.now_ns + network.delay_ns() + session.slowness_ns
+        session.to_client_ns = at_ns
+        network.world.at(at_ns, self._accepted, session, server.hello)
+        server.tell(Connected(client.peer, client.hello))
+
+    def _accepted(self, session: Session, hello: Hello) -> None:
+        """The server's Hello is back at the client."""
+        if self.session is not session or session.is_cut:
+            return  # Whoever has cut it tells both ends.
+        session.is_at_client = True
+        self.client.sessions[session.server.peer] = session
+        self._back_off_ns = BACK_OFF_FIRST_NS
+        self.client.tell(Connected(session.server.peer, hello))
+
+
+def _is_silent(session: Session) -> bool:
+    return session.is_cut and session.network.world.now_ns - session.cut_ns >= SILENT_NS
+
+
+class Network:
+    """Every process by its peer name, how long words take, and who cannot reach whom."""
+
+    def __init__(self, world: World, *, delay_ns_max: int, is_all_encoded: bool) -> None:
+        self.world = world
+        self.nodes: dict[str, Node] = {}
+        self.is_all_encoded = is_all_encoded
+        self.impostor: Node | None = None
+        """A broker of an older term that some routers take for theirs."""
+        self.apart: set[str] = set()
+        """The peers on the far side of a partition."""
+        self.slow: dict[str, int] = {}
+        self._delay_ns_max = delay_ns_max
+
+    def delay_ns(self) -> int:
+        return 100_000 + int(self.world.draw() * self._delay_ns_max)
+
+    def slowness_ns(self, session: Session) -> int:
+        slow = self.slow
+        if not slow:
+            return 0
+        return slow.get(session.client.peer, 0) + slow.get(session.server.peer, 0)
+
+    def connect(self, client: Node, peer: str) -> Link:
+        """Keep a session from now on."""
+        link = Link(self, client, peer)
+        client.links[peer] = link
+        self.world.after(self.delay_ns(), link.dial)
+        return link
+
+    def server_for(self, client: Node, peer: str) -> Node | None:
+        """The process that answers a call, if any does."""
+        server = self.nodes.get(peer)
+        if self.impostor is not None and peer == self.impostor.peer and self.world.chance(0.5):
+            server = self.impostor
+        if server is None or not server.is_up or server.is_paused:
+            return None
+        if self.apart and (client.peer in self.apart) != (server.peer in self.apart):
+            return None
+        return server
+
+    def separate(self, peers: set[str]) -> None:
+        """Cut these peers off from all others; what they have with each other stays."""
+        self.apart = peers
+        for peer in sorted(peers):
+            node = self.nodes.get(peer)
+            for other in sorted(node.sessions) if node is not None else ():
+                if other not in peers and node is not None:
+                    node.sessions[other].cut()
+
+    def kill(self, node: Node, *, is_sudden: bool) -> None:
+        """A process ends: suddenly, with all that it said lately; or its kernel says Bye for it."""
+        for link in node.links.values():
+            session = link.session
+            link.stop()
+            if session is not None:
+                self._orphan(session, node, is_sudden=is_sudden)
+        for _, session in sorted(node.sessions.items()):
+            if session.server is node:
+                self._orphan(session, node, is_sudden=is_sudden)
+        node.links.clear()
+        node.sessions.clear()
+
+    def _orphan(self, session: Session, dead: Node, *, is_sudden: bool) -> None:
+        is_client = session.client is dead
+        if is_client:
+            session.is_at_client = False
+        else:
+            session.is_at_server = False
+        lose: Callable[[], Any] = session.lose_at_server if is_client else session.lose_at_client
+        if is_sudden:
+            session.is_cut = True
+            session.cut_ns = self.world.now_ns
+            self.world.after(self.world.between(0, NOTICED_NS_MAX), lose)
+        else:
+            sent_ns = session.to_server_ns if is_client else session.to_client_ns
+            self.world.at(max(self.world.now_ns + self.delay_ns(), sent_ns + 1), lose)
+
+
+def through_bytes(message: Message) -> Message:
+    """The message as its receiver reads it."""
+    found = decode_message(encode_body(message))
+    assert found is not None
+    return found

@@ -1,0 +1,165 @@
+"""One simulated process around a pure machine: its timers, its sessions, its crashes and pauses.
+
+What the driver does in production (`net/command/driver.py`): events one at a time, instructions in
+their order, a timer of the same name replaces the one before.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gridstat.net.command.machine import CancelTimer, Close, Note, Send, SetTimer, TimerFired
+from gridstat.net.command.session_messages import Hello
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lab.simulation.network import Link, Network, Session
+
+
+class AnyMachine(Protocol):
+    """A machine, whatever more than the shared words it hears and says."""
+
+    def handle(self, event: Any, now_ns: int, /) -> Sequence[object]: ...  # noqa: ANN401
+
+
+class Node:
+    """`process` counts the lives; what was meant for an earlier one never reaches a later one."""
+
+    role = ""
+
+    def __init__(self, network: Network, name: str, number: int) -> None:
+        self.network = network
+        self.world = network.world
+        self.name = name
+        self.number = number
+        self.peer = f"{self.role}/{name}"
+        self.machine: AnyMachine | None = None
+        self.is_up = False
+        self.is_paused = False
+        self.process = 0
+        self.instance = ""
+        self.hello = Hello(role=self.role, name=name, instance="")
+        self.sessions: dict[str, Session] = {}
+        self.links: dict[str, Link] = {}
+        self._timers: dict[str, int] = {}
+        self._timer_number = 0
+        self._inbox: list[object] = []
+        self._work: deque[object] = deque()
+        self._is_working = False
+        self.doing: dict[type, Callable[[Any], None]] = {
+            Send: self._send,
+            SetTimer: self._set_timer,
+            CancelTimer: self._cancel_timer,
+            Close: self._close,
+            Note: self.note,
+        }
+
+    def begin(self, machine: AnyMachine) -> None:
+        """A new process."""
+        self.process += 1
+        self.instance = f"{self.name}#{self.process}"
+        self.hello = Hello(role=self.role, name=self.name, instance=self.instance)
+        self.machine = machine
+        self.is_up = True
+        self.is_paused = False
+
+    def crash(self, *, is_sudden: bool) -> None:
+        """Kill -9; or, if sudden, the whole host with it."""
+        if self.world.is_told:
+            self.world.tell(self.peer, "CRASHES" + (" with its host" if is_sudden else ""))
+        self.is_up = False
+        self.is_paused = False
+        self.machine = None
+        self.process += 1
+        self._timers.clear()
+        self._inbox.clear()
+        self._work.clear()
+        self.network.kill(self, is_sudden=is_sudden)
+
+    def refuses(self, peer: str) -> bool:
+        """Whether the process turns a caller away before it has said anything."""
+        del peer
+        return False
+
+    # Events in, instructions out.
+
+    def tell(self, event: object) -> None:
+        """Let the machine hear an event, now or when it wakes."""
+        if self.is_paused:
+            self._inbox.append(event)
+            return
+        if not self.is_up:
+            return
+        work = self._work
+        work.append(event)
+        if self._is_working:
+            return
+        self._is_working = True
+        world = self.world
+        world.marks.append(world.now_ns << 8 ^ self.number)
+        try:
+            while work:
+                said = work.popleft()
+                if world.is_told:
+                    world.tell(self.peer, f"hears {said}")
+                machine = self.machine
+                assert machine is not None
+                for instruction in machine.handle(said, world.now_ns):
+                    self.doing[type(instruction)](instruction)
+        finally:
+            self._is_working = False
+
+    def do_all(self, instructions: Sequence[object]) -> None:
+        for instruction in instructions:
+            self.doing[type(instruction)](instruction)
+
+    def _send(self, said: Send) -> None:
+        if self.world.is_told:
+            self.world.tell(self.peer, f"says to {said.peer}: {said.message}")
+        session = self.sessions.get(said.peer)
+        if session is not None:
+            session.send(self, said.message)
+
+    def _close(self, said: Close) -> None:
+        session = self.sessions.get(said.peer)
+        if session is not None:
+            if self.world.is_told:
+                self.world.tell(self.peer, f"closes {said.peer}: {said.reason}")
+            session.close(self)
+
+    def _set_timer(self, said: SetTimer) -> None:
+        self._timer_number += 1
+        self._timers[said.name] = self._timer_number
+        self.world.after(said.after_ns, self._fire, said.name, self._timer_number, self.process)
+
+    def _cancel_timer(self, said: CancelTimer) -> None:
+        self._timers.pop(said.name, None)
+
+    def _fire(self, name: str, number: int, process: int) -> None:
+        if process == self.process and self._timers.get(name) == number:
+            del self._timers[name]
+            self.tell(TimerFired(name))
+
+    def note(self, said: Note) -> None:
+        if self.world.is_told:
+            self.world.tell(self.peer, f"notes {said.word} {dict(said.facts)}")
+
+    # Pauses.
+
+    def pause(self) -> None:
+        """Like SIGSTOP: nothing is done until `resume`, and nothing is lost."""
+        if self.world.is_told:
+            self.world.tell(self.peer, "PAUSES")
+        self.is_paused = True
+
+    def resume(self) -> None:
+        if not self.is_paused:
+            return
+        if self.world.is_told:
+            self.world.tell(self.peer, "RESUMES")
+        self.is_paused = False
+        waiting, self._inbox = self._inbox, []
+        for event in waiting:
+            self.tell(event)

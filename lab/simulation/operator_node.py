@@ -1,0 +1,62 @@
+"""A simulated operator: changes the cloud at run time, and asks again until it is answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridstat.net.command.machine import Connected, Received, Send
+from gridstat.net.command.operator_messages import OperatorAnswer
+from lab.simulation.node import Node
+from lab.simulation.topology import CLOUD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gridstat.net.command.operator_messages import OperatorCommand
+    from lab.simulation.network import Network
+
+BROKER = f"broker/{CLOUD}"
+
+
+class OperatorNode(Node):
+    """One command at a time; it is said again on every new session until somebody answers."""
+
+    role = "operator"
+
+    def __init__(self, network: Network, number: int) -> None:
+        super().__init__(network, f"{CLOUD}/alice", number)
+        self._waiting: list[tuple[OperatorCommand, Callable[[OperatorAnswer], None]]] = []
+        self._request_id = 0
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._waiting
+
+    def start(self) -> None:
+        self.begin(self)
+        self.network.connect(self, BROKER)
+
+    def next_id(self) -> int:
+        self._request_id += 1
+        return self._request_id
+
+    def ask(self, command: OperatorCommand, then: Callable[[OperatorAnswer], None]) -> None:
+        self._waiting.append((command, then))
+        if len(self._waiting) == 1:
+            self._send(Send(BROKER, command))
+
+    def handle(self, event: object, now_ns: int) -> list[object]:
+        """The operator is a machine too, of the simplest kind."""
+        del now_ns
+        if isinstance(event, Connected):
+            return [Send(BROKER, self._waiting[0][0])] if self._waiting else []
+        if isinstance(event, Received) and isinstance(event.message, OperatorAnswer):
+            return self._answered(event.message)
+        return []
+
+    def _answered(self, answer: OperatorAnswer) -> list[object]:
+        if not self._waiting or self._waiting[0][0].request_id != answer.request_id:
+            return []
+        _, then = self._waiting.pop(0)
+        then(answer)
+        return [Send(BROKER, self._waiting[0][0])] if self._waiting else []

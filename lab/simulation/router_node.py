@@ -1,0 +1,212 @@
+"""A simulated status router: the real agent over a table that behaves like the core's.
+
+The table is the light model of the forwarding core: a change is checked as the router checks it,
+takes effect as a whole a few milliseconds later, and is lost with the process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from gridstat.model.errors import LimitReached, UnknownName
+from gridstat.net.command.router_messages import (
+    ChannelOrder,
+    PathOrder,
+    ReportCounters,
+    SourceOrder,
+    VariableOrder,
+)
+from gridstat.router.agent_words import (
+    ApplyTable,
+    CountersRead,
+    ReadCounters,
+    SetModes,
+    TableApplied,
+    TableFailed,
+)
+from gridstat.router.router_agent import COUNTERS_TIMER, RouterAgent, RouterFacts
+from lab.simulation.node import Node
+from lab.simulation.world import NS_PER_MS, PropertyBroken
+
+if TYPE_CHECKING:
+    from gridstat.net.command.machine import SetTimer
+    from gridstat.net.command.router_messages import ChangeTable
+    from lab.simulation.channels import Channels
+    from lab.simulation.network import Network
+
+COMMIT_NS_MAX: Final = 10 * NS_PER_MS
+COUNTERS_STRETCH: Final = 8
+"""Counters are reported so much more rarely than in production: many words about nothing."""
+PORTS_FIRST: Final = 10_000
+PORTS_STEP: Final = 7
+
+
+@dataclass(slots=True)
+class ModelTable:
+    """What the core forwards by; every path leads to an open channel, of a carried variable."""
+
+    channels: dict[int, ChannelOrder] = field(default_factory=dict)
+    sources: dict[int, SourceOrder] = field(default_factory=dict)
+    variables: dict[int, VariableOrder] = field(default_factory=dict)
+    paths: dict[int, PathOrder] = field(default_factory=dict)
+
+    def apply(self, change: ChangeTable) -> str:
+        """Take a change in; words of complaint if it makes no sense."""
+        if change.begins_anew:
+            self.channels = {order.channel_id: order for order in change.channels}
+            self.sources = {order.channel_id: order for order in change.sources}
+            self.variables = {order.variable_id: order for order in change.variables}
+            self.paths = {order.path_id: order for order in change.paths}
+        else:
+            for path_id in change.torn_down:
+                self.paths.pop(path_id, None)
+            for variable_id in change.dropped:
+                self.variables.pop(variable_id, None)
+            for channel_id in change.closed_channels:
+                self.channels.pop(channel_id, None)
+            for channel_id in change.closed_sources:
+                self.sources.pop(channel_id, None)
+            for channel in change.channels:
+                self.channels[channel.channel_id] = channel
+            for source in change.sources:
+                self.sources[source.channel_id] = source
+            for variable in change.variables:
+                self.variables[variable.variable_id] = variable
+            for path in change.paths:
+                self.paths[path.path_id] = path
+        return self._complaint(change)
+
+    def _complaint(self, change: ChangeTable) -> str:
+        is_shrinking = bool(change.closed_channels or change.dropped)
+        for path in self.paths.values() if is_shrinking else change.paths:
+            if path.channel_id not in self.channels:
+                return f"path {path.path_id} leads to channel {path.channel_id}, not open"
+            if path.variable_id not in self.variables:
+                return f"path {path.path_id} is of variable {path.variable_id}, not carried"
+        return ""
+
+
+class RouterNode(Node):
+    """`table` is what the core does; the agent's own table is what it was told."""
+
+    role = "router"
+
+    def __init__(self, network: Network, channels: Channels, name: str, number: int) -> None:
+        super().__init__(network, name, number)
+        self.is_edge = False
+        self.channels = channels
+        self.table = ModelTable()
+        self.heard: dict[int, bool] = {}
+        self.agent: RouterAgent | None = None
+        self.data_port = 0
+        self.term_highest = 0
+        self.is_core_full = False
+        self.is_whole = False
+        """Whether the core has held a table of this process's broker."""
+        self.commits = 0
+        self._number = 0
+        self._is_due = False
+        self._changes: list[ChangeTable] = []
+        self.doing |= {
+            ApplyTable: self._apply,
+            SetModes: self._ignore,
+            ReadCounters: self._read_counters,
+        }
+
+    def start(self) -> None:
+        """A new process: empty, with ports of its own."""
+        lives = self.process + 1
+        self.data_port = PORTS_FIRST + self.number * PORTS_STEP + lives % 3 * 2
+        facts = RouterFacts(
+            self.name,
+            host="10.0.0.1",
+            data_port=self.data_port,
+            urgent_port=self.data_port + 1,
+            is_edge=self.is_edge,
+            command_host="10.0.0.1",
+            command_port=1,
+            datagram_versions=(1, 2),
+        )
+        self.agent = RouterAgent(facts, newest=_nothing_newest)
+        self.table = ModelTable()
+        self.heard = {}
+        self.term_highest = 0
+        self.is_whole = False
+        self._changes = []
+        self._is_due = False
+        self.begin(self.agent)
+        self.network.connect(self, f"broker/{self.name.split('/')[0]}")
+        self.channels.look_around(self.name)
+
+    def crash(self, *, is_sudden: bool) -> None:
+        super().crash(is_sudden=is_sudden)
+        self.agent = None
+        self.table = ModelTable()
+        self.heard = {}
+        self.is_whole = False
+        self.channels.look_around(self.name)
+
+    def pause(self) -> None:
+        super().pause()
+        self.channels.look_around(self.name)
+
+    def resume(self) -> None:
+        super().resume()
+        self.channels.look_around(self.name)
+
+    # The core.
+
+    def _apply(self, said: ApplyTable) -> None:
+        change = said.change
+        if change.term < self.term_highest:
+            raise PropertyBroken(
+                "terms only grow",
+                f"{self.name} takes orders of term {change.term} after {self.term_highest}",
+            )
+        self.term_highest = change.term
+        self._changes.append(change)
+        self._number = said.number
+        if not self._is_due:
+            self._is_due = True
+            took_ns = self.world.between(10_000, COMMIT_NS_MAX)
+            self.world.after(took_ns, self._commit, self.process)
+
+    def _commit(self, process: int) -> None:
+        if process != self.process:
+            return
+        self._is_due = False
+        changes, self._changes = self._changes, []
+        self.commits += 1
+        if self.is_core_full:
+            self.tell(TableFailed(self._number, LimitReached.code, "no room in the core"))
+            return
+        for change in changes:
+            complaint = self.table.apply(change)
+            self.is_whole = self.is_whole or change.begins_anew
+            for order in (*change.channels, *change.sources):
+                self.channels.look_later(order.channel_id)
+            for channel_id in (*change.closed_channels, *change.closed_sources):
+                self.channels.look_later(channel_id)
+            if complaint:
+                self.tell(TableFailed(self._number, UnknownName.code, complaint))
+                raise PropertyBroken("orders make sense", f"{self.name}: {complaint}")
+        self.tell(TableApplied(self._number))
+
+    def _read_counters(self, _: ReadCounters) -> None:
+        self.tell(CountersRead(_COUNTERS))
+
+    def _ignore(self, _: Any) -> None:  # noqa: ANN401
+        """The light model has one mode."""
+
+    def _set_timer(self, said: SetTimer) -> None:
+        if said.name == COUNTERS_TIMER:
+            said = type(said)(said.name, said.after_ns * COUNTERS_STRETCH)
+        super()._set_timer(said)
+
+
+_COUNTERS: Final = ReportCounters(router={"in": 1})
+
+
+def _nothing_newest(_: int) -> bytes | None:
+    return None

@@ -1,0 +1,114 @@
+"""What one seed does: start, chaos, and then faults stop and all must come to rest, and end clean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gridstat.net.command.endpoint_messages import Detach
+from lab.simulation.cloud import Cloud
+from lab.simulation.faults import Faults
+from lab.simulation.properties import Properties
+from lab.simulation.swarm import draw
+from lab.simulation.workload import Workload
+from lab.simulation.world import NS_PER_MS, NS_PER_S, PropertyBroken
+
+if TYPE_CHECKING:
+    from lab.simulation.swarm import Swarm
+
+START_NS: Final = 800 * NS_PER_MS
+SLICE_NS: Final = 50 * NS_PER_MS
+"""How often safety is looked at during chaos."""
+LOOK_NS: Final = 250 * NS_PER_MS
+REST_NS_MAX: Final = 40 * NS_PER_S
+"""Within so long after the last fault everything must have come to rest."""
+END_NS_MAX: Final = 20 * NS_PER_S
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a seed; `rule` is empty if everything held."""
+
+    seed: int
+    digest: str
+    steps: int
+    messages: int
+    virtual_ns: int
+    rule: str = ""
+    words: str = ""
+    story: tuple[str, ...] = ()
+
+    @property
+    def is_good(self) -> bool:
+        return not self.rule
+
+
+def run_seed(seed: int, *, is_told: bool = False) -> Verdict:
+    """Everything from an empty journal to the last check."""
+    return Run(draw(seed), is_told=is_told).verdict()
+
+
+class Run:
+    """One seed under way."""
+
+    def __init__(self, swarm: Swarm, *, is_told: bool = False) -> None:
+        self.swarm = swarm
+        self.properties = Properties()
+        self.cloud = Cloud(swarm, self.properties, is_told=is_told)
+        self.properties.watch(self.cloud)
+        self.faults = Faults(self.cloud)
+        self.workload = Workload(self.cloud)
+        for node in self.cloud.endpoints.values():
+            node.on_return = self.workload.restart
+
+    def verdict(self) -> Verdict:
+        rule = words = ""
+        try:
+            self._run()
+        except PropertyBroken as broken:
+            rule, words = broken.rule, str(broken)
+        except Exception as error:  # noqa: BLE001 — a machine's bug is a finding like any other.
+            rule, words = "machines do not fail", f"{type(error).__name__}: {error}"
+            if self.cloud.world.is_told:
+                raise
+        world = self.cloud.world
+        return Verdict(
+            self.swarm.seed,
+            world.digest(),
+            world.steps,
+            world.messages,
+            world.now_ns,
+            rule,
+            words,
+            tuple(world.story),
+        )
+
+    def _run(self) -> None:
+        world = self.cloud.world
+        self.cloud.start()
+        self.workload.plan(START_NS)
+        self.faults.plan(START_NS)
+        end_ns = START_NS + self.swarm.chaos_ns
+        while world.now_ns < end_ns:
+            world.run_until(min(end_ns, world.now_ns + SLICE_NS))
+            self.properties.check_safety()
+        self.faults.stop()
+        self._rest(REST_NS_MAX)
+        self.properties.check_rest()
+        for node in self.cloud.endpoints.values():
+            if node.is_up and not node.application.has_left:
+                node.application.ask(Detach())
+        self._rest(END_NS_MAX)
+        self.properties.check_empty()
+
+    def _rest(self, within_ns: int) -> None:
+        """Go on until nothing is left to be done, or complain of what is."""
+        world = self.cloud.world
+        end_ns = world.now_ns + within_ns
+        while True:
+            world.run_until(world.now_ns + LOOK_NS)
+            unrest = self.properties.unrest()
+            if unrest is None:
+                return
+            if world.now_ns >= end_ns:
+                raise PropertyBroken("everything comes to rest", unrest)

@@ -1,0 +1,191 @@
+"""What a seed is about, drawn before anything happens: cloud, faults, and work, in every mixture.
+
+Each kind of fault is in or out by the toss of a coin, and some seeds have none at all: a mixture of
+everything everywhere hides what needs a quiet moment to go wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from random import Random
+from typing import Final
+
+from gridstat.broker.settings import BrokerSettings
+from lab.simulation.topology import CLOUD, SHAPES, VARIANTS, Topology, topology
+from lab.simulation.world import NS_PER_MS, NS_PER_S
+
+ROUTERS_MIN: Final = 20
+ROUTERS_MANY: Final = 40
+QUIET_SHARE: Final = 0.12
+"""Seeds without any fault."""
+
+
+class FaultKind(Enum):
+    """What may go wrong in a seed."""
+
+    SESSION_LOSS = auto()
+    ROUTER_CRASH = auto()
+    BROKER_CRASH = auto()
+    END_POINT_CRASH = auto()
+    PAUSE = auto()
+    PARTITION = auto()
+    SLOW_PEER = auto()
+    DISK_FULL = auto()
+    CHANNEL_CUT = auto()
+    CORE_FULL = auto()
+    STALE_BROKER = auto()
+    BACK_PRESSURE = auto()
+    CLOCK_OFFSET = auto()
+
+
+FAULTS_A_SEED: Final = {
+    FaultKind.SESSION_LOSS: 10,
+    FaultKind.ROUTER_CRASH: 2,
+    FaultKind.BROKER_CRASH: 2,
+    FaultKind.END_POINT_CRASH: 2,
+    FaultKind.PAUSE: 2,
+    FaultKind.PARTITION: 1,
+    FaultKind.SLOW_PEER: 2,
+    FaultKind.DISK_FULL: 1,
+    FaultKind.CHANNEL_CUT: 4,
+    FaultKind.CORE_FULL: 1,
+    FaultKind.STALE_BROKER: 1,
+    FaultKind.BACK_PRESSURE: 2,
+    FaultKind.CLOCK_OFFSET: 1,
+}
+"""How often at most, over the whole of the first phase."""
+
+
+class Work(Enum):
+    """What applications and operators do."""
+
+    PUBLISH = auto()
+    UNPUBLISH = auto()
+    CHANGE_PERIOD = auto()
+    SUBSCRIBE = auto()
+    SUBSCRIBE_PATTERN = auto()
+    CHANGE_QUALITY = auto()
+    UNSUBSCRIBE = auto()
+    FIND = auto()
+    LEAVE = auto()
+    CHANGE_CLOUD = auto()
+
+
+WEIGHTS: Final = {
+    Work.PUBLISH: 6,
+    Work.UNPUBLISH: 2,
+    Work.CHANGE_PERIOD: 2,
+    Work.SUBSCRIBE: 10,
+    Work.SUBSCRIBE_PATTERN: 2,
+    Work.CHANGE_QUALITY: 4,
+    Work.UNSUBSCRIBE: 3,
+    Work.FIND: 1,
+    Work.LEAVE: 1,
+    Work.CHANGE_CLOUD: 2,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EndPointPlan:
+    """An end-point and the one or two edges to which it attaches."""
+
+    name: str
+    edges: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Swarm:
+    """Everything that a seed fixes beforehand; the rest is drawn as it happens."""
+
+    seed: int
+    topology: Topology
+    endpoints: tuple[EndPointPlan, ...]
+    settings: BrokerSettings
+    faults: tuple[tuple[int, FaultKind], ...]
+    """When what goes wrong."""
+    work: tuple[tuple[int, Work, int], ...]
+    """When which end-point does what."""
+    chaos_ns: int
+    delay_ns_max: int
+    commit_ns_max: int
+    clock_offset_ns_max: int
+    is_all_encoded: bool
+
+    @property
+    def is_quiet(self) -> bool:
+        return not self.faults
+
+
+def draw(seed: int) -> Swarm:
+    """The plan of a seed."""
+    random = Random(f"swarm {seed}")
+    cloud = _draw_topology(random)
+    endpoints = _draw_endpoints(random, cloud)
+    chaos_ns = random.randint(4, 8) * NS_PER_S
+    faults = _draw_faults(random, chaos_ns)
+    kinds = {kind for _, kind in faults}
+    return Swarm(
+        seed=seed,
+        topology=cloud,
+        endpoints=endpoints,
+        settings=BrokerSettings(
+            CLOUD,
+            grace_ns=random.choice((3, 3, 60)) * NS_PER_S,
+            confirm_within_ns=random.choice((1, 5)) * NS_PER_S,
+            retire_after_ns=random.choice((500, 2_000)) * NS_PER_MS,
+            snapshot_after=random.choice((40, 100_000)),
+            replan_at_once=random.choice((2, 64)),
+        ),
+        faults=tuple(found for found in faults if found[1] is not FaultKind.CLOCK_OFFSET),
+        work=_draw_work(random, chaos_ns, len(endpoints)),
+        chaos_ns=chaos_ns,
+        delay_ns_max=random.choice((1, 5, 40)) * NS_PER_MS,
+        commit_ns_max=random.choice((1, 8, 60)) * NS_PER_MS,
+        clock_offset_ns_max=50 * NS_PER_MS if FaultKind.CLOCK_OFFSET in kinds else 0,
+        is_all_encoded=random.random() < 1 / 8,
+    )
+
+
+def _draw_topology(random: Random) -> Topology:
+    size = ROUTERS_MIN + int(random.random() ** 3 * (ROUTERS_MANY - ROUTERS_MIN + 1))
+    shape = random.choices(SHAPES, (1, 2, 3))[0]
+    return topology(shape, size, random.randrange(VARIANTS))
+
+
+def _draw_endpoints(random: Random, cloud: Topology) -> tuple[EndPointPlan, ...]:
+    return tuple(
+        EndPointPlan(
+            f"{CLOUD}/z{number % 2}/p{number}",
+            tuple(random.sample(cloud.edges, 1 + (random.random() < 0.5))),
+        )
+        for number in range(random.randint(4, 6))
+    )
+
+
+def _draw_faults(random: Random, chaos_ns: int) -> list[tuple[int, FaultKind]]:
+    if random.random() < QUIET_SHARE:
+        return []
+    share = random.choice((0.2, 0.5))
+    found = [
+        (random.randint(0, chaos_ns), kind)
+        for kind, most in FAULTS_A_SEED.items()
+        if random.random() < share
+        for _ in range(random.randint(1, most))
+    ]
+    return sorted(found, key=lambda fault: fault[0])
+
+
+def _draw_work(
+    random: Random, chaos_ns: int, endpoints: int
+) -> tuple[tuple[int, Work, int], ...]:
+    weights = [weight * random.choice((0, 1, 1, 2)) for weight in WEIGHTS.values()]
+    if not any(weights):
+        weights = list(WEIGHTS.values())
+    count = random.randint(20, 36)
+    kinds = random.choices(list(WEIGHTS), weights, k=count)
+    times = sorted(random.randint(0, chaos_ns) for _ in range(count))
+    return tuple(
+        (at_ns, kind, random.randrange(endpoints))
+        for at_ns, kind in zip(times, kinds, strict=True)
+    )

@@ -1,0 +1,273 @@
+"""What applications and operators do in a simulated cloud, drawn as it happens."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from gridstat.model.cloud import EventChannel, Router, RouterRole
+from gridstat.model.identifiers import ChannelId, VariableId
+from gridstat.model.qos import ModalQos, QosRequest
+from gridstat.model.rate_law import Period
+from gridstat.model.status import BuiltinType, StatusVariable
+from gridstat.net.command.endpoint_messages import (
+    ChangePublication,
+    ChangeSubscription,
+    Detach,
+    FindVariables,
+    PublicationRequest,
+    Publish,
+    Subscribe,
+    SubscriptionRequest,
+    Unpublish,
+    Unsubscribe,
+)
+from gridstat.net.command.operator_messages import (
+    AddChannel,
+    AddRouter,
+    RemoveChannel,
+    RemoveRouter,
+)
+from lab.simulation.swarm import Work
+from lab.simulation.topology import CLOUD
+from lab.simulation.world import NS_PER_MS, NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gridstat.net.command.operator_messages import OperatorAnswer
+    from lab.simulation.cloud import Cloud
+    from lab.simulation.endpoint_node import EndPointNode
+
+PERIODS: Final = (Period(1, 10), Period(1, 30), Period(1, 60))
+EVERYS: Final = (1, 1, 2, 3, 4, 6)
+LATENCIES_US: Final = (2_000_000, 2_000_000, 50_000, 6_000, 1_500)
+VARIABLES_MAX: Final = 6
+"""Of one end-point."""
+ALERT_NS_MIN: Final = 20 * NS_PER_MS
+RETURN_MS: Final = (50, 3_000)
+
+
+class Workload:
+    """Only asks what an application could ask that knows what it was told."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._world = cloud.world
+        self._doing: dict[Work, Callable[[EndPointNode], None]] = {
+            Work.PUBLISH: self._publish,
+            Work.UNPUBLISH: self._unpublish,
+            Work.CHANGE_PERIOD: self._change_period,
+            Work.SUBSCRIBE: self._subscribe,
+            Work.SUBSCRIBE_PATTERN: self._subscribe_pattern,
+            Work.CHANGE_QUALITY: self._change_quality,
+            Work.UNSUBSCRIBE: self._unsubscribe,
+            Work.FIND: self._find,
+            Work.LEAVE: self._leave,
+        }
+        self._added: list[Router] = []
+
+    def plan(self, start_ns: int) -> None:
+        """Let the swarm's work be done, counted from then on; first of all everyone publishes."""
+        nodes = list(self._cloud.endpoints.values())
+        for node in nodes:
+            self._world.at(start_ns, self._do, Work.PUBLISH, node)
+            self._world.at(start_ns + NS_PER_S // 2, self._do, Work.SUBSCRIBE, node)
+        for at_ns, work, number in self._cloud.swarm.work:
+            self._world.at(start_ns + at_ns, self._do, work, nodes[number])
+
+    def restart(self, node: EndPointNode) -> None:
+        """A new process publishes what its file names, and then looks for something to take."""
+        if node.wanted:
+            requests = tuple(
+                PublicationRequest(variable=_variable(name, period))
+                for name, period in node.wanted.items()
+            )
+            node.application.ask(Publish(publications=requests))
+        self._do(Work.SUBSCRIBE, node)
+
+    def _do(self, work: Work, node: EndPointNode) -> None:
+        if work is Work.CHANGE_CLOUD:
+            self._change_cloud()
+        elif node.is_up and not node.is_paused and not node.application.has_left:
+            if self._world.is_told:
+                self._world.tell(node.peer, f"WANTS {work.name}")
+            self._doing[work](node)
+
+    def _pick(self, some: list[str]) -> str:
+        return some[self._world.between(0, len(some) - 1)]
+
+    # Publishing.
+
+    def _publish(self, node: EndPointNode) -> None:
+        requests = []
+        for number in range(1, VARIABLES_MAX + 1):
+            name = f"{node.name}/v{number}"
+            if name not in node.wanted and len(requests) < self._world.between(1, 3):
+                is_alert = self._world.chance(0.1)
+                period = None if is_alert else PERIODS[self._world.between(0, 2)]
+                node.wanted[name] = period
+                requests.append(PublicationRequest(variable=_variable(name, period)))
+        if requests:
+            node.application.ask(Publish(publications=tuple(requests)))
+
+    def _unpublish(self, node: EndPointNode) -> None:
+        names = list(node.application.publications)
+        if names:
+            name = self._pick(names)
+            node.wanted.pop(name, None)
+            node.application.ask(Unpublish(names=(name,)))
+
+    def _change_period(self, node: EndPointNode) -> None:
+        names = [
+            name
+            for name, variable in node.application.publications.items()
+            if variable.period is not None
+        ]
+        if names:
+            period = PERIODS[self._world.between(0, 2)]
+            node.application.ask(ChangePublication(name=self._pick(names), period=period))
+
+    # Subscribing.
+
+    def _subscribe(self, node: EndPointNode) -> None:
+        names = [
+            name for other in self._cloud.endpoints.values() for name in other.application.publications
+        ]
+        if self._world.chance(0.05):
+            names = [f"{CLOUD}/nobody/nothing"]
+        if names:
+            count = self._world.between(1, 2)
+            node.application.ask(
+                Subscribe(
+                    subscriptions=tuple(
+                        self._request(node, self._pick(names)) for _ in range(count)
+                    )
+                )
+            )
+
+    def _subscribe_pattern(self, node: EndPointNode) -> None:
+        number = self._world.between(0, 5)
+        patterns = [f"{CLOUD}/z0/*/v{number}", f"{CLOUD}/z1/p{number}/*", f"{CLOUD}/*/p0/v1"]
+        request = self._request(node, self._pick(patterns))
+        node.application.ask(Subscribe(subscriptions=(request,)))
+
+    def _request(self, node: EndPointNode, name: str) -> SubscriptionRequest:
+        label = node.application.next_label()
+        return SubscriptionRequest(name=name, qos=self._quality(), label=label)
+
+    def _quality(self) -> ModalQos:
+        world = self._world
+        every = EVERYS[world.between(0, len(EVERYS) - 1)]
+        redundancy = 1 + world.chance(0.6)
+        request = QosRequest(
+            every=every,
+            latency_us=LATENCIES_US[world.between(0, len(LATENCIES_US) - 1)],
+            redundancy=redundancy,
+            priority=world.between(1, 6),
+            every_worst=every * 4 if world.chance(0.3) else None,
+            redundancy_worst=1 if world.chance(0.5) else None,
+        )
+        return ModalQos({0: request})
+
+    def _change_quality(self, node: EndPointNode) -> None:
+        numbers = [one.number for one in node.application.contracts.values() if one.number]
+        if numbers:
+            number = numbers[self._world.between(0, len(numbers) - 1)]
+            node.application.ask(ChangeSubscription(subscription_id=number, qos=self._quality()))
+
+    def _unsubscribe(self, node: EndPointNode) -> None:
+        application = node.application
+        held = [*application.contracts.values(), *application.patterns.values()]
+        if not held:
+            return
+        if self._world.chance(0.2) and all(one.number for one in held):
+            application.ask(Unsubscribe())
+            return
+        chosen = held[self._world.between(0, len(held) - 1)]
+        if chosen.number:
+            application.ask(Unsubscribe(subscription_ids=(chosen.number,)))
+
+    def _find(self, node: EndPointNode) -> None:
+        node.application.ask(FindVariables(pattern=f"{CLOUD}/**"))
+
+    def _leave(self, node: EndPointNode) -> None:
+        """The end-point goes, and comes back as another process."""
+        if node.attached:
+            node.application.ask(Detach())
+            self._world.after(self._world.between(*RETURN_MS) * NS_PER_MS, self._return, node)
+
+    def _return(self, node: EndPointNode) -> None:
+        if not node.is_up:
+            node.start()
+        elif not node.is_paused and node.application.has_left:
+            self._world.after(NS_PER_S // 2, self._return, node)
+
+    # The cloud itself.
+
+    def _change_cloud(self) -> None:
+        operator = self._cloud.operator
+        if not operator.is_idle:
+            return
+        if self._added and self._world.chance(0.5):
+            self._remove(self._added.pop())
+        else:
+            self._add()
+
+    def _add(self) -> None:
+        """A new router, then channels between it and another, both ways."""
+        operator = self._cloud.operator
+        number = len(self._cloud.routers)
+        router = Router(f"{CLOUD}/r{number}", RouterRole.INNER)
+        names = list(self._cloud.routers)
+        neighbours = {self._pick(names), self._pick(names)}
+        operator.ask(
+            AddRouter(request_id=operator.next_id(), router=router),
+            partial(self._router_added, router),
+        )
+        for neighbour in sorted(neighbours):
+            for ends in ((router.name, neighbour), (neighbour, router.name)):
+                channel = EventChannel(ChannelId(0), *ends, latency_us=300)
+                operator.ask(
+                    AddChannel(request_id=operator.next_id(), channel=channel),
+                    partial(self._channel_added, channel),
+                )
+
+    def _router_added(self, router: Router, answer: OperatorAnswer) -> None:
+        if answer.refused is None and router.name not in self._cloud.routers:
+            self._added.append(router)
+            self._cloud.add_router(router).start()
+
+    def _channel_added(self, channel: EventChannel, answer: OperatorAnswer) -> None:
+        if answer.refused is None:
+            number = ChannelId(answer.facts["channel_id"])
+            if number not in self._cloud.channels.ends:
+                self._cloud.channels.add(
+                    [EventChannel(number, channel.from_router, channel.to_router)]
+                )
+
+    def _remove(self, router: Router) -> None:
+        """Its channels first; whatever is still in use stays."""
+        operator = self._cloud.operator
+        for one, other in self._cloud.channels.ends.values():
+            if router.name in (one, other):
+                operator.ask(
+                    RemoveChannel(request_id=operator.next_id(), from_router=one, to_router=other),
+                    _whatever,
+                )
+        operator.ask(RemoveRouter(request_id=operator.next_id(), name=router.name), _whatever)
+
+
+def _variable(name: str, period: Period | None) -> StatusVariable:
+    return StatusVariable(
+        VariableId(0),
+        name,
+        BuiltinType.FLOAT64,
+        period,
+        is_alert=period is None,
+        interval_ns_min=ALERT_NS_MIN if period is None else 0,
+    )
+
+
+def _whatever(_: OperatorAnswer) -> None:
+    """Done, or still in use: both are good answers."""

@@ -1,0 +1,83 @@
+"""Virtual time: one heap of what happens when, ties broken by the seed, and the trace of it all.
+
+Nothing here or in the nodes reads a clock or draws a number but from `World.random`, so a seed
+replays to the last event.
+"""
+
+from __future__ import annotations
+
+from array import array
+from hashlib import blake2b
+from heapq import heappop, heappush
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NS_PER_MS: Final = 1_000_000
+NS_PER_S: Final = 1_000_000_000
+STEPS_MAX: Final = 200_000
+"""No seed needs a tenth of it; whoever reaches it talks to himself."""
+
+
+class PropertyBroken(Exception):  # noqa: N818 — it is a finding, not an error of the simulator.
+    """Something that must always hold did not; `rule` names it, the words say where."""
+
+    def __init__(self, rule: str, words: str) -> None:
+        super().__init__(f"{rule}: {words}")
+        self.rule = rule
+
+
+class World:
+    """`now_ns` only grows; of two things at the same time the seed decides which comes first."""
+
+    def __init__(self, seed: int, *, is_told: bool = False) -> None:
+        self.random = Random(seed)
+        self.now_ns = 0
+        self.steps = 0
+        self.messages = 0
+        self.is_told = is_told
+        self.story: list[str] = []
+        self.marks: array[int] = array("Q")
+        self.heap: list[tuple[int, float, Callable[..., None], tuple[Any, ...]]] = []
+        self.draw = self.random.random
+
+    def after(self, delay_ns: int, action: Callable[..., None], *words: Any) -> None:  # noqa: ANN401
+        """Call `action(*words)` so much later."""
+        heappush(self.heap, (self.now_ns + delay_ns, self.draw(), action, words))
+
+    def at(self, at_ns: int, action: Callable[..., None], *words: Any) -> None:  # noqa: ANN401
+        heappush(self.heap, (at_ns, self.draw(), action, words))
+
+    def run_until(self, end_ns: int) -> None:
+        """Let everything happen that is due by then."""
+        heap = self.heap
+        while heap and heap[0][0] <= end_ns:
+            self.now_ns, _, action, words = heappop(heap)
+            action(*words)
+            self.steps += 1
+        self.now_ns = end_ns
+        if self.steps > STEPS_MAX:
+            raise PropertyBroken("an end", f"{self.steps} steps and no rest")
+
+    def between(self, low: int, high: int) -> int:
+        """A number of this range, each alike; quicker than `randint`."""
+        return low + int(self.draw() * (high - low + 1))
+
+    def chance(self, share: float) -> bool:
+        return self.draw() < share
+
+    # The trace.
+
+    def mark(self, number: int) -> None:
+        """Let a number, and when it came, count in the hash of the trace."""
+        self.marks.append((self.now_ns << 20 ^ number) & 0xFFFF_FFFF_FFFF_FFFF)
+
+    def tell(self, who: str, what: str) -> None:
+        """A line of the story; call it only if `is_told`, since making the words takes long."""
+        self.story.append(f"{self.now_ns / NS_PER_S:10.6f}  {who:<22} {what}")
+
+    def digest(self) -> str:
+        """The hash of all that was marked; equal for equal seeds, whatever Python's own hashes."""
+        return blake2b(self.marks.tobytes(), digest_size=8).hexdigest()
