@@ -15,6 +15,7 @@ from gridstat.endpoint.publisher import Publication
 from gridstat.endpoint.session_words import PublicationRestored
 from gridstat.model.derived import Derivation, Maximum, MovingAverage, RateOfChange
 from gridstat.model.errors import LayoutError, Misuse, VariableExists
+from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import NS_PER_S, Period
 from gridstat.model.status import (
     BuiltinType,
@@ -126,7 +127,7 @@ def attached(edge: str, channel: int, port: int = 4_000) -> AttachedOutcome:
 
 
 def numbered(of: StatusVariable, variable_id: int, period: Period | None = None) -> StatusVariable:
-    return replace(of, variable_id=variable_id, period=period or of.period)  # type: ignore[arg-type]
+    return replace(of, variable_id=VariableId(variable_id), period=period or of.period)
 
 
 @pytest.mark.feature("S1-5", "S0-28")
