@@ -386,7 +386,7 @@ cdef class Core:
             view = gs_enter(self.core)
             gs_forward(self.core, &view, &arrival, now)
             gs_flush(self.core, now_ns)
-            gs_note_quiet(self.core, now_ns)
+            gs_attention_note(&self.core.attention, now_ns)
             gs_table_sleep(self.core.table)
 
     def pump(self, uint64_t now_ns):
@@ -396,7 +396,7 @@ cdef class Core:
             gs_pump(self.core, now_ns)
             gs_find_probing(self.core)
             gs_probe(self.core, now_ns, UINT32_MAX)
-            gs_note_quiet(self.core, now_ns)
+            gs_attention_note(&self.core.attention, now_ns)
 
     def take_output(self, channel_id):
         """What a memory channel has sent since the last call: (port, datagram) in order."""

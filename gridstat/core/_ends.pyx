@@ -19,19 +19,22 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from gridstat.core.ends cimport *
+from gridstat.core.counter_names import RECEIVER_COUNTERS as _RECEIVED, SENDER_COUNTERS as _SENT
+from gridstat.core.counter_names import SOURCE_FACTS as _SOURCE_FACTS
 from gridstat.core.end_settings import PORT_MAX as _PORT_MAX, VARIABLES_MAX as _VARIABLES_MAX
 from gridstat.core.end_settings import ReceiverSpec as _ReceiverSpec, bounded as _bounded
 from gridstat.core.end_settings import check_opened as _check_opened, column as _column
+from gridstat.model.rate_law import EVERY_MAX as _EVERY_MAX
 from gridstat.model.errors import LayoutError, LimitReached, LinkDown, Misuse, UnknownName
 from gridstat.core.samples import SAMPLE as _SAMPLE, Sample as _Sample
 
 cdef int WAIT_MS_MAX = 100  # Python looks at its signals at least so often.
-cdef tuple RECEIVED = (
-    "in", "malformed", "malformed_short", "malformed_version", "malformed_epoch",
-    "malformed_length", "malformed_option", "unknown", "duplicate", "policed_jump", "delivered",
-    "ring_full", "datagrams_in", "bytes_in", "newest_full",
-)
 cdef dict KEEPS = {"ring": GS_KEEP_RING, "newest": GS_KEEP_NEWEST, "count": GS_KEEP_COUNT}
+
+
+cdef dict _named(tuple names, const uint64_t *at):
+    return {name: gs_read(&at[i]) for i, name in enumerate(names)}
+
 
 @cython.final
 cdef class Sender:
@@ -223,19 +226,7 @@ cdef class Sender:
 
     def counters(self):
         """All counters: events = sent + send_failed + would_block."""
-        cdef const gs_sender_counters *at = gs_sender_counted(self.sender)
-        return {
-            "events": gs_read(&at.events),
-            "sent": gs_read(&at.sent),
-            "send_failed": gs_read(&at.send_failed),
-            "would_block": gs_read(&at.would_block),
-            "datagrams_out": gs_read(&at.datagrams_out),
-            "bytes_out": gs_read(&at.bytes_out),
-            "fallback": gs_read(&at.fallback),
-            "mtu_changes": gs_read(&at.mtu_changes),
-            "refused": gs_read(&at.refused),
-            "probes": gs_read(&at.probes),
-        }
+        return _named(_SENT, <const uint64_t *>gs_sender_counted(self.sender))
 
     def close(self):
         """Close the sockets; closing twice is no error."""
@@ -322,16 +313,70 @@ cdef class Receiver:
         if self.is_closed:
             raise Misuse("the receiver is closed", hint="open a new one")
 
-    def expect(self, variable_id, period, phase_ns=0):
-        """Take this variable, the first copy of each event; period None means aperiodic."""
+    def expect(self, variable_id, period, phase_ns=0, *, every=1, deadline_ns=0):
+        """Take this variable, the first copy of each event; period None means aperiodic.
+
+        Once more for a known one: other terms are counted from nothing, and only another period or
+        phase forgets which copies have come.
+        """
         self._need_open()
-        _bounded("variable_id", variable_id, 0, 2**32 - 1)
-        _bounded("phase_ns", phase_ns, 0, 2**64 - 1)
-        cdef uint32_t seconds = 0 if period is None else period.seconds
-        cdef uint32_t per_seconds = 0 if period is None else period.per_seconds
-        if not gs_receiver_expect(self.receiver, variable_id, seconds, per_seconds, phase_ns):
+        cdef uint32_t number = _bounded("variable_id", variable_id, 0, 2**32 - 1)
+        cdef gs_law law = gs_law_make(
+            0 if period is None else period.seconds,
+            0 if period is None else period.per_seconds,
+            _bounded("phase_ns", phase_ns, 0, 2**64 - 1),
+            _bounded("every", every, 1, _EVERY_MAX),
+            _bounded("deadline_ns", deadline_ns, 0, 2**63),
+        )
+        if not gs_receiver_expect(self.receiver, number, &law):
             raise LimitReached("this receiver expects too many variables",
-                               hint="open it with a larger variables_max")
+                               hint="open it with a larger variables_max, or forget some")
+
+    def forget(self, variable_id):
+        """Take this variable no longer; its events are unknown from now on."""
+        self._need_open()
+        # With Python's lock, which the thread we may wait for, a receive call long, never takes.
+        if not gs_receiver_forget(self.receiver, _bounded("variable_id", variable_id, 0, 2**32 - 1)):
+            raise UnknownName(f"variable {variable_id} is not expected")
+
+    def variable_counters(self, variable_id):
+        """What was counted of an expected variable since its terms last changed."""
+        cdef gs_ledger_facts told
+        self._need_open()
+        if self.keep == GS_KEEP_COUNT:
+            raise Misuse("this receiver keeps nothing but sums", hint="open it with keep='newest'")
+        if not gs_receiver_told(self.receiver, variable_id, &told):
+            raise UnknownName(f"variable {variable_id} is not expected")
+        count = min(gs_receiver_source_count(self.receiver), GS_COPY_SOURCES)
+        facts = <dict>told
+        facts["copies"] = [told.copies[i] for i in range(count)]
+        return facts
+
+    def open_source(self, channel_id):
+        """Watch an incoming channel: when it was heard, and what was lost of it."""
+        self._need_open()
+        if not gs_receiver_open_source(self.receiver,
+                                       _bounded("channel_id", channel_id, 1, 2**32 - 1)):
+            raise LimitReached(f"a receiver watches at most {GS_RECEIVER_SOURCES} channels",
+                               hint="close a source first")
+
+    def close_source(self, channel_id):
+        """Watch it no longer; its events are taken as ever."""
+        self._need_open()
+        if not gs_receiver_close_source(self.receiver,
+                                        _bounded("channel_id", channel_id, 1, 2**32 - 1)):
+            raise UnknownName(f"source {channel_id} is not open")
+
+    def source_states(self):
+        """By open source: when it was heard, for how long not since, and what was lost of it."""
+        cdef gs_source_facts facts
+        self._need_open()
+        told = {}
+        for place in range(gs_receiver_source_count(self.receiver)):
+            channel_id = gs_receiver_source(self.receiver, place, &facts)
+            if channel_id:
+                told[channel_id] = _named(_SOURCE_FACTS, <const uint64_t *>&facts)
+        return told
 
     def start(self):
         """Start receiving; starting twice is no error."""
@@ -432,7 +477,7 @@ cdef class Receiver:
         be up to 64 datagrams that it had joined. `newest_full` counts events of unknown variables
         that were delivered, but found no place for the newest value.
         """
-        found = {name: gs_receiver_count(self.receiver, i) for i, name in enumerate(RECEIVED)}
+        found = {name: gs_receiver_count(self.receiver, i) for i, name in enumerate(_RECEIVED)}
         found["kernel_dropped"] = gs_receiver_kernel_dropped(self.receiver)
         return found
 

@@ -1,4 +1,4 @@
-"""Names of the core's counters, in the order of their C structures; parity tests hold them to it.
+"""Names of the counters in C, in the order of their structures; parity tests hold them to it.
 
 Also what a refused commit means, in the order of `gs_commit_result`.
 """
@@ -21,6 +21,16 @@ CHANNEL_COUNTERS: Final = (
 )  # fmt: skip
 SOURCE_FACTS: Final = ("heard_ns", "silent_ns", "datagrams", "lost", "reordered", "probes")
 """By the steady clock; `heard_ns` is 0 as long as nothing has come."""
+
+SENDER_COUNTERS: Final = (
+    "events", "sent", "send_failed", "would_block", "datagrams_out", "bytes_out", "fallback",
+    "mtu_changes", "refused", "probes",
+)  # fmt: skip
+RECEIVER_COUNTERS: Final = (
+    "in", "malformed", "malformed_short", "malformed_version", "malformed_epoch",
+    "malformed_length", "malformed_option", "unknown", "duplicate", "policed_jump", "delivered",
+    "ring_full", "datagrams_in", "bytes_in", "probes", "newest_full",
+)  # fmt: skip
 
 _REFUSALS: Final = (
     (LimitReached, "no room for so many variables", "raise limits.variables_max"),

@@ -1,6 +1,6 @@
 # What Python sees of the C ends: the sending and the receiving one.
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from * nogil:
     uint64_t bswap64 "__builtin_bswap64" (uint64_t) noexcept
@@ -91,7 +91,24 @@ cdef extern from "sample_ring.h" nogil:
     uint64_t gs_sample_ring_option_bytes(const gs_sample_ring *, uint64_t) noexcept
     void gs_sample_ring_take(gs_sample_ring *, gs_sample *, uint64_t, uint8_t *) noexcept
 
+cdef extern from "laws.h" nogil:
+    ctypedef struct gs_law:
+        pass
+    gs_law gs_law_make(uint32_t, uint32_t, uint64_t, uint32_t, uint64_t) noexcept
+
+cdef extern from "ledger.h" nogil:
+    enum: GS_COPY_SOURCES
+    ctypedef struct gs_ledger_facts:
+        uint64_t delivered, duplicate, late, unknown, missing, extra, ring_full
+        int64_t first_slot, last_slot
+        uint64_t copies[8]
+
+cdef extern from "sources.h" nogil:
+    ctypedef struct gs_source_facts:
+        uint64_t heard_ns, silent_ns, datagrams, lost, reordered, probes
+
 cdef extern from "receiver.h" nogil:
+    enum: GS_RECEIVER_SOURCES
     ctypedef enum gs_keep:
         GS_KEEP_RING
         GS_KEEP_NEWEST
@@ -114,7 +131,13 @@ cdef extern from "receiver.h" nogil:
     void gs_receiver_stop(gs_receiver *) noexcept
     bint gs_receiver_is_running(const gs_receiver *) noexcept
     bint gs_receiver_is_foreign(const gs_receiver *) noexcept
-    bint gs_receiver_expect(gs_receiver *, uint32_t, uint32_t, uint32_t, uint64_t) noexcept
+    bint gs_receiver_expect(gs_receiver *, uint32_t, const gs_law *) noexcept
+    bint gs_receiver_forget(gs_receiver *, uint32_t) noexcept
+    bint gs_receiver_told(gs_receiver *, uint32_t, gs_ledger_facts *) noexcept
+    bint gs_receiver_open_source(gs_receiver *, uint32_t) noexcept
+    bint gs_receiver_close_source(gs_receiver *, uint32_t) noexcept
+    uint32_t gs_receiver_source(gs_receiver *, uint32_t, gs_source_facts *) noexcept
+    uint32_t gs_receiver_source_count(const gs_receiver *) noexcept
     bint gs_receiver_newest(gs_receiver *, uint32_t, gs_sample *) noexcept
     bint gs_receiver_wait(gs_receiver *, int) noexcept
     gs_sample_ring *gs_receiver_ring(gs_receiver *) noexcept

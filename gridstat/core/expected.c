@@ -1,45 +1,84 @@
 #include "expected.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "memory.h"
 
-#define PERIODS_LOOKED_BACK 64U
+#define ASLEEP           UINT64_MAX
+#define SETTLE_SPINS_MAX 200U
+#define SETTLE_NAP_NS    20000
 
-static bool open_table(gs_variable_table *table, uint32_t variables_max)
+/* --- Opening and closing ----------------------------------------------------------------- */
+
+static gs_variable_index *index_make(uint32_t lines_max)
 {
-    table->variables_max = variables_max;
-    table->variables = gs_lazy_allocate(variables_max * sizeof *table->variables);
-    bool has_index = gs_variable_index_open(&table->index, variables_max);
-    return table->variables != NULL && has_index;
+    gs_variable_index *index = gs_allocate(sizeof *index);
+    if (gs_variable_index_open(index, lines_max))
+        return index;
+    gs_variable_index_close(index);
+    gs_release(index);
+    return NULL;
+}
+
+static void index_release(gs_variable_index *index)
+{
+    if (index != NULL)
+        gs_variable_index_close(index);
+    gs_release(index);
+}
+
+static bool open_table(gs_variable_table *table, uint32_t places_max, uint32_t lines_max)
+{
+    table->places_max = places_max;
+    table->variables = gs_lazy_allocate(places_max * sizeof *table->variables);
+    table->index = index_make(lines_max);
+    return table->variables != NULL && table->index != NULL;
 }
 
 /* The thread adopts on an event's way, which must not meet untouched pages. */
 static void touch_table(gs_variable_table *table)
 {
-    memset(table->variables, 0, table->variables_max * sizeof *table->variables);
-    gs_variable_index_widen(&table->index);
+    memset(table->variables, 0, table->places_max * sizeof *table->variables);
+    gs_variable_index_widen(table->index);
 }
 
 static void close_table(gs_variable_table *table)
 {
     for (uint32_t i = 0; i < table->count; i++)
         gs_release(table->variables[i].ring);
-    gs_lazy_release(table->variables, table->variables_max * sizeof *table->variables);
-    gs_variable_index_close(&table->index);
+    gs_lazy_release(table->variables, table->places_max * sizeof *table->variables);
+    index_release(table->index);
 }
 
-bool gs_expected_open(gs_expected *expected, uint32_t variables_max, uint32_t adopted_max,
-                      uint64_t ring_expiry_ns)
+/* Identifiers come and go: half as many more lines than needed, so that few rebuilds are. */
+static uint32_t lines_max(const gs_expected *expected)
 {
-    *expected = (gs_expected){.ring_expiry_ns = ring_expiry_ns};
+    return expected->variables_max + expected->variables_max / 2 + 16;
+}
+
+/* One place and one law more than variables: a change takes the new before it gives the old. */
+bool gs_expected_open(gs_expected *expected, const gs_expected_words *words)
+{
+    uint32_t places = words->variables_max + 1;
+    *expected = (gs_expected){
+        .variables_max = words->variables_max,
+        .ring_expiry_ns = words->ring_expiry_ns,
+        .seen = ASLEEP,
+    };
     pthread_mutex_init(&expected->adding, NULL);
-    expected->periods = gs_lazy_allocate(variables_max * sizeof *expected->periods);
-    if (!open_table(&expected->announced, variables_max) || expected->periods == NULL)
-        return false;
-    if (adopted_max == 0)
-        return true;
-    if (!open_table(&expected->adopted, adopted_max))
+    bool is_open = open_table(&expected->announced, places, lines_max(expected));
+    is_open &= gs_laws_open(&expected->laws, places);
+    expected->identifiers = gs_lazy_allocate(places * sizeof(uint32_t));
+    expected->free_places = gs_lazy_allocate(places * sizeof(uint32_t));
+    is_open &= expected->identifiers != NULL && expected->free_places != NULL;
+    if (words->has_ledgers) {
+        expected->ledgers = gs_lazy_allocate(places * sizeof *expected->ledgers);
+        is_open &= expected->ledgers != NULL;
+    }
+    if (!is_open || words->adopted_max == 0)
+        return is_open;
+    if (!open_table(&expected->adopted, words->adopted_max, words->adopted_max))
         return false;
     touch_table(&expected->adopted);
     return true;
@@ -47,75 +86,173 @@ bool gs_expected_open(gs_expected *expected, uint32_t variables_max, uint32_t ad
 
 void gs_expected_close(gs_expected *expected)
 {
-    gs_lazy_release(expected->periods, expected->announced.variables_max * sizeof(gs_period));
+    size_t places = expected->announced.places_max;
+    gs_laws_close(&expected->laws);
+    gs_lazy_release(expected->identifiers, places * sizeof(uint32_t));
+    gs_lazy_release(expected->free_places, places * sizeof(uint32_t));
+    gs_lazy_release(expected->ledgers, places * sizeof *expected->ledgers);
     close_table(&expected->announced);
     close_table(&expected->adopted);
     pthread_mutex_destroy(&expected->adding);
 }
 
-static const gs_period *shared_period(gs_expected *expected, const gs_period *period)
+/* --- Quiet points ------------------------------------------------------------------------ */
+
+void gs_expected_enter(gs_expected *expected)
 {
-    uint32_t looked_back = 0;
-    for (uint32_t i = expected->period_count; i-- > 0 && looked_back < PERIODS_LOOKED_BACK;) {
-        if (memcmp(&expected->periods[i], period, sizeof *period) == 0)
-            return &expected->periods[i];
-        looked_back++;
-    }
-    expected->periods[expected->period_count] = *period;
-    return &expected->periods[expected->period_count++];
+    uint64_t epoch = __atomic_load_n(&expected->epoch, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&expected->seen, epoch, __ATOMIC_SEQ_CST);
 }
 
-static bool has_law(const gs_expected_variable *variable, const gs_period *period)
+void gs_expected_leave(gs_expected *expected)
 {
-    if (period == NULL)
-        return variable->ring != NULL;
-    return variable->period != NULL && memcmp(variable->period, period, sizeof *period) == 0;
+    __atomic_store_n(&expected->seen, ASLEEP, __ATOMIC_SEQ_CST);
 }
 
-/* The next free place, not yet in the index. */
-static gs_expected_variable *free_place(gs_variable_table *table)
+void gs_expected_settle(gs_expected *expected)
 {
-    return table->count == table->variables_max ? NULL : &table->variables[table->count];
+    uint64_t epoch = __atomic_add_fetch(&expected->epoch, 1, __ATOMIC_SEQ_CST);
+    uint32_t tries = 0;
+    while (__atomic_load_n(&expected->seen, __ATOMIC_SEQ_CST) < epoch)
+        if (++tries > SETTLE_SPINS_MAX)
+            nanosleep(&(struct timespec){.tv_nsec = SETTLE_NAP_NS}, NULL);
 }
 
-static void take_place(gs_variable_table *table, uint32_t variable_id)
+/* --- Places ------------------------------------------------------------------------------ */
+
+/* A free place, empty but not yet in the index. */
+static uint32_t take_place(gs_expected *expected, uint32_t variable_id)
 {
-    gs_variable_index_put(&table->index, variable_id, table->count++);
+    uint32_t place = expected->free_place_count != 0
+                         ? expected->free_places[--expected->free_place_count]
+                         : expected->announced.count++;
+    memset(&expected->announced.variables[place], 0, sizeof(gs_expected_variable));
+    if (expected->ledgers != NULL)
+        memset(&expected->ledgers[place], 0, sizeof(gs_ledger));
+    expected->identifiers[place] = variable_id;
+    return place;
 }
 
-/* A law that changes takes a fresh place: the receiving thread may be reading the old one. */
-static bool add(gs_expected *expected, uint32_t variable_id, const gs_period *period)
+/* After the thread has let go of it. */
+static void give_place_back(gs_expected *expected, uint32_t place)
 {
-    gs_expected_variable *known = gs_variable_table_find(&expected->announced, variable_id);
-    if (known != NULL && has_law(known, period))
-        return true;
-    gs_expected_variable *variable = free_place(&expected->announced);
-    if (variable == NULL)
+    gs_expected_variable *variable = &expected->announced.variables[place];
+    gs_laws_drop(&expected->laws, variable->law);
+    gs_release(variable->ring);
+    variable->ring = NULL;
+    expected->free_places[expected->free_place_count++] = place;
+}
+
+/* Lines of identifiers that are all gone are left behind in the old index. */
+static bool rebuild_index(gs_expected *expected)
+{
+    gs_variable_table *table = &expected->announced;
+    gs_variable_index *worn = table->index, *fresh = index_make(lines_max(expected));
+    if (fresh == NULL)
         return false;
-    variable->version = 0; /* Touches the page, so that no event has to. */
-    if (period != NULL)
-        variable->period = shared_period(expected, period);
-    else
-        variable->ring = gs_allocate(sizeof *variable->ring);
-    take_place(&expected->announced, variable_id);
+    for (uint32_t place = 0; place < table->count; place++)
+        if (gs_variable_index_find(worn, expected->identifiers[place]) == place)
+            gs_variable_index_put(fresh, expected->identifiers[place], place);
+    __atomic_store_n(&table->index, fresh, __ATOMIC_RELEASE);
+    gs_expected_settle(expected);
+    index_release(worn);
     return true;
 }
 
-bool gs_expected_add(gs_expected *expected, uint32_t variable_id, const gs_period *period)
+static bool has_line(gs_expected *expected, uint32_t variable_id)
+{
+    return gs_variable_index_has_line(expected->announced.index, variable_id) ||
+           rebuild_index(expected);
+}
+
+/* --- Announcing and forgetting ----------------------------------------------------------- */
+
+/* Other terms, the same slots: the window stays. */
+static bool renew(gs_expected *expected, gs_expected_variable *variable, const gs_law *law)
+{
+    const gs_law *old = variable->law, *fresh = gs_laws_share(&expected->laws, law);
+    if (fresh != old) {
+        if (expected->ledgers != NULL)
+            gs_ledger_renew(gs_expected_ledger(expected, variable));
+        __atomic_store_n(&variable->law, fresh, __ATOMIC_RELEASE);
+        gs_expected_settle(expected);
+    }
+    gs_laws_drop(&expected->laws, old);
+    return true;
+}
+
+/* Other slots take a fresh place: the receiving thread may be reading the old one. */
+static bool add(gs_expected *expected, uint32_t variable_id, const gs_law *law)
+{
+    gs_variable_table *table = &expected->announced;
+    gs_expected_variable *known = gs_variable_table_find(table, variable_id);
+    if (known != NULL && gs_law_has_same_slots(known->law, law))
+        return renew(expected, known, law);
+    if (known == NULL && expected->variable_count == expected->variables_max)
+        return false;
+    if (!has_line(expected, variable_id))
+        return false;
+    uint32_t place = take_place(expected, variable_id);
+    gs_expected_variable *variable = &table->variables[place];
+    variable->law = gs_laws_share(&expected->laws, law);
+    if (!law->is_periodic)
+        variable->ring = gs_allocate(sizeof *variable->ring);
+    gs_variable_index_put(table->index, variable_id, place);
+    expected->variable_count += known == NULL;
+    if (known != NULL) {
+        gs_expected_settle(expected);
+        give_place_back(expected, (uint32_t)(known - table->variables));
+    }
+    return true;
+}
+
+bool gs_expected_add(gs_expected *expected, uint32_t variable_id, const gs_law *law)
 {
     pthread_mutex_lock(&expected->adding);
-    bool has_room = add(expected, variable_id, period);
+    bool has_room = add(expected, variable_id, law);
     pthread_mutex_unlock(&expected->adding);
     return has_room;
 }
 
+bool gs_expected_forget(gs_expected *expected, uint32_t variable_id)
+{
+    gs_variable_table *table = &expected->announced;
+    pthread_mutex_lock(&expected->adding);
+    gs_expected_variable *known = gs_variable_table_find(table, variable_id);
+    if (known != NULL) {
+        gs_variable_index_remove(table->index, variable_id);
+        gs_expected_settle(expected);
+        give_place_back(expected, (uint32_t)(known - table->variables));
+        expected->variable_count--;
+    }
+    pthread_mutex_unlock(&expected->adding);
+    return known != NULL;
+}
+
 gs_expected_variable *gs_expected_adopt(gs_expected *expected, uint32_t variable_id)
 {
+    gs_variable_table *table = &expected->adopted;
     gs_expected_variable *variable = gs_expected_find(expected, variable_id);
-    if (variable == NULL && (variable = free_place(&expected->adopted)) != NULL)
-        take_place(&expected->adopted, variable_id);
+    if (variable == NULL && table->count != table->places_max) {
+        variable = &table->variables[table->count];
+        gs_variable_index_put(table->index, variable_id, table->count++);
+    }
     return variable;
 }
+
+bool gs_expected_told(gs_expected *expected, uint32_t variable_id, gs_ledger_facts *facts)
+{
+    if (expected->ledgers == NULL)
+        return false;
+    pthread_mutex_lock(&expected->adding);
+    gs_expected_variable *known = gs_variable_table_find(&expected->announced, variable_id);
+    if (known != NULL)
+        *facts = gs_ledger_tell(gs_expected_ledger(expected, known));
+    pthread_mutex_unlock(&expected->adding);
+    return known != NULL;
+}
+
+/* --- Values ------------------------------------------------------------------------------ */
 
 /* Each word is stored with release and loaded with acquire: a reader that meets a new word meets
  * the odd version as well, and tries again. Fences would do the same, but TSan cannot see them. */
@@ -132,7 +269,7 @@ void gs_expected_store_newest(gs_expected_variable *variable, const gs_sample *s
     __atomic_store_n(&variable->version, version + 2, __ATOMIC_RELEASE);
 }
 
-bool gs_expected_newest(const gs_expected_variable *variable, gs_sample *sample)
+static bool read_newest(const gs_expected_variable *variable, gs_sample *sample)
 {
     for (;;) {
         uint64_t words[GS_SAMPLE_WORDS];
@@ -144,6 +281,15 @@ bool gs_expected_newest(const gs_expected_variable *variable, gs_sample *sample)
             return version != 0;
         }
     }
+}
+
+bool gs_expected_newest(gs_expected *expected, uint32_t variable_id, gs_sample *sample)
+{
+    pthread_mutex_lock(&expected->adding);
+    const gs_expected_variable *variable = gs_expected_find(expected, variable_id);
+    bool has_come = variable != NULL && read_newest(variable, sample);
+    pthread_mutex_unlock(&expected->adding);
+    return has_come;
 }
 
 /* Without slots the stamps decide, unless the value is so old that its clock may have been set. */

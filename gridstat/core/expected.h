@@ -1,9 +1,11 @@
 /* The variables that a receiver expects: the first copy of each event, and the newest value.
  *
  * Which copy is the first is the law of `duplicates.h`, the same as in every router. The receiving
- * thread owns windows and values; others announce variables under a lock and read values without
- * one. The thread takes no lock: variables that nobody announced have a table of their own, which
- * it alone adds to, so that no flood of identifiers can take the places of the announced ones.
+ * thread owns windows, values and ledgers; others announce and forget variables and read values
+ * under a lock. The thread takes no lock: whoever unlinks something waits until the thread has
+ * passed a quiet point, or sleeps, before the memory serves anything else. Variables that nobody
+ * announced have a table of their own, which the thread alone adds to, so that no flood of
+ * identifiers can take the places of the announced ones.
  *
  * All `now_ns` here are of the steady clock: a wall clock that is set must not silence a variable.
  */
@@ -16,7 +18,8 @@
 
 #include "duplicates.h"
 #include "event.h"
-#include "rate_law.h"
+#include "laws.h"
+#include "ledger.h"
 #include "sample_ring.h"
 #include "variable_index.h"
 
@@ -24,46 +27,73 @@
 
 typedef struct {
     gs_window window;
-    const gs_period *period; /* NULL: aperiodic if there is a ring, else every copy counts. */
-    gs_ring *ring;
-    uint64_t version; /* Odd while `newest` is being written; 0: no event yet. */
+    const gs_law *law; /* Atomic. NULL: adopted, and every copy counts. */
+    gs_ring *ring;     /* Of an aperiodic variable. */
+    uint64_t version;  /* Odd while `newest` is being written; 0: no event yet. */
     uint64_t newest[GS_SAMPLE_WORDS];
     uint64_t newest_at_ns; /* When it came; for the thread. */
 } __attribute__((aligned(64))) gs_expected_variable;
 
 typedef struct {
-    gs_variable_index index;
+    gs_variable_index *index;        /* Atomic: replaced as a whole once it is worn. */
     gs_expected_variable *variables; /* NULL: there is no such table. */
-    uint32_t variables_max;
-    uint32_t count;
+    uint32_t places_max;
+    uint32_t count; /* Places that were ever taken. */
 } gs_variable_table;
 
 typedef struct {
-    gs_variable_table announced; /* Added to under the lock. */
+    gs_variable_table announced; /* Changed under the lock. */
     gs_variable_table adopted;   /* Added to by the receiving thread. */
-    gs_period *periods;          /* Variables of one period and phase share an entry. */
-    uint32_t period_count;
+    gs_ledger *ledgers;          /* By place of the announced ones; NULL: none are kept. */
+    uint32_t variables_max, variable_count;
+    uint32_t *identifiers; /* By place: whose it is. */
+    uint32_t *free_places, free_place_count;
+    gs_laws laws;
     uint64_t ring_expiry_ns;
+    uint64_t epoch; /* Atomic: moves when something was unlinked. */
+    uint64_t seen;  /* Atomic: the epoch that the thread came in with. */
     pthread_mutex_t adding;
 } gs_expected;
 
-/* At most `variables_max` announced variables, and `adopted_max` others. */
-bool gs_expected_open(gs_expected *expected, uint32_t variables_max, uint32_t adopted_max,
-                      uint64_t ring_expiry_ns);
+typedef struct {
+    uint32_t variables_max; /* Announced ones. */
+    uint32_t adopted_max;   /* Others. */
+    uint64_t ring_expiry_ns;
+    bool has_ledgers;
+} gs_expected_words;
+
+bool gs_expected_open(gs_expected *expected, const gs_expected_words *words);
 void gs_expected_close(gs_expected *expected);
 
-/* `period` NULL: aperiodic. A known variable keeps its window unless the law changes. False when
- * there is no room. */
-bool gs_expected_add(gs_expected *expected, uint32_t variable_id, const gs_period *period);
+/* A known variable keeps its window unless its period or phase changes, and counts anew if any of
+ * its terms do. False when there is no room. */
+bool gs_expected_add(gs_expected *expected, uint32_t variable_id, const gs_law *law);
 
-/* For a variable nobody announced: its newest value is kept, its copies are not told apart. Only
- * the receiving thread may ask; NULL when there is no room. */
+/* Its events are unknown from now on, and its place is free; false when it was not announced. */
+bool gs_expected_forget(gs_expected *expected, uint32_t variable_id);
+
+/* Any thread but the receiving one; false while no event has come. */
+bool gs_expected_newest(gs_expected *expected, uint32_t variable_id, gs_sample *sample);
+
+/* False when the variable was not announced, or no ledgers are kept. */
+bool gs_expected_told(gs_expected *expected, uint32_t variable_id, gs_ledger_facts *facts);
+
+/* Wait until the receiving thread holds nothing that was unlinked before. */
+void gs_expected_settle(gs_expected *expected);
+
+/* The rest is for the receiving thread. Between these two it may hold variables. */
+void gs_expected_enter(gs_expected *expected);
+void gs_expected_leave(gs_expected *expected);
+
+/* For a variable nobody announced: its newest value is kept, its copies are not told apart. NULL
+ * when there is no room. */
 gs_expected_variable *gs_expected_adopt(gs_expected *expected, uint32_t variable_id);
 
 static inline gs_expected_variable *gs_variable_table_find(const gs_variable_table *table,
                                                            uint32_t variable_id)
 {
-    uint32_t place = gs_variable_index_find(&table->index, variable_id);
+    const gs_variable_index *index = __atomic_load_n(&table->index, __ATOMIC_ACQUIRE);
+    uint32_t place = gs_variable_index_find(index, variable_id);
     return place == GS_NO_PLACE ? NULL : &table->variables[place];
 }
 
@@ -76,22 +106,30 @@ static inline gs_expected_variable *gs_expected_find(const gs_expected *expected
     return found;
 }
 
-/* Any thread; false while no event has come. */
-bool gs_expected_newest(const gs_expected_variable *variable, gs_sample *sample);
+/* What is expected of a variable; NULL of an adopted one. */
+static inline const gs_law *gs_expected_law(const gs_expected_variable *variable)
+{
+    return __atomic_load_n(&variable->law, __ATOMIC_ACQUIRE);
+}
+
+/* Of an announced variable; NULL where none are kept. */
+static inline gs_ledger *gs_expected_ledger(const gs_expected *expected,
+                                            const gs_expected_variable *variable)
+{
+    if (expected->ledgers == NULL)
+        return NULL;
+    return &expected->ledgers[variable - expected->announced.variables];
+}
 
 void gs_expected_store_newest(gs_expected_variable *variable, const gs_sample *sample,
                               uint64_t now_ns);
 gs_verdict gs_expected_accept_aperiodic(const gs_expected *expected, gs_expected_variable *variable,
                                         const gs_sample *sample, uint64_t now_ns);
 
-/* The verdict on one event; an accepted one that is the newest becomes the variable's value. */
-static inline gs_verdict gs_expected_accept(const gs_expected *expected,
-                                            gs_expected_variable *variable, const gs_sample *sample,
-                                            uint64_t now_ns, bool keeps_newest)
+/* The verdict on an event in a slot; an accepted one that is the newest becomes the value. */
+static inline gs_verdict gs_expected_accept(gs_expected_variable *variable, const gs_sample *sample,
+                                            int64_t slot, uint64_t now_ns, bool keeps_newest)
 {
-    if (__builtin_expect(variable->period == NULL, 0))
-        return gs_expected_accept_aperiodic(expected, variable, sample, now_ns);
-    int64_t slot = gs_slot_of(sample->created_ns, variable->period);
     gs_verdict verdict = gs_window_accept(&variable->window, slot, false, now_ns);
     if (keeps_newest && verdict == GS_ACCEPTED && variable->window.newest == slot)
         gs_expected_store_newest(variable, sample, now_ns);

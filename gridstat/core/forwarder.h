@@ -48,11 +48,10 @@ typedef struct gs_core {
     uint64_t wake_ns;     /* When the first of them is due, GS_IDLE_NS when none. */
     gs_channel **probing; /* Channels that send probes. */
     uint32_t probing_count;
-    uint64_t probe_ns;       /* When the first probe is due, GS_IDLE_NS when none. */
-    gs_counter quiet_ns;     /* Whatever came before has been taken in. */
-    gs_counter listening_ns; /* Since when the core has been taking in. */
-    uint64_t copies;         /* Handed to channels without a queue, since the core began. */
-    uint64_t version;        /* Odd while a receive call is being worked on. */
+    uint64_t probe_ns; /* When the first probe is due, GS_IDLE_NS when none. */
+    gs_attention attention;
+    uint64_t copies;  /* Handed to channels without a queue, since the core began. */
+    uint64_t version; /* Odd while a receive call is being worked on. */
     gs_core_counters counters;
     gs_histogram latency;
 } gs_core;
@@ -105,12 +104,6 @@ void gs_find_probing(gs_core *core);
 
 /* Send the probes that are due, at most so many. */
 void gs_probe(gs_core *core, uint64_t steady_ns, uint32_t probes_max);
-
-/* A thread takes in from now on: silence counts from here, and the probes begin. */
-void gs_begin_listening(gs_core *core, uint64_t steady_ns);
-
-/* Note that whatever came before `steady_ns` has been taken in. */
-void gs_note_quiet(gs_core *core, uint64_t steady_ns);
 
 /* What is known of an open source; the writer may ask. */
 gs_source_facts gs_core_source(const gs_core *core, uint32_t channel_id);

@@ -49,6 +49,9 @@ cdef extern from "sources.h" nogil:
         bint is_open, is_publisher
         uint32_t back_channel
         uint64_t opened_ns
+    ctypedef struct gs_attention:
+        pass
+    void gs_attention_note(gs_attention *, uint64_t) noexcept
     ctypedef struct gs_source_facts:
         uint64_t heard_ns, silent_ns, datagrams, lost, reordered, probes
 
@@ -143,7 +146,7 @@ cdef extern from "forwarder.h" nogil:
         gs_table *table
         gs_channel **channels
         uint64_t modes
-        gs_counter quiet_ns
+        gs_attention attention
         gs_buffer_pool pool
         gs_core_counters counters
         gs_histogram latency
@@ -164,7 +167,6 @@ cdef extern from "forwarder.h" nogil:
     void gs_pump(gs_core *, uint64_t) noexcept
     void gs_find_probing(gs_core *) noexcept
     void gs_probe(gs_core *, uint64_t, uint32_t) noexcept
-    void gs_note_quiet(gs_core *, uint64_t) noexcept
     gs_source_facts gs_core_source(const gs_core *, uint32_t) noexcept
     void gs_switch_modes(gs_core *, uint64_t) noexcept
     void gs_set_channel(gs_core *, uint32_t, gs_channel *) noexcept

@@ -13,8 +13,7 @@
 
 #define URGENT_CALLS_MAX 2
 #define COALESCED_CALL   4U
-#define LOOK_NS          10000000ULL /* So often the thread sees that nothing has come. */
-#define PROBES_A_ROUND   4U          /* So that no event waits for more than these. */
+#define PROBES_A_ROUND   4U /* So that no event waits for more than these. */
 
 typedef struct {
     gs_message messages[GS_RECEIVE_BUFFERS];
@@ -77,13 +76,6 @@ static void choose_next_call(gs_loop *loop, size_t bytes)
     loop->next_call = bytes > GS_RECEIVE_BYTES / 2 ? COALESCED_CALL : GS_RECEIVE_BUFFERS;
 }
 
-/* When the last message of a full call came: all that came earlier has been taken. 0: unknown. */
-static uint64_t taken_until(const outcome *last, gs_now now)
-{
-    uint64_t age_ns = now.wall_ns > last->arrived_ns ? now.wall_ns - last->arrived_ns : 0;
-    return last->arrived_ns == 0 || age_ns > now.steady_ns ? 0 : now.steady_ns - age_ns;
-}
-
 /* One receive call, forwarded and flushed, so that nothing waits for company. Whatever came to the
  * port before `taken_ns` has then been taken; true when there may be more. */
 static bool serve(gs_loop *loop, const gs_view *view, uint32_t port, batch *received,
@@ -112,7 +104,7 @@ static bool serve(gs_loop *loop, const gs_view *view, uint32_t port, batch *rece
     choose_next_call(loop, bytes);
     if (count < (int)wanted)
         return false;
-    *taken_ns = taken_until(&outcomes[count - 1], now);
+    *taken_ns = gs_taken_until(outcomes[count - 1].arrived_ns, now);
     return true;
 }
 
@@ -141,7 +133,7 @@ static uint64_t sleep_ns(gs_loop *loop)
     const gs_core *core = loop->core;
     if (core->wake_ns != GS_IDLE_NS)
         loop->looked_ns = gs_clock_ns(CLOCK_MONOTONIC);
-    uint64_t until_ns = loop->looked_ns + LOOK_NS;
+    uint64_t until_ns = loop->looked_ns + GS_LOOK_NS;
     if (core->wake_ns < until_ns)
         until_ns = core->wake_ns;
     if (core->probe_ns < until_ns)
@@ -176,7 +168,7 @@ static void serve_round(gs_loop *loop, const struct pollfd *ready, batch *receiv
             break;
     if (ready[1].revents != 0)
         serve(loop, &view, GS_PORT_DATA, received, &data_ns);
-    gs_note_quiet(core, urgent_ns < data_ns ? urgent_ns : data_ns);
+    gs_attention_note(&core->attention, urgent_ns < data_ns ? urgent_ns : data_ns);
     if (ready[0].revents == 0 && ready[1].revents == 0)
         loop->looked_ns = gs_clock_ns(CLOCK_MONOTONIC);
     tend(loop);
@@ -201,7 +193,8 @@ static void *run(void *argument)
         {.fd = loop->wake[0], .events = POLLIN},
     };
     loop->looked_ns = gs_clock_ns(CLOCK_MONOTONIC);
-    gs_begin_listening(loop->core, loop->looked_ns);
+    gs_attention_begin(&loop->core->attention, loop->looked_ns);
+    gs_find_probing(loop->core);
     while (!__atomic_load_n(&loop->must_stop, __ATOMIC_ACQUIRE)) {
         gs_table_sleep(loop->core->table);
         int count = gs_wait(ready, 3, sleep_ns(loop));
@@ -307,7 +300,8 @@ static void wake(const gs_loop *loop)
 
 uint64_t gs_loop_now_ns(const gs_loop *loop)
 {
-    return loop->is_running ? gs_clock_ns(CLOCK_MONOTONIC) : gs_read(&loop->core->quiet_ns);
+    return loop->is_running ? gs_clock_ns(CLOCK_MONOTONIC)
+                            : gs_read(&loop->core->attention.quiet_ns);
 }
 
 void gs_loop_tell(const gs_loop *loop)

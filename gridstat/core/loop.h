@@ -11,6 +11,7 @@
 
 #define GS_RECEIVE_BUFFERS 16
 #define GS_RECEIVE_BYTES   65536
+#define GS_LOOK_NS         10000000ULL /* So often a thread sees that nothing has come. */
 
 typedef struct {
     gs_core *core;
@@ -62,6 +63,10 @@ int gs_receiving_socket(struct sockaddr *address, socklen_t *bytes, bool is_posi
 bool gs_resolve(const char *host, uint16_t port, struct sockaddr_storage *address,
                 socklen_t *bytes);
 uint16_t gs_port_of(const struct sockaddr_storage *address);
+
+/* When the last message of a full call came: all that came to the socket earlier has been taken
+ * then, by the steady clock. 0: unknown. */
+uint64_t gs_taken_until(uint64_t arrived_ns, gs_now now);
 
 gs_now gs_now_read(void);
 uint64_t gs_clock_ns(clockid_t clock); /* 0: there is no such clock any more. */

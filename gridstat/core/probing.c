@@ -32,25 +32,10 @@ void gs_probe(gs_core *core, uint64_t steady_ns, uint32_t probes_max)
     }
 }
 
-void gs_note_quiet(gs_core *core, uint64_t steady_ns)
-{
-    if (gs_read(&core->listening_ns) == 0)
-        gs_set(&core->listening_ns, steady_ns);
-    if (steady_ns > gs_read(&core->quiet_ns))
-        gs_set(&core->quiet_ns, steady_ns);
-}
-
-void gs_begin_listening(gs_core *core, uint64_t steady_ns)
-{
-    gs_set(&core->listening_ns, steady_ns);
-    gs_set(&core->quiet_ns, steady_ns);
-    gs_find_probing(core);
-}
-
 gs_source_facts gs_core_source(const gs_core *core, uint32_t channel_id)
 {
     const gs_source *source = gs_source_of(gs_table_sources(core->table), channel_id);
     if (source == NULL)
         return (gs_source_facts){0};
-    return gs_source_tell(source->state, gs_read(&core->quiet_ns), gs_read(&core->listening_ns));
+    return gs_source_tell(source->state, &core->attention);
 }

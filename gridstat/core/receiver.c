@@ -1,46 +1,15 @@
-#include "receiver.h"
-
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <time.h>
 
-#include "channel.h"
 #include "event.h"
-#include "expected.h"
-#include "loop.h"
 #include "memory.h"
-#include "platform.h"
+#include "receiver_state.h"
 
 #define URGENT_CALLS_MAX 16U
 #define PLAIN_CALLS_MAX  16U
 #define EVENTS_AHEAD     32
-#define TIME_QUALITY     3U
-
-struct gs_receiver {
-    gs_keep keep;
-    bool accepts_unknown, is_posix;
-    bool is_running; /* Atomic; changed under `running`. */
-    int sockets[GS_PORTS];
-    gs_wake stop, wake; /* For the thread, and for the reader. */
-    uint32_t fork_generation;
-    pthread_mutex_t running; /* For those who start and stop; never taken by the thread. */
-    pthread_t thread;
-    uint64_t cpu_ns_before; /* Of threads that have ended. */
-    uint64_t *page;
-    gs_now now; /* The wall clock's for stamps and latencies, the steady one for verdicts. */
-    uint64_t batch[GS_RECEIVED_COUNTERS]; /* Of this receive call; added up once. */
-    gs_counter counters[GS_RECEIVED_COUNTERS];
-    gs_histogram latency;
-    gs_expected expected;
-    gs_sample_ring ring;
-    uint8_t *buffers;
-    gs_message messages[GS_RECEIVE_BUFFERS];
-    struct iovec parts[GS_RECEIVE_BUFFERS];
-    char controls[GS_RECEIVE_BUFFERS][GS_CONTROL_BYTES] __attribute__((aligned(16)));
-};
 
 /* --- One event --------------------------------------------------------------------------- */
 
@@ -55,19 +24,45 @@ static inline void sample_of(const uint8_t *event, uint64_t received_ns, gs_samp
     sample->value = gs_load_u64(event + 16);
 }
 
-static inline void deliver(gs_receiver *receiver, const gs_sample *sample, const uint8_t *event)
+/* False when the ring is full. */
+static inline bool deliver(gs_receiver *receiver, const gs_sample *sample, const uint8_t *event)
 {
     if (receiver->keep == GS_KEEP_RING && !gs_sample_ring_add(&receiver->ring, sample, event)) {
         receiver->batch[GS_RECEIVED_RING_FULL]++;
-        return;
+        return false;
     }
     receiver->batch[GS_RECEIVED_DELIVERED]++;
     /* Without a trustworthy clock at the source there is no latency to speak of. */
-    if ((sample->flags & TIME_QUALITY) == 0) {
+    if ((sample->flags & GS_TIME_QUALITY) == 0) {
         uint64_t latency_ns = sample->received_ns - sample->created_ns;
         bool is_ahead = sample->created_ns > sample->received_ns;
         gs_histogram_add(&receiver->latency, is_ahead ? 0 : latency_ns, 1);
     }
+    return true;
+}
+
+/* Nobody announced it: every copy is delivered, and the newest value kept if there is a place. */
+static void receive_adopted(gs_receiver *receiver, const gs_sample *sample, const uint8_t *event)
+{
+    bool keeps_newest = receiver->keep != GS_KEEP_COUNT;
+    gs_expected_variable *variable = gs_expected_adopt(&receiver->expected, sample->variable_id);
+    if (variable != NULL)
+        gs_expected_accept_aperiodic(&receiver->expected, variable, sample,
+                                     receiver->now.steady_ns);
+    else
+        receiver->batch[GS_RECEIVED_NEWEST_FULL] += keeps_newest;
+    deliver(receiver, sample, event);
+}
+
+static inline gs_verdict judge(gs_receiver *receiver, gs_expected_variable *variable,
+                               const gs_law *law, const gs_sample *sample, int64_t *slot)
+{
+    uint64_t now_ns = receiver->now.steady_ns;
+    *slot = 0;
+    if (__builtin_expect(!law->is_periodic, 0))
+        return gs_expected_accept_aperiodic(&receiver->expected, variable, sample, now_ns);
+    *slot = gs_slot_of(sample->created_ns, &law->period);
+    return gs_expected_accept(variable, sample, *slot, now_ns, receiver->keep != GS_KEEP_COUNT);
 }
 
 static inline void receive_event(gs_receiver *receiver, gs_expected_variable *variable,
@@ -79,20 +74,39 @@ static inline void receive_event(gs_receiver *receiver, gs_expected_variable *va
     }
     gs_sample sample;
     sample_of(event, receiver->now.wall_ns, &sample);
-    if (variable == NULL)
-        variable = gs_expected_adopt(&receiver->expected, sample.variable_id);
-    gs_verdict verdict = GS_ACCEPTED;
-    if (__builtin_expect(variable != NULL, 1))
-        verdict = gs_expected_accept(&receiver->expected, variable, &sample,
-                                     receiver->now.steady_ns, receiver->keep != GS_KEEP_COUNT);
-    else
-        receiver->batch[GS_RECEIVED_NEWEST_FULL] += receiver->keep != GS_KEEP_COUNT;
-    if (__builtin_expect(verdict == GS_ACCEPTED, 1))
-        deliver(receiver, &sample, event);
-    else if (verdict == GS_POLICED_JUMP)
+    const gs_law *law = variable == NULL ? NULL : gs_expected_law(variable);
+    if (__builtin_expect(law == NULL, 0)) {
+        receive_adopted(receiver, &sample, event);
+        return;
+    }
+    gs_ledger *ledger = gs_expected_ledger(&receiver->expected, variable);
+    if (ledger != NULL)
+        gs_ledger_copy(ledger, receiver->source);
+    int64_t slot;
+    gs_verdict verdict = judge(receiver, variable, law, &sample, &slot);
+    if (__builtin_expect(verdict == GS_ACCEPTED, 1)) {
+        bool has_room = deliver(receiver, &sample, event);
+        if (ledger != NULL)
+            gs_ledger_first(ledger, law, &sample, slot, has_room);
+    } else if (verdict == GS_POLICED_JUMP) {
         receiver->batch[GS_RECEIVED_POLICED_JUMP]++;
-    else
+    } else {
         receiver->batch[GS_RECEIVED_DUPLICATE]++;
+        if (ledger != NULL)
+            gs_add(&ledger->duplicate, 1);
+    }
+}
+
+static inline void prefetch_ledger(const gs_receiver *receiver,
+                                   const gs_expected_variable *variable)
+{
+    const gs_variable_table *announced = &receiver->expected.announced;
+    size_t place = ((uintptr_t)variable - (uintptr_t)announced->variables) / sizeof *variable;
+    if (place < announced->places_max) { /* Else it is an adopted one. */
+        __builtin_prefetch(&receiver->expected.ledgers[place], 1);
+        if (receiver->source < GS_COPY_SOURCES)
+            __builtin_prefetch(receiver->expected.ledgers[place].copies, 1);
+    }
 }
 
 /* Two passes over a few events at a time: the first asks memory for what the second will need. */
@@ -107,7 +121,9 @@ static void receive_events(gs_receiver *receiver, const uint8_t *event, const ui
                 gs_expected_find(&receiver->expected, gs_event_variable(event));
             if (variable != NULL) {
                 __builtin_prefetch(&variable->window, 1);
-                __builtin_prefetch(&variable->period, 1);
+                __builtin_prefetch(&variable->law, 1);
+                if (receiver->expected.ledgers != NULL)
+                    prefetch_ledger(receiver, variable);
             }
             events[count] = event;
             variables[count++] = variable;
@@ -118,7 +134,18 @@ static void receive_events(gs_receiver *receiver, const uint8_t *event, const ui
     }
 }
 
-static void receive_datagram(gs_receiver *receiver, const uint8_t *datagram, size_t bytes)
+/* Few sources, and most often the one of the last datagram. */
+static uint32_t source_of(const gs_receiver *receiver, uint32_t channel_id)
+{
+    uint32_t count = __atomic_load_n(&receiver->source_count, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < count; i++)
+        if (__atomic_load_n(&receiver->sources[i].channel_id, __ATOMIC_ACQUIRE) == channel_id)
+            return i;
+    return GS_RECEIVER_SOURCES;
+}
+
+static void receive_datagram(gs_receiver *receiver, uint32_t port, const uint8_t *datagram,
+                             size_t bytes)
 {
     gs_datagram read;
     gs_form form = gs_datagram_read(datagram, bytes, GS_VERSIONS_MAX, &read);
@@ -131,6 +158,11 @@ static void receive_datagram(gs_receiver *receiver, const uint8_t *datagram, siz
         return;
     }
     receiver->batch[GS_RECEIVED_IN] += read.event_count;
+    receiver->batch[GS_RECEIVED_PROBES] += read.event_count == 0;
+    receiver->source = source_of(receiver, read.channel_id);
+    if (receiver->source != GS_RECEIVER_SOURCES)
+        gs_source_hear(&receiver->sources[receiver->source].state, &read, port,
+                       receiver->now.steady_ns);
     receive_events(receiver, datagram + GS_HEADER_BYTES, datagram + read.events_end);
 }
 
@@ -154,40 +186,73 @@ static void finish_call(gs_receiver *receiver)
         gs_wake_signal(&receiver->wake);
 }
 
-static void receive_message(gs_receiver *receiver, gs_message *message)
+/* When it came, by the kernel; 0: unknown. */
+static uint64_t receive_message(gs_receiver *receiver, uint32_t port, gs_message *message)
 {
     const uint8_t *buffer = message->header.msg_iov->iov_base;
     size_t bytes = message->bytes;
     /* The kernel may have joined several datagrams of one length. */
-    size_t joined_bytes = gs_read_remarks(&message->header).segment_bytes;
-    size_t stride = joined_bytes != 0 ? joined_bytes : bytes;
+    gs_remarks found = gs_read_remarks(&message->header);
+    size_t stride = found.segment_bytes != 0 ? found.segment_bytes : bytes;
     if (bytes == 0)
-        receive_datagram(receiver, buffer, 0);
+        receive_datagram(receiver, port, buffer, 0);
     for (size_t at = 0; at < bytes; at += stride)
-        receive_datagram(receiver, buffer + at, bytes - at < stride ? bytes - at : stride);
+        receive_datagram(receiver, port, buffer + at, bytes - at < stride ? bytes - at : stride);
+    return found.arrived_ns;
 }
 
-/* True when there may be more. */
-static bool receive_batch(gs_receiver *receiver, int socket_)
+/* True when there may be more; whatever came to the port before `taken_ns` has then been taken. */
+static bool receive_batch(gs_receiver *receiver, uint32_t port, uint64_t *taken_ns)
 {
-    int count = gs_receive(socket_, receiver->messages, GS_RECEIVE_BUFFERS, receiver->is_posix);
+    *taken_ns = receiver->looked_ns; /* Read before the call, as in `loop.c`. */
+    int count = gs_receive(receiver->sockets[port], receiver->messages, GS_RECEIVE_BUFFERS,
+                           receiver->is_posix);
     if (count <= 0)
         return false;
+    uint64_t arrived_ns = 0;
     receiver->now = gs_now_read();
+    receiver->looked_ns = receiver->now.steady_ns;
     for (int i = 0; i < count; i++)
-        receive_message(receiver, &receiver->messages[i]);
+        arrived_ns = receive_message(receiver, port, &receiver->messages[i]);
     finish_call(receiver);
-    return count == GS_RECEIVE_BUFFERS;
+    if (count < (int)GS_RECEIVE_BUFFERS)
+        return false;
+    *taken_ns = gs_taken_until(arrived_ns, receiver->now);
+    return true;
 }
 
-static void receive(gs_receiver *receiver, uint32_t port, uint32_t calls_max)
+static uint64_t receive(gs_receiver *receiver, uint32_t port, uint32_t calls_max)
 {
+    uint64_t taken_ns = receiver->looked_ns;
     for (uint32_t i = 0; i < calls_max; i++)
-        if (!receive_batch(receiver, receiver->sockets[port]))
-            return;
+        if (!receive_batch(receiver, port, &taken_ns))
+            break;
+    return taken_ns;
 }
 
 /* --- The thread -------------------------------------------------------------------------- */
+
+/* Once only: what is urgent may have come meanwhile. A plain call brings little, however. */
+static void receive_round(gs_receiver *receiver, const struct pollfd *ready)
+{
+    uint32_t data_calls_max = receiver->is_posix || !GS_LINUX ? PLAIN_CALLS_MAX : 1;
+    /* What was not ready was empty, later than this. */
+    uint64_t urgent_ns = receiver->looked_ns, data_ns = receiver->looked_ns;
+    if (ready[0].revents != 0)
+        urgent_ns = receive(receiver, GS_PORT_URGENT, URGENT_CALLS_MAX);
+    if (ready[1].revents != 0)
+        data_ns = receive(receiver, GS_PORT_DATA, data_calls_max);
+    gs_attention_note(&receiver->attention, urgent_ns < data_ns ? urgent_ns : data_ns);
+    if (ready[0].revents == 0 && ready[1].revents == 0)
+        receiver->looked_ns = gs_clock_ns(CLOCK_MONOTONIC);
+}
+
+/* Without sources there is nobody whose silence would matter. */
+static uint64_t sleep_ns(const gs_receiver *receiver)
+{
+    uint32_t sources = __atomic_load_n(&receiver->source_count, __ATOMIC_ACQUIRE);
+    return sources != 0 ? GS_LOOK_NS : UINT64_MAX;
+}
 
 static void *run(void *argument)
 {
@@ -197,23 +262,25 @@ static void *run(void *argument)
         {.fd = receiver->sockets[GS_PORT_DATA], .events = POLLIN},
         {.fd = receiver->stop.reader, .events = POLLIN},
     };
-    /* Once only: what is urgent may have come meanwhile. A plain call brings little, however. */
-    uint32_t data_calls_max = receiver->is_posix || !GS_LINUX ? PLAIN_CALLS_MAX : 1;
-    for (;;) {
-        if (gs_wait(ready, 3, UINT64_MAX) <= 0)
+    receiver->looked_ns = gs_clock_ns(CLOCK_MONOTONIC);
+    gs_attention_begin(&receiver->attention, receiver->looked_ns);
+    while (!__atomic_load_n(&receiver->must_stop, __ATOMIC_ACQUIRE)) {
+        gs_expected_leave(&receiver->expected);
+        if (gs_wait(ready, 3, sleep_ns(receiver)) < 0)
             continue;
+        gs_expected_enter(&receiver->expected);
         if (ready[2].revents != 0)
-            return NULL;
-        if (ready[0].revents != 0)
-            receive(receiver, GS_PORT_URGENT, URGENT_CALLS_MAX);
-        if (ready[1].revents != 0)
-            receive(receiver, GS_PORT_DATA, data_calls_max);
+            gs_wake_clear(&receiver->stop);
+        receive_round(receiver, ready);
     }
+    gs_expected_leave(&receiver->expected);
+    return NULL;
 }
 
 static gs_end_status start(gs_receiver *receiver)
 {
     gs_wake_clear(&receiver->stop);
+    __atomic_store_n(&receiver->must_stop, false, __ATOMIC_RELEASE);
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* The thread inherits it. */
@@ -234,7 +301,7 @@ gs_end_status gs_receiver_start(gs_receiver *receiver)
     return status;
 }
 
-static uint64_t thread_cpu_ns(const gs_receiver *receiver)
+uint64_t gs_receiver_thread_cpu_ns(const gs_receiver *receiver)
 {
     clockid_t clock;
     if (pthread_getcpuclockid(receiver->thread, &clock) != 0)
@@ -249,7 +316,8 @@ void gs_receiver_stop(gs_receiver *receiver)
         return;
     pthread_mutex_lock(&receiver->running);
     if (receiver->is_running) {
-        uint64_t cpu_ns = thread_cpu_ns(receiver);
+        uint64_t cpu_ns = gs_receiver_thread_cpu_ns(receiver);
+        __atomic_store_n(&receiver->must_stop, true, __ATOMIC_RELEASE);
         gs_wake_signal(&receiver->stop);
         pthread_join(receiver->thread, NULL);
         receiver->cpu_ns_before += cpu_ns;
@@ -308,8 +376,13 @@ gs_end_status gs_receiver_open(const gs_receiver_words *words, gs_receiver **ope
         gs_sample_ring_open(&receiver->ring, words->ring_events, words->option_bytes);
     gs_end_status status = GS_END_NO_MEMORY;
     bool adopts = words->accepts_unknown && words->keep != GS_KEEP_COUNT;
-    if (gs_expected_open(&receiver->expected, words->variables_max,
-                         adopts ? words->variables_max : 0, words->ring_expiry_ns))
+    gs_expected_words expected = {
+        .variables_max = words->variables_max,
+        .adopted_max = adopts ? words->variables_max : 0,
+        .ring_expiry_ns = words->ring_expiry_ns,
+        .has_ledgers = words->keep != GS_KEEP_COUNT,
+    };
+    if (gs_expected_open(&receiver->expected, &expected))
         status = open_descriptors(receiver, words);
     if (status != GS_END_OK)
         gs_receiver_close(receiver);
@@ -335,91 +408,4 @@ void gs_receiver_close(gs_receiver *receiver)
     gs_sample_ring_close(&receiver->ring);
     gs_release(receiver->buffers);
     gs_release(receiver);
-}
-
-/* --- What others ask --------------------------------------------------------------------- */
-
-bool gs_receiver_is_running(const gs_receiver *receiver)
-{
-    return __atomic_load_n(&receiver->is_running, __ATOMIC_ACQUIRE);
-}
-
-bool gs_receiver_is_foreign(const gs_receiver *receiver)
-{
-    return receiver->fork_generation != gs_fork_generation();
-}
-
-bool gs_receiver_expect(gs_receiver *receiver, uint32_t variable_id, uint32_t seconds,
-                        uint32_t per_seconds, uint64_t phase_ns)
-{
-    if (seconds == 0)
-        return gs_expected_add(&receiver->expected, variable_id, NULL);
-    gs_period period = gs_period_make(seconds, per_seconds, phase_ns);
-    return gs_expected_add(&receiver->expected, variable_id, &period);
-}
-
-bool gs_receiver_newest(gs_receiver *receiver, uint32_t variable_id, gs_sample *sample)
-{
-    const gs_expected_variable *variable = gs_expected_find(&receiver->expected, variable_id);
-    return variable != NULL && gs_expected_newest(variable, sample);
-}
-
-bool gs_receiver_wait(gs_receiver *receiver, int timeout_ms)
-{
-    if (gs_sample_ring_ready(&receiver->ring) != 0)
-        return true;
-    struct pollfd wake = {.fd = receiver->wake.reader, .events = POLLIN};
-    if (poll(&wake, 1, timeout_ms) <= 0 || gs_sample_ring_ready(&receiver->ring) != 0)
-        return gs_sample_ring_ready(&receiver->ring) != 0;
-    gs_wake_clear(&receiver->wake);
-    if (gs_sample_ring_ready(&receiver->ring) == 0)
-        return false;
-    gs_wake_signal(&receiver->wake); /* Those that came meanwhile were signalled too early. */
-    return true;
-}
-
-gs_sample_ring *gs_receiver_ring(gs_receiver *receiver)
-{
-    return &receiver->ring;
-}
-
-int gs_receiver_wake_fd(const gs_receiver *receiver)
-{
-    return receiver->wake.reader;
-}
-
-uint16_t gs_receiver_port(const gs_receiver *receiver, uint32_t port)
-{
-    return gs_socket_port(receiver->sockets[port]);
-}
-
-uint32_t gs_receiver_buffer_bytes(const gs_receiver *receiver)
-{
-    return gs_socket_receive_buffer_bytes(receiver->sockets[GS_PORT_DATA]);
-}
-
-uint64_t gs_receiver_count(const gs_receiver *receiver, uint32_t counter)
-{
-    return gs_read(&receiver->counters[counter]);
-}
-
-uint64_t gs_receiver_kernel_dropped(const gs_receiver *receiver)
-{
-    return (uint64_t)gs_lost(receiver->sockets[GS_PORT_DATA]) +
-           gs_lost(receiver->sockets[GS_PORT_URGENT]);
-}
-
-uint64_t gs_receiver_latency(const gs_receiver *receiver, uint32_t bucket)
-{
-    return gs_read(&receiver->latency.buckets[bucket]);
-}
-
-uint64_t gs_receiver_cpu_ns(gs_receiver *receiver)
-{
-    pthread_mutex_lock(&receiver->running);
-    uint64_t cpu_ns = receiver->cpu_ns_before;
-    if (receiver->is_running)
-        cpu_ns += thread_cpu_ns(receiver);
-    pthread_mutex_unlock(&receiver->running);
-    return cpu_ns;
 }

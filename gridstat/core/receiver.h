@@ -14,7 +14,12 @@
 
 #include "counters.h"
 #include "end_socket.h"
+#include "laws.h"
+#include "ledger.h"
 #include "sample_ring.h"
+#include "sources.h"
+
+#define GS_RECEIVER_SOURCES 64U
 
 typedef enum {
     GS_KEEP_RING = 0, /* Every event for the reader, and the newest of each variable. */
@@ -37,6 +42,7 @@ typedef enum {
     GS_RECEIVED_RING_FULL,
     GS_RECEIVED_DATAGRAMS,
     GS_RECEIVED_BYTES,
+    GS_RECEIVED_PROBES,
     GS_RECEIVED_NEWEST_FULL, /* Accepted though unknown, and there was no place for the newest. */
     GS_RECEIVED_COUNTERS,
 } gs_received;
@@ -80,9 +86,22 @@ void gs_receiver_stop(gs_receiver *receiver); /* Also wakes a reader that waits.
 bool gs_receiver_is_running(const gs_receiver *receiver);
 bool gs_receiver_is_foreign(const gs_receiver *receiver); /* Opened before this fork. */
 
-/* False: `variables_max` is reached. A period of 0 seconds: aperiodic. */
-bool gs_receiver_expect(gs_receiver *receiver, uint32_t variable_id, uint32_t seconds,
-                        uint32_t per_seconds, uint64_t phase_ns);
+/* False: `variables_max` is reached. */
+bool gs_receiver_expect(gs_receiver *receiver, uint32_t variable_id, const gs_law *law);
+
+/* These wait until the thread has let go, at most one receive call long. False: it is unknown. */
+bool gs_receiver_forget(gs_receiver *receiver, uint32_t variable_id);
+bool gs_receiver_close_source(gs_receiver *receiver, uint32_t channel_id);
+
+/* False: there are GS_RECEIVER_SOURCES already. */
+bool gs_receiver_open_source(gs_receiver *receiver, uint32_t channel_id);
+
+/* The channel in a place, from 0 to below the count, and what is known of it; 0: nobody. */
+uint32_t gs_receiver_source(gs_receiver *receiver, uint32_t place, gs_source_facts *facts);
+uint32_t gs_receiver_source_count(const gs_receiver *receiver);
+
+/* False: the variable is unknown, or nothing but sums is kept. */
+bool gs_receiver_told(gs_receiver *receiver, uint32_t variable_id, gs_ledger_facts *facts);
 bool gs_receiver_newest(gs_receiver *receiver, uint32_t variable_id, gs_sample *sample);
 
 /* Waits until there is something to take; false after `timeout_ms`, on a signal, or when woken for

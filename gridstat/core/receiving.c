@@ -67,3 +67,9 @@ gs_now gs_now_read(void)
     return (gs_now){.wall_ns = gs_clock_ns(CLOCK_REALTIME),
                     .steady_ns = gs_clock_ns(CLOCK_MONOTONIC)};
 }
+
+uint64_t gs_taken_until(uint64_t arrived_ns, gs_now now)
+{
+    uint64_t age_ns = now.wall_ns > arrived_ns ? now.wall_ns - arrived_ns : 0;
+    return arrived_ns == 0 || age_ns > now.steady_ns ? 0 : now.steady_ns - age_ns;
+}

@@ -101,7 +101,21 @@ void gs_source_hear_rare(gs_source_state *state, uint64_t counter, uint32_t port
     }
 }
 
-gs_source_facts gs_source_tell(const gs_source_state *state, uint64_t quiet_ns, uint64_t since_ns)
+void gs_attention_begin(gs_attention *attention, uint64_t now_ns)
+{
+    gs_set(&attention->since_ns, now_ns);
+    gs_set(&attention->quiet_ns, now_ns);
+}
+
+void gs_attention_note(gs_attention *attention, uint64_t taken_ns)
+{
+    if (gs_read(&attention->since_ns) == 0)
+        gs_set(&attention->since_ns, taken_ns);
+    if (taken_ns > gs_read(&attention->quiet_ns))
+        gs_set(&attention->quiet_ns, taken_ns);
+}
+
+gs_source_facts gs_source_tell(const gs_source_state *state, const gs_attention *attention)
 {
     gs_source_facts facts = {
         .heard_ns = gs_read(&state->heard_ns),
@@ -110,7 +124,8 @@ gs_source_facts gs_source_tell(const gs_source_state *state, uint64_t quiet_ns, 
         .reordered = gs_read(&state->reordered),
         .probes = gs_read(&state->probes),
     };
-    uint64_t from_ns = facts.heard_ns;
+    uint64_t from_ns = facts.heard_ns, since_ns = gs_read(&attention->since_ns);
+    uint64_t quiet_ns = gs_read(&attention->quiet_ns);
     if (from_ns < state->opened_ns)
         from_ns = state->opened_ns;
     if (from_ns < since_ns)

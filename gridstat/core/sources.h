@@ -41,6 +41,16 @@ typedef struct {
     gs_source sources[];
 } gs_source_set;
 
+/* Up to when whoever listens has taken what came; all by the steady clock. Silence is judged by
+ * this: a process that was stopped has heard nothing, but that says nothing of its sources. */
+typedef struct {
+    gs_counter since_ns; /* It began to listen. */
+    gs_counter quiet_ns; /* Whatever came before has been taken. */
+} gs_attention;
+
+void gs_attention_begin(gs_attention *attention, uint64_t now_ns);
+void gs_attention_note(gs_attention *attention, uint64_t taken_ns);
+
 /* What is told of a source. */
 typedef struct {
     uint64_t heard_ns, silent_ns, datagrams, lost, reordered, probes;
@@ -93,7 +103,6 @@ static inline void gs_source_hear(gs_source_state *state, const gs_datagram *rea
     state->last[port] = counter;
 }
 
-/* `quiet_ns`: nothing that came before has been left unread; `since_ns`: reading began. */
-gs_source_facts gs_source_tell(const gs_source_state *state, uint64_t quiet_ns, uint64_t since_ns);
+gs_source_facts gs_source_tell(const gs_source_state *state, const gs_attention *attention);
 
 #endif

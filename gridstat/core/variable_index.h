@@ -131,6 +131,21 @@ static inline void gs_variable_index_double(gs_variable_index *index)
     __atomic_store_n(&index->size, 2 * size, __ATOMIC_RELEASE);
 }
 
+/* Whether there is room for the variable's line, if it has none yet. */
+static inline bool gs_variable_index_has_line(const gs_variable_index *index, uint32_t variable_id)
+{
+    return index->line_count < index->lines_max ||
+           gs_variable_index_search(index, variable_id).entry != 0;
+}
+
+/* Its line stays: a reader may be on its way there. */
+static inline void gs_variable_index_remove(gs_variable_index *index, uint32_t variable_id)
+{
+    uint64_t entry = gs_variable_index_search(index, variable_id).entry;
+    if (entry != 0)
+        __atomic_store_n(gs_variable_index_place(index, entry, variable_id), 0, __ATOMIC_RELEASE);
+}
+
 /* Adds or replaces; the caller has filled the place, and never adds more than `variables_max`. */
 static inline void gs_variable_index_put(gs_variable_index *index, uint32_t variable_id,
                                          uint32_t place)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from gridstat.core.end_settings import ReceiverSettings
-    from gridstat.core.samples import Samples
+    from gridstat.core.samples import Samples, VariableCounters
     from gridstat.model.rate_law import Period
 
 log = logging.getLogger(__name__)
@@ -73,12 +73,48 @@ class Receiver:
         """What the system granted for events that the thread has not yet taken."""
         return self._end.receive_buffer_bytes
 
-    def expect(self, variable_id: int, period: Period | None, phase_ns: int = 0) -> None:
+    def expect(
+        self,
+        variable_id: int,
+        period: Period | None,
+        phase_ns: int = 0,
+        *,
+        every: int = 1,
+        deadline_ns: int = 0,
+    ) -> None:
         """Take this variable, the first copy of each event; also while running.
 
-        `receiver.expect(12, Period(1, 30))` for thirty a second; None stands for aperiodic.
+        `receiver.expect(12, Period(1, 30))` for thirty a second; None stands for aperiodic. What is
+        counted of it goes by `every` and `deadline_ns` (0: none is late); with other ones for a
+        known variable the counting begins anew, while no copy of an earlier event passes again.
         """
-        self._end.expect(variable_id, period, phase_ns)
+        self._end.expect(variable_id, period, phase_ns, every=every, deadline_ns=deadline_ns)
+
+    def forget(self, variable_id: int) -> None:
+        """Take this variable no longer: `receiver.forget(12)`. Its place is free for another."""
+        self._end.forget(variable_id)
+
+    def variable_counters(self, variable_id: int) -> VariableCounters:
+        """What was counted of one variable: `receiver.variable_counters(12)["late"]`."""
+        return self._end.variable_counters(variable_id)
+
+    def open_source(self, channel_id: int) -> None:
+        """Watch an incoming channel, say an edge router's: `receiver.open_source(7)`.
+
+        Events are taken from any channel; of a watched one, silence and losses are known too.
+        """
+        self._end.open_source(channel_id)
+
+    def close_source(self, channel_id: int) -> None:
+        """Watch it no longer: `receiver.close_source(7)`."""
+        self._end.close_source(channel_id)
+
+    def source_states(self) -> dict[int, dict[str, int]]:
+        """By watched channel: `receiver.source_states()[7]["silent_ns"]`.
+
+        heard_ns (steady clock, 0: never), silent_ns, datagrams, lost, reordered and probes.
+        """
+        return self._end.source_states()
 
     def start(self) -> None:
         """Start receiving: `receiver.start()` after the first `expect`."""

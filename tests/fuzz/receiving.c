@@ -44,9 +44,13 @@ static gs_receiver *open_receiver(void)
     gs_receiver *receiver = NULL;
     gs_receiver_open(&words, &receiver);
     assert(receiver != NULL);
-    for (uint32_t id = 0; id < 48; id++)
-        assert(gs_receiver_expect(receiver, id, id % 6 != 0, 1000000, 0));
-    assert(gs_receiver_expect(receiver, GOOD_VARIABLE, 1, 1000000, 0));
+    for (uint32_t id = 0; id < 48; id++) {
+        gs_law law = gs_law_make(id % 6 != 0, 1000000, 0, 1 + id % 3, 1000);
+        assert(gs_receiver_expect(receiver, id, &law));
+    }
+    gs_law law = gs_law_make(1, 1000000, 0, 1, 0);
+    assert(gs_receiver_expect(receiver, GOOD_VARIABLE, &law));
+    assert(gs_receiver_open_source(receiver, LIE_SOURCE));
     gs_receiver_start(receiver);
     return receiver;
 }

@@ -77,8 +77,9 @@ static gs_line open_line(void)
                              .variables_max = 16,
                              .ring_expiry_ns = 60 * SECOND_NS};
     check(gs_receiver_open(&own, &line.receiver) == GS_END_OK, "a receiver opens");
-    gs_receiver_expect(line.receiver, PERIODIC, 1, 1000, 0);
-    gs_receiver_expect(line.receiver, APERIODIC, 0, 0, 0);
+    gs_law periodic = gs_law_make(1, 1000, 0, 1, 0), aperiodic = gs_law_make(0, 0, 0, 1, 0);
+    gs_receiver_expect(line.receiver, PERIODIC, &periodic);
+    gs_receiver_expect(line.receiver, APERIODIC, &aperiodic);
     gs_receiver_start(line.receiver);
     open_sender(&line);
     return line;
@@ -239,7 +240,9 @@ static void a_search_is_short_however_identifiers_are_leased(void)
 static void an_unknown_variable_is_adopted_without_a_lock(void)
 {
     gs_expected expected;
-    check(gs_expected_open(&expected, 2, 2, SECOND_NS), "the tables open");
+    gs_expected_words few = {.variables_max = 2, .adopted_max = 2, .ring_expiry_ns = SECOND_NS};
+    gs_law law = gs_law_make(0, 0, 0, 1, 0);
+    check(gs_expected_open(&expected, &few), "the tables open");
     alarm(20);
     pthread_mutex_lock(&expected.adding);
     check(gs_expected_adopt(&expected, 7) != NULL, "one is adopted");
@@ -248,9 +251,9 @@ static void an_unknown_variable_is_adopted_without_a_lock(void)
     check(gs_expected_adopt(&expected, 9) == NULL, "a third one finds no room");
     pthread_mutex_unlock(&expected.adding);
     alarm(0);
-    check(gs_expected_add(&expected, 7, NULL), "those who announce have places of their own");
-    check(gs_expected_add(&expected, 10, NULL), "all of them");
-    check(!gs_expected_add(&expected, 11, NULL), "and no more");
+    check(gs_expected_add(&expected, 7, &law), "those who announce have places of their own");
+    check(gs_expected_add(&expected, 10, &law), "all of them");
+    check(!gs_expected_add(&expected, 11, &law), "and no more");
     check(gs_expected_find(&expected, 7)->ring != NULL, "the announced one is found first");
     gs_expected_close(&expected);
 }

@@ -1,6 +1,7 @@
 /* Everything that may happen to the ends at once, for ASan and TSan: two senders on redundant
  * paths, the receiving thread, a reader of batches, readers of newest values and counters, somebody
- * who adds variables all the while, some of which came unannounced before, and two who stop it.
+ * who adds variables all the while, some of which came unannounced before, renews the terms of
+ * some, forgets others and watches channels that come and go, and two who stop it.
  * Ends well when every event was counted once. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -98,10 +99,31 @@ static void *take_all(void *argument)
     return NULL;
 }
 
+/* Other terms, other slots, gone and back; and what was counted must stay readable. */
+static void renew(gs_receiver *receiver, uint32_t added, uint64_t round)
+{
+    gs_ledger_facts facts = {0};
+    gs_source_facts heard = {0};
+    uint32_t variable = (uint32_t)(round % added);
+    gs_law law = gs_law_make(variable % 5 != 0, 1000, round % 3, 1 + (uint32_t)(round % 2), round);
+    if (round % 4 == 0)
+        gs_receiver_forget(receiver, variable);
+    else if (variable >= ANNOUNCED)
+        gs_receiver_expect(receiver, variable, &law);
+    if (gs_receiver_told(receiver, variable, &facts) && facts.late > facts.delivered + round)
+        fail("more are late than came");
+    gs_receiver_open_source(receiver, 7);
+    if (gs_receiver_source(receiver, 0, &heard) == 7 && heard.probes > heard.datagrams)
+        fail("more probes than datagrams");
+    if (round % 16 == 0 && !gs_receiver_close_source(receiver, 7))
+        fail("a source cannot be closed");
+}
+
 static void *watch_all(void *argument)
 {
     gs_stage *stage = argument;
     uint32_t added = ANNOUNCED;
+    gs_law law = gs_law_make(1, 1000, 0, 1, 0);
     while (!has_ended(stage)) {
         gs_sample newest;
         for (uint32_t variable = 0; variable < VARIABLES; variable++)
@@ -112,7 +134,8 @@ static void *watch_all(void *argument)
         gs_receiver_latency(stage->receiver, 100);
         gs_receiver_cpu_ns(stage->receiver);
         if (added < OTHERS_MAX && added < delivered / 64) /* About as they come in. */
-            gs_receiver_expect(stage->receiver, added++, 1, 1000, 0);
+            gs_receiver_expect(stage->receiver, added++, &law);
+        renew(stage->receiver, added, delivered);
         if (gs_receiver_newest(stage->receiver, added, &newest) &&
             newest.value != newest.created_ns)
             fail("a newest value of an unknown variable is torn");
@@ -176,8 +199,9 @@ int main(void)
     gs_stage stage = {0};
     if (gs_receiver_open(&words, &stage.receiver) != GS_END_OK)
         fail("cannot open a receiver");
+    gs_law law = gs_law_make(1, 1000, 0, 1, 0);
     for (uint32_t variable = 0; variable < ANNOUNCED; variable++)
-        gs_receiver_expect(stage.receiver, variable, 1, 1000, 0);
+        gs_receiver_expect(stage.receiver, variable, &law);
     if (gs_receiver_start(stage.receiver) != GS_END_OK)
         fail("cannot start the receiver");
     pthread_t senders[2], stoppers[2], taker, watcher;

@@ -1,0 +1,67 @@
+#include "ledger.h"
+
+#include <string.h>
+
+void gs_ledger_renew(gs_ledger *ledger)
+{
+    __atomic_store_n(&ledger->renewals_wanted, ledger->renewals_wanted + 1, __ATOMIC_RELEASE);
+}
+
+void gs_ledger_begin(gs_ledger *ledger, uint64_t renewals)
+{
+    gs_counter *const single[] = {
+        &ledger->delivered, &ledger->last_slot, &ledger->missing,
+        &ledger->duplicate, &ledger->late,      &ledger->unknown,
+        &ledger->extra,     &ledger->ring_full, &ledger->first_slot,
+    };
+    for (uint32_t i = 0; i < sizeof single / sizeof single[0]; i++)
+        gs_set(single[i], 0);
+    for (uint32_t i = 0; i < GS_COPY_SOURCES; i++)
+        gs_set(&ledger->copies[i], 0);
+    __atomic_store_n(&ledger->renewals, renewals, __ATOMIC_RELEASE);
+}
+
+static void restart(gs_ledger *ledger, int64_t slot)
+{
+    gs_set(&ledger->first_slot, (uint64_t)slot);
+    gs_set(&ledger->last_slot, (uint64_t)slot);
+}
+
+void gs_ledger_place_rare(gs_ledger *ledger, int64_t slot, uint32_t every)
+{
+    int64_t first = (int64_t)gs_read(&ledger->first_slot);
+    int64_t last = (int64_t)gs_read(&ledger->last_slot);
+    if (gs_ledger_is_empty(ledger)) {
+        restart(ledger, slot);
+    } else if (slot > last) {
+        gs_add(&ledger->missing, ((uint64_t)slot - (uint64_t)last) / every - 1);
+        gs_set(&ledger->last_slot, (uint64_t)slot);
+    } else if ((uint64_t)last - (uint64_t)slot >= GS_WINDOW_SLOTS) {
+        restart(ledger, slot); /* The window has followed a clock that was set back. */
+    } else if (slot < first) {
+        gs_add(&ledger->missing, (uint64_t)(first - slot) / every - 1);
+        gs_set(&ledger->first_slot, (uint64_t)slot);
+    } else if (gs_read(&ledger->missing) != 0) {
+        gs_subtract(&ledger->missing, 1); /* Passed over, and here after all. */
+    }
+}
+
+gs_ledger_facts gs_ledger_tell(const gs_ledger *ledger)
+{
+    gs_ledger_facts facts = {0};
+    uint64_t renewals = __atomic_load_n(&ledger->renewals, __ATOMIC_ACQUIRE);
+    if (renewals != __atomic_load_n(&ledger->renewals_wanted, __ATOMIC_RELAXED))
+        return facts; /* No event has come since. */
+    facts.delivered = gs_read(&ledger->delivered);
+    facts.duplicate = gs_read(&ledger->duplicate);
+    facts.late = gs_read(&ledger->late);
+    facts.unknown = gs_read(&ledger->unknown);
+    facts.missing = gs_read(&ledger->missing);
+    facts.extra = gs_read(&ledger->extra);
+    facts.ring_full = gs_read(&ledger->ring_full);
+    facts.first_slot = (int64_t)gs_read(&ledger->first_slot);
+    facts.last_slot = (int64_t)gs_read(&ledger->last_slot);
+    for (uint32_t i = 0; i < GS_COPY_SOURCES; i++)
+        facts.copies[i] = gs_read(&ledger->copies[i]);
+    return facts;
+}

@@ -1,0 +1,87 @@
+/* What became of one variable's events at a receiver: by the contract, and by the way they came.
+ *
+ * The receiving thread counts, anyone reads. Whoever renews the terms asks for a fresh count; the
+ * thread begins it with the next event, so that nobody but the thread ever writes a counter.
+ */
+#ifndef GS_LEDGER_H
+#define GS_LEDGER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "counters.h"
+#include "duplicates.h"
+#include "laws.h"
+#include "sample_ring.h"
+
+#define GS_COPY_SOURCES 8U
+#define GS_TIME_QUALITY 3U /* Of the flags; 0: good. */
+
+typedef struct {
+    uint64_t renewals_wanted; /* Atomic: how often the terms have changed. */
+    uint64_t renewals;        /* Atomic: which of them these counters belong to. */
+    gs_counter delivered, last_slot, missing, duplicate, late, unknown;
+    gs_counter copies[GS_COPY_SOURCES];
+    gs_counter extra, ring_full, first_slot;
+} __attribute__((aligned(64))) gs_ledger;
+
+typedef struct {
+    uint64_t delivered, duplicate, late, unknown, missing, extra, ring_full;
+    int64_t first_slot, last_slot;
+    uint64_t copies[GS_COPY_SOURCES];
+} gs_ledger_facts;
+
+void gs_ledger_renew(gs_ledger *ledger);
+gs_ledger_facts gs_ledger_tell(const gs_ledger *ledger);
+
+/* The rest is for the receiving thread. */
+
+/* Begin anew if the terms have changed. */
+void gs_ledger_begin(gs_ledger *ledger, uint64_t renewals);
+
+/* A due slot that is not the next one. */
+void gs_ledger_place_rare(gs_ledger *ledger, int64_t slot, uint32_t every);
+
+/* One copy of an event came, whatever becomes of it; `source` from 0, or beyond all: unknown. */
+static inline void gs_ledger_copy(gs_ledger *ledger, uint32_t source)
+{
+    uint64_t wanted = __atomic_load_n(&ledger->renewals_wanted, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(wanted != ledger->renewals, 0))
+        gs_ledger_begin(ledger, wanted);
+    if (source < GS_COPY_SOURCES)
+        gs_add(&ledger->copies[source], 1);
+}
+
+static inline bool gs_ledger_is_empty(const gs_ledger *ledger)
+{
+    return gs_read(&ledger->delivered) + gs_read(&ledger->ring_full) == 0;
+}
+
+static inline void gs_ledger_place(gs_ledger *ledger, int64_t slot, uint32_t every)
+{
+    bool is_next = (uint64_t)slot == gs_read(&ledger->last_slot) + every;
+    if (__builtin_expect(is_next && !gs_ledger_is_empty(ledger), 1))
+        gs_set(&ledger->last_slot, (uint64_t)slot);
+    else
+        gs_ledger_place_rare(ledger, slot, every);
+}
+
+/* The first copy of an event was taken; `has_room`: the reader will see it. */
+static inline void gs_ledger_first(gs_ledger *ledger, const gs_law *law, const gs_sample *sample,
+                                   int64_t slot, bool has_room)
+{
+    if (law->is_periodic && !gs_slot_is_due(slot, &law->divisor)) {
+        gs_add(&ledger->extra, 1);
+        return;
+    }
+    if (law->is_periodic)
+        gs_ledger_place(ledger, slot, law->divisor.every);
+    gs_add(has_room ? &ledger->delivered : &ledger->ring_full, 1);
+    if ((sample->flags & GS_TIME_QUALITY) != 0)
+        gs_add(&ledger->unknown, 1);
+    else if (law->deadline_ns != 0 && sample->received_ns > sample->created_ns &&
+             sample->received_ns - sample->created_ns > law->deadline_ns)
+        gs_add(&ledger->late, 1);
+}
+
+#endif
