@@ -145,6 +145,15 @@ class CloudLink:
         """By edge what was sent, and under `received` what came."""
         return {**self._channels.counters(), "received": self._receiver.counters()}
 
+    def sources(self) -> dict[str, dict[str, int]]:
+        """By edge what is known of the channel from there."""
+        states = self._receiver.source_states()
+        return {
+            edge: states[channel_id]
+            for edge, channel_id in sorted(self._sources.items())
+            if channel_id in states
+        }
+
     def close(self) -> None:
         """Leave the cloud if it can be told, and end all threads."""
         self.subscriptions.end()

@@ -128,6 +128,13 @@ class Connection:
         """What was sent, by edge, and received: `grid.counters()["received"]["delivered"]`."""
         return self._link.counters()
 
+    def sources(self) -> dict[str, dict[str, int]]:
+        """By edge what came from there, and what was lost on its last channel.
+
+        `grid.sources()["c1/e0"]["lost"]` counts gaps in the channel's own numbers.
+        """
+        return self._link.sources()
+
     # Publishing.
 
     def publish(

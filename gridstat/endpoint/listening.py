@@ -43,18 +43,22 @@ class Expecting(Protocol):
         ...
 
     def variable_counters(self, variable_id: int) -> VariableCounters:
-        """What was counted since it was first expected."""
+        """What was counted since its terms last changed."""
         ...
 
 
 @dataclass(slots=True)
 class _Ear:
-    """A subscription's interest in one identifier; with a tally it counts for itself."""
+    """A subscription's interest in one identifier; with a tally it counts for itself.
+
+    Nothing stamped `until_ns` or later is expected under it any more.
+    """
 
     variable: StatusVariable
     terms: Terms | None
     tally: Tally | None
     latency_ns: int
+    until_ns: int | None = None
 
 
 class Listening:
@@ -111,6 +115,13 @@ class Listening:
                 self._ears.pop(subscription, None)
                 self._deliverer.unwatch(subscription.incoming)
 
+    def limit(self, subscription: Subscription, variable_id: int, until_ns: int) -> None:
+        """From that stamp on the variable bears another identifier."""
+        with self._lock:
+            ear = self._ears.get(subscription, {}).get(variable_id)
+            if ear is not None:
+                ear.until_ns = until_ns
+
     def identifiers(self, subscription: Subscription) -> tuple[int, ...]:
         """What it listens to."""
         with self._lock:
@@ -133,8 +144,7 @@ class Listening:
         subscription.past += self._counted(ear)
         ear.terms, ear.latency_ns = terms, latency_ns
         if ear.tally is None:
-            self._receiver.forget(ear.variable.variable_id)
-            self._expect(ear)
+            self._expect(ear)  # The receiver keeps its window, and counts anew.
         else:
             ear.tally = subscription.incoming.tally = Tally()
         subscription.incoming.obey(ear.variable, terms)
@@ -154,7 +164,10 @@ class Listening:
             counters = ear.tally.counters(ear.terms)
         else:
             counters = self._receiver.variable_counters(ear.variable.variable_id)
-        return ledger_of(counters, ear.terms, self._clock.posix_ns())
+        now_ns = self._clock.posix_ns()
+        if ear.until_ns is not None and ear.terms is not None:
+            now_ns = min(now_ns, ear.until_ns + ear.terms.latency_ns - 1)
+        return ledger_of(counters, ear.terms, now_ns)
 
 
 def _latency_ns(subscription: Subscription) -> int:

@@ -337,6 +337,7 @@ class SubscriptionBook:
         ahead_ns = max(0, notice.from_ns - self._clock.posix_ns())
         at_ns = self._clock.steady_ns() + ahead_ns + RETIRE_AFTER_NS
         for number in before:
+            self._listening.limit(subscription, number, notice.from_ns)
             self._deliverer.later(at_ns, partial(self._listening.end, subscription, number))
 
     def _forget(self, subscription: Subscription, code: int = 0) -> None:

@@ -198,8 +198,11 @@ def test_a_new_period_is_listened_to_before_the_old_one_ends(grid: PaperGrid) ->
     grid.send(slower, (300, 2.0))
     assert [float(value) for value in voltage.read()["value"].view(float)] == [1.0, 2.0]
     assert voltage.value == 2.0
+    first = WALL_AHEAD_NS // (10 * MS)
+    grid.receiver.counted[1] = counters(delivered=30, first_slot=first, last_slot=first + 29)
     grid.wait_until(2_400)
     assert set(grid.receiver.expected) == {9}
+    assert (voltage.ledger().delivered, voltage.ledger().lost) == (30, 0)
 
 
 def test_what_the_cloud_forgot_and_grants_again_stays_the_same_object(grid: PaperGrid) -> None:
