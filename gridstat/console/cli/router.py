@@ -10,10 +10,12 @@ import typer
 from rich.console import Console
 
 from gridstat.console.cli.failure import print_plainly
-from gridstat.console.config.router_file import load_router
+from gridstat.console.config.router_file import load_router, router_from_arguments
 from gridstat.console.daemons.router_daemon import run_router
+from gridstat.model.cloud import RouterRole
 
 if TYPE_CHECKING:
+    from gridstat.console.config.router_file import RouterPlan
     from gridstat.console.daemons.router_daemon import Line
 
 HELP = """Run one status router, managed by its leaf broker, in the foreground.
@@ -43,22 +45,52 @@ Examples:
   gridstat router e0.toml
 
   gridstat router e0.toml --json
+
+  gridstat router --name c1/e0 --role edge --broker 127.0.0.1:7100
 """
 
 
 def router(
-    file: Annotated[Path, typer.Argument(help="The router's file (TOML).")],
+    file: Annotated[
+        Path | None, typer.Argument(help="The router's file (TOML); or say it by options.")
+    ] = None,
+    name: Annotated[str, typer.Option("--name", "-n", help="Its full name.")] = "c1/e0",
+    role: Annotated[RouterRole, typer.Option("--role", help="Its role.")] = RouterRole.EDGE,
+    broker: Annotated[
+        list[str] | None, typer.Option("--broker", "-b", help="HOST:PORT; may be repeated.")
+    ] = None,
+    name_service: Annotated[
+        list[str] | None, typer.Option("--name-service", help="HOST:PORT; may be repeated.")
+    ] = None,
+    certificates: Annotated[
+        Path, typer.Option("--certificates", "-c", help="Where its certificate is.")
+    ] = Path("certificates"),
+    host: Annotated[str, typer.Option("--host", help="Where it listens.")] = "127.0.0.1",
+    data_port: Annotated[int, typer.Option("--data-port", "-p", help="0: any free one.")] = 0,
     json: Annotated[
         bool, typer.Option("--json", help="Readiness and the last report as JSON lines.")
     ] = False,
 ) -> None:
+    def load() -> RouterPlan:
+        if file is not None:
+            return load_router(file)
+        return router_from_arguments(
+            {
+                "name": name,
+                "role": role.value,
+                "certificates": str(certificates),
+                "broker": {"addresses": broker or [], "name_service": name_service or []},
+                "listen": {"host": host, "data_port": data_port},
+            }
+        )
+
     console, errors = Console(), Console(stderr=True)
 
     def on_ready(line: Line) -> None:
         print_plainly(console, json_text.dumps(line) if json else _in_words(line))
 
     report = run_router(
-        lambda: load_router(file),
+        load,
         on_ready=on_ready,
         tell=lambda text: print_plainly(errors, text),
     )

@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
 from gridstat.console.config.cloud_file import Host, LogSection, Port
 from gridstat.console.config.complaints import complaint
-from gridstat.console.config.toml_file import Section, beside, load_settings
+from gridstat.console.config.toml_file import Section, beside, load_settings, settings_of
 from gridstat.core.rows import DATAGRAM_VERSION_MAX, Limits
 from gridstat.model.cloud import RouterRole, check_name
 from gridstat.model.errors import LayoutError
 from gridstat.net.command.address import parse_address
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from gridstat.net.command.address import Address
 
+ARGUMENTS: Final = "arguments"
 HINT: Final = "`gridstat router --help` shows a file to begin from"
 
 
@@ -142,7 +144,16 @@ class RouterPlan:
 
 def load_router(path: Path) -> RouterPlan:
     """A router's file; raises `ConfigurationError` naming file, key and remedy."""
-    settings = load_settings(path, RouterSettings, hint=HINT)
+    return _plan_of(load_settings(path, RouterSettings, hint=HINT), path)
+
+
+def router_from_arguments(document: Mapping[str, Any]) -> RouterPlan:
+    """A router described on a command line, in the words of a file."""
+    settings = settings_of(document, RouterSettings, file=ARGUMENTS)
+    return _plan_of(settings, Path.cwd() / ARGUMENTS)
+
+
+def _plan_of(settings: RouterSettings, path: Path) -> RouterPlan:
     _check(settings, file=str(path))
     listen, command, limits = settings.listen, settings.command, settings.limits
     advertised_host = listen.advertised_host or listen.host
