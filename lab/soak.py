@@ -51,9 +51,10 @@ def soak(
 
 def in_words(summary: Summary) -> str:
     state = "FAILED" if summary.failed else "passed"
+    counts = f"{summary.trials} trials, {summary.felt} felt, {len(summary.failed)} failed"
     return (
-        f"{state}: seed {summary.seed}, {summary.trials} trials, {len(summary.failed)} failed, "
-        f"{summary.verdict}; {summary.took_s:.0f} s, processors {summary.busy:.0%} busy"
+        f"{state}: seed {summary.seed}, {counts}, {summary.verdict}; "
+        f"{summary.took_s:.0f} s, processors {summary.busy:.0%} busy"
     )
 
 

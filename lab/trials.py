@@ -48,15 +48,21 @@ class Load(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One fault, and what became of the events from the last trial's end to its own."""
+    """One fault, and what became of the events from the last trial's end to its own.
+
+    It was felt if, at the end of the fault, some subscription lacked the copies of a way.
+    """
 
     fault: Fault
     verdict: Verdict
+    is_felt: bool
     recovered_s: float
 
     def __str__(self) -> str:
         state = "clean" if self.verdict.is_clean else "FAILED"
-        return f"{self.fault}: {state}, whole after {self.recovered_s:.2f} s, {self.verdict}"
+        felt = "felt" if self.is_felt else "not felt"
+        whole = f"whole after {self.recovered_s:.2f} s"
+        return f"{self.fault}: {state}, {felt}, {whole}, {self.verdict}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,7 @@ class Summary:
     trials: int = 0
     took_s: float = 0.0
     busy: float = 0.0
+    felt: int = 0
     verdict: Verdict = field(default_factory=Verdict)
     failed: tuple[Trial, ...] = ()
 
@@ -77,6 +84,7 @@ class Summary:
             "seed": self.seed,
             "trials": self.trials,
             "failed": len(self.failed),
+            "felt": self.felt,
             "expected": self.verdict.expected,
             "lost": len(self.verdict.lost),
             "duplicate": len(self.verdict.duplicate),
@@ -113,13 +121,14 @@ class Trials:
             trials=len(done),
             took_s=time.monotonic() - started_s,
             busy=(after[0] - before[0]) / max(after[1] - before[1], 1),
+            felt=sum(trial.is_felt for trial in done),
             verdict=sum((trial.verdict for trial in done), Verdict()),
             failed=tuple(trial for trial in done if not trial.verdict.is_clean),
         )
 
     def _run_one(self, fault: Fault) -> Trial:
         time.sleep(fault.phase_s)
-        self._harm(fault)
+        is_felt = self._harm(fault)
         restored_s = time.monotonic()
         self._grid.wait_for(self._complaint, within_s=WHOLE_S_MAX)
         recovered_s = time.monotonic() - restored_s
@@ -127,30 +136,35 @@ class Trials:
         verdict = self._settled(window)
         self._load.forget_before(window.to_ns)
         self._from_ns = window.to_ns
-        return Trial(fault, verdict, recovered_s)
+        return Trial(fault, verdict, is_felt, recovered_s)
 
-    def _harm(self, fault: Fault) -> None:
-        """Does it, for as long as it holds, and puts everything right again."""
+    def _harm(self, fault: Fault) -> bool:
+        """Does it, for as long as it holds, and puts everything right again; was it felt?"""
         grid, target = self._grid, fault.target
         match fault.kind:
             case FaultKind.KILL:
                 grid.daemons[target].kill()
-                time.sleep(fault.hold_s)
+                is_felt = self._hold(fault)
                 grid.restart(target)
             case FaultKind.STOP:
                 grid.daemons[target].pause()
-                time.sleep(fault.hold_s)
+                is_felt = self._hold(fault)
                 grid.daemons[target].resume()
             case FaultKind.LOSS:
                 grid.network.set_faults(target, fault.link_faults)
-                time.sleep(fault.hold_s)
+                is_felt = self._hold(fault)
                 grid.network.clear(target)
             case FaultKind.CUT | FaultKind.CUT_FORWARD | FaultKind.CUT_BACKWARD:
                 grid.network.cut(target, direction=DIRECTIONS[fault.kind])
-                time.sleep(fault.hold_s)
+                is_felt = self._hold(fault)
                 grid.network.heal(target)
             case _:
                 assert_never(fault.kind)
+        return is_felt
+
+    def _hold(self, fault: Fault) -> bool:
+        time.sleep(fault.hold_s)
+        return self._load.complaint() is not None
 
     def _settled(self, window: Window) -> Verdict:
         """The verdict once it is clean, or once all that was on its way has had its time."""

@@ -58,9 +58,10 @@ class StubLoad:
 
     verdicts: list[Verdict]
     windows: list[Window] = field(default_factory=list)
+    complaints: list[str | None] = field(default_factory=list)
 
     def complaint(self) -> str | None:
-        return None
+        return self.complaints.pop(0) if self.complaints else None
 
     def judge(self, window: Window) -> Verdict:
         self.windows.append(window)
@@ -111,6 +112,14 @@ def test_windows_of_trials_join_without_a_gap() -> None:
         window.to_ns for window in load.windows[:-1]
     ]
     assert (summary.trials, summary.verdict.expected, summary.failed) == (3, 15, ())
+
+
+def test_a_fault_is_felt_if_a_way_is_missed_at_its_end() -> None:
+    load = StubLoad([Verdict()], complaints=[None, "one way", None, None, None])
+    summary, told = run(StubGrid(), load, *[fault(FaultKind.KILL)] * 2)
+    assert summary.felt == summary.facts["felt"] == 1
+    assert ", felt," in told[0]
+    assert "not felt" in told[1]
 
 
 def test_what_arrives_while_it_settles_is_not_lost() -> None:
