@@ -13,7 +13,7 @@ from math import ceil
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.admission import Obstacle
+from gridstat.broker.admission import Limit, Obstacle
 from gridstat.broker.charges import event_rate
 from gridstat.broker.contracts import (
     AllocatedPath,
@@ -118,9 +118,9 @@ class Allocator:
         avoiding_channels: Iterable[int] = (),
         avoiding_routers: Iterable[str] = (),
     ) -> Allocation | Refusal:
-        """Another path in the place of one that failed, disjoint from the others that stay.
+        """Another path in the place of one that failed, disjoint from the others.
 
-        Where none exists beside the others, all paths are chosen anew. The quality stays.
+        Where the others are in its way, all paths are chosen anew. The quality stays.
         """
         old = self.contract(subscription_id)
         trial = self._trial(old.request, old)
@@ -130,9 +130,7 @@ class Allocator:
             excluded_routers=trial.excluded_routers | frozenset(avoiding_routers),
         )
         self._withdraw(old)
-        answer = self._replace_one(trial, old, index)
-        if isinstance(answer, Obstacle):
-            answer = self._replace_all(trial, old)
+        answer = self._replace(trial, old, index)
         if isinstance(answer, Obstacle):
             self._hold(old)
             return answer.refusal()
@@ -220,56 +218,71 @@ class Allocator:
 
     # Replacement.
 
-    def _replace_one(self, trial: Trial, old: Allocation, index: int) -> Allocation | Obstacle:
+    def _replace(self, trial: Trial, old: Allocation, index: int) -> Allocation | Obstacle:
+        """One path, if it shares no inner router; else all anew; else one that shares no channel.
+
+        Moving a path that works is harmless, since it is done make-before-break; paths that meet
+        in a router would fail together.
+        """
         staying = [path for at, path in enumerate(old.paths) if at != index]
-        self.resources.take(
-            claim_of(old.request, old.granted, at, path)
-            for at, path in enumerate(old.paths)
-            if at != index
+        every = frozenset(name for path in staying for name in path.routers)
+        inner = frozenset(name for path in staying for name in path.routers[1:-1])
+        answer = self._replace_one(trial, old, index, every)
+        if isinstance(answer, Obstacle) and inner != every:
+            answer = self._replace_one(trial, old, index, inner)
+        if isinstance(answer, Obstacle) and staying:
+            answer = self._replace_all(trial, old, is_lone=True)
+        if isinstance(answer, Obstacle) and inner:
+            answer = self._replace_one(trial, old, index, frozenset())
+        if isinstance(answer, Obstacle) and staying:
+            answer = self._replace_all(trial, old, is_lone=False)
+        if isinstance(answer, Obstacle):
+            return self._planner.diagnose(trial, old.granted)
+        return answer
+
+    def _replace_one(
+        self, trial: Trial, old: Allocation, index: int, routers: frozenset[str]
+    ) -> Allocation | Obstacle:
+        """Another path in one place, which crosses none of these routers."""
+        staying = [(at, path) for at, path in enumerate(old.paths) if at != index]
+        held = [claim_of(old.request, old.granted, at, path) for at, path in staying]
+        channels = {number for _, path in staying for number in path.channel_ids}
+        alone = replace(
+            trial,
+            excluded_channels=trial.excluded_channels | channels,
+            excluded_routers=trial.excluded_routers | routers,
         )
         quality = {
             mode: replace(qos, redundancy=1)
             for mode, qos in old.granted.items()
             if qos.redundancy > index
         }
-        answer: Plan | Obstacle | None = None
-        for routers in _routers_to_avoid(staying):
-            alone = replace(
-                trial,
-                excluded_channels=trial.excluded_channels
-                | {number for path in staying for number in path.channel_ids},
-                excluded_routers=trial.excluded_routers | routers,
-            )
-            answer = self._planner.plan(alone, quality)
-            if isinstance(answer, Plan):
-                break
-        assert answer is not None
-        if isinstance(answer, Obstacle):
-            self.resources.give_back(
-                claim_of(old.request, old.granted, at, path)
-                for at, path in enumerate(old.paths)
-                if at != index
-            )
-            return answer
-        paths = tuple(answer.paths[0] if at == index else path for at, path in enumerate(old.paths))
+        self.resources.take(held)
+        plan = self._planner.plan(alone, quality)
+        if isinstance(plan, Obstacle):
+            self.resources.give_back(held)
+            return plan
+        paths = (*old.paths[:index], *plan.paths, *old.paths[index + 1 :])
+        return self._resign(old, paths)
+
+    def _replace_all(
+        self, trial: Trial, old: Allocation, *, is_lone: bool
+    ) -> Allocation | Obstacle:
+        """All paths anew; `is_lone`: only if no two of them share an inner router."""
+        plan = self._planner.plan(trial, old.granted)
+        if isinstance(plan, Obstacle):
+            return plan
+        if is_lone and not plan.is_node_disjoint:
+            self._planner.undo(plan)
+            return Obstacle(Limit.REDUNDANCY, None, "", 0, "", "all paths together share routers")
+        return self._resign(old, plan.paths)
+
+    def _resign(self, old: Allocation, paths: tuple[AllocatedPath, ...]) -> Allocation:
         contract = replace(
             old,
             paths=paths,
             is_node_disjoint=is_node_disjoint(paths),
             shares_edge=shares_edge(paths),
-        )
-        self._sign(contract)
-        return contract
-
-    def _replace_all(self, trial: Trial, old: Allocation) -> Allocation | Obstacle:
-        plan = self._planner.plan(trial, old.granted)
-        if isinstance(plan, Obstacle):
-            return self._planner.diagnose(trial, old.granted)
-        contract = replace(
-            old,
-            paths=plan.paths,
-            is_node_disjoint=plan.is_node_disjoint,
-            shares_edge=plan.shares_edge,
         )
         self._sign(contract)
         return contract
@@ -335,13 +348,6 @@ def shares_edge(paths: tuple[AllocatedPath, ...]) -> bool:
 def _with_headroom_us(qos: Qos, paths: tuple[AllocatedPath, ...]) -> int:
     slowest_us = max(path.latency_us for path in paths[: qos.redundancy])
     return min(qos.latency_us, ceil(LATENCY_HEADROOM * slowest_us))
-
-
-def _routers_to_avoid(staying: list[AllocatedPath]) -> list[frozenset[str]]:
-    """From the most disjoint to the least: no router shared, only edges, only no channel."""
-    every = frozenset(name for path in staying for name in path.routers)
-    inner = frozenset(name for path in staying for name in path.routers[1:-1])
-    return [every, inner, frozenset()]
 
 
 def _claims(contract: Allocation) -> tuple[Claim, ...]:

@@ -310,10 +310,9 @@ class Resources:
         first, last = claim.routers[0], claim.routers[-1]
         tariff = self.tariff(claim.variable)
         self._note(touched, first, is_changed=self._entries[first].add(tariff, _ALL_SLOTS))
-        carriers = self._carriers.setdefault(claim.variable.variable_id, set())
         for number in claim.channel_ids:
             carriage = self._channels[number]
-            carriers.add(number)
+            self._carriers.setdefault(claim.variable.variable_id, set()).add(number)
             if carriage.add(tariff, claim.everys):
                 self._note_channel(touched, number, carriage)
         delivery = self._deliveries.get((last, claim.subscriber))
@@ -326,20 +325,20 @@ class Resources:
         variable_id, first, last = claim.variable.variable_id, claim.routers[0], claim.routers[-1]
         entry = self._entries[first]
         self._note(touched, first, is_changed=entry.remove(variable_id, _ALL_SLOTS))
-        carriers = self._carriers[variable_id]
         for number in claim.channel_ids:
             carriage = self._channels[number]
             if carriage.remove(variable_id, claim.everys):
                 self._note_channel(touched, number, carriage)
             if variable_id not in carriage.streams:
-                carriers.discard(number)
+                self._carriers[variable_id].discard(number)
         delivery = self._deliveries[last, claim.subscriber]
         self._note(touched, last, is_changed=delivery.remove(variable_id, claim.everys))
         if not delivery.streams:
             del self._deliveries[last, claim.subscriber]
-        if not carriers and variable_id not in entry.streams:
-            del self._carriers[variable_id]
-            self._tariffs.pop(variable_id, None)
+        if not self._carriers.get(variable_id):
+            self._carriers.pop(variable_id, None)
+            if variable_id not in entry.streams:
+                self._tariffs.pop(variable_id, None)
 
     @staticmethod
     def _note(touched: dict[Element, None], name: str, *, is_changed: bool) -> None:
