@@ -336,7 +336,8 @@ cdef class Receiver:
         """Take this variable no longer; its events are unknown from now on."""
         self._need_open()
         # With Python's lock, which the thread we may wait for, a receive call long, never takes.
-        if not gs_receiver_forget(self.receiver, _bounded("variable_id", variable_id, 0, 2**32 - 1)):
+        if not gs_receiver_forget(self.receiver,
+                                  _bounded("variable_id", variable_id, 0, 2**32 - 1)):
             raise UnknownName(f"variable {variable_id} is not expected")
 
     def variable_counters(self, variable_id):
