@@ -56,6 +56,7 @@ class Attachments:
         attached: Callable[[str], None],
     ) -> None:
         self._attached_now = attached
+        self._edge_lost_ns: dict[str, int] = {}
         self._desk = desk
         self._requests = requests
         self._notices = notices
@@ -122,11 +123,18 @@ class Attachments:
     def edge_reported(self, edge: str, attached: tuple[str, ...], *, is_new: bool) -> None:
         """An edge has a new session; at most the end-points that it names are still at it."""
         there = frozenset() if is_new else frozenset(attached)
+        lost_ns = self._edge_lost_ns.pop(edge, 0)
         for name in sorted(self._desk.registry.attached_to.get(edge, ())):
-            if name in there:
-                self._desk.registry.endpoints[name].attachments[edge].is_doubtful = True
-            else:
+            attachment = self._desk.registry.endpoints[name].attachments[edge]
+            if name not in there:
                 self.session_lost(edge, name)
+            elif attachment.is_up:
+                attachment.is_doubtful = True
+                self._notices.repeat(name, edge, lost_ns=lost_ns)
+
+    def edge_lost(self, edge: str) -> None:
+        """An edge's own session is gone; what is pushed to its end-points waits for the next."""
+        self._edge_lost_ns[edge] = self._desk.now_ns
 
     def edge_is_down(self, edge: str) -> None:
         self.edge_reported(edge, (), is_new=True)

@@ -109,7 +109,7 @@ class ContractEffects:
         )
         found.retiring.append(retiring)
         done.undo += [
-            partial(self._reservations.move, allocation_of(old, old_variable)),
+            partial(self._reservations.put_back, allocation_of(old, old_variable)),
             partial(registry.replace_record, found, old, old_variable),
             partial(found.keep, retiring),
         ]

@@ -107,6 +107,11 @@ class Journal:
         self._database.close()
         self._head.close()
 
+    def limit(self, bytes_max: int) -> None:
+        """Let the file grow no further than this; a write that would fails as on a full disk."""
+        (page_bytes,) = self._database.execute("PRAGMA page_size").fetchone()
+        self._database.execute(f"PRAGMA max_page_count={max(1, bytes_max // page_bytes)}")
+
     def figures(self) -> dict[str, int | float]:
         """For people and experiments; times are of whole commits, fsync included."""
         timings = sorted(self._commit_ns)
@@ -125,18 +130,25 @@ class Journal:
             database = sqlite3.connect(
                 self._path, isolation_level=None, check_same_thread=False, timeout=1.0
             )
-            # One broker a journal; the lock also goes with a killed process.
-            database.execute("PRAGMA locking_mode=EXCLUSIVE")
-            database.execute("PRAGMA journal_mode=WAL")
-            database.execute("PRAGMA synchronous=FULL")
-            if check_schema(database, self._path):
-                create_schema(database)
+            try:
+                self._prepare(database)
+            except BaseException:
+                database.close()
+                raise
         except (sqlite3.Error, OSError) as error:
             raise StorageFailed(
                 f"journal {self._path} cannot be opened: {error}",
                 hint="does another broker use it, and may this user write there?",
             ) from error
         return database
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        # One broker a journal; the lock goes with the process, also with a killed one.
+        database.execute("PRAGMA locking_mode=EXCLUSIVE")
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=FULL")
+        if check_schema(database, self._path):
+            create_schema(database)
 
     # The thread.
 

@@ -84,8 +84,8 @@ def read_rows(database: sqlite3.Connection, path: Path) -> list[JournalRow]:
     ):
         if rows and number != rows[-1].number + 1:
             raise _damaged(path, f"row {rows[-1].number + 1} is missing")
-        checksum = chained(checksum, number, operation)
-        if checksum != stored:
+        is_sound = number > 0 and isinstance(operation, bytes)
+        if not is_sound or stored != (checksum := chained(checksum, number, operation)):
             raise _damaged(path, f"row {number} is not as it was written")
         rows.append(JournalRow(number, operation, checksum))
     return rows

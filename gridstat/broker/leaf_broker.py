@@ -239,6 +239,7 @@ class LeafBroker:
             case Disconnected(peer=peer):
                 role, _, name = peer.partition("/")
                 if role == "router" and self._router_desk.disconnect(name):
+                    self._attachments.edge_lost(name)
                     self._recovery.session_changed(name, is_connected=False)
 
     def _connect(self, peer: str, event: Connected) -> None:

@@ -53,6 +53,10 @@ class NameTree:
                 break
             del parent.below[part]
 
+    @property
+    def has_branches(self) -> bool:
+        return bool(self._root.below)
+
     def matching(self, pattern: str) -> Iterator[int]:
         """Numbers of the names that a pattern (or a plain name) stands for, in name order."""
         return _named(self._root, pattern.split("/"), 0)

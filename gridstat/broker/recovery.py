@@ -74,6 +74,7 @@ class Recovery:
             self._look_at(self._impaired)
         else:
             self._look_at(registry.over_channel.get(message.channel_id, ()))
+        self._replan()
 
     def back_pressure_changed(self, reporter: str, message: BackPressureChanged) -> None:
         channel = self._desk.registry.channels.get(message.channel_id)
@@ -88,12 +89,14 @@ class Recovery:
         )
         if not message.is_on:
             self._look_at(self._impaired)
+            self._replan()
 
     def session_changed(self, name: str, *, is_connected: bool) -> None:
         self._health.session_changed(name, is_connected=is_connected)
         self._judge(name)
         if is_connected:
             self._look_at(self._impaired)
+        self._replan()
 
     def endpoint_attached(self, name: str) -> None:
         """Another edge, of a publisher or a subscriber, may mend what runs below its grant."""
@@ -103,6 +106,7 @@ class Recovery:
             return
         taken = [registry.publications[one].subscriptions for one in endpoint.publications]
         self._look_at(self._impaired & endpoint.subscriptions.union(*taken))
+        self._replan()
 
     def resume(self) -> None:
         """After a start: contracts whose routers or channels are gone look for another way."""
@@ -110,6 +114,7 @@ class Recovery:
             self._house(record)
 
     def continue_replanning(self) -> None:
+        """Look at the next few contracts of a failure that touched many."""
         self._replan()
 
     def _judge(self, router: str) -> None:
@@ -126,7 +131,7 @@ class Recovery:
     # Re-planning.
 
     def _look_at(self, subscription_ids: Iterable[int]) -> None:
-        """Queue contracts by priority, and look at the first of them at once."""
+        """Queue contracts, to be looked at in the order of their priority."""
         registry = self._desk.registry
         for number in subscription_ids:
             found = registry.subscriptions.get(number)
@@ -135,7 +140,6 @@ class Recovery:
                 priority = min(qos.priority for qos in found.record.granted.values())
                 self._queue.append((priority, number))
         heapify(self._queue)
-        self._replan()
 
     def _replan(self) -> None:
         applied = Applied()

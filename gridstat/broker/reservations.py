@@ -81,9 +81,18 @@ class Reservations:
     def move(self, contract: Allocation) -> None:
         """Hold this contract in the place of the one before, unless a decision has done so."""
         held = self.allocator.contracts.get(contract.subscription_id)
-        if held is None or held.paths != contract.paths or held.granted != contract.granted:
-            self.release(contract.subscription_id)
-            self.adopt(contract)
+        if (
+            held is None
+            or held.paths != contract.paths
+            or held.granted != contract.granted
+            or held.request.variable != contract.request.variable
+        ):
+            self.put_back(contract)
+
+    def put_back(self, contract: Allocation) -> None:
+        """Hold exactly this contract, and nothing that a move may have left behind."""
+        self.release(contract.subscription_id)
+        self.adopt(contract)
 
     def settle(self, subscription_id: int) -> None:
         """What a move has left behind is no longer on any router."""

@@ -197,6 +197,7 @@ class Conversation:
         self.routers_given, self.channels_given = topology or ring()
         self.settings = settings or BrokerSettings(CLOUD)
         self.journal: list[bytes] = []
+        self.written_lengths: list[int] = []
         self.now_ns = 0
         self.timers: dict[str, int] = {}
         self.routers = {
@@ -208,6 +209,7 @@ class Conversation:
         self.operator_answers: list[OperatorAnswer] = []
         self.answers: dict[tuple[str, int], tuple[Outcome, ...]] = {}
         self.answered_by: list[tuple[str, str, int]] = []
+        self.answered_at: dict[tuple[str, int], int] = {}
         self.notices: dict[str, list[Notice]] = {}
         self.detached: list[tuple[str, str]] = []
         self.is_disk_full = False
@@ -216,11 +218,11 @@ class Conversation:
         self.failed_epoch = -1
         self.request_id = 1_000
         self.instructions: list[Instruction] = []
-        self.broker = self._new_broker()
+        self.broker = self.new_broker()
 
     # The broker's life.
 
-    def _new_broker(self) -> LeafBroker:
+    def new_broker(self) -> LeafBroker:
         return LeafBroker(
             self.settings,
             Outside(PlainVerifier(), lambda: WALL_NS + self.now_ns),
@@ -244,7 +246,7 @@ class Conversation:
         self.timers.clear()
         self.held_persists.clear()
         self.failed_epoch = -1
-        self.broker = self._new_broker()
+        self.broker = self.new_broker()
         self.broker.restore(self.journal)
 
     # Routers.
@@ -424,8 +426,15 @@ class Conversation:
             if persist.operations and persist.operations[0] == SNAPSHOT_MARK:
                 self.journal.clear()
             self.journal.extend(persist.operations)
+            self.written_lengths.append(len(self.journal))
             self.carry_out(persist.then)
             self.tell(Persisted(persist.token))
+
+    def fail_first_write(self) -> None:
+        """The journal fails the first entry that waits, and has not come to the others yet."""
+        persist = self.held_persists.popleft()
+        self.failed_epoch = persist.token >> 32
+        self.tell(PersistFailed(persist.token, "database or disk is full"))
 
     def _deliver(self, peer: str, message: Message) -> None:
         role, _, name = peer.partition("/")
@@ -445,6 +454,7 @@ class Conversation:
                 key = message.endpoint, message.request_id
                 self.answers[key] = _OUTCOMES.decode(message.body).outcomes
                 self.answered_by.append((name, *key))
+                self.answered_at.setdefault(key, len(self.journal))
             case Push():
                 notice = _NOTICES.decode(message.body)
                 self.notices.setdefault(message.endpoint, []).append(notice)
@@ -464,9 +474,7 @@ class Conversation:
             self.tell(Received(router.peer, message))
 
 
-def pair(
-    *, settings: BrokerSettings | None = None, bandwidth_bytes_per_s: int = 0
-) -> Conversation:
+def pair(*, settings: BrokerSettings | None = None, bandwidth_bytes_per_s: int = 0) -> Conversation:
     """A publisher at e0 and e1, and a subscriber at e2 and e3."""
     topology = ring(bandwidth_bytes_per_s=bandwidth_bytes_per_s)
     found = Conversation(topology, settings=settings).start()

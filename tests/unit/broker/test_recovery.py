@@ -1,0 +1,362 @@
+"""Failures: channels, routers and the broker itself; what moves, what stays, who is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridstat.model.cloud import EventChannel, Router, RouterRole
+from gridstat.model.errors import BackPressured
+from gridstat.model.identifiers import ChannelId
+from gridstat.model.qos import QosRequest
+from gridstat.model.rate_law import NS_PER_S
+from gridstat.net.command.endpoint_messages import (
+    ContractChanged,
+    GrantedOutcome,
+    RefusedOutcome,
+    Unpublished,
+    Unsubscribe,
+)
+from gridstat.net.command.messages import BackPressureChanged, ChannelStateChanged
+from tests.unit.broker.conversation import (
+    CENTRE,
+    PMU,
+    VOLTAGE,
+    Conversation,
+    pair,
+    subscribe,
+)
+
+
+@pytest.fixture
+def cloud() -> Conversation:
+    found = pair()
+    found.publish(VOLTAGE, "c1/e0")
+    return found
+
+
+def channel(cloud: Conversation, number: int) -> EventChannel:
+    return next(found for found in cloud.channels_given if found.channel_id == number)
+
+
+def cut(cloud: Conversation, number: int) -> None:
+    message = ChannelStateChanged(channel_id=number, is_up=False, silent_ms=100)
+    cloud.hear(channel(cloud, number).to_router, message)
+    cloud.settle()
+
+
+def heal(cloud: Conversation, number: int) -> None:
+    message = ChannelStateChanged(channel_id=number, is_up=True)
+    cloud.hear(channel(cloud, number).to_router, message)
+    cloud.settle()
+
+
+def kill(cloud: Conversation, name: str) -> None:
+    """A router dies: its session goes, and its neighbours hear nothing any more."""
+    cloud.disconnect(name)
+    for found in cloud.channels_given:
+        if found.from_router == name:
+            cut(cloud, found.channel_id)
+
+
+def told(cloud: Conversation) -> list[GrantedOutcome]:
+    """What the subscriber was told of its contract, each change once."""
+    found: list[GrantedOutcome] = []
+    for notice in cloud.notices.get(CENTRE, []):
+        if isinstance(notice, ContractChanged) and notice.granted not in found:
+            found.append(notice.granted)
+    return found
+
+
+def words(cloud: Conversation) -> list[str]:
+    return [note.word for note in cloud.notes]
+
+
+@pytest.mark.feature("S0-114")
+def test_a_dead_channel_is_noted_and_its_paths_move_make_before_break(
+    cloud: Conversation,
+) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    (path,) = granted.paths
+    dead = path.channel_ids[0]
+
+    cut(cloud, dead)
+
+    (now,) = told(cloud)
+    assert dead not in now.paths[0].channel_ids
+    assert now.degraded == ()
+    assert "channel_down" in words(cloud)
+    for router in now.paths[0].routers:  # Both are up for a moment.
+        assert cloud.path_orders(router)
+    cloud.advance(NS_PER_S)
+    cloud.settle()
+    assert dead not in {order.channel_id for order in cloud.path_orders(path.routers[0])}
+    assert cloud.differing() == []
+
+
+@pytest.mark.feature("S0-114")
+def test_without_another_way_the_path_stays_and_resumes_by_itself() -> None:
+    routers = [Router("c1/a", RouterRole.EDGE), Router("c1/b", RouterRole.EDGE)]
+    channels = [EventChannel(ChannelId(1), "c1/a", "c1/b")]
+    cloud = Conversation((routers, channels)).start()
+    cloud.attach(PMU, "c1/a", data_port=0)
+    cloud.attach(CENTRE, "c1/b")
+    cloud.publish(VOLTAGE, "c1/a")
+    cloud.subscribe(CENTRE, "c1/b", VOLTAGE)
+    before = {name: router.table.digest for name, router in cloud.routers.items()}
+
+    cut(cloud, 1)
+    (now,) = told(cloud)
+    assert now.degraded == ("path 1 is down: nothing is heard of channel c1/a→c1/b",)
+    heal(cloud, 1)
+
+    assert told(cloud)[-1].degraded == ()
+    assert words(cloud)[-1] == "channel_up"
+    assert {name: router.table.digest for name, router in cloud.routers.items()} == before
+
+
+def test_a_replacement_stays_disjoint_from_the_other_path(cloud: Conversation) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(redundancy=2))
+    dead = granted.paths[0].channel_ids[0]
+
+    cut(cloud, dead)
+
+    now = told(cloud)[-1]
+    used = [number for path in now.paths for number in path.channel_ids]
+    assert dead not in used
+    assert len(used) == len(set(used))
+
+
+def test_nothing_moves_back_when_a_channel_returns(cloud: Conversation) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    dead = granted.paths[0].channel_ids[0]
+    for _ in range(5):  # A flapping channel moves a contract once.
+        cut(cloud, dead)
+        heal(cloud, dead)
+        cloud.advance(NS_PER_S)
+    record = cloud.broker.registry.subscriptions[granted.subscription_id].record
+    assert record.generation == 1
+
+
+def test_only_the_receiver_of_a_channel_can_call_it_silent(cloud: Conversation) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    dead = granted.paths[0].channel_ids[0]
+    message = ChannelStateChanged(channel_id=dead, is_up=False)
+    for name in sorted(set(cloud.routers) - {channel(cloud, dead).to_router}):
+        cloud.hear(name, message)
+    cloud.hear("c1/e0", ChannelStateChanged(channel_id=12_345, is_up=False))
+    assert told(cloud) == []
+    assert "channel_down" not in words(cloud)
+
+
+def test_a_lost_session_alone_is_no_dead_router(cloud: Conversation) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    cloud.disconnect(granted.paths[0].routers[1])
+    cloud.advance(60 * NS_PER_S)
+    assert told(cloud) == []
+    record = cloud.broker.registry.subscriptions[granted.subscription_id].record
+    assert record.generation == 0
+
+
+def test_a_router_that_is_away_for_long_gets_no_new_paths(cloud: Conversation) -> None:
+    cloud.disconnect("c1/i0")
+    cloud.advance(60 * NS_PER_S)
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    assert "c1/i0" not in granted.paths[0].routers
+    cloud.connect("c1/i0")
+    cloud.settle()
+    both = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(redundancy=2))
+    assert any("c1/i0" in path.routers for path in both.paths)
+
+
+def test_a_dead_router_is_avoided_by_all_that_went_through_it(cloud: Conversation) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    dead = granted.paths[0].routers[1]
+    kill(cloud, dead)
+    assert "router_down" in words(cloud)
+    now = told(cloud)[-1]
+    assert dead not in now.paths[0].routers
+    cloud.advance(NS_PER_S)
+    cloud.settle()
+    assert [name for name in cloud.differing() if name != dead] == []
+
+
+def test_a_dead_edge_is_left_for_the_other_one(cloud: Conversation) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    dead = granted.paths[0].routers[0]
+    kill(cloud, dead)
+    assert dead not in told(cloud)[-1].paths[0].routers
+
+
+@pytest.mark.feature("S0-116", "S0-117")
+def test_a_crashed_router_is_rebuilt_and_its_neighbours_find_its_new_ports(
+    cloud: Conversation,
+) -> None:
+    cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(redundancy=2))
+    router = cloud.routers["c1/i0"]
+    before = router.table.digest
+    cloud.disconnect("c1/i0")
+    router.crash()
+    cloud.connect("c1/i0")
+    cloud.settle()
+
+    assert router.accepted[-1].do_first_time
+    assert router.table.digest == before
+    neighbour = cloud.routers["c1/e0"].table.channels[1]
+    assert neighbour.data_port == router.port
+    assert cloud.differing() == []
+
+
+@pytest.mark.feature("S0-115", "S0-117")
+def test_a_router_that_only_lost_its_session_gets_what_it_missed(cloud: Conversation) -> None:
+    first = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(redundancy=2))
+    cloud.disconnect("c1/i0")
+    changes = len(cloud.routers["c1/i0"].changes)
+    cloud.connect("c1/i0")
+    cloud.settle()
+    router = cloud.routers["c1/i0"]
+    assert not router.accepted[-1].do_first_time
+    assert len(router.changes) == changes  # The digests agree: not a word more.
+
+    cloud.disconnect("c1/i0")
+    cloud.ask(CENTRE, "c1/e2", Unsubscribe(subscription_ids=(first.subscription_id,)))
+    assert router.table.paths  # It goes on with its present table.
+    cloud.connect("c1/i0")
+    cloud.settle()
+    assert not router.table.paths
+    assert cloud.differing() == []
+
+
+def test_a_restarted_broker_finds_all_digests_equal_and_sends_nothing(
+    cloud: Conversation,
+) -> None:
+    cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(redundancy=2))
+    cloud.ask(CENTRE, "c1/e2", subscribe("c1/**"))
+    before = {name: len(router.changes) for name, router in cloud.routers.items()}
+
+    cloud.kill_broker()
+    cloud.start()
+
+    assert {name: len(router.changes) for name, router in cloud.routers.items()} == before
+    assert not any(router.accepted[-1].do_first_time for router in cloud.routers.values())
+    assert cloud.differing() == []
+
+
+@pytest.mark.feature("S0-130")
+def test_a_congested_channel_admits_nothing_new_until_it_recovers(cloud: Conversation) -> None:
+    single = pair(bandwidth_bytes_per_s=100_000)
+    single.publish(VOLTAGE, "c1/e0")
+    on = [
+        BackPressureChanged(channel_id=found.channel_id, is_on=True, queued_events=800)
+        for found in single.channels_given
+        if found.to_router in {"c1/e2", "c1/e3"}
+    ]
+    for message in on:
+        single.hear(channel(single, message.channel_id).from_router, message)
+    (refused,) = single.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    assert isinstance(refused, RefusedOutcome)
+    assert refused.code == BackPressured.code
+    assert words(single).count("back_pressure_on") == len(on)
+
+    first = on[0].channel_id
+    off = BackPressureChanged(channel_id=first, is_on=False)
+    single.hear(channel(single, first).from_router, off)
+    granted = single.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    assert granted.paths[0].channel_ids[-1] == first
+
+
+def test_a_congested_channel_keeps_what_it_has(cloud: Conversation) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    number = granted.paths[0].channel_ids[0]
+    message = BackPressureChanged(channel_id=number, is_on=True)
+    cloud.hear(channel(cloud, number).from_router, message)
+    cloud.settle()
+    record = cloud.broker.registry.subscriptions[granted.subscription_id].record
+    assert record.generation == 0
+
+
+def test_many_contracts_move_in_turns_the_most_urgent_first(cloud: Conversation) -> None:
+    names = [cloud.publish(f"{PMU}/v{number}", "c1/e0").name for number in range(200)]
+    for number, name in enumerate(names):
+        cloud.send(CENTRE, "c1/e2", subscribe(name, QosRequest(priority=1 + number % 6)))
+    cloud.settle()
+    through = sorted(cloud.broker.registry.through_router)
+    dead = next(name for name in through if name.startswith("c1/i"))
+    going = set(cloud.broker.registry.through_router[dead])
+    assert len(going) > cloud.settings.replan_at_once
+
+    cloud.disconnect(dead)
+    number = next(found.channel_id for found in cloud.channels_given if found.from_router == dead)
+    message = ChannelStateChanged(channel_id=number, is_up=False)
+    cloud.hear(channel(cloud, number).to_router, message)
+    records = cloud.broker.registry.subscriptions
+    moved = [found for found in going if records[found].record.generation == 1]
+    assert len(moved) == cloud.settings.replan_at_once
+    first = max(records[found].record.granted[0].priority for found in moved)
+    rest = min(records[found].record.granted[0].priority for found in going - set(moved))
+    assert first <= rest
+
+    cloud.advance(NS_PER_S)
+    cloud.settle()
+    assert dead not in cloud.broker.registry.through_router
+
+
+def test_an_end_point_that_attaches_elsewhere_is_served_there() -> None:
+    cloud = Conversation().start()
+    cloud.attach(PMU, "c1/e0", data_port=0)
+    cloud.attach(CENTRE, "c1/e2")
+    cloud.publish(VOLTAGE, "c1/e0")
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    kill(cloud, "c1/e2")
+    kill(cloud, "c1/e0")
+    assert cloud.broker.registry.subscriptions[granted.subscription_id].troubles
+
+    cloud.attach(CENTRE, "c1/e3", first_time=False)
+    cloud.attach(PMU, "c1/e1", first_time=False, data_port=0)
+    cloud.settle()
+
+    record = cloud.broker.registry.subscriptions[granted.subscription_id].record
+    assert (record.paths[0].routers[0], record.paths[0].routers[-1]) == ("c1/e1", "c1/e3")
+    assert cloud.broker.registry.subscriptions[granted.subscription_id].troubles == ()
+
+
+def test_a_full_disk_leaves_the_old_paths_and_they_are_moved_later(cloud: Conversation) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    dead = granted.paths[0].channel_ids[0]
+    cloud.is_disk_full = True
+    cut(cloud, dead)
+    record = cloud.broker.registry.subscriptions[granted.subscription_id].record
+    assert record.generation == 0
+
+    cloud.is_disk_full = False
+    cloud.advance(2 * cloud.settings.retry_after_ns)
+    cloud.settle()
+    moved = cloud.broker.registry.subscriptions[granted.subscription_id].record
+    assert dead not in moved.paths[0].channel_ids
+
+
+def test_a_contract_whose_router_the_file_has_lost_finds_another_way(
+    cloud: Conversation,
+) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    lost = granted.paths[0].routers[1]
+    cloud.routers_given = [found for found in cloud.routers_given if found.name != lost]
+    cloud.channels_given = [
+        found for found in cloud.channels_given if lost not in {found.from_router, found.to_router}
+    ]
+    del cloud.routers[lost]
+    cloud.kill_broker()
+    cloud.start()
+
+    record = cloud.broker.registry.subscriptions[granted.subscription_id].record
+    assert lost not in record.paths[0].routers
+    assert cloud.differing() == []
+
+
+def test_a_contract_that_the_edited_file_leaves_no_way_ends(cloud: Conversation) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    cloud.channels_given = []
+    cloud.kill_broker()
+    cloud.start()
+    assert cloud.broker.registry.subscriptions == {}
+    notices = [notice for notice in cloud.notices[CENTRE] if isinstance(notice, Unpublished)]
+    assert notices[0].subscription_id == granted.subscription_id

@@ -1,0 +1,198 @@
+"""Requests: signed by the end-point, forwarded by an edge it is attached to, answered once."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gridstat.broker.answers import ANSWERS_MAX
+from gridstat.broker.settings import BrokerSettings, Quotas
+from gridstat.model.errors import (
+    LayoutError,
+    MalformedFrame,
+    NotAttached,
+    NotAuthorised,
+    QuotaReached,
+)
+from gridstat.net.command.authority import signed_bytes
+from gridstat.net.command.endpoint_messages import (
+    Detach,
+    FindVariables,
+    FoundOutcome,
+    GrantedOutcome,
+    PublishedOutcome,
+    Subscribe,
+    Unsubscribe,
+)
+from gridstat.net.command.messages import Forward
+from tests.unit.broker.conversation import (
+    CENTRE,
+    CLOUD,
+    PMU,
+    VOLTAGE,
+    Conversation,
+    pair,
+    publish,
+    refusal,
+    subscribe,
+    variable,
+)
+
+
+@pytest.fixture
+def cloud() -> Conversation:
+    found = pair()
+    found.publish(VOLTAGE, "c1/e0")
+    return found
+
+
+def raw(cloud: Conversation, body: bytes, *, endpoint: str = PMU, edge: str = "c1/e0") -> int:
+    cloud.request_id += 1
+    signature = f"endpoint/{endpoint}".encode() + signed_bytes(endpoint, cloud.request_id, body)
+    cloud.hear(
+        edge,
+        Forward(endpoint=endpoint, request_id=cloud.request_id, body=body, signature=signature),
+    )
+    return cloud.request_id
+
+
+def test_a_request_that_another_key_signed_is_refused(cloud: Conversation) -> None:
+    refused = refusal(cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/b")), key=CENTRE))
+    assert (refused.code, "rule signature" in refused.reason) == (NotAuthorised.code, True)
+    assert f"{PMU}/b" not in cloud.broker.registry.publications
+
+
+def test_a_forged_request_cannot_read_a_kept_answer(cloud: Conversation) -> None:
+    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    again = cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=cloud.request_id, key=PMU)
+    assert refusal(again).code == NotAuthorised.code
+
+
+def test_a_request_by_an_edge_where_it_is_not_attached_names_the_rule(
+    cloud: Conversation,
+) -> None:
+    refused = refusal(cloud.ask(PMU, "c1/e2", publish(variable(f"{PMU}/b"))))
+    assert (refused.code, "rule attachment" in refused.reason) == (NotAuthorised.code, True)
+
+
+def test_a_request_of_nobody_is_refused_as_not_attached(cloud: Conversation) -> None:
+    assert refusal(cloud.ask("c1/nobody", "c1/e0", Unsubscribe())).code == NotAttached.code
+
+
+def test_a_body_that_is_no_request_is_refused_with_its_code(cloud: Conversation) -> None:
+    number = raw(cloud, b"\xc1not msgpack")
+    assert refusal(cloud.answers[PMU, number]).code == MalformedFrame.code
+
+
+def test_values_out_of_their_bounds_are_refused_with_their_own_code(cloud: Conversation) -> None:
+    body = msgspec.msgpack.encode(
+        {
+            "type": "Subscribe",
+            "subscriptions": [
+                {
+                    "type": "SubscriptionRequest",
+                    "name": VOLTAGE,
+                    "qos": {"modes": {0: {"every": 0}}},
+                }
+            ],
+        }
+    )
+    number = raw(cloud, body, endpoint=CENTRE, edge="c1/e2")
+    assert refusal(cloud.answers[CENTRE, number]).code == LayoutError.code
+
+
+def test_unknown_fields_of_a_request_are_ignored(cloud: Conversation) -> None:
+    body = msgspec.msgpack.encode({"type": "FindVariables", "pattern": "c1/**", "colour": 7})
+    number = raw(cloud, body)
+    assert isinstance(cloud.answers[PMU, number][0], FoundOutcome)
+
+
+def test_a_repeated_request_is_answered_and_not_done_again(cloud: Conversation) -> None:
+    first = cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    again = cloud.ask(CENTRE, "c1/e3", subscribe(VOLTAGE), request_id=cloud.request_id)
+    assert again == first
+    assert cloud.answered_by[-1][0] == "c1/e3"
+    assert len(cloud.broker.registry.subscriptions) == 1
+
+
+def test_a_request_repeated_while_it_is_decided_is_answered_to_both_edges(
+    cloud: Conversation,
+) -> None:
+    cloud.is_journal_held = True
+    number = cloud.send(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    cloud.send(CENTRE, "c1/e3", subscribe(VOLTAGE), request_id=number)
+    cloud.is_journal_held = False
+    cloud.write()
+    cloud.settle()
+
+    edges = [edge for edge, endpoint, found in cloud.answered_by if found == number]
+    assert edges == ["c1/e2", "c1/e3"]
+    assert len(cloud.broker.registry.subscriptions) == 1
+
+
+def test_a_repeated_request_is_answered_after_a_restart_of_the_broker_too(
+    cloud: Conversation,
+) -> None:
+    first = cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    number = cloud.request_id
+    cloud.kill_broker()
+    cloud.start()
+    again = cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=number)
+    assert again == first
+    assert len(cloud.broker.registry.subscriptions) == 1
+
+
+def test_a_request_older_than_all_that_are_kept_is_a_replay(cloud: Conversation) -> None:
+    number = cloud.send(PMU, "c1/e0", FindVariables(pattern="c1/**"))
+    for _ in range(ANSWERS_MAX):
+        cloud.send(PMU, "c1/e0", FindVariables(pattern="c1/**"))
+    refused = refusal(cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/b")), request_id=number))
+    assert (refused.code, "rule replay" in refused.reason) == (NotAuthorised.code, True)
+
+
+def test_a_request_of_an_earlier_life_is_a_replay_after_it_has_left(cloud: Conversation) -> None:
+    old = cloud.request_id
+    cloud.ask(PMU, "c1/e0", Detach())
+    cloud.attach(PMU, "c1/e0", incarnation="b")
+    refused = refusal(cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/b")), request_id=old))
+    assert "rule replay" in refused.reason
+
+
+def test_requests_may_overtake_each_other(cloud: Conversation) -> None:
+    late = cloud.request_id + 1
+    cloud.request_id += 5
+    cloud.ask(PMU, "c1/e0", FindVariables(pattern="c1/**"))
+    outcomes = cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/b")), request_id=late)
+    assert isinstance(outcomes[0], PublishedOutcome)
+
+
+def test_an_end_point_cannot_pile_up_requests() -> None:
+    cloud = pair(settings=BrokerSettings(CLOUD, quotas=Quotas(pending_requests_max=3)))
+    cloud.is_journal_held = True
+    for number in range(3):
+        cloud.send(PMU, "c1/e0", publish(variable(f"{PMU}/v{number}")))
+    refused = refusal(cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/v3"))))
+    assert refused.code == QuotaReached.code
+    cloud.is_journal_held = False
+    cloud.write()
+    cloud.settle()
+    outcomes = cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/v3")))
+    assert isinstance(outcomes[0], PublishedOutcome)
+
+
+def test_more_than_a_request_may_hold_is_refused(cloud: Conversation) -> None:
+    (one,) = subscribe(VOLTAGE).subscriptions
+    refused = refusal(cloud.ask(CENTRE, "c1/e2", Subscribe(subscriptions=(one,) * 1_001)))
+    assert refused.code == QuotaReached.code
+
+
+def test_what_an_edge_forwards_before_it_has_reported_waits_for_its_report(
+    cloud: Conversation,
+) -> None:
+    cloud.disconnect("c1/e2")
+    assert cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE)) == ()
+    number = cloud.request_id
+    cloud.connect("c1/e2")
+    cloud.settle()
+    outcomes = cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=number)
+    assert isinstance(outcomes[0], GrantedOutcome)
