@@ -1,0 +1,155 @@
+"""A real cloud on loopback for tests: broker and routers as processes, end-points in the test.
+
+e0 ── i0 ── e2
+e1 ── i1 ── e3        two ways without a common router
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from gridstat.console.access import load_access
+from gridstat.console.config.grid_file import grid_from_text
+from gridstat.console.grid_folder import GridFolder
+from gridstat.console.operator_desk import operator_desk
+from gridstat.endpoint.connecting import connect
+from gridstat.net.command.address import address_text
+from gridstat.net.command.identity import Role
+from gridstat.net.command.messages import Explain, Survey
+from lab.daemon import Daemon
+from tests.cluster.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from gridstat.endpoint.connection import Connection
+    from gridstat.net.command.messages import OperatorCommand
+    from lab.netns import Namespace
+
+READY_WITHIN_S = 60.0
+ROUTERS = ("e0", "e1", "i0", "i1", "e2", "e3")
+WEST, EAST = ("c1/e0", "c1/e1"), ("c1/e2", "c1/e3")
+
+
+def cloud_text(bandwidth_bytes_per_s: int = 200_000) -> str:
+    routers = "".join(
+        f'[[router]]\nname = "{name}"\nrole = "{"edge" if name[0] == "e" else "inner"}"\n'
+        for name in ROUTERS
+    )
+    ways = (("e0", "i0"), ("i0", "e2"), ("e1", "i1"), ("i1", "e3"))
+    channels = "".join(
+        f'[[channel]]\nfrom = "{a}"\nto = "{b}"\nboth_ways = true\n'
+        f"bandwidth_bytes_per_s = {bandwidth_bytes_per_s}\n"
+        for a, b in ways
+    )
+    return f'cloud = "c1"\n{routers}{channels}'
+
+
+class Here:
+    """Where the processes run: in no namespace of their own."""
+
+    def start(self, command: Sequence[str | Path], **options: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, **options)
+
+
+class Cloud:
+    """Everything in a folder; whatever a test starts is ended with it."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._files = GridFolder(folder, grid_from_text(text, file="test"), text)
+        self._files.write()
+        self.access = load_access(folder)
+        self._stack = ExitStack()
+        self.daemons = {"broker": self._daemon("broker", self._files.broker_file)}
+        for name in ROUTERS:
+            self.daemons[name] = self._daemon("router", self._files.router_file(f"c1/{name}"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close_connections()
+        for daemon in self.daemons.values():
+            daemon.close()
+
+    def start(self) -> None:
+        self.daemons["broker"].start()
+        self.daemons["broker"].wait_ready()
+        for name in ROUTERS:
+            self.daemons[name].start()
+        for name in ROUTERS:
+            self.daemons[name].wait_ready(within_s=READY_WITHIN_S)
+        eventually(self.complaint, within_s=READY_WITHIN_S)
+
+    def _daemon(self, word: str, file: Path) -> Daemon:
+        command = (sys.executable, "-m", "gridstat", word, str(file))
+        return Daemon(file.stem, cast("Namespace", Here()), command, self.folder / file.stem)
+
+    # Asking the broker.
+
+    def ask(self, command: OperatorCommand) -> dict[str, Any]:
+        async def asking() -> dict[str, Any]:
+            async with operator_desk(self.access) as desk:
+                return await desk.ask(command)
+
+        return asyncio.run(asking())
+
+    def survey(self) -> dict[str, Any]:
+        return self.ask(Survey(request_id=0))
+
+    def explain(self, name: str) -> dict[str, Any]:
+        return self.ask(Explain(request_id=0, name=name))
+
+    def complaint(self) -> str | None:
+        """None when every router is in step and every channel up."""
+        facts = self.survey()
+        late = [one["name"] for one in facts["routers"] if not (one["is_up"] and one["in_step"])]
+        down = [one["label"] for one in facts["channels"] if not one["is_up"]]
+        return f"not in step: {late}, down: {down}" if late or down else None
+
+    # End-points.
+
+    def close_connections(self) -> None:
+        self._stack.close()
+
+    def connect(self, name: str, edges: tuple[str, ...]) -> Connection:
+        """An end-point that is closed with its test."""
+        self.access.files_of(Role.ENDPOINT, name)
+        places = [f"{edge}@{address_text(self.access.edges[edge])}" for edge in edges]
+        connection = connect(
+            places, name, certificates=self.access.certificates.path, timeout_s=30.0
+        )
+        self._stack.callback(connection.close)
+        until = time.monotonic() + READY_WITHIN_S
+        while len(connection.edges) < len(edges):
+            assert time.monotonic() < until, f"{name} is attached to {connection.edges} only"
+            time.sleep(0.02)
+        return connection
+
+
+def connections_to(port: int) -> list[str]:
+    """This process's established connections to a local port, as the kernel lists them."""
+    wanted = f":{port:04X}"
+    own = {
+        os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if _is_there(fd)
+    }
+    found = []
+    with open("/proc/self/net/tcp", encoding="ascii") as table:
+        for line in list(table)[1:]:
+            columns = line.split()
+            if columns[2].endswith(wanted) and f"socket:[{columns[9]}]" in own:
+                found.append(columns[2])
+    return found
+
+
+def _is_there(descriptor: str) -> bool:
+    return os.path.lexists(f"/proc/self/fd/{descriptor}")

@@ -1,0 +1,111 @@
+"""Two planes: commands never disturb events, and end-points never talk to a broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gridstat.endpoint.asking import qos
+from gridstat.model.errors import ChannelFull
+from gridstat.model.status import BuiltinType
+from tests.cluster.eventually import eventually
+from tests.cluster.one_cloud.cloud import EAST, WEST, connections_to
+from tests.cluster.one_cloud.streams import Stream, slots_of
+
+if TYPE_CHECKING:
+    from tests.cluster.one_cloud.cloud import Cloud
+
+pytestmark = pytest.mark.cluster
+FLOAT64 = BuiltinType.FLOAT64
+
+
+@pytest.mark.feature("S0-1", "S0-53", "S3-90")
+def test_a_storm_of_commands_and_refusals_costs_an_admitted_stream_nothing(cloud: Cloud) -> None:
+    publisher = cloud.connect("c1/storm/pmu", WEST)
+    subscriber = cloud.connect("c1/storm/desk", EAST)
+    noise = cloud.connect("c1/storm/noise", EAST)
+    stream = publisher.publish("value", FLOAT64, rate=60)
+    loud = publisher.publish("loud", FLOAT64, rate=10_000)
+    taken = subscriber.subscribe(
+        stream.name, qos=qos(latency_ms=2_000, redundancy=2), keep_events=65_536
+    )
+    with Stream(stream) as sending:
+        eventually(lambda: sending.complaint_below(30))
+        for _ in range(60):
+            noise.subscribe(stream.name, qos=qos(rate=1)).unsubscribe()
+            with pytest.raises(ChannelFull):
+                noise.subscribe(loud.name, qos=qos(latency_ms=2_000))
+        before = len(sending.sent)
+        eventually(lambda: sending.complaint_below(before + 60))
+    got: list[int] = []
+
+    def missing() -> str | None:
+        got.extend(slots_of(taken))
+        lost = set(sending.sent) - set(got)
+        return f"{len(lost)} of {len(sending.sent)} slots lost" if lost else None
+
+    eventually(missing)
+    assert got == sorted(set(got)), "each slot once, in order"
+    ledger = taken.ledger()
+    assert (ledger.delivered, ledger.duplicate > 0) == (len(got), True)
+
+
+@pytest.mark.feature("S0-7")
+def test_an_end_point_has_no_connection_to_the_broker(cloud: Cloud) -> None:
+    connection = cloud.connect("c1/alone/pmu", WEST)
+    connection.publish("value", FLOAT64, rate=1)
+    for edge in WEST:
+        assert len(connections_to(cloud.access.edges[edge][1])) >= 1
+    assert connections_to(cloud.access.broker[1]) == []
+
+
+@pytest.mark.feature("S3-90")
+def test_slots_that_were_never_sent_are_counted_as_lost_exactly(cloud: Cloud) -> None:
+    publisher = cloud.connect("c1/gaps/pmu", WEST)
+    subscriber = cloud.connect("c1/gaps/desk", EAST)
+    stream = publisher.publish("value", FLOAT64, rate=60)
+    taken = subscriber.subscribe(stream.name, qos=qos(latency_ms=3_600_000), keep_events=1_024)
+    with Stream(stream) as sending:
+        eventually(lambda: sending.complaint_below(60))
+    eventually(lambda: _short_of(taken.ledger().delivered, len(sending.sent)))
+    ledger = taken.ledger()
+    skipped = sending.sent[-1] - sending.sent[0] + 1 - len(sending.sent)
+    assert (ledger.lost, ledger.delivered) == (skipped, len(sending.sent))
+    with Stream(stream) as again:
+        eventually(lambda: again.complaint_below(30))
+    eventually(lambda: _short_of(taken.ledger().delivered, len(sending.sent) + len(again.sent)))
+    between = again.sent[0] - sending.sent[-1] - 1
+    holes = again.sent[-1] - again.sent[0] + 1 - len(again.sent)
+    assert taken.ledger().lost == skipped + between + holes
+
+
+def _short_of(count: int, wanted: int) -> str | None:
+    return None if count >= wanted else f"{count} of {wanted} delivered"
+
+
+@pytest.mark.feature("S0-150")
+def test_a_subscriber_publishes_what_it_computes_and_others_subscribe_to_that(
+    cloud: Cloud,
+) -> None:
+    source = cloud.connect("c1/raw/pmu", WEST)
+    middle = cloud.connect("c1/computed/doubler", EAST)
+    reader = cloud.connect("c1/computed/desk", WEST)
+    raw = source.publish("value", FLOAT64, rate=30)
+    doubled = middle.publish("twice", FLOAT64, rate=30)
+    middle.subscribe(
+        raw.name,
+        qos=qos(redundancy=2),
+        on_event=lambda event: doubled.send(2 * event.value, created_ns=event.created_ns),
+    )
+    final = reader.subscribe(doubled.name, qos=qos(redundancy=2), keep_events=1_024)
+    with Stream(raw) as sending:
+        eventually(lambda: sending.complaint_below(60))
+    got: list[int] = []
+
+    def missing() -> str | None:
+        got.extend(slots_of(final))
+        lost = {2 * slot for slot in sending.sent} - set(got)
+        return f"{len(lost)} lost" if lost else None
+
+    eventually(missing)
