@@ -86,9 +86,10 @@ def places_of(question: Question, kind: Kind, whole: tuple[Route, ...]) -> list[
         for routers in (question.sources, question.targets)
     )
     edges = frozenset(question.sources + question.targets)
-    if not units or not starts or not ends:
-        return []
-    if units > 1 or not {router for router, _ in starts} & {router for router, _ in ends}:
+    start_set, end_set = ({router for router, _ in some} for some in (starts, ends))
+    if not units or not starts or not ends or len(start_set | end_set) == 1:
+        return []  # Nothing to find; from one router round to itself there are only rings.
+    if units > 1 or not start_set & end_set:
         return [Places(starts, ends, units, edges, kind.is_lone)]
     # One path must not lead from a router round to itself: ask for each start by itself.
     return [

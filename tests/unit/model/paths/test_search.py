@@ -125,6 +125,20 @@ def test_one_router_for_both_ends_is_not_two_paths() -> None:
     assert answer == NotFound("disjoint", paths_max=1)
 
 
+def test_one_router_for_both_ends_needs_no_search_among_its_rings() -> None:
+    names = "abcdefgh"
+    mesh = cloud(" ".join(f"{one}>{other}" for one in names for other in names if one != other))
+    clock_reads: list[float] = []
+
+    def clock() -> float:
+        clock_reads.append(0.0)
+        return 0.0
+
+    answer = disjoint_paths(mesh, ["a"], ["a"], (WIDE_US, WIDE_US), clock=clock)
+    assert answer == NotFound("disjoint", paths_max=1)
+    assert len(clock_reads) == 1, "it branches"
+
+
 def test_a_path_never_leads_round_to_where_it_began() -> None:
     graph = cloud("b>x x>b b>y y>b y>c")
     answer = search(graph, "ab", "bc", WIDE_US, WIDE_US, WIDE_US)
