@@ -1,8 +1,9 @@
 """Processes of a run: started, asked and ended by id, with JSON lines on stdin and stdout.
 
 A process says `{"ready": …}` or its ports first, answers each line with one line, and ends when its
-stdin closes, so nothing outlives the experiment even if that is killed. Children stand in process
-groups of their own: only the parent hears Ctrl-C, leaves its `with` block, and ends them in order.
+stdin closes, so nothing outlives the experiment even if that is killed. A daemon is asked nothing,
+and ended by a signal. Children stand in process groups of their own: only the parent hears Ctrl-C,
+leaves its `with` block, and ends them in order.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ Answer = dict[str, Any]
 class RoleProcess:
     """One child process; between `begin` and `finish` exactly one answer is owed."""
 
-    def __init__(self, name: str, argv: Sequence[str]) -> None:
+    def __init__(self, name: str, argv: Sequence[str], *, is_daemon: bool = False) -> None:
         self.name = name
+        self._is_daemon = is_daemon
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
         self._process = subprocess.Popen(
             list(argv),
@@ -91,12 +93,18 @@ class RoleProcess:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
+    def dismiss(self) -> None:
+        """Tell a daemon to end, without waiting for it; many then end side by side."""
+        if self._is_daemon:
+            self._process.terminate()
+
     def end(self) -> None:
         """Close its stdin and wait; then ask, then force, this one process by its id."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
+        self.dismiss()
         for nudge in (self._process.terminate, self._process.kill):
             try:
                 self._process.wait(END_S_MAX)
@@ -142,8 +150,20 @@ class Processes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        for process in self._running:
+            process.dismiss()
         while self._running:
             self._running.pop().end()
+
+    def start_daemons(
+        self, programs: Mapping[str, Sequence[str]], *, within_s: float
+    ) -> dict[str, RoleProcess]:
+        """Start programs that serve until a signal comes; each has said that it is ready."""
+        started = {name: RoleProcess(name, argv, is_daemon=True) for name, argv in programs.items()}
+        self._running += started.values()
+        for process in started.values():
+            process.finish(within_s=within_s)
+        return started
 
     def start(self, name: str, argv: Sequence[str]) -> tuple[RoleProcess, Answer]:
         """Start a program that announces itself with one line, and that line."""
@@ -165,9 +185,15 @@ class Processes:
         """Give one of `benchmarks.roles` its plan; `prefix` may enter a namespace."""
         if not any(process.name == role for process in self._prepared):
             self.prepare_roles(role, 1, prefix=prefix)
+        return self.start_prepared(role, to_json(plan))
+
+    def start_prepared(
+        self, role: str, plan: Mapping[str, Any], *, within_s: float = ANSWER_S_MAX
+    ) -> tuple[RoleProcess, Answer]:
+        """Give a prepared interpreter of this role its plan."""
         process = next(process for process in self._prepared if process.name == role)
         self._prepared.remove(process)
-        return process, process.ask(to_json(plan))
+        return process, process.ask(plan, within_s=within_s)
 
     def end(self, process: RoleProcess) -> None:
         """End one process before the others."""

@@ -12,6 +12,7 @@ ROLES = {
     "reference": "ReferenceRole",
     "publisher": "PublisherRole",
     "subscriber": "SubscriberRole",
+    "end_points": "EndPointsRole",
 }
 """Module of `benchmarks.roles` and its class; loaded by name, since a run starts many of them."""
 

@@ -1,0 +1,129 @@
+"""A whole cloud for a measurement: leaf broker and routers as daemons, end-points beside them.
+
+The daemons are those of `gridstat broker` and `gridstat router`, with the files that `gridstat up`
+writes; the journal is on a real disk. Everything ends, and the folder goes, with the block.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.processes import Processes, RoleProcess
+from gridstat.console.access import load_access
+from gridstat.console.grid import Grid
+from gridstat.console.grid_folder import GridFolder
+from gridstat.console.operator_desk import ask_once
+from gridstat.net.command.address import address_text
+from gridstat.net.command.identity import Role
+from gridstat.net.command.messages import Explain, Survey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+
+    from gridstat.console.config.cloud_file import Topology
+
+LOOPBACK = "127.0.0.1"
+START_S_MAX = 120.0
+IN_STEP_S_MAX = 60.0
+LOOK_AGAIN_S = 0.1
+
+Facts = dict[str, Any]
+
+
+class CloudRig:
+    """One running cloud; every router is connected and in step when the block begins."""
+
+    def __init__(self, topology: Topology, *, folder: str = "") -> None:
+        self._topology = topology
+        self._stack = ExitStack()
+        self._parent = folder or None
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def _start(self) -> None:
+        parent = tempfile.TemporaryDirectory(prefix="gridstat-cloud-", dir=self._parent)
+        self.folder = Path(self._stack.enter_context(parent))
+        grid = Grid(LOOPBACK, self._topology, pmus=(), subscribers=(), source="benchmarks")
+        files = GridFolder(self.folder, grid, "")
+        files.write()
+        self.access = load_access(self.folder)
+        self._processes = self._stack.enter_context(Processes())
+        broker = {"broker": _daemon("broker", files.broker_file)}
+        self.broker = self._processes.start_daemons(broker, within_s=START_S_MAX)["broker"]
+        self.routers = self._processes.start_daemons(
+            {
+                router.name: _daemon("router", files.router_file(router.name))
+                for router in self._topology.routers
+            },
+            within_s=START_S_MAX,
+        )
+        self.await_in_step()
+
+    # What an operator sees.
+
+    def survey(self) -> Facts:
+        return ask_once(self.access, Survey(request_id=0))
+
+    def explain(self, name: str) -> Facts:
+        return ask_once(self.access, Explain(request_id=0, name=name))
+
+    def await_in_step(self) -> None:
+        """Until every router has confirmed, by its digest, the very table that is wanted."""
+        deadline_s = time.monotonic() + IN_STEP_S_MAX
+        while behind := routers_behind(self.survey()):
+            if time.monotonic() > deadline_s:
+                raise BenchmarkError(
+                    f"{', '.join(behind)} did not get in step in {IN_STEP_S_MAX:g} s",
+                    hint="the machine is too busy, or a router has died",
+                )
+            time.sleep(LOOK_AGAIN_S)
+
+    # End-points.
+
+    def end_points(self, places: Mapping[str, Iterable[str]]) -> RoleProcess:
+        """A process with a connection for each of these end-points, by its edges."""
+        for name in places:
+            self.access.files_of(Role.ENDPOINT, name)
+        plan = {
+            "certificates": str(self.access.certificates.path),
+            "end_points": {
+                name: [f"{edge}@{address_text(self.access.edges[edge])}" for edge in edges]
+                for name, edges in places.items()
+            },
+        }
+        self._processes.prepare_roles("end_points", 1)
+        return self._processes.start_prepared("end_points", plan, within_s=START_S_MAX)[0]
+
+
+def routers_behind(survey: Facts) -> list[str]:
+    """Routers that are absent, or have not confirmed all that they were sent."""
+    return [
+        str(router["name"])
+        for router in survey["routers"]
+        if not (router["is_connected"] and router["in_step"])
+    ]
+
+
+def _daemon(kind: str, file: Path) -> list[str]:
+    return [sys.executable, "-P", "-m", "gridstat", kind, str(file), "--json"]

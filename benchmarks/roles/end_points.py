@@ -1,0 +1,240 @@
+"""End-points of a managed cloud, by the public API: what they publish, subscribe, send and see."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+import gridstat
+from benchmarks.roles.pacing import steady
+from benchmarks.statistics import WARM_UP_S, bins_of, summary_of, warm_up_count
+from gridstat.model.errors import GridStatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from benchmarks.roles.conversation import Answer, Question
+    from gridstat.endpoint.connection import Connection
+    from gridstat.endpoint.publisher import Publication
+    from gridstat.endpoint.subscriber import Subscription
+
+NS_PER_MS = 1_000_000
+ANSWER_S_MAX = 120.0
+LOOKS_PER_PERIOD = 4
+
+
+class EndPointsRole:
+    """Owns a connection for each end-point; publications and subscriptions live as long."""
+
+    def __init__(self, plan: Question) -> None:
+        self._connections: dict[str, Connection] = {
+            name: gridstat.connect(
+                edges, name, certificates=plan["certificates"], answer_within_s=ANSWER_S_MAX
+            )
+            for name, edges in plan["end_points"].items()
+        }
+        self._publications: dict[str, list[Publication]] = {}
+        self._subscriptions: dict[str, list[Subscription]] = {}
+
+    @classmethod
+    def from_json(cls, plan: Question) -> Self:
+        return cls(plan)
+
+    def ready(self) -> Answer:
+        return {"end_points": list(self._connections)}
+
+    def answer(self, question: Question) -> Answer:
+        do: Callable[[Question], Answer] = {
+            "publish": self._publish,
+            "pulse": self._pulse,
+            "tick": self._tick,
+            "subscribe": self._subscribe,
+            "unsubscribe": self._unsubscribe,
+            "look": self._look,
+            "take": self._take,
+        }[question["do"]]
+        return do(question)
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    # Publishing.
+
+    def _publish(self, question: Question) -> Answer:
+        """So many variables below each end-point's own name, in one request each."""
+        period = gridstat.Period(*question["period"])
+        names = [f"{question['prefix']}{number}" for number in range(int(question["count"]))]
+        for index, (name, connection) in enumerate(self._connections.items()):
+            phase_ns = index * int(question.get("phase_step_ns", 0))
+            made = connection.publish_many(
+                names, gridstat.FLOAT64, period=period, phase_ns=phase_ns
+            )
+            self._publications.setdefault(name, []).extend(made)
+        return {"published": len(names) * len(self._connections)}
+
+    def _pulse(self, question: Question) -> Answer:
+        """Every end-point sends all that it publishes at its instants, in one `send_many`."""
+        period_s = float(question["period_s"])
+        parties = [
+            (self._connections[name], made, np.zeros(len(made)))
+            for name, made in self._publications.items()
+        ]
+
+        def send(tick: int) -> int:
+            connection, made, values = parties[tick % len(parties)]
+            return connection.send_many(made, values)
+
+        tick_s = period_s / len(parties)
+        return asdict(
+            steady(send, tick_s=tick_s, seconds=float(question["seconds"]), is_aligned=True)
+        )
+
+    def _tick(self, question: Question) -> Answer:
+        """One event a tick, of the publications in turn."""
+        made = [each for some in self._publications.values() for each in some]
+
+        def send(tick: int) -> int:
+            return int(made[tick % len(made)].send(0.0))
+
+        tick_s, seconds = float(question["tick_s"]), float(question["seconds"])
+        return asdict(steady(send, tick_s=tick_s, seconds=seconds))
+
+    # Subscribing.
+
+    def _subscribe(self, question: Question) -> Answer:
+        """All names of each end-point, by so many threads each; every call blocks to its grant."""
+        qos = gridstat.qos(**question["qos"])
+        asking = [
+            _Asking(self._connections[name], names, question, qos)
+            for name, names in question["names"].items()
+        ]
+        cpu_s, began_ns = time.process_time(), time.monotonic_ns()
+        threads = [
+            threading.Thread(target=one.run)
+            for one in asking
+            for _ in range(int(question["outstanding"]))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        ended_ns, cpu_s = time.monotonic_ns(), time.process_time() - cpu_s
+        for one in asking:
+            self._subscriptions.setdefault(one.end_point, []).extend(one.granted)
+        return {
+            "granted": sum(len(one.granted) for one in asking),
+            "refused": sum((one.refused for one in asking), Counter()),
+            "began_ns": began_ns,
+            "ended_ns": ended_ns,
+            "cpu_s": cpu_s,
+            "took_ms": [round(ms, 3) for one in asking for ms in one.took_ms],
+        }
+
+    def _unsubscribe(self, _: Question) -> Answer:
+        began_s = time.monotonic()
+        count = sum(len(held) for held in self._subscriptions.values())
+        for connection in self._connections.values():
+            connection.unsubscribe_all()
+        self._subscriptions.clear()
+        return {"ended": count, "seconds": time.monotonic() - began_s}
+
+    # What comes.
+
+    def _look(self, question: Question) -> Answer:
+        """The newest event of every subscription, again and again: latencies by both ends."""
+        seen: dict[tuple[str, str], list[float]] = {}
+        stamps: dict[Subscription, int] = {}
+        deadline_s = time.monotonic() + float(question["seconds"])
+        pause_s = float(question["period_s"]) / LOOKS_PER_PERIOD
+        while time.monotonic() < deadline_s:
+            time.sleep(pause_s)
+            for ends, subscription in self._by_ends():
+                newest = subscription.newest
+                if newest is None or newest.is_cached:
+                    continue
+                if stamps.get(subscription) != newest.created_ns:
+                    stamps[subscription] = newest.created_ns
+                    seen.setdefault(ends, []).append(newest.latency_us)
+        return {
+            "paths": [
+                {
+                    "publisher": publisher,
+                    "subscriber": subscriber,
+                    "samples": len(latencies_us),
+                    "p50_us": float(np.quantile(latencies_us, 0.5)),
+                    "p99_us": float(np.quantile(latencies_us, 0.99)),
+                }
+                for (publisher, subscriber), latencies_us in sorted(seen.items())
+            ]
+        }
+
+    def _by_ends(self) -> Iterator[tuple[tuple[str, str], Subscription]]:
+        for name, held in self._subscriptions.items():
+            for subscription in held:
+                yield (subscription.name.rpartition("/")[0], name), subscription
+
+    def _take(self, question: Question) -> Answer:
+        """The latencies of all events kept since the last time, without the warm-up."""
+        held = [each for some in self._subscriptions.values() for each in some]
+        samples = np.concatenate([each.read() for each in held])
+        samples = samples[np.argsort(samples["created_ns"], kind="stable")]
+        created_ns = samples["created_ns"].astype(np.int64)
+        latencies_ns = samples["received_ns"].astype(np.int64) - created_ns
+        warm_up_s = float(question.get("warm_up_s", WARM_UP_S))
+        kept = latencies_ns[warm_up_count(created_ns, warm_up_s=warm_up_s) :]
+        return {
+            "taken": len(latencies_ns),
+            "summary": asdict(summary_of(kept)),
+            "bins": [asdict(part) for part in bins_of(kept, width_us=float(question["bin_us"]))],
+            "predicted_us": [each.contract.latency_us for each in held],
+        }
+
+
+class _Asking:
+    """The requests of one end-point; its threads take the next few names, each in turn."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        names: Sequence[str],
+        question: Mapping[str, Any],
+        qos: gridstat.QosRequest,
+    ) -> None:
+        per_request = int(question["per_request"])
+        self.end_point = connection.name
+        self.granted: list[Subscription] = []
+        self.refused: Counter[str] = Counter()
+        self.took_ms: list[float] = []
+        self._connection = connection
+        self._keep_events = int(question.get("keep_events", 0))
+        self._qos = qos
+        self._left = iter(
+            [names[at : at + per_request] for at in range(0, len(names), per_request)]
+        )
+        self._lock = threading.Lock()
+
+    def run(self) -> None:
+        while True:
+            with self._lock:
+                names = next(self._left, None)
+            if names is None:
+                return
+            began_ns = time.monotonic_ns()
+            try:
+                found = self._connection.subscribe_many(
+                    names, qos=self._qos, keep_events=self._keep_events
+                )
+            except GridStatError as error:
+                with self._lock:
+                    self.refused[f"{type(error).__name__}: {error.args[0]}"] += len(names)
+                continue
+            took_ms = (time.monotonic_ns() - began_ns) / NS_PER_MS
+            with self._lock:
+                self.granted += found
+                self.took_ms.append(took_ms)
