@@ -5,54 +5,73 @@ Exit codes: 0 done, 1 the world refused (a port is taken, a process died), 2 ask
 
 from __future__ import annotations
 
-from importlib import metadata
-from typing import Annotated
+from importlib import import_module, metadata
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
+from typer.core import TyperGroup
 
-from gridstat.console.cli import (
-    broker,
-    certificates,
-    cloud,
-    error,
-    experiment,
-    explain,
-    host,
-    publish,
-    router,
-    subscribe,
-    top,
-    up,
-)
 from gridstat.console.cli.failure import telling
+
+# Releases of typer differ in whose `Context` and `Command` these are.
+Context: TypeAlias = Any
+Command: TypeAlias = Any
 
 HELP = """The state of an electric power grid, delivered under a contract per subscription.
 
 Start with `gridstat up`, which runs a small grid on this machine; `gridstat host` says what the
 machine lacks. Every command explains itself with --help.
 """
+COMMANDS: Final = (
+    "up",
+    "broker",
+    "router",
+    "publish",
+    "subscribe",
+    "explain",
+    "top",
+    "cloud",
+    "certificates",
+    "host",
+    "experiment",
+    "error",
+)
+CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
+
+
+class CommandsOnDemand(TyperGroup):
+    """Each command is imported when it is asked for: a router need not load what a broker does."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        return load_command(cmd_name) if cmd_name in COMMANDS else None
+
+
+def load_command(name: str) -> Command:
+    """The command of the module of that name: its `app`, or the one function that it is."""
+    module = import_module(f"gridstat.console.cli.{name}")
+    lone = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+    if hasattr(module, "app"):
+        # A Typer of one group is that group only beside another command.
+        lone.add_typer(module.app, name=name)
+        lone.command("nothing")(lambda: None)
+        group = typer.main.get_group(lone)
+        return group.commands[name]
+    # A code of the thesis is negative, and no option.
+    context = {**CONTEXT, "ignore_unknown_options": name == "error"}
+    lone.command(name, help=module.HELP, context_settings=context)(telling(getattr(module, name)))
+    return typer.main.get_command(lone)
+
 
 app = typer.Typer(
+    cls=CommandsOnDemand,
     help=HELP,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("up", help=up.HELP)(telling(up.up))
-app.command("broker", help=broker.HELP)(telling(broker.broker))
-app.command("router", help=router.HELP)(telling(router.router))
-app.command("publish", help=publish.HELP)(telling(publish.publish))
-app.command("subscribe", help=subscribe.HELP)(telling(subscribe.subscribe))
-app.command("explain", help=explain.HELP)(telling(explain.explain))
-app.command("top", help=top.HELP)(telling(top.top))
-app.add_typer(cloud.app, name="cloud")
-app.command("host", help=host.HELP)(telling(host.host))
-app.add_typer(certificates.app, name="certificates")
-app.add_typer(experiment.app, name="experiment")
-# A code of the thesis is negative, and no option.
-app.command("error", help=error.HELP, context_settings={"ignore_unknown_options": True})(
-    telling(error.error)
+    context_settings=CONTEXT,
 )
 
 
