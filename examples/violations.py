@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import queue
+import threading
 
 import gridstat
 
@@ -36,10 +37,18 @@ def main() -> None:
     with gridstat.connect(
         options.edge, name=options.name, certificates=options.certificates
     ) as grid:
-        grid.subscribe(options.variable, qos=quality, on_violation=violations.put)
+        is_live = threading.Event()
+        grid.subscribe(
+            options.variable,
+            qos=quality,
+            on_event=lambda _: is_live.set(),
+            on_violation=violations.put,
+        )
         bridged = grid.subscribe(
             options.variable, qos=quality, extrapolate=gridstat.Polynomial(order=1, points=4)
         )
+        # Nothing is expected before the first event, so nothing can be missing before it either.
+        is_live.wait(options.timeout)
         print(f"watching {options.variable}", flush=True)
         try:
             for _ in range(options.count):

@@ -1,0 +1,125 @@
+"""A small cloud of real processes on this machine, and end-points that attach to it.
+
+    c1/e0 ── c1/i0 ── c1/e1        and a direct channel from edge to edge
+
+Every party has an address of its own within 127/8, so that ports need not be negotiated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import ExitStack
+from itertools import count
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from gridstat.console.access import load_access
+from gridstat.console.operator_desk import operator_desk
+from gridstat.endpoint.connecting import connect
+from gridstat.model.errors import GridStatError
+from gridstat.net.command.certificate_folder import CertificateFolder
+from gridstat.net.command.identity import Identity, Role
+from gridstat.net.command.messages import Survey
+from lab.grid_files import COMMAND_PORT, OPERATOR, GridFiles
+from lab.grid_plan import BROKER, GridPlan, LinkPlan, RouterPlan
+from tests.cluster.command import Command
+from tests.cluster.eventually import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gridstat.endpoint.connecting import ConnectWishes
+    from gridstat.endpoint.connection import Connection
+
+PLAN = GridPlan(
+    routers=(RouterPlan("e0", is_edge=True), RouterPlan("e1", is_edge=True), RouterPlan("i0")),
+    links=(LinkPlan("e0", "e1"), LinkPlan("e0", "i0"), LinkPlan("i0", "e1")),
+)
+BOTH = ("e0", "e1")
+_NETWORK = count(os.getpid() % 200)
+
+
+class LocalCloud:
+    """Broker and routers run, and are in step, while the `with` block lasts."""
+
+    def __init__(self, folder: Path) -> None:
+        network = f"127.{os.getpid() // 256 % 200 + 10}.{next(_NETWORK) % 250}"
+        names = [BROKER, *(router.name for router in PLAN.routers)]
+        self.hosts = {name: f"{network}.{at}" for at, name in enumerate(names, start=1)}
+        self.files = GridFiles(folder, PLAN, self.hosts)
+        self._daemons: dict[str, Command] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.files.write()
+        for name in self.hosts:
+            self.start(name)
+        eventually(self.complaint)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def certificates(self) -> Path:
+        """Where end-points find their certificates: `certify` puts them here."""
+        return self.files.folder(OPERATOR) / "certificates"
+
+    def start(self, name: str) -> None:
+        is_broker = name == BROKER
+        file = self.files.broker_file if is_broker else self.files.router_file(name)
+        command = Command.gridstat(file.parent, "broker" if is_broker else "router", file)
+        self._daemons[name] = self._stack.enter_context(command)
+
+    def kill(self, name: str) -> None:
+        """Without a word to anybody."""
+        daemon = self._daemons[name]
+        daemon.signal(signal.SIGKILL)
+        daemon.process.wait()
+
+    def pause(self, name: str) -> None:
+        self._daemons[name].signal(signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        self._daemons[name].signal(signal.SIGCONT)
+
+    def edge(self, name: str) -> str:
+        """In the words of `gridstat.connect`."""
+        return f"c1/{name}@{self.hosts[name]}:{COMMAND_PORT}"
+
+    def certify(self, name: str) -> Path:
+        CertificateFolder(self.certificates).ensure(Identity(Role.ENDPOINT, name))
+        return self.certificates
+
+    def connect(
+        self, name: str, edges: tuple[str, ...] = BOTH, **wishes: Unpack[ConnectWishes]
+    ) -> Connection:
+        self.certify(name)
+        wishes.setdefault("timeout_s", 30.0)
+        wishes.setdefault("answer_within_s", 30.0)
+        wishes.setdefault("certificates", self.certificates)
+        return connect([self.edge(edge) for edge in edges], name, **wishes)
+
+    def survey(self) -> dict[str, Any]:
+        """What the broker says of its cloud; empty while it cannot be asked."""
+
+        async def ask() -> dict[str, Any]:
+            async with operator_desk(load_access(self.files.folder(OPERATOR))) as desk:
+                return await desk.ask(Survey(request_id=0))
+
+        try:
+            return asyncio.run(ask())
+        except GridStatError:
+            return {}
+
+    def complaint(self) -> str | None:
+        """For `eventually`: what is not as it should be."""
+        facts = self.survey()
+        if not facts:
+            return "the broker does not answer"
+        routers = [each for each in facts["routers"] if each["is_connected"] and each["in_step"]]
+        up = [each for each in facts["channels"] if each["is_up"]]
+        if len(routers) != len(PLAN.routers) or len(up) < 2 * len(PLAN.links):
+            return f"{len(routers)} routers in step, {len(up)} channels up"
+        return None

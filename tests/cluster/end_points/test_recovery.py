@@ -1,0 +1,127 @@
+"""End-points whose edge, link or own process fails, and who come back."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import gridstat
+from tests.cluster.command import Command
+from tests.cluster.end_points.feeding import feeding
+from tests.cluster.end_points.local_cloud import LocalCloud
+from tests.cluster.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+EXAMPLES = Path(__file__).parents[3] / "examples"
+RATE = 50
+PMU = "c1/north/pmu-1"
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Iterator[LocalCloud]:
+    with LocalCloud(tmp_path) as made:
+        yield made
+
+
+def becomes(said: list[bool], *, expected: bool) -> None:
+    """The publisher's next sends say so; what it said before does not count."""
+    at = len(said)
+    eventually(lambda: None if expected in said[at:] else f"send says {said[-1:]}")
+
+
+def says(command: Command, word: str) -> None:
+    eventually(lambda: None if word in command.output else command.errors or "silence")
+
+
+@pytest.mark.feature("S0-28", "S0-118", "S0-120", "S1-5")
+def test_send_fails_while_the_only_edge_is_dead_and_works_when_it_is_back(
+    cloud: LocalCloud,
+) -> None:
+    with cloud.connect(PMU, ("e0",)) as pmu, cloud.connect("c1/reader", ("e1",)) as reader:
+        voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=RATE)
+        found = reader.subscribe(voltage.name)
+        before = voltage.variable.variable_id
+        with feeding(voltage, RATE) as said:
+            eventually(lambda: None if found.value is not None else "no value")
+            cloud.kill("e0")
+            becomes(said, expected=False)
+            assert not pmu.is_connected
+            cloud.start("e0")
+            becomes(said, expected=True)
+            seen_ns = found.created_ns
+            eventually(lambda: None if found.created_ns > seen_ns else "nothing new came")
+        assert voltage.variable.variable_id == before
+        assert found.error_code == 0
+
+
+@pytest.mark.feature("S0-118", "S0-121")
+def test_a_subscriber_on_two_edges_does_not_notice_that_one_is_gone(cloud: LocalCloud) -> None:
+    with cloud.connect(PMU) as pmu, cloud.connect("c1/reader") as reader:
+        voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=RATE)
+        violations: list[gridstat.Violation] = []
+        events: list[gridstat.Delivery] = []
+        found = reader.subscribe(
+            voltage.name,
+            qos=gridstat.qos(redundancy=2, latency_ms=2_000),
+            on_event=events.append,
+            on_violation=violations.append,
+        )
+        with feeding(voltage, RATE) as said:
+            eventually(lambda: None if len(events) >= RATE else "no events")
+            cloud.pause("e0")
+            eventually(lambda: None if reader.edges == ("c1/e1",) else f"{reader.edges}")
+            assert reader.is_connected
+            cloud.resume("e0")
+            eventually(lambda: None if len(reader.edges) == 2 else f"{reader.edges}")
+            eventually(lambda: None if len(pmu.edges) == 2 else f"{pmu.edges}")
+        assert all(said)
+        assert violations == []
+        stamps = [event.created_ns for event in events]
+        assert len(set(stamps)) == len(stamps)
+        assert found.ledger().lost == 0
+
+
+@pytest.mark.feature("S0-119")
+def test_a_publisher_that_was_killed_comes_back_and_unsubscribes_nobody(
+    cloud: LocalCloud, tmp_path: Path
+) -> None:
+    certificates = cloud.certify(PMU)
+    words: list[str | Path] = [sys.executable, EXAMPLES / "publish.py", "--edge", cloud.edge("e0")]
+    words += ["--name", PMU, "--certificates", certificates, "--count", "100000"]
+    with cloud.connect("c1/reader", ("e1",)) as reader:
+        with Command(tmp_path, *words) as first:
+            says(first, "publishing")
+            found = reader.subscribe(f"{PMU}/voltage")
+            eventually(lambda: None if found.value is not None else "no value")
+            first.signal(signal.SIGKILL)
+        last_ns = found.created_ns
+        with Command(tmp_path, *words) as second:
+            says(second, "publishing")
+            eventually(lambda: None if found.created_ns > last_ns else "nothing new came")
+        assert found.error_code == 0
+        assert not found.is_over
+
+
+@pytest.mark.feature("S0-119")
+def test_a_subscriber_that_was_killed_has_left_no_subscription_when_it_is_back(
+    cloud: LocalCloud, tmp_path: Path
+) -> None:
+    certificates = cloud.certify("c1/reader")
+    words: list[str | Path] = [sys.executable, EXAMPLES / "subscribe.py", f"{PMU}/voltage"]
+    words += ["--edge", cloud.edge("e1"), "--certificates", certificates, "--count", "100000"]
+    with cloud.connect(PMU, ("e0",)) as pmu:
+        voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=RATE)
+        with feeding(voltage, RATE):
+            with Command(tmp_path, *words) as first:
+                says(first, "after")
+                first.signal(signal.SIGKILL)
+            with cloud.connect("c1/reader", ("e1",)):
+                subscribers = [each["subscriber"] for each in cloud.survey()["subscriptions"]]
+                assert "c1/reader" not in subscribers
