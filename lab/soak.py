@@ -1,7 +1,7 @@
 """`python -m lab.soak`: many faults on one grid under load; `make soak-faults` is this with 300.
 
-Ends with 1 if any trial lost, doubled or altered an event. The seed is printed first, and again in
-the last line, which with --json holds the figures as flat fields.
+Ends with 1 if any trial lost, doubled or altered an event, or the grid did not recover. The seed is
+printed first, and again in the last line, which with --json holds the figures as flat fields.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main(words: list[str] | None = None) -> int:
     tell(f"seed {seed}, {asked.trials} trials, files in {asked.folder}")
     summary = soak(asked.folder, seed, asked.trials, kinds, is_told=not asked.json)
     tell(json.dumps(summary.facts) if asked.json else in_words(summary))
-    return 1 if summary.failed else 0
+    return 0 if summary.is_passed else 1
 
 
 def soak(
@@ -50,7 +50,7 @@ def soak(
 
 
 def in_words(summary: Summary) -> str:
-    state = "FAILED" if summary.failed else "passed"
+    state = "passed" if summary.is_passed else f"FAILED {summary.ended_by}".strip()
     counts = f"{summary.trials} trials, {summary.felt} felt, {len(summary.failed)} failed"
     return (
         f"{state}: seed {summary.seed}, {counts}, {summary.verdict}; "

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
+from lab.errors import LabError
 from lab.faults import Fault, FaultKind
 from lab.ledger import Verdict, Window
 from lab.relay import Direction
@@ -67,21 +68,30 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A whole run; `busy` is the share of the machine's processors that was in use."""
+    """A whole run; `busy` is the share of the machine's processors that was in use.
+
+    `ended_by` says why it ended early: a grid that does not become whole again fails the run.
+    """
 
     seed: int
     trials: int = 0
     took_s: float = 0.0
     busy: float = 0.0
     felt: int = 0
+    ended_by: str = ""
     verdict: Verdict = field(default_factory=Verdict)
     failed: tuple[Trial, ...] = ()
 
     @property
-    def facts(self) -> dict[str, float]:
+    def is_passed(self) -> bool:
+        return not self.failed and not self.ended_by
+
+    @property
+    def facts(self) -> dict[str, float | str]:
         """Flat, for a line of JSON."""
         return {
             "seed": self.seed,
+            "ended_by": self.ended_by,
             "trials": self.trials,
             "failed": len(self.failed),
             "felt": self.felt,
@@ -111,9 +121,14 @@ class Trials:
         self._grid.wait_for(self._complaint, within_s=WHOLE_S_MAX)
         self._from_ns = time.time_ns()
         started_s, before = time.monotonic(), processor_ticks()
-        done = []
+        done: list[Trial] = []
+        ended_by = ""
         for fault in faults:
-            done.append(self._run_one(fault))
+            try:
+                done.append(self._run_one(fault))
+            except LabError as error:
+                ended_by = f"{fault}: {error}"
+                break
             self._tell(str(done[-1]))
         after = processor_ticks()
         return Summary(
@@ -121,6 +136,7 @@ class Trials:
             trials=len(done),
             took_s=time.monotonic() - started_s,
             busy=(after[0] - before[0]) / max(after[1] - before[1], 1),
+            ended_by=ended_by,
             felt=sum(trial.is_felt for trial in done),
             verdict=sum((trial.verdict for trial in done), Verdict()),
             failed=tuple(trial for trial in done if not trial.verdict.is_clean),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lab.trials
+from lab.errors import LabError
 from lab.faults import Fault, FaultKind
 from lab.ledger import Verdict, Window
 from lab.trials import Trials
@@ -34,7 +35,7 @@ class Recorded:
 
 
 class StubGrid:
-    """A grid that is always whole."""
+    """A grid that is whole unless its load complains; it does not wait."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -48,7 +49,8 @@ class StubGrid:
         return None
 
     def wait_for(self, complaint: Callable[[], str | None], *, within_s: float) -> None:
-        assert complaint() is None
+        if (last := complaint()) is not None:
+            raise LabError(last)
         self.calls.append("whole")
 
 
@@ -111,15 +113,24 @@ def test_windows_of_trials_join_without_a_gap() -> None:
     assert [window.from_ns for window in load.windows[1:]] == [
         window.to_ns for window in load.windows[:-1]
     ]
-    assert (summary.trials, summary.verdict.expected, summary.failed) == (3, 15, ())
+    assert (summary.trials, summary.verdict.expected, summary.is_passed) == (3, 15, True)
 
 
 def test_a_fault_is_felt_if_a_way_is_missed_at_its_end() -> None:
-    load = StubLoad([Verdict()], complaints=[None, "one way", None, None, None])
+    load = StubLoad([Verdict()], complaints=[None, "one way"])
     summary, told = run(StubGrid(), load, *[fault(FaultKind.KILL)] * 2)
     assert summary.felt == summary.facts["felt"] == 1
     assert ", felt," in told[0]
     assert "not felt" in told[1]
+
+
+def test_a_grid_that_does_not_recover_ends_the_run_as_failed() -> None:
+    load = StubLoad([Verdict()], complaints=[None, None, "e0 is not in step"])
+    summary, told = run(StubGrid(), load, *[fault(FaultKind.KILL)] * 3)
+    assert (summary.trials, told) == (0, [])
+    assert not summary.is_passed
+    assert "kill -9, then restart e0" in summary.ended_by
+    assert "e0 is not in step" in str(summary.facts["ended_by"])
 
 
 def test_what_arrives_while_it_settles_is_not_lost() -> None:
@@ -136,5 +147,6 @@ def test_a_failed_trial_is_told_with_its_fault_and_counted(
     summary, told = run(StubGrid(), load, fault(FaultKind.KILL))
     assert "kill -9, then restart e0" in told[0]
     assert "FAILED" in told[0]
+    assert not summary.is_passed
     facts = summary.facts
     assert (facts["seed"], facts["trials"], facts["failed"], facts["lost"]) == (9, 1, 1, 1)
