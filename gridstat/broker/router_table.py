@@ -45,6 +45,8 @@ class RouterTable:
         self.is_connected = False
         self.sent_number = 0
         self.confirmed_number = 0
+        self.confirmed_digest = 0
+        """Of the table that the router said it holds, when it last said so."""
         self.refusal_count = 0
         self._changed_channels: set[int] = set()
         self._changed_sources: set[int] = set()
@@ -107,6 +109,7 @@ class RouterTable:
         """The router is back with this digest; the changes that it needs, if any."""
         self.is_connected = True
         self.refusal_count = 0
+        self.confirmed_digest = digest
         self._begin_numbers()
         if digest == self.wanted.digest:
             self._forget_changes()
@@ -153,6 +156,7 @@ class RouterTable:
         if not self.confirmed_number < number <= self.sent_number:
             return True
         self.confirmed_number = number
+        self.confirmed_digest = digest
         self.refusal_count = 0
         is_equal = True
         while self._digests and self._digests[0][0] <= number:

@@ -129,6 +129,8 @@ class Surveyor:
             "is_up": report is not None and name not in self._health.down_routers,
             "is_connected": table.is_connected,
             "in_step": table.is_in_step,
+            "digest": f"{table.wanted.digest:016x}",
+            "confirmed_digest": f"{table.confirmed_digest:016x}",
             "variables": len(table.wanted.variables),
             "paths": len(table.wanted.paths),
             "counters": {} if counters is None else dict(counters.router),

@@ -75,6 +75,17 @@ def test_a_survey_shows_what_is_connected_in_step_and_down(cloud: Conversation) 
     assert channels[2]["datagram_version"] == 2
 
 
+def test_a_survey_shows_the_digest_that_is_wanted_and_the_one_that_was_confirmed(
+    cloud: Conversation,
+) -> None:
+    before = {one["name"]: one["digest"] for one in survey(cloud)["routers"]}
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    routers = {one["name"]: one for one in survey(cloud)["routers"]}
+    assert all(one["digest"] == one["confirmed_digest"] for one in routers.values())
+    for name in granted.paths[0].routers:
+        assert routers[name]["digest"] != before[name]
+
+
 def test_counters_and_ledgers_are_shown_as_reported(cloud: Conversation) -> None:
     granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
     number = granted.paths[0].channel_ids[0]
