@@ -122,9 +122,15 @@ class PathGraph:
 
 
 def distances(
-    neighbours: Sequence[Neighbours], weights: Sequence[int], start_at: Mapping[int, int]
+    neighbours: Sequence[Iterable[tuple[int, int]]],
+    weights: Sequence[int],
+    start_at: Mapping[int, int],
+    bound: int = NEVER - 1,
 ) -> list[int]:
-    """The distance of every router from the starts, each of which has a distance to begin with."""
+    """The distance of every router from the starts, each of which has a distance to begin with.
+
+    Routers beyond the bound count as out of reach.
+    """
     found = [NEVER] * len(neighbours)
     heap: list[tuple[int, int]] = []
     for router, distance in start_at.items():
@@ -136,7 +142,7 @@ def distances(
             continue
         for arc, other in neighbours[router]:
             farther = distance + weights[arc]
-            if farther < found[other]:
+            if farther < found[other] and farther <= bound:
                 found[other] = farther
                 heappush(heap, (farther, other))
     return found

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from gridstat.model.paths.problem import Places, Route
+from gridstat.model.paths.mask import Places
+from gridstat.model.paths.problem import Route
 
 if TYPE_CHECKING:
-    from gridstat.model.paths.problem import Mask
+    from gridstat.model.paths.mask import Mask
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,19 +6,17 @@ network; the weights it holds are shared with the graph unless the mask touches 
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gridstat.model.errors import LayoutError
 from gridstat.model.paths.flow import Network
-from gridstat.model.paths.graph import NEVER, WEIGHT_MAX, distances, lowered
+from gridstat.model.paths.graph import NEVER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Iterable, Sequence
 
-    from gridstat.model.paths.graph import Neighbours, PathGraph
+    from gridstat.model.paths.graph import Neighbours
+    from gridstat.model.paths.mask import Mask, Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,74 +29,6 @@ class Route:
     cost: int
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Routers where paths may start and end, each with how many may.
-
-    `edges` are not to be passed through; `lone` says that no other router is passed twice.
-    """
-
-    starts: tuple[tuple[int, int], ...]
-    ends: tuple[tuple[int, int], ...]
-    units: int
-    edges: frozenset[int]
-    lone: bool
-
-
-class Mask:
-    """A graph less what is excluded, at the prices of one search."""
-
-    __slots__ = ("_cheaper", "costs", "dead", "graph", "is_timed", "latencies_us", "prices")
-
-    def __init__(
-        self,
-        graph: PathGraph,
-        excluded_channels: AbstractSet[int],
-        excluded_routers: AbstractSet[str],
-        cheap_channels: Mapping[int, int] | None,
-    ) -> None:
-        self.graph = graph
-        self.is_timed = False
-        self.dead = {graph.number_of[name] for name in excluded_routers if name in graph.number_of}
-        self.costs = graph.costs
-        self.latencies_us = graph.latencies_us
-        blocked = [
-            graph.arc_of[channel] for channel in excluded_channels if channel in graph.arc_of
-        ]
-        cheap = {
-            graph.arc_of[channel]: cost
-            for channel, cost in (cheap_channels or {}).items()
-            if channel in graph.arc_of
-        }
-        self.prices = graph.prices
-        if blocked or cheap:
-            self.costs, self.prices = graph.costs.copy(), graph.prices.copy()
-        if blocked:
-            self.latencies_us = graph.latencies_us.copy()
-        for arc, cost in cheap.items():
-            if not 0 <= cost < WEIGHT_MAX:
-                raise LayoutError(f"a cost of {cost} is not between 0 and {WEIGHT_MAX - 1}")
-            self.costs[arc] = cost
-            self.prices[arc] = graph.price(cost, graph.latencies_us[arc])
-        for arc in blocked:
-            self.prices[arc] = self.latencies_us[arc] = NEVER
-        self._cheaper = [arc for arc in cheap if self.prices[arc] < graph.prices[arc]]
-
-    def timed(self) -> Mask:
-        """The same graph, in which time is the only price."""
-        found = copy(self)
-        found.costs = found.prices = self.latencies_us
-        found.is_timed = True
-        return found
-
-    def prices_to(self, ends: Sequence[int]) -> list[int]:
-        """Lower bounds of the price from each router to the nearest end."""
-        if self.is_timed:
-            return nearest([self.graph.latencies_to(end) for end in ends])
-        found = nearest([self.graph.prices_to(end) for end in ends])
-        return lowered(self.graph, found, self.prices, self._cheaper) if self._cheaper else found
-
-
 class Problem:
     """Places in a masked graph, as a network of labels with potentials for cost and latency.
 
@@ -107,6 +37,7 @@ class Problem:
     """
 
     __slots__ = (
+        "_mask",
         "arcs_out",
         "costs",
         "dead",
@@ -121,6 +52,7 @@ class Problem:
     )
 
     def __init__(self, mask: Mask, places: Places) -> None:
+        self._mask = mask
         self.graph = mask.graph
         self.places = places
         self.arcs_out = mask.graph.arcs_out
@@ -130,8 +62,7 @@ class Problem:
         ends = [router for router, _ in places.ends]
         self.prices_to = mask.prices_to(ends)
         self.latencies_to: list[int] = []
-        # A path starts and ends at an edge router, and never passes through one (see search.py).
-        self.dead = mask.dead | places.edges.difference(ends)
+        self.dead = mask.dead_in(places)
         self.start_labels: dict[int, int] = {}
         self.network = self._network(mask.graph.labels_out.copy())
 
@@ -140,24 +71,10 @@ class Problem:
 
         Only after this are there potentials for latency.
         """
-        graph = self.graph
-        count = len(graph.arcs)
-        latencies_us, prices = self.latencies_us[:count], self.prices[:count]
-        for router in self.dead:
-            for arc, _ in graph.arcs_into[router]:
-                latencies_us[arc] = NEVER
-        ends = {router: 0 for router, _ in self.places.ends}
-        starts = {router: graph.router_latencies_us[router] for router, _ in self.places.starts}
-        from_starts = distances(graph.arcs_out, latencies_us, starts)
-        self.latencies_to = distances(graph.arcs_into, latencies_us, ends)
-        for arc, (tail, head) in enumerate(zip(graph.tails, graph.heads, strict=True)):
-            if from_starts[tail] + latencies_us[arc] + self.latencies_to[head] > bound_us:
-                latencies_us[arc] = prices[arc] = NEVER
-        self.prices_to = distances(graph.arcs_into, prices, ends)
-        self.prices, self.latencies_us = prices, latencies_us
-        self.arcs_out = [
-            tuple(pair for pair in pairs if prices[pair[0]] < NEVER) for pairs in graph.arcs_out
-        ]
+        reach = self._mask.reach(self.places, bound_us)
+        self.arcs_out = reach.arcs_out
+        self.latencies_to, self.prices_to = reach.latencies_to, reach.prices_to
+        self.prices, self.latencies_us = self._mask.prices, self._mask.latencies_us
         self.network = self._network(self.arcs_out * 2)
 
     def _network(self, out: list[Neighbours]) -> Network:
@@ -272,7 +189,3 @@ def excess_us(latencies_us: Iterable[int], bounds_us: Sequence[int]) -> int:
         for latency_us, bound_us in zip(sorted(latencies_us), bounds_us, strict=True)
         if latency_us > bound_us
     )
-
-
-def nearest(lists: Sequence[list[int]]) -> list[int]:
-    return lists[0] if len(lists) == 1 else list(map(min, *lists))

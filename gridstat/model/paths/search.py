@@ -16,7 +16,8 @@ from gridstat.model.paths.budget import Budget
 from gridstat.model.paths.flow import flow, walks
 from gridstat.model.paths.graph import NEVER
 from gridstat.model.paths.kinds import LEAST, Kind, Question, kinds_of, places_of, whole_choices
-from gridstat.model.paths.problem import Mask, Problem, Route, fits
+from gridstat.model.paths.mask import Mask
+from gridstat.model.paths.problem import Problem, Route, fits
 from gridstat.model.qos import REDUNDANCY_MAX
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _solve(
     complete = (*whole, *(route for route in routes if route is not None))
     if _fit(complete, bounds_us):
         return Outcome(complete, is_certain=True)
-    if effort is Effort.GLANCE:
+    if effort is Effort.GLANCE or budget.was_spent:
         return Outcome(None, is_certain=False)
     branching = Branching(problem, bounds_us, budget)
     branching.find_any(whole)

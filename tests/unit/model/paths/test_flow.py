@@ -8,7 +8,8 @@ import networkx
 import pytest
 
 from gridstat.model.paths.flow import flow, walks
-from gridstat.model.paths.problem import Mask, Places, Problem
+from gridstat.model.paths.mask import Mask, Places
+from gridstat.model.paths.problem import Problem
 from lab.topologies import FAMILIES, random_topology
 
 MANY = 9
