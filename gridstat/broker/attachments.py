@@ -202,8 +202,14 @@ class Attachments:
             raise WrongCloud(f"{name} does not belong to cloud {registry.cloud}")
         if registry.routers[edge].role is not RouterRole.EDGE:
             raise NotAuthorised(f"rule edge: {edge} is no edge router, so nobody attaches to it")
-        if not all(0 <= port <= PORT_MAX for port in (command.data_port, command.urgent_port)):
+        ports = command.data_port, command.urgent_port
+        if not all(0 <= port <= PORT_MAX for port in ports):
             raise LayoutError(f"{name} names a port outside 0 to {PORT_MAX}")
+        if any(ports) and not (all(ports) and command.host):
+            raise LayoutError(
+                f"{name} names only a part of where it receives",
+                hint="give the host and both ports of the receiver, or none of them",
+            )
         if endpoint is None:
             if len(registry.endpoints) >= quotas.endpoints_max:
                 raise QuotaReached(f"the cloud has {quotas.endpoints_max} end-points already")

@@ -36,8 +36,8 @@ class ContractEffects:
                 self._subscribe(operation, done)
             case Unsubscribed():
                 self._unsubscribe(operation.subscription_id, done)
-            case Moved():
-                self._move(operation.subscription, done)
+            case Moved(subscription=record, with_publication=is_held):
+                self._move(record, done, is_held=is_held)
             case PatternHeld():
                 self._hold_pattern(operation, done)
 
@@ -83,10 +83,10 @@ class ContractEffects:
         ]
         done.tables += [
             partial(self._tables.tear_down, variable, orders, local_edges(record)),
-            partial(found.retire, record.generation),
+            partial(found.retire, record.generation, with_held=True),
         ]
 
-    def _move(self, record: Subscribed, done: Applied) -> None:
+    def _move(self, record: Subscribed, done: Applied, *, is_held: bool) -> None:
         """The new generation stands beside the old one, which retires once the new one is up."""
         registry = self._registry
         if registry.homeless.pop(record.subscription_id, None) is not None:
@@ -106,6 +106,7 @@ class ContractEffects:
                 partial(self._tables.tear_down, old_variable, old_orders, local_edges(old)),
                 partial(self._reservations.settle, record.subscription_id),
             ),
+            is_held,
         )
         found.retiring.append(retiring)
         done.undo += [

@@ -81,6 +81,7 @@ class Desk:
         self.now_ns = 0
         self.out: list[Instruction] = []
         self.since_snapshot = 0
+        self.snapshot_size = 0
         self.unsaved_reports: dict[str, RouterReported] = {}
         self._epoch = 0
         self._number = 0
@@ -148,6 +149,7 @@ class Desk:
         """Let the journal begin anew with a snapshot."""
         self.since_snapshot = 0
         encoded = (SNAPSHOT_MARK, *(encode(operation) for operation in operations))
+        self.snapshot_size = len(encoded)
         self._persist(_Pending(Applied(), 0, _nothing, _nobody), encoded)
 
     def persisted(self, token: int) -> None:

@@ -58,7 +58,9 @@ class Effects:
         self._cloud = CloudEffects(registry, reservations, tables, channel_plan)
         self._registrations = RegistrationEffects(registry, reservations, tables, channel_plan)
         self._contracts = ContractEffects(registry, reservations, tables)
-        self._publication_changes = PublicationChangeEffects(registry, reservations, tables)
+        self._publication_changes = PublicationChangeEffects(
+            registry, reservations, tables, self._registrations
+        )
 
     def replay(self, operation: Operation) -> None:
         """As at a start: everything at once."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gridstat.broker.name_service import resolve
+from gridstat.broker.outcomes import ANSWER_BYTES_MAX
 from gridstat.model.cloud import check_pattern
 from gridstat.net.command.endpoint_messages import DoneOutcome, FoundOutcome
 from gridstat.net.command.session_messages import MANY_MAX
@@ -13,6 +15,7 @@ from gridstat.net.command.session_messages import MANY_MAX
 if TYPE_CHECKING:
     from gridstat.broker.desk import Desk
     from gridstat.broker.requests import Request, Requests
+    from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import (
         FindVariables,
         ReportLedger,
@@ -32,9 +35,15 @@ class Enquiries:
 
     def find(self, request: Request, command: FindVariables) -> None:
         limit = max(0, min(command.limit, MANY_MAX))
-        matching = self._desk.registry.matching(check_pattern(command.pattern))
-        found = [publication.variable for publication in islice(matching, limit + 1)]
-        outcome = FoundOutcome(variables=tuple(found[:limit]), is_complete=len(found) <= limit)
+        variables: list[StatusVariable] = []
+        size_bytes, is_complete = 0, True
+        for publication in self._desk.registry.matching(check_pattern(command.pattern)):
+            size_bytes += len(msgspec.msgpack.encode(publication.variable))
+            if len(variables) == limit or size_bytes > ANSWER_BYTES_MAX:
+                is_complete = False
+                break
+            variables.append(publication.variable)
+        outcome = FoundOutcome(variables=tuple(variables), is_complete=is_complete)
         self._requests.answer(request, (outcome,))
 
     def keep_ledger(self, request: Request, command: ReportLedger) -> None:

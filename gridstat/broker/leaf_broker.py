@@ -213,10 +213,9 @@ class LeafBroker:
             self._take(event)
 
     def _compact_if_due(self) -> None:
-        if (
-            self._desk.since_snapshot > self._desk.settings.snapshot_after
-            and not self.registry.changing
-        ):
+        """A snapshot twice the size of the last is worth as much as the operations since."""
+        bound = max(self._desk.settings.snapshot_after, 2 * self._desk.snapshot_size)
+        if self._desk.since_snapshot > bound and not self.registry.changing:
             self._desk.compact(snapshot_operations(self.registry, self._routers, self._channels))
 
     def _mend_for(self, endpoint: str) -> None:

@@ -39,6 +39,8 @@ from gridstat.net.command.operator_messages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gridstat.broker.applied import Applied
     from gridstat.broker.desk import Desk
     from gridstat.broker.operations import Operation
@@ -92,7 +94,8 @@ class OperatorDesk:
         if known is not None and known != router:
             raise LayoutError(f"router {router.name} is there already, and is another")
         if known is None:
-            self._commit(peer, command.request_id, RouterAdded(router=router))
+            done = partial(self._done, peer, command.request_id, {"router": router.name})
+            self._commit(peer, command.request_id, RouterAdded(router=router), done)
             self._health.watch(router.name)
         else:
             self._answer(peer, command.request_id, {"router": router.name})
@@ -104,17 +107,21 @@ class OperatorDesk:
         attached = registry.attached_to.get(name, ())
         if attached:
             raise StillInUse(f"router {name} has {len(attached)} end-points attached")
-        if registry.through_router.get(name):
-            count = len(registry.through_router[name])
-            raise StillInUse(f"router {name} carries {count} subscriptions")
+        if registry.through_router.get(name) or self._desk.reservations.is_loaded(name):
+            count = len(registry.through_router.get(name, ()))
+            raise StillInUse(f"router {name} carries {count} subscriptions, or did a moment ago")
         if registry.channels_of.get(name):
             labels = sorted(registry.channels[one].label for one in registry.channels_of[name])
             raise StillInUse(
                 f"router {name} still has channels: {', '.join(labels)}", hint="remove them first"
             )
-        self._commit(peer, command.request_id, RouterRemoved(name=name))
-        self._health.forget_router(name)
-        self._desk.close(f"router/{name}", NoSuchRouter(f"router {name} was removed"))
+
+        def removed(_: Applied) -> None:
+            self._health.forget_router(name)
+            self._desk.close(f"router/{name}", NoSuchRouter(f"router {name} was removed"))
+            self._answer(peer, command.request_id, {})
+
+        self._commit(peer, command.request_id, RouterRemoved(name=name), removed)
 
     def _add_channel(self, peer: str, command: AddChannel) -> None:
         registry, channel = self._desk.registry, command.channel
@@ -137,30 +144,37 @@ class OperatorDesk:
             )
         elif channel.channel_id in registry.channels:
             raise LayoutError(f"channel_id {channel.channel_id} is taken")
-        self._commit(peer, command.request_id, ChannelAdded(channel=channel), _added(channel))
+        done = partial(self._done, peer, command.request_id, _added(channel))
+        self._commit(peer, command.request_id, ChannelAdded(channel=channel), done)
 
     def _remove_channel(self, peer: str, command: RemoveChannel) -> None:
         registry = self._desk.registry
         number = registry.channel_between.get((command.from_router, command.to_router))
         if number is None:
             raise NoSuchChannel(f"there is no channel {command.from_router}→{command.to_router}")
-        using = registry.over_channel.get(number)
-        if using:
+        using = registry.over_channel.get(number, ())
+        if using or self._desk.reservations.is_loaded(number):
             label = registry.channels[number].label
-            raise StillInUse(f"channel {label} carries {len(using)} subscriptions")
-        self._commit(peer, command.request_id, ChannelRemoved(channel_id=number))
-        self._health.forget_channel(number)
+            raise StillInUse(
+                f"channel {label} carries {len(using)} subscriptions, or did a moment ago"
+            )
+
+        def removed(_: Applied) -> None:
+            self._health.forget_channel(number)
+            self._answer(peer, command.request_id, {})
+
+        self._commit(peer, command.request_id, ChannelRemoved(channel_id=number), removed)
 
     # Answers.
 
     def _commit(
-        self, peer: str, request_id: int, operation: Operation, facts: Facts | None = None
+        self,
+        peer: str,
+        request_id: int,
+        operation: Operation,
+        then: Callable[[Applied], None],
     ) -> None:
-        self._desk.commit(
-            [operation],
-            partial(self._done, peer, request_id, facts or {}),
-            partial(self._failed, peer, request_id),
-        )
+        self._desk.commit([operation], then, partial(self._failed, peer, request_id))
 
     def _done(self, peer: str, request_id: int, facts: Facts, _: Applied) -> None:
         self._answer(peer, request_id, facts)

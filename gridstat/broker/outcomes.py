@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import Outcome
 
+ANSWER_BYTES_MAX: Final = 786_432
+"""Of the outcomes of one request, so that an answer always fits into a frame."""
+
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -32,6 +35,10 @@ def encode_outcomes(outcomes: Iterable[Outcome]) -> bytes:
 
 def encode_notice(notice: Notice) -> bytes:
     return _ENCODER.encode(notice)
+
+
+def size_bytes(outcome: Outcome) -> int:
+    return len(_ENCODER.encode(outcome))
 
 
 def refused(error: GridStatError | Refusal) -> RefusedOutcome:

@@ -18,6 +18,7 @@ from gridstat.broker.registry import PublicationChange
 
 if TYPE_CHECKING:
     from gridstat.broker.applied import Applied, Step
+    from gridstat.broker.registration_effects import RegistrationEffects
     from gridstat.broker.registry import Publication, Registry
     from gridstat.broker.reservations import Reservations
     from gridstat.broker.router_tables import RouterTables
@@ -28,8 +29,13 @@ class PublicationChangeEffects:
     """`Registry.changing` names exactly the publications with a change under way."""
 
     def __init__(
-        self, registry: Registry, reservations: Reservations, tables: RouterTables
+        self,
+        registry: Registry,
+        reservations: Reservations,
+        tables: RouterTables,
+        registrations: RegistrationEffects,
     ) -> None:
+        self._registrations = registrations
         self._registry = registry
         self._reservations = reservations
         self._tables = tables
@@ -62,13 +68,7 @@ class PublicationChangeEffects:
         ups = {edge: attachments[edge].up_channel_id for edge in sorted(attachments)}
         self._rename(publication, variable)
         self._reservations.publish(variable, ups)
-        publication.change = PublicationChange(
-            old,
-            (
-                partial(self._set_sources, old, dict.fromkeys(ups, 0)),
-                partial(self._reservations.unpublish, old, tuple(ups)),
-            ),
-        )
+        publication.change = PublicationChange(old)
         registry.changing.add(variable.name)
         done.undo += [
             partial(self._rename, publication, old),
@@ -82,15 +82,16 @@ class PublicationChangeEffects:
         if publication is None or publication.change is None:
             return
         change = publication.change
+        done.tables += self._retire_contracts(publication)
+        self._registrations.retire_old(publication, done)
         self._end_change(publication)
         done.undo.append(partial(self._resume_change, publication, change))
-        done.tables += [*self._retire_contracts(publication), *change.steps]
 
     def _retire_contracts(self, publication: Publication) -> list[Step]:
         """Ends all that the present generations of its subscriptions have replaced."""
         found = [self._registry.subscriptions[number] for number in publication.subscriptions]
         return [
-            partial(subscription.retire, subscription.record.generation)
+            partial(subscription.retire, subscription.record.generation, with_held=True)
             for subscription in sorted(found, key=lambda one: one.record.subscription_id)
             if subscription.retiring
         ]

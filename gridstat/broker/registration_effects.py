@@ -160,16 +160,27 @@ class RegistrationEffects:
         ]
         done.tables.append(partial(self._set_sources, variable, [(edge, 0) for edge in edges]))
         if publication.change is not None:
-            done.tables += publication.change.steps
+            self.retire_old(publication, done)
 
     def _up_channels(self, publisher: str) -> list[tuple[str, int]]:
         endpoint = self._registry.endpoints.get(publisher)
         attachments = {} if endpoint is None else endpoint.attachments
         return [(edge, attachments[edge].up_channel_id) for edge in sorted(attachments)]
 
+    def retire_old(self, publication: Publication, done: Applied) -> None:
+        """The old identifier of a changed variable is no longer sourced anywhere."""
+        assert publication.change is not None
+        old = publication.change.old
+        edges = [edge for edge, _ in self._up_channels(publication.publisher)]
+        self._reservations.unpublish(old, edges)
+        done.undo.append(partial(self._reservations.publish, old, edges))
+        done.tables.append(partial(self._set_sources, old, [(edge, 0) for edge in edges]))
+
     def _variables_of(self, endpoint: EndPoint) -> list[StatusVariable]:
-        publications = self._registry.publications
-        return [publications[name].variable for name in sorted(endpoint.publications)]
+        """All that an end-point sends, under old identifiers too while a change is under way."""
+        found = [self._registry.publications[name] for name in sorted(endpoint.publications)]
+        changing = [one.change.old for one in found if one.change is not None]
+        return [*(one.variable for one in found), *changing]
 
     def _charge(self, variables: Iterable[StatusVariable], edge: str) -> None:
         for variable in variables:

@@ -88,19 +88,22 @@ class Publication:
 
 @dataclass(slots=True)
 class PublicationChange:
-    """A change of period under way: until when the old identifier holds, and how it ends."""
+    """A change of period under way; 0 until it is announced from when on the new one holds."""
 
     old: StatusVariable
-    steps: tuple[Step, ...]
     from_ns: int = 0
 
 
 @dataclass(slots=True)
 class Retiring:
-    """How to end what the given generation of a contract has replaced."""
+    """How to end what the given generation of a contract has replaced.
+
+    It is held while a change of the publication is under way, which still needs the old.
+    """
 
     generation: int
     steps: tuple[Step, ...]
+    is_held: bool = False
 
 
 @dataclass(slots=True)
@@ -117,10 +120,14 @@ class Subscription:
         """The change that would have replaced something came to nothing."""
         self.retiring = [found for found in self.retiring if found is not retiring]
 
-    def retire(self, generation: int) -> None:
+    def retire(self, generation: int, *, with_held: bool = False) -> None:
         """End all that this generation and those before it have replaced."""
-        due = [found for found in self.retiring if found.generation <= generation]
-        self.retiring = [found for found in self.retiring if found.generation > generation]
+        due: list[Retiring] = []
+        left: list[Retiring] = []
+        for found in self.retiring:
+            is_due = found.generation <= generation and (with_held or not found.is_held)
+            (due if is_due else left).append(found)
+        self.retiring = left
         for retiring in due:
             for step in retiring.steps:
                 step()

@@ -53,6 +53,12 @@ class Reservations:
     def unpublish(self, variable: StatusVariable, edges: Iterable[str]) -> None:
         self.resources.unpublish(variable, self._known(edges))
 
+    def is_loaded(self, element: int | str) -> bool:
+        """Whether anything is still charged to a channel or router, also what is just leaving."""
+        if isinstance(element, str):
+            return bool(self.resources.router(element).events)
+        return bool(self.resources.channel(element).streams)
+
     # Contracts.
 
     def allocate(self, request: AllocationRequest) -> Allocation | Refusal:

@@ -53,8 +53,11 @@ class RouterDesk:
         Whether its process is new since the last report, or None if it is not of this cloud.
         """
         desk = self._desk
-        if name not in self._instances:
-            return None
+        if name not in self._instances or desk.tables[name].is_connected:
+            return None  # Not of this cloud, or it has reported in this session already.
+        if message.term > desk.registry.term:
+            # It obeys a newer broker and will refuse this one; only people can say who is right.
+            desk.note("newer_term", router=name, term=message.term)
         before = desk.registry.reports.get(name)
         report = RouterReported(
             name=name,

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from gridstat.broker.confirmation import Confirmation
 
+UNSEEN_MAX: Final = 1_024
+"""Confirmations that wait for an absent router before those that are over are thrown out."""
 UNCONFIRMED_MAX: Final = 8
 """Changes on their way to one router; more gather meanwhile and go as one."""
 
@@ -171,6 +173,8 @@ class RouterTable:
         if not self.is_connected:
             waiting.absent.add(self.name)
             self._unseen.append(waiting)
+            if len(self._unseen) > UNSEEN_MAX:
+                self._unseen = [found for found in self._unseen if not found.is_over]
         elif self.is_changed:
             waiting.missing.add(self.name)
             self._unsent.append(waiting)

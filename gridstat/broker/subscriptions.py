@@ -12,7 +12,13 @@ from gridstat.broker.contracts import AllocationRequest, Refusal
 from gridstat.broker.moves import has_a_way, routers_of
 from gridstat.broker.operations import Answered, PatternHeld, Subscribed, Unsubscribed
 from gridstat.broker.orders import TERMS_MAX, terms_of
-from gridstat.broker.outcomes import encode_outcomes, granted, refused
+from gridstat.broker.outcomes import (
+    ANSWER_BYTES_MAX,
+    encode_outcomes,
+    granted,
+    refused,
+    size_bytes,
+)
 from gridstat.broker.type_check import check_type, encode_type, expected_type
 from gridstat.model.cloud import check_name, check_pattern, is_pattern
 from gridstat.model.errors import (
@@ -61,12 +67,18 @@ class Subscriptions:
         operations: list[Operation] = []
         caught: list[Subscribed] = []
         outcomes = []
+        answer_bytes = 0
         for asked in command.subscriptions:
             try:
+                if answer_bytes > ANSWER_BYTES_MAX:
+                    raise QuotaReached(
+                        "the answer would be too large", hint="ask for fewer variables at once"
+                    )
                 found = self._decide(endpoint, asked, applied, operations, caught)
             except GridStatError as error:
                 found = refused(error)
             outcomes.append(found)
+            answer_bytes += size_bytes(found)
         if not operations:
             self._requests.answer(request, outcomes)
             return

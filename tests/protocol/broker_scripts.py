@@ -94,6 +94,7 @@ class Script:
                 first_time=True,
                 host="10.1.0.1",
                 data_port=5_000 + self._incarnations,
+                urgent_port=4_000,
             )
             self.cloud.send(name, edge, command)
             self.cloud.routers[edge].attached.add(name)
@@ -195,6 +196,7 @@ class Script:
             first_time=False,
             host="10.1.0.1",
             data_port=found.attachments[edge].data_port,
+            urgent_port=4_000,
         )
         self.cloud.send(endpoint, edge, command)
         self.cloud.routers[edge].attached.add(endpoint)

@@ -136,6 +136,24 @@ def test_a_port_that_is_none_is_refused(cloud: Conversation) -> None:
     assert refusal(cloud.ask("c1/new", "c1/e0", command)).code == LayoutError.code
 
 
+@pytest.mark.parametrize(
+    ("host", "data_port", "urgent_port"), [("", 5_000, 5_001), ("h", 5_000, 0), ("h", 0, 5_001)]
+)
+def test_half_an_address_is_refused(
+    cloud: Conversation, host: str, data_port: int, urgent_port: int
+) -> None:
+    command = Attach(
+        edge="c1/e0",
+        certificate=b"endpoint/c1/new",
+        incarnation="a",
+        first_time=True,
+        host=host,
+        data_port=data_port,
+        urgent_port=urgent_port,
+    )
+    assert refusal(cloud.ask("c1/new", "c1/e0", command)).code == LayoutError.code
+
+
 def test_the_number_of_end_points_is_bounded() -> None:
     settings = BrokerSettings(CLOUD, quotas=Quotas(endpoints_max=1))
     cloud = Conversation(settings=settings).start()

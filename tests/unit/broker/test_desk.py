@@ -92,7 +92,9 @@ EVERYTHING: dict[str, tuple[str, str, Command]] = {
             certificate=b"endpoint/c1/new",
             incarnation="a",
             first_time=True,
+            host="10.1.0.1",
             data_port=9_000,
+            urgent_port=9_001,
         ),
     ),
 }

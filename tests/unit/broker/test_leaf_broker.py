@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gridstat.model.errors import NoSuchRouter, NotAuthorised
@@ -237,6 +238,24 @@ def test_a_router_whose_digest_is_not_what_was_sent_gets_the_whole_table(
     assert router.changes[-1].is_last
     assert any(change.begins_anew for change in router.changes[-5:])
     assert cloud.differing() == []
+
+
+def test_a_second_report_in_one_session_is_ignored(cloud: Conversation) -> None:
+    router = cloud.routers["c1/e0"]
+    before = len(router.accepted)
+    cloud.hear("c1/e0", router.report())
+    assert len(router.accepted) == before
+
+
+def test_a_router_that_obeys_a_newer_broker_is_noted(cloud: Conversation) -> None:
+    cloud.disconnect("c1/e0")
+    hello = Hello(role="router", name="c1/e0", instance="1")
+    cloud.tell(Connected("router/c1/e0", hello))
+    report = msgspec.structs.replace(cloud.routers["c1/e0"].report(), term=99)
+    cloud.hear("c1/e0", report)
+    assert ("newer_term", (("router", "c1/e0"), ("term", 99))) in [
+        (note.word, note.facts) for note in cloud.notes
+    ]
 
 
 def test_changes_are_coalesced_into_one_message_a_router(cloud: Conversation) -> None:

@@ -20,6 +20,7 @@ from gridstat.net.command.machine import Received
 from gridstat.net.command.messages import (
     AddChannel,
     AddRouter,
+    ChannelStateChanged,
     Explain,
     OperatorAnswer,
     OperatorCommand,
@@ -111,6 +112,21 @@ def test_what_contracts_depend_on_is_not_removed_before_they_end(cloud: Conversa
     assert number not in cloud.routers[start].table.channels
     assert number not in cloud.routers[end].table.sources
     assert code(cloud, RemoveRouter(request_id=4, name="c1/i0")) == StillInUse.code  # Channels.
+
+
+def test_a_channel_is_not_removed_while_a_contract_is_just_leaving_it(
+    cloud: Conversation,
+) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    start, end = granted.paths[0].routers[:2]
+    dead = granted.paths[0].channel_ids[0]
+    cloud.hear(end, ChannelStateChanged(channel_id=dead, is_up=False))
+    cloud.settle()
+    remove = RemoveChannel(request_id=1, from_router=start, to_router=end)
+    assert code(cloud, remove) == StillInUse.code
+    cloud.advance(1_000_000_000)
+    assert code(cloud, remove) == 0
+    assert cloud.differing() == []
 
 
 def test_a_removed_router_is_sent_away_and_stays_removed(cloud: Conversation) -> None:

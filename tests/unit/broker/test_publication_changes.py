@@ -16,6 +16,7 @@ from gridstat.net.command.endpoint_messages import (
     PublishedOutcome,
     Unpublish,
 )
+from gridstat.net.command.messages import ChannelStateChanged
 from tests.unit.broker.conversation import (
     CENTRE,
     PMU,
@@ -180,6 +181,52 @@ def test_withdrawing_a_variable_in_the_middle_of_its_change_leaves_nothing(
     assert not any(router.table.paths for router in cloud.routers.values())
     resources = cloud.broker.reservations.resources
     assert all(not found.events for found in resources.routers.values())
+
+
+def test_a_failure_in_the_middle_of_a_change_ends_the_old_identifier_no_earlier(
+    cloud: Conversation,
+) -> None:
+    old, granted = published(cloud)
+    (outcome,) = cloud.ask(PMU, "c1/e0", FASTER)
+    assert isinstance(outcome, PublishedOutcome)
+    dead = granted.paths[0].channel_ids[0]
+    receiver = granted.paths[0].routers[1]
+    cloud.hear(receiver, ChannelStateChanged(channel_id=dead, is_up=False))
+    cloud.settle()
+    cloud.advance(NS_PER_S)  # Long enough for an ordinary move to be over.
+    cloud.settle()
+    for path in granted.paths:
+        for router in path.routers:
+            assert old.variable_id in {order.variable_id for order in cloud.path_orders(router)}
+
+    cloud.advance(10 * NS_PER_S)
+    cloud.settle()
+    assert not any(old.variable_id in carried(cloud, name) for name in cloud.routers)
+    assert cloud.differing() == []
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_publisher_that_attaches_anew_in_the_middle_of_a_change_sources_both(
+    cloud: Conversation, is_restarted: bool
+) -> None:
+    old, _ = published(cloud)
+    (outcome,) = cloud.ask(PMU, "c1/e0", FASTER)
+    assert isinstance(outcome, PublishedOutcome)
+    cloud.lose(PMU, "c1/e0", "c1/e1")
+    (attached,) = cloud.attach(
+        PMU, "c1/e0", incarnation="b" if is_restarted else "a", first_time=is_restarted, data_port=0
+    )
+    for number in (old.variable_id, outcome.variable.variable_id):
+        order = cloud.routers["c1/e0"].table.variables[number]
+        assert order.source == attached.up_channel_id
+
+    cloud.advance(10 * NS_PER_S)
+    cloud.settle()
+    assert old.variable_id not in carried(cloud, "c1/e0")
+    cloud.ask(PMU, "c1/e0", Unpublish(names=(VOLTAGE,)))
+    resources = cloud.broker.reservations.resources
+    assert all(not found.events for found in resources.routers.values())
+    assert cloud.differing() == []
 
 
 def test_only_the_publisher_changes_a_period_and_only_of_what_has_one(
