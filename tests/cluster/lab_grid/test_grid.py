@@ -116,10 +116,11 @@ def test_in_band_a_cut_wire_takes_the_sessions_behind_it_too(
         whole(grid)
 
 
-def test_nothing_is_left_of_a_grid_whose_processes_run_stand_and_are_dead(
+def test_a_grid_in_a_user_namespace_works_and_nothing_is_left_of_running_stopped_and_dead(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    with Grid(chain(Management.APART), tmp_path_factory.mktemp("left")) as grid:
+    folder = tmp_path_factory.mktemp("left")
+    with Grid(chain(Management.APART), folder, as_user=True) as grid:
         grid.start()
         inodes = [namespace.inode for namespace in grid.namespaces.values()]
         grid.daemons["e0"].pause()
