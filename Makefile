@@ -9,8 +9,8 @@ CORE := gridstat/core
 CORE_C := $(filter-out $(CORE)/_core.c $(CORE)/_ends.c,$(sort $(wildcard $(CORE)/*.c)))
 CORE_H := $(sort $(wildcard $(CORE)/*.h))
 CORE_PYX := $(wildcard $(CORE)/*.pyx $(CORE)/*.pxd)
-OUR_C := $(CORE_C) $(sort $(wildcard tests/fuzz/*.c tests/sanitize/*.c benchmarks/*/*.c examples/*.c))
-OUR_H := $(CORE_H) $(sort $(wildcard tests/fuzz/*.h tests/sanitize/*.h benchmarks/*/*.h))
+OUR_C := $(CORE_C) $(sort $(wildcard tests/fuzz/*.c tests/sanitize/*.c benchmarks/*/*.c examples/*.c lab/*/*.c))
+OUR_H := $(CORE_H) $(sort $(wildcard tests/fuzz/*.h tests/sanitize/*.h benchmarks/*/*.h examples/*.h lab/*/*.h))
 CODE := $(wildcard gridstat lab tests tools benchmarks examples) setup.py
 TYPED := $(wildcard gridstat lab tests tools benchmarks examples)
 
@@ -27,7 +27,7 @@ STRESS_RUNS := $(addprefix build/sanitize/address/,$(STRESSES)) \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install up test lint type tidy features sanitize sanitize-python sanitize-c fuzz \
-	bench wheel fmt clean
+	bench wheel fmt clean soak-faults
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ fuzz: $(FUZZERS) $(VENV)/.built ## Throw malformed datagrams at every parser, un
 build/fuzz/%: tests/fuzz/%.c $(OUR_H) $(CORE_C)
 	@mkdir -p $(@D)
 	@$(CC) $(C_STANDARD) $(ASAN) -o $@ $< $(CORE_C)
+
+soak-faults: install ## Break a cloud 300 times and more, in namespaces: nothing may be lost
+	@$(BIN)/python -m lab.soak --trials 300
 
 bench: install ## Run the forwarding experiment; others: gridstat experiment run NAME
 	@$(BIN)/gridstat experiment run forwarding
