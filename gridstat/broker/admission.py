@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Limit(Enum):
-    """What may stand in the way; those of the topology no other rate or moment would change."""
+    """What may stand in the way, by the error that it is refused with."""
 
     LATENCY = LatencyNotSatisfiable
     REDUNDANCY = RedundancyNotSatisfiable
@@ -41,10 +41,6 @@ class Limit(Enum):
     ROUTER = RouterFull
     BURST = BurstTooLarge
     BACK_PRESSURE = BackPressured
-
-    @property
-    def is_of_the_topology(self) -> bool:
-        return self in {Limit.LATENCY, Limit.REDUNDANCY}
 
 
 CAPACITY_LIMITS: Final = (Limit.CHANNEL, Limit.ROUTER, Limit.BURST)
@@ -60,6 +56,11 @@ class Obstacle:
     missing: int
     unit: str
     reason: str
+
+    @property
+    def is_of_the_topology(self) -> bool:
+        """Whether it stands whatever is promised to others, and at whatever rate."""
+        return self.element is None and self.limit in {Limit.LATENCY, Limit.REDUNDANCY}
 
     def refusal(self) -> Refusal:
         kind: type[Refused] = self.limit.value

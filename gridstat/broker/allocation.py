@@ -129,6 +129,7 @@ class Allocator:
             excluded_channels=trial.excluded_channels | frozenset(avoiding_channels),
             excluded_routers=trial.excluded_routers | frozenset(avoiding_routers),
         )
+        self._planner.begin()
         self._withdraw(old)
         answer = self._replace(trial, old, index)
         if isinstance(answer, Obstacle):
@@ -161,6 +162,7 @@ class Allocator:
                 self.resources.router(name)
         except (IntervalNotSatisfiable, NoSuchRouter) as refused:
             return Refusal(refused.code, str(refused.args[0]), refused.hint)
+        self._planner.begin()
         plan = self._planner.plan(trial, band.level(0, 0, is_slow=False))
         why = ""
         if isinstance(plan, Obstacle):
@@ -170,10 +172,10 @@ class Allocator:
             return plan.refusal()
         return self._grant(request, band, plan, why)
 
-    def _plan_below(self, trial: Trial, band: Band, first: Obstacle) -> Plan | Obstacle:
+    def _plan_below(self, trial: Trial, band: Band, met: Obstacle) -> Plan | Obstacle:
         """The best level of the band that fits, or what stands in the way of the worst."""
         if not band.is_wide:
-            return self._planner.diagnose(trial, band.last(0))
+            return self._planner.diagnose(trial, band.last(0), met)
         every_steps = self._every_steps_needed(trial, band)
         if isinstance(every_steps, Obstacle):
             return every_steps
@@ -181,18 +183,21 @@ class Allocator:
             plan = self._planner.plan(trial, quality)
             if isinstance(plan, Plan):
                 return plan
-        return first
+        return met
 
     def _every_steps_needed(self, trial: Trial, band: Band) -> int | Obstacle:
         """How often the divisors must be doubled before anything acceptable fits."""
-        if self._planner.fits(trial, band.last(0)):
+        met = self._planner.obstacle(trial, band.last(0))
+        if met is None:
             return 0
         low, high = 0, band.every_steps
-        if not high or not self._planner.fits(trial, band.last(high)):
-            return self._planner.diagnose(trial, band.last(high))
+        if high and not met.is_of_the_topology:
+            met = self._planner.obstacle(trial, band.last(high))
+        if met is not None:
+            return self._planner.diagnose(trial, band.last(high), met)
         while high - low > 1:
             middle = (low + high) // 2
-            if self._planner.fits(trial, band.last(middle)):
+            if self._planner.obstacle(trial, band.last(middle)) is None:
                 high = middle
             else:
                 low = middle
@@ -237,7 +242,7 @@ class Allocator:
         if isinstance(answer, Obstacle) and staying:
             answer = self._replace_all(trial, old, is_lone=False)
         if isinstance(answer, Obstacle):
-            return self._planner.diagnose(trial, old.granted)
+            return self._planner.diagnose(trial, old.granted, answer)
         return answer
 
     def _replace_one(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 CHOICES_MAX: Final = 65_536
 SEARCH_BUDGET_S: Final = 0.1
+SEARCHES: Final = 3
+"""A request that is refused may search a dozen times, few of them for long; so many budgets do."""
 REUSE_COST: Final = 1
 """A channel that carries the variable already is nearly free, but a shorter way is still better."""
 
@@ -43,6 +45,11 @@ class PathChoices:
         self._budget_s = budget_s
         self._version = resources.topology_version
         self._known: dict[Question, Found | NotFound] = {}
+        self._ends_at_s = clock() + SEARCHES * budget_s
+
+    def begin(self) -> None:
+        """Another request begins, with a new budget for all its searches together."""
+        self._ends_at_s = self._clock() + SEARCHES * self._budget_s
 
     def find(self, question: Question, *, is_fresh: bool = False) -> Found | NotFound:
         """A known choice, or a new search; `is_fresh` asks for one with present latencies."""
@@ -60,7 +67,7 @@ class PathChoices:
             excluded_channels=question.excluded_channels,
             excluded_routers=question.excluded_routers,
             cheap_channels=dict.fromkeys(question.favoured_channels, REUSE_COST),
-            budget_s=self._budget_s,
+            budget_s=max(0.0, min(self._budget_s, self._ends_at_s - self._clock())),
             clock=self._clock,
         )
         if _is_lasting(answer):

@@ -78,6 +78,10 @@ class Planner:
         self._resources = resources
         self._choices = PathChoices(resources, clock, budget_s)
 
+    def begin(self) -> None:
+        """A request begins: all its searches together have a few times the budget of one."""
+        self._choices.begin()
+
     def plan(self, trial: Trial, quality: Quality) -> Plan | Obstacle:
         """A plan at this quality, or what stands in the way of it."""
         question = Question(
@@ -123,29 +127,29 @@ class Planner:
     def undo(self, plan: Plan) -> None:
         self._resources.give_back(plan.claims)
 
-    def diagnose(self, trial: Trial, quality: Quality) -> Obstacle:
-        """The constraint that really binds: the one without which it would fit."""
-        unlimited = frozenset((*CAPACITY_LIMITS, Limit.BACK_PRESSURE))
+    def diagnose(self, trial: Trial, quality: Quality, met: Obstacle) -> Obstacle:
+        """The constraint that really binds: the one without which it would fit.
+
+        `met` is what stood in the way of a plan; it is the answer if no single limit binds.
+        """
+        capacity = frozenset(CAPACITY_LIMITS)
         pressed = self._resources.unusable_channels() - self._resources.down_channels()
         bare = replace(
-            trial, excluded_channels=trial.excluded_channels - pressed, ignoring=unlimited
+            trial,
+            excluded_channels=trial.excluded_channels - pressed,
+            ignoring=capacity | {Limit.BACK_PRESSURE},
         )
         ideal = self.plan(bare, quality)
         if isinstance(ideal, Obstacle):
             return ideal
-        broken = self._judge(replace(bare, ignoring=frozenset()), ideal)
         used = {number for path in ideal.paths for number in path.channel_ids}
         self.undo(ideal)
-        if used & pressed and not self.fits(replace(trial, ignoring=unlimited), quality):
+        if used & pressed and self.obstacle(replace(trial, ignoring=capacity), quality):
             return back_pressure(self._resources, min(used & pressed))
         for limit in CAPACITY_LIMITS:
             if found := self._broken_without(trial, quality, limit):
                 return max(found, key=lambda obstacle: obstacle.missing)
-        if broken:
-            return broken[0]
-        answer = self.plan(trial, quality)
-        assert isinstance(answer, Obstacle), "what was refused a moment ago fits now"
-        return answer
+        return met
 
     def _broken_without(self, trial: Trial, quality: Quality, limit: Limit) -> list[Obstacle]:
         """Where this limit would be broken if nobody asked about it; empty if that is no help."""
@@ -156,12 +160,13 @@ class Planner:
         self.undo(plan)
         return [obstacle for obstacle in broken if obstacle.limit is limit]
 
-    def fits(self, trial: Trial, quality: Quality) -> bool:
+    def obstacle(self, trial: Trial, quality: Quality) -> Obstacle | None:
+        """What stands in the way of this quality, if anything does; nothing is kept."""
         plan = self.plan(trial, quality)
         if isinstance(plan, Obstacle):
-            return False
+            return plan
         self.undo(plan)
-        return True
+        return None
 
     def _claim(self, trial: Trial, quality: Quality, found: Found) -> Plan:
         claims = claims_of(trial.request, quality, found.paths)

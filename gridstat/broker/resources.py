@@ -91,7 +91,10 @@ class Resources:
     def remove_router(self, name: str) -> None:
         account = self.router(name)
         if account.events or self.promises.over(name):
-            raise StillInUse(f"router {name} carries {len(self.promises.over(name))} paths")
+            raise StillInUse(
+                f"router {name} carries {self.variables_at(name)} variables "
+                f"on {len(self.promises.over(name))} paths"
+            )
         if self._channels_at[name]:
             raise StillInUse(
                 f"router {name} still has {len(self._channels_at[name])} channels",
@@ -123,6 +126,24 @@ class Resources:
         del self._channels[channel_id], self._between[ends]
         for name in ends:
             self._channels_at[name].discard(channel_id)
+        self._reshape()
+
+    def change_router(self, router: Router) -> None:
+        """Another capacity for a router; what is promised stands, and may then be too much."""
+        self.router(router.name).router = router
+        self._reshape()
+
+    def change_channel(self, channel: EventChannel) -> None:
+        """Another bandwidth, latency or queue for a channel between the same two routers."""
+        carriage = self.channel(channel.channel_id)
+        before = carriage.channel
+        assert before is not None
+        if (before.from_router, before.to_router) != (channel.from_router, channel.to_router):
+            raise LayoutError(f"channel {before.label} cannot be moved to {channel.label}")
+        if before.mtu_bytes != channel.mtu_bytes and carriage.streams:
+            raise StillInUse(f"channel {before.label} carries variables charged by its MTU")
+        carriage.channel = channel
+        self._move([channel.channel_id])
         self._reshape()
 
     def channel_between(self, from_router: str, to_router: str) -> int:

@@ -132,6 +132,12 @@ def test_more_divisors_than_a_table_holds_are_never_charged_below_what_is_asked(
         assert charged == asked
 
 
+def test_very_many_divisors_are_charged_by_their_common_one() -> None:
+    many = list(range(100, 400))
+    taken = counted({0: [6 * every for every in many], 1: many})
+    assert shares_of(taken.taken()) == {0: Fraction(1, 6), 1: Fraction(5, 6)}
+
+
 @given(TAKEN)
 def test_divisors_taken_back_leave_nothing(taken: dict[int, list[int]]) -> None:
     counts = counted(taken)

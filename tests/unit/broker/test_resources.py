@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridstat.broker.accounts import stepped_us
 from gridstat.broker.allocation import Allocator
-from gridstat.broker.bursts import INSTANT_NS, Burst, may_meet, phase_class
+from gridstat.broker.promises import PathKey
 from gridstat.broker.resources import Claim
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, StillInUse
-from gridstat.model.identifiers import ChannelId, VariableId
+from gridstat.model.identifiers import ChannelId
 from gridstat.model.qos import QosRequest
-from gridstat.model.rate_law import Period
-from gridstat.model.status import BuiltinType, StatusVariable
-from tests.unit.broker.clouds import DIAMOND, LINE, ask, cloud, grant, numbers, variable
-
-ALL_MODES = (frozenset(range(1, 64)),)
+from tests.unit.broker.clouds import DIAMOND, LINE, ask, cloud, grant, numbers, refuse, variable
 
 
 def claim(number: int, everys: dict[int, int], *, hertz: int = 30, phase_ns: int = 0) -> Claim:
@@ -173,17 +169,6 @@ def test_a_fresh_graph_is_built_only_when_a_prediction_has_moved() -> None:
     assert resources.graph(is_fresh=True) is not before
 
 
-@given(st.integers(0, 10**7))
-def test_a_step_is_never_below_and_at_most_an_eighth_or_ten_above(us: int) -> None:
-    assert us <= stepped_us(us) <= us + max(10, us // 8 + 1)
-    assert stepped_us(stepped_us(us)) == stepped_us(us)
-
-
-@given(st.integers(0, 10**6), st.integers(0, 10**6))
-def test_steps_keep_the_order(one: int, other: int) -> None:
-    assert (stepped_us(one) <= stepped_us(other)) or one > other
-
-
 def test_a_burst_counts_one_event_of_each_synchronised_variable() -> None:
     resources = cloud(LINE, bandwidth=1_000_000)
     resources.take([claim(1, {0: 1}), claim(2, {0: 5}), claim(3, {0: 1}, hertz=50)])
@@ -202,70 +187,6 @@ def test_variables_of_modes_that_exclude_each_other_do_not_meet() -> None:
     assert resources.channel(1).burst.events == 2
 
 
-def test_an_alert_may_meet_every_phase() -> None:
-    alert = StatusVariable(
-        VariableId(9), "c1/alert", BuiltinType.BOOL, None, is_alert=True, interval_ns_min=10**9
-    )
-    early, late = phase_class(variable()), phase_class(variable(2, phase_ns=10_000_000))
-    assert not may_meet(early, late)
-    assert may_meet(phase_class(alert), early)
-    assert may_meet(phase_class(alert), late)
-
-
-def test_a_phase_of_a_slow_variable_may_fall_on_a_slot_of_a_fast_one() -> None:
-    fast = phase_class(variable(1, 50))
-    assert may_meet(fast, phase_class(variable(2, 25, phase_ns=20_000_000)))
-    assert not may_meet(fast, phase_class(variable(2, 25, phase_ns=10_000_000)))
-
-
-periods = st.builds(Period, st.integers(1, 4), st.integers(1, 120))
-phases = st.integers(0, 10**8)
-
-
-@given(periods, periods, phases, phases)
-def test_variables_that_meet_within_their_first_slots_are_known_to(
-    one: Period, other: Period, phase_ns: int, other_phase_ns: int
-) -> None:
-    first = StatusVariable(VariableId(1), "c1/a", BuiltinType.BOOL, one, phase_ns)
-    second = StatusVariable(VariableId(2), "c1/b", BuiltinType.BOOL, other, other_phase_ns)
-    nearest = min(
-        abs(phase_ns + a * one.period_ns - other_phase_ns - b * other.period_ns)
-        for a in range(12)
-        for b in range(12)
-    )
-    if nearest < INSTANT_NS - 1:  # A phase is cut to whole nanoseconds within its period.
-        assert may_meet(phase_class(first), phase_class(second))
-
-
-memberships = st.lists(
-    st.tuples(
-        st.sampled_from([0, 5_000_000, 10_000_000]),
-        st.sampled_from([25, 50, 100]),
-        st.sampled_from([(0,), (1,), (1, 2), (2,)]),
-    ),
-    max_size=10,
-)
-
-
-@given(memberships)
-def test_a_burst_is_the_same_whatever_came_and_went_before(
-    members: list[tuple[int, int, tuple[int, ...]]],
-) -> None:
-    def filled(extra: bool) -> Burst:
-        burst = Burst(ALL_MODES)
-        if extra:
-            for phase_ns, hertz, modes in reversed(members):
-                burst.add(phase_class(variable(1, hertz, phase_ns=phase_ns)), 70, modes)
-        for phase_ns, hertz, modes in members:
-            burst.add(phase_class(variable(1, hertz, phase_ns=phase_ns)), 68, modes)
-        if extra:
-            for phase_ns, hertz, modes in members:
-                burst.remove(phase_class(variable(1, hertz, phase_ns=phase_ns)), 70, modes)
-        return burst
-
-    assert filled(extra=True).worst() == filled(extra=False).worst()
-
-
 def test_every_variable_of_a_subscriber_is_delivered_once() -> None:
     resources = cloud(LINE)
     allocator = Allocator(resources)
@@ -273,3 +194,49 @@ def test_every_variable_of_a_subscriber_is_delivered_once() -> None:
     before = numbers(resources)
     grant(allocator, ask(2, variable(), ("a", "c"), QosRequest(every=2), subscriber="s"))
     assert numbers(resources)["routers"] == before["routers"]
+
+
+def test_a_reduced_bandwidth_leaves_what_is_promised_and_admits_nothing_more() -> None:
+    resources = cloud(LINE, bandwidth=10_000)
+    allocator = Allocator(resources)
+    grant(allocator, ask(1, variable(1), ("a", "c")))
+    channel = resources.channel(1).channel
+    assert channel is not None
+    resources.change_channel(replace(channel, bandwidth_bytes_per_s=1_000))
+    assert resources.channel(1).is_over
+    assert refuse(allocator, ask(2, variable(2), ("a", "c"))).bottleneck == "channel a→b"
+    resources.change_channel(replace(channel, bandwidth_bytes_per_s=20_000))
+    grant(allocator, ask(2, variable(2), ("a", "c")))
+
+
+def test_a_channel_made_slower_moves_the_predictions_over_it() -> None:
+    resources = cloud(LINE, latency_us=100)
+    allocator = Allocator(resources)
+    grant(allocator, ask(1, variable(1), ("a", "c"), QosRequest(latency_us=2_000)))
+    channel = resources.channel(1).channel
+    assert channel is not None
+    before = resources.promises.latency_us(PathKey(1, 0))
+    resources.change_channel(replace(channel, latency_us=5_100))
+    assert resources.promises.latency_us(PathKey(1, 0)) == before + 5_000
+    assert resources.promises.late() == [PathKey(1, 0)]
+    assert refuse(allocator, ask(2, variable(2), ("a", "c"), QosRequest(latency_us=2_000))).code
+
+
+def test_a_channel_in_use_keeps_its_ends_and_its_mtu() -> None:
+    resources = cloud(LINE)
+    grant(Allocator(resources), ask(1, variable(1), ("a", "c")))
+    channel = resources.channel(1).channel
+    assert channel is not None
+    with pytest.raises(StillInUse):
+        resources.change_channel(replace(channel, mtu_bytes=9_000))
+    with pytest.raises(LayoutError):
+        resources.change_channel(replace(channel, to_router="c"))
+
+
+def test_a_router_given_less_capacity_admits_nothing_more() -> None:
+    resources = cloud(LINE, events_per_s_max=1_000)
+    allocator = Allocator(resources)
+    grant(allocator, ask(1, variable(1), ("a", "c")))
+    resources.change_router(Router("b", events_per_s_max=60))
+    refusal = refuse(allocator, ask(2, variable(2), ("a", "c")))
+    assert (refusal.bottleneck, refusal.shortfall) == ("router b", "60 events/s")
