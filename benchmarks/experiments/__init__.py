@@ -9,6 +9,7 @@ from benchmarks.experiments.hops import HOPS
 from benchmarks.experiments.load import LOAD, LOWER_BOUND
 from benchmarks.experiments.multicast import MULTICAST
 from benchmarks.experiments.rate_filter import RATE_FILTER
+from benchmarks.experiments.subscribe import SUBSCRIBE
 from benchmarks.experiments.throughput import THROUGHPUT
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -22,6 +23,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         MULTICAST,
         RATE_FILTER,
         THROUGHPUT,
+        SUBSCRIBE,
     )
 }
 

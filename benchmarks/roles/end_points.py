@@ -12,20 +12,23 @@ import numpy as np
 
 import gridstat
 from benchmarks.roles.pacing import steady
-from benchmarks.statistics import WARM_UP_S, bins_of, summary_of, warm_up_count
+from benchmarks.statistics import NS_PER_US, WARM_UP_S, bins_of, summary_of, warm_up_count
 from gridstat.model.errors import GridStatError
+from gridstat.model.status import EventFlag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy.typing as npt
 
     from benchmarks.roles.conversation import Answer, Question
+    from gridstat.core.samples import Samples
     from gridstat.endpoint.connection import Connection
     from gridstat.endpoint.publisher import Publication
     from gridstat.endpoint.subscriber import Subscription
 
 NS_PER_MS = 1_000_000
 ANSWER_S_MAX = 120.0
-LOOKS_PER_PERIOD = 4
 
 
 class EndPointsRole:
@@ -38,7 +41,8 @@ class EndPointsRole:
             )
             for name, edges in plan["end_points"].items()
         }
-        self._publications: dict[str, list[Publication]] = {}
+        self._publications: dict[tuple[str, str], list[Publication]] = {}
+        """By end-point and prefix."""
         self._subscriptions: dict[str, list[Subscription]] = {}
 
     @classmethod
@@ -55,7 +59,7 @@ class EndPointsRole:
             "tick": self._tick,
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
-            "look": self._look,
+            "take_paths": self._take_paths,
             "take": self._take,
         }[question["do"]]
         return do(question)
@@ -68,42 +72,41 @@ class EndPointsRole:
 
     def _publish(self, question: Question) -> Answer:
         """So many variables below each end-point's own name, in one request each."""
-        period = gridstat.Period(*question["period"])
-        names = [f"{question['prefix']}{number}" for number in range(int(question["count"]))]
-        for index, (name, connection) in enumerate(self._connections.items()):
-            phase_ns = index * int(question.get("phase_step_ns", 0))
-            made = connection.publish_many(
-                names, gridstat.FLOAT64, period=period, phase_ns=phase_ns
-            )
-            self._publications.setdefault(name, []).extend(made)
+        period, prefix = gridstat.Period(*question["period"]), str(question["prefix"])
+        names = [f"{prefix}{number}" for number in range(int(question["count"]))]
+        for name, connection in self._connections.items():
+            made = connection.publish_many(names, gridstat.FLOAT64, period=period)
+            self._publications[name, prefix] = made
         return {"published": len(names) * len(self._connections)}
 
     def _pulse(self, question: Question) -> Answer:
-        """Every end-point sends all that it publishes at its instants, in one `send_many`."""
-        period_s = float(question["period_s"])
+        """At whole multiples of the period all end-points send theirs, each in one datagram."""
         parties = [
             (self._connections[name], made, np.zeros(len(made)))
-            for name, made in self._publications.items()
+            for (name, prefix), made in self._publications.items()
+            if prefix == question["prefix"]
         ]
 
-        def send(tick: int) -> int:
-            connection, made, values = parties[tick % len(parties)]
-            return connection.send_many(made, values)
+        def send(_tick: int) -> int:
+            return sum(connection.send_many(made, values) for connection, made, values in parties)
 
-        tick_s = period_s / len(parties)
-        return asdict(
-            steady(send, tick_s=tick_s, seconds=float(question["seconds"]), is_aligned=True)
-        )
+        tick_s, seconds = float(question["period_s"]), float(question["seconds"])
+        return asdict(steady(send, tick_s=tick_s, seconds=seconds, is_aligned=True))
 
     def _tick(self, question: Question) -> Answer:
-        """One event a tick, of the publications in turn."""
-        made = [each for some in self._publications.values() for each in some]
+        """At whole multiples of a time one event of each end-point, by a call of its own."""
+        made = [
+            each
+            for (_, prefix), some in self._publications.items()
+            if prefix == question["prefix"]
+            for each in some
+        ]
 
-        def send(tick: int) -> int:
-            return int(made[tick % len(made)].send(0.0))
+        def send(_tick: int) -> int:
+            return sum(each.send(0.0) for each in made)
 
         tick_s, seconds = float(question["tick_s"]), float(question["seconds"])
-        return asdict(steady(send, tick_s=tick_s, seconds=seconds))
+        return asdict(steady(send, tick_s=tick_s, seconds=seconds, is_aligned=True))
 
     # Subscribing.
 
@@ -146,38 +149,24 @@ class EndPointsRole:
 
     # What comes.
 
-    def _look(self, question: Question) -> Answer:
-        """The newest event of every subscription, again and again: latencies by both ends."""
-        seen: dict[tuple[str, str], list[float]] = {}
-        stamps: dict[Subscription, int] = {}
-        deadline_s = time.monotonic() + float(question["seconds"])
-        pause_s = float(question["period_s"]) / LOOKS_PER_PERIOD
-        while time.monotonic() < deadline_s:
-            time.sleep(pause_s)
-            for ends, subscription in self._by_ends():
-                newest = subscription.newest
-                if newest is None or newest.is_cached:
-                    continue
-                if stamps.get(subscription) != newest.created_ns:
-                    stamps[subscription] = newest.created_ns
-                    seen.setdefault(ends, []).append(newest.latency_us)
-        return {
-            "paths": [
-                {
-                    "publisher": publisher,
-                    "subscriber": subscriber,
-                    "samples": len(latencies_us),
-                    "p50_us": float(np.quantile(latencies_us, 0.5)),
-                    "p99_us": float(np.quantile(latencies_us, 0.99)),
-                }
-                for (publisher, subscriber), latencies_us in sorted(seen.items())
-            ]
-        }
-
-    def _by_ends(self) -> Iterator[tuple[tuple[str, str], Subscription]]:
+    def _take_paths(self, _: Question) -> Answer:
+        """The latencies of all events kept since the last time, by publisher and subscriber."""
+        seen: dict[tuple[str, str], list[npt.NDArray[np.float64]]] = {}
         for name, held in self._subscriptions.items():
             for subscription in held:
-                yield (subscription.name.rpartition("/")[0], name), subscription
+                ends = (subscription.name.rpartition("/")[0], name)
+                seen.setdefault(ends, []).append(_latencies_ns(subscription.read()) / NS_PER_US)
+        paths = []
+        for (publisher, subscriber), parts in sorted(seen.items()):
+            latencies_us = np.concatenate(parts)
+            if len(latencies_us) == 0:
+                continue
+            p50_us, p99_us = (float(value) for value in np.quantile(latencies_us, (0.5, 0.99)))
+            ends_told = {"publisher": publisher, "subscriber": subscriber}
+            paths.append(
+                {**ends_told, "samples": len(latencies_us), "p50_us": p50_us, "p99_us": p99_us}
+            )
+        return {"paths": paths}
 
     def _take(self, question: Question) -> Answer:
         """The latencies of all events kept since the last time, without the warm-up."""
@@ -185,7 +174,7 @@ class EndPointsRole:
         samples = np.concatenate([each.read() for each in held])
         samples = samples[np.argsort(samples["created_ns"], kind="stable")]
         created_ns = samples["created_ns"].astype(np.int64)
-        latencies_ns = samples["received_ns"].astype(np.int64) - created_ns
+        latencies_ns = _latencies_ns(samples)
         warm_up_s = float(question.get("warm_up_s", WARM_UP_S))
         kept = latencies_ns[warm_up_count(created_ns, warm_up_s=warm_up_s) :]
         return {
@@ -194,6 +183,15 @@ class EndPointsRole:
             "bins": [asdict(part) for part in bins_of(kept, width_us=float(question["bin_us"]))],
             "predicted_us": [each.contract.latency_us for each in held],
         }
+
+
+def _latencies_ns(samples: Samples) -> npt.NDArray[np.int64]:
+    """From stamp to arrival of live events; one that an edge had kept is no measurement."""
+    live = samples[samples["flags"] & int(EventFlag.CACHED) == 0]
+    latencies: npt.NDArray[np.int64] = np.subtract(
+        live["received_ns"], live["created_ns"], dtype=np.int64, casting="unsafe"
+    )
+    return latencies
 
 
 class _Asking:

@@ -1,0 +1,254 @@
+"""Subscriptions a second into a real cloud: from the client's call to every router's confirmation.
+
+Broker and 20 routers are daemons of their own; clients use the public API over TLS and sign what
+they ask; the journal is on a disk and waits for it. The predictions that contracts are granted by
+are held against events that are really sent.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from benchmarks.allocation import allocation_times_ms
+from benchmarks.cloud_plan import two_rings
+from benchmarks.cloud_rig import CloudRig, routers_behind
+from benchmarks.errors import BenchmarkError
+from benchmarks.experiments.experiment import (
+    Experiment,
+    Figure,
+    Options,
+    Parameter,
+    Progress,
+    Result,
+    middle,
+)
+from benchmarks.subscribing import Asked, Storm, Subscribers, quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+LATENCY_MS = 50
+SLOW, LONE, PMU = (1, 1), "lone-", "phasor-"
+PMU_PER_S = 30
+PMU_QUANTITIES = 2
+KEEP_EVENTS = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Resident memory of the broker and of all routers together, in KiB."""
+
+    broker_kib: int
+    routers_kib: int
+
+
+def measure(options: Options, progress: Progress) -> Result:
+    """Storms of single and of many subscriptions, then lone ones, then real events."""
+    load = os.getloadavg()[0]
+    edges = options.whole("clients")
+    topology = two_rings(edges, options.whole("ring"))
+    progress(0.0, f"starting a cloud of {len(topology.routers)} routers")
+    with CloudRig(topology, folder=options.text("folder")) as rig:
+        progress(0.1, "attaching end-points")
+        ends = Subscribers(rig, clients=edges, processes=options.whole("processes"))
+        runs = _storms(rig, ends, options, progress)
+        runs.figures |= _lone(ends, options, progress)
+        ends.unsubscribe()
+        runs.figures |= _predictions(rig, ends, options, progress)
+        runs.figures["routers_in_step"] = _routers_in_step(rig)
+        runs.figures["fsync_ms_p50"] = round(rig.survey()["journal"]["fsync_ms_p50"], 3)
+        runs.figures["fsync_ms_p99"] = round(rig.survey()["journal"]["fsync_ms_p99"], 3)
+        runs.figures["journal_on"] = _filesystem(rig.folder)
+    runs.figures |= _allocations(options, progress)
+    progress(1.0, "done")
+    figures: dict[str, Figure] = {
+        **runs.figures,
+        "routers": len(topology.routers),
+        "clients": edges,
+        "client_processes": options.whole("processes"),
+        "outstanding": options.whole("outstanding"),
+        "machine_load_before": round(load, 2),
+        "runs": options.whole("runs"),
+    }
+    return Result(
+        figures=figures,
+        title=f"subscriptions into a cloud of {len(topology.routers)} routers",
+        columns=("figure", "value"),
+        table=tuple((name, f"{value}") for name, value in figures.items()),
+    )
+
+
+@dataclass(slots=True)
+class _Runs:
+    figures: dict[str, Figure]
+
+
+def _storms(rig: CloudRig, ends: Subscribers, options: Options, progress: Progress) -> _Runs:
+    """Alternately one and many variables a request; between them everything is given back."""
+    repetitions, many = options.whole("runs"), options.whole("many")
+    of_each = max(1, options.whole("subscriptions") // len(ends.clients) // len(ends.publishers))
+    names = ends.shifted(ends.publish("v", of_each, SLOW))
+    qos = {"latency_ms": LATENCY_MS, "redundancy": options.whole("redundancy")}
+    singles: list[Storm] = []
+    manies: list[Storm] = []
+    before, held = _memory(rig), _memory(rig)
+    for repetition in range(repetitions):
+        share = 0.15 + 0.55 * repetition / repetitions
+        for kept, per_request in ((manies, many), (singles, 1)):
+            progress(share, f"repetition {repetition + 1}: {per_request} variables a request")
+            if repetition or kept is singles:
+                ends.unsubscribe()
+            asked = Asked(per_request, options.whole("outstanding"), qos)
+            kept.append(ends.storm(names, asked))
+            rig.await_in_step()
+            if repetition == 0 and kept is manies:
+                held = _memory(rig)
+    return _Runs(
+        {
+            **_storm_figures(singles, manies),
+            "broker_kib_each": _each(held.broker_kib - before.broker_kib, manies[0]),
+            "routers_kib_each": _each(held.routers_kib - before.routers_kib, manies[0]),
+            "digests_equal_after_storms": _routers_in_step(rig),
+        }
+    )
+
+
+def _storm_figures(singles: Sequence[Storm], manies: Sequence[Storm]) -> dict[str, Figure]:
+    storms = (*singles, *manies)
+    reasons = sorted({reason for storm in storms for reason in storm.reasons})
+    figures: dict[str, Figure] = {
+        "subscriptions_per_s": middle([storm.per_s for storm in singles], 1),
+        "subscriptions_per_s_best": round(max(storm.per_s for storm in singles), 1),
+        "many_subscriptions_per_s": middle([storm.per_s for storm in manies], 1),
+        "subscriptions": singles[0].granted,
+        "subscription_failures": sum(storm.failed for storm in storms),
+        "grant_ms_p50": middle([quantile(storm.took_ms, 0.50) for storm in singles], 2),
+        "grant_ms_p99": middle([quantile(storm.took_ms, 0.99) for storm in singles], 2),
+        "requests_per_commit": middle([storm.requests_per_commit for storm in singles], 2),
+    }
+    for prefix, kept in (("", singles), ("many_", manies)):
+        for who in ("broker", "router", "client"):
+            each_ms = [storm.each_ms(getattr(storm, f"{who}_cpu_s")) for storm in kept]
+            figures[f"{prefix}{who}_cpu_ms"] = middle(each_ms, 4)
+    if reasons:
+        figures["failure"] = reasons[0]
+    return figures
+
+
+def _lone(ends: Subscribers, options: Options, progress: Progress) -> dict[str, Figure]:
+    """One client asks for one variable at a time, while the cloud holds all the others."""
+    progress(0.72, "lone subscriptions")
+    each = max(1, options.whole("lone") // len(ends.publishers))
+    names = ends.publish(LONE, each, SLOW)
+    asked = Asked(per_request=1, outstanding=1, qos={"latency_ms": LATENCY_MS})
+    storm = ends.storm({ends.clients[0]: names}, asked)
+    if storm.failed:
+        raise BenchmarkError(f"a lone subscription failed: {storm.reasons[0]}")
+    return {
+        "lone_ms_p50": round(quantile(storm.took_ms, 0.50), 2),
+        "lone_ms_p99": round(quantile(storm.took_ms, 0.99), 2),
+    }
+
+
+def _predictions(
+    rig: CloudRig, ends: Subscribers, options: Options, progress: Progress
+) -> dict[str, Figure]:
+    """Two quantities of every publisher to every client, 30 times a second, really sent.
+
+    The law predicts the p99 of a path; beside it stands the p99 of the events that took it.
+    """
+    seconds = options.real("seconds")
+    progress(0.8, f"sending events for {seconds:g} s")
+    names = ends.publish(PMU, PMU_QUANTITIES, (1, PMU_PER_S))
+    asked = Asked(100, 1, {"latency_ms": LATENCY_MS}, keep_events=KEEP_EVENTS)
+    ends.storm(ends.shifted(names), asked)
+    rig.await_in_step()
+    ends.pulse(PMU, period_s=1 / PMU_PER_S, seconds=seconds)
+    predicted_us = {
+        (name.rpartition("/")[0], str(facts["subscriber"])): int(facts["paths"][0]["latency_us"])
+        for name in names[::PMU_QUANTITIES]
+        for facts in rig.explain(name)["subscriptions"]
+    }
+    pairs = [
+        (predicted_us[path["publisher"], path["subscriber"]], float(path["p99_us"]))
+        for path in ends.paths_taken()
+    ]
+    if not pairs:
+        raise BenchmarkError("no event came on any path", hint="give it more seconds")
+    return {
+        "prediction_error_p50": round(prediction_error(pairs), 3),
+        "predicted_us_p50": round(median(predicted for predicted, _ in pairs)),
+        "measured_p99_us_p50": round(median(measured for _, measured in pairs)),
+        "predictions_kept": round(sum(mine <= law for law, mine in pairs) / len(pairs), 3),
+        "predicted_paths": len(pairs),
+    }
+
+
+def prediction_error(pairs: Iterable[tuple[float, float]]) -> float:
+    """The median of |predicted - measured| / measured."""
+    return median(abs(predicted - measured) / measured for predicted, measured in pairs)
+
+
+def _allocations(options: Options, progress: Progress) -> dict[str, Figure]:
+    routers, count = options.whole("allocation_routers"), options.whole("allocations")
+    progress(0.92, f"{count} allocations in clouds of {routers} routers")
+    took_ms, granted = allocation_times_ms(routers, count, redundancy=2)
+    return {
+        "allocate_ms_p50": round(quantile(took_ms, 0.50), 4),
+        "allocate_ms_p99": round(quantile(took_ms, 0.99), 4),
+        "allocations": len(took_ms),
+        "allocations_granted": granted,
+    }
+
+
+def _routers_in_step(rig: CloudRig) -> str:
+    """`20 of 20`: routers that have confirmed the digest of the very table that is wanted."""
+    rig.await_in_step()
+    survey = rig.survey()
+    equal = [
+        router for router in survey["routers"] if router["digest"] == router["confirmed_digest"]
+    ]
+    assert not routers_behind(survey)
+    return f"{len(equal)} of {len(survey['routers'])}"
+
+
+def _memory(rig: CloudRig) -> Memory:
+    return Memory(rig.broker.rss_kib(), sum(router.rss_kib() for router in rig.routers.values()))
+
+
+def _each(kib: int, storm: Storm) -> float:
+    return round(kib / max(1, storm.granted), 3)
+
+
+def _filesystem(folder: Path) -> str:
+    """What the journal was written to; on a file system in memory an fsync costs nothing."""
+    command = ["stat", "--file-system", "--format=%T", str(folder)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
+
+
+SUBSCRIBE = Experiment(
+    name="subscribe",
+    summary="subscriptions a second into a cloud of 20 routers, from call to confirmation",
+    parameters=(
+        Parameter("runs", 3, "repetitions, one and many variables a request in turn"),
+        Parameter("subscriptions", 10_000, "subscriptions of one storm, over all clients"),
+        Parameter("clients", 10, "clients, each an end-point at an edge router of its own"),
+        Parameter("ring", 5, "inner routers in each of the two rings"),
+        Parameter("processes", 2, "processes that the clients share"),
+        Parameter("outstanding", 16, "requests of a client under way at once, a thread each"),
+        Parameter("redundancy", 1, "disjoint paths of each subscription in the storms"),
+        Parameter("many", 100, "variables a request in the storms of many"),
+        Parameter("lone", 200, "subscriptions asked for one at a time"),
+        Parameter("seconds", 20.0, "time of real events for the predictions"),
+        Parameter("allocations", 3_000, "allocations in one large cloud of each family"),
+        Parameter("allocation_routers", 200, "routers of such a cloud"),
+        Parameter("folder", "", "where the cloud's files and journal lie; a temporary one"),
+    ),
+    measure=measure,
+)
