@@ -24,7 +24,8 @@ from gridstat.net.command.messages import (
     ChannelStateChanged,
     RemoveChannel,
 )
-from tests.unit.broker.conversation import Conversation, publish, ring, subscribe, variable
+from tests.unit.broker.conversation import Conversation
+from tests.unit.broker.stand_ins import publish, ring, subscribe, variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

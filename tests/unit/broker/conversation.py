@@ -7,7 +7,6 @@ test says so, and every message goes through its bytes.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -16,33 +15,17 @@ from gridstat.broker.desk import Outside
 from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.broker.operations import SNAPSHOT_MARK
 from gridstat.broker.settings import BrokerSettings
-from gridstat.model.cloud import EventChannel, Router, RouterRole
-from gridstat.model.identifiers import ChannelId, VariableId
-from gridstat.model.qos import ModalQos, QosRequest
-from gridstat.model.rate_law import NS_PER_S, Period
-from gridstat.model.status import BuiltinType, StatusVariable
-from gridstat.net.command.authority import CertificateFacts, signed_bytes
+from gridstat.net.command.authority import signed_bytes
 from gridstat.net.command.endpoint_messages import (
     Attach,
     AttachedOutcome,
-    ChangePublication,
-    ChangeSubscription,
-    Detach,
-    FindVariables,
+    EndPointCommand,
     GrantedOutcome,
     Notice,
     Outcome,
     Outcomes,
-    PublicationRequest,
-    Publish,
     PublishedOutcome,
     RefusedOutcome,
-    ReportLedger,
-    ResolveName,
-    Subscribe,
-    SubscriptionRequest,
-    Unpublish,
-    Unsubscribe,
 )
 from gridstat.net.command.machine import (
     CancelTimer,
@@ -68,121 +51,37 @@ from gridstat.net.command.messages import (
     OperatorAnswer,
     PathOrder,
     Push,
-    ReportRouter,
     Return,
     RouterAccepted,
     TableChanged,
 )
-from gridstat.net.command.order_table import OrderTable
+from tests.unit.broker.stand_ins import (
+    CENTRE,
+    CLOUD,
+    PMU,
+    WALL_NS,
+    FakeRouter,
+    PlainVerifier,
+    check_soundness,
+    publish,
+    ring,
+    subscribe,
+    variable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from gridstat.model.cloud import EventChannel, Router
+    from gridstat.model.qos import QosRequest
+    from gridstat.model.status import StatusVariable
     from gridstat.net.command.machine import Event, Instruction
 
-    Command = (
-        Attach
-        | Detach
-        | Publish
-        | Unpublish
-        | ChangePublication
-        | Subscribe
-        | Unsubscribe
-        | ChangeSubscription
-        | FindVariables
-        | ResolveName
-        | ReportLedger
-    )
 
-CLOUD = "c1"
-PMU = "c1/north/pmu"
-CENTRE = "c1/centre/display"
-VOLTAGE = f"{PMU}/voltage"
-WALL_NS = 1_800_000_000 * NS_PER_S
-CERTIFICATE_END_S = 2_000_000_000
 Asked = TypeVar("Asked")
 _MESSAGES: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 _OUTCOMES = msgspec.msgpack.Decoder(Outcomes)
 _NOTICES: msgspec.msgpack.Decoder[Notice] = msgspec.msgpack.Decoder(Notice)
-
-
-class PlainVerifier:
-    """Certificates are `role/name` in plain bytes, and a signature repeats what it signs."""
-
-    def certificate(self, der: bytes) -> CertificateFacts:
-        role, _, name = der.decode().partition("/")
-        return CertificateFacts(role, name, der, CERTIFICATE_END_S)
-
-    def signature(self, public_key: bytes, message: bytes, signature: bytes) -> bool:
-        return signature == public_key + message
-
-
-@dataclass
-class FakeRouter:
-    """Holds what it is ordered, and confirms unless told to keep silent."""
-
-    name: str
-    port: int
-    instance: str = "1"
-    table: OrderTable = field(default_factory=OrderTable)
-    is_connected: bool = False
-    is_silent: bool = False
-    is_first_time: bool = True
-    attached: set[str] = field(default_factory=set)
-    versions: tuple[int, ...] = (1, 2)
-    accepted: list[RouterAccepted] = field(default_factory=list)
-    changes: list[ChangeTable] = field(default_factory=list)
-    unconfirmed: list[TableChanged] = field(default_factory=list)
-
-    @property
-    def peer(self) -> str:
-        return f"router/{self.name}"
-
-    def report(self) -> ReportRouter:
-        return ReportRouter(
-            host="10.0.0.1",
-            data_port=self.port,
-            urgent_port=self.port + 1,
-            command_host="10.0.0.1",
-            command_port=self.port + 2,
-            is_first_time=self.is_first_time,
-            digest=self.table.digest,
-            datagram_versions=self.versions,
-            attached=tuple(sorted(self.attached)),
-        )
-
-    def crash(self) -> None:
-        """Come back as a new process: empty, on other ports, without its end-points."""
-        self.table.clear()
-        self.instance = str(int(self.instance) + 1)
-        self.port += 1_000
-        self.is_first_time = True
-        self.attached.clear()
-
-
-def ring(*, bandwidth_bytes_per_s: int = 0) -> tuple[list[Router], list[EventChannel]]:
-    """Two disjoint ways between two edges at either side.
-
-    e0 and e1 are the publishers' edges, e2 and e3 the subscribers'; i0 and i1 stand between.
-    """
-    routers = [
-        Router(f"{CLOUD}/{name}", RouterRole.EDGE if name[0] == "e" else RouterRole.INNER)
-        for name in ("e0", "e1", "e2", "e3", "i0", "i1")
-    ]
-    pairs = ["e0 i0", "e1 i1", "i0 e2", "i1 e3", "e0 i1", "e1 i0", "i0 e3", "i1 e2", "i0 i1"]
-    ways = [pair.split() for pair in pairs]
-    both = [*ways, *(way[::-1] for way in ways)]
-    channels = [
-        EventChannel(
-            ChannelId(number),
-            f"{CLOUD}/{start}",
-            f"{CLOUD}/{end}",
-            bandwidth_bytes_per_s=bandwidth_bytes_per_s,
-            latency_us=500,
-        )
-        for number, (start, end) in enumerate(both, start=1)
-    ]
-    return routers, channels
 
 
 class Conversation:
@@ -296,7 +195,7 @@ class Conversation:
         self,
         endpoint: str,
         edge: str,
-        command: Command,
+        command: EndPointCommand,
         *,
         request_id: int | None = None,
         key: str | None = None,
@@ -310,7 +209,7 @@ class Conversation:
         self,
         endpoint: str,
         edge: str,
-        command: Command,
+        command: EndPointCommand,
         *,
         request_id: int | None = None,
         key: str | None = None,
@@ -465,7 +364,7 @@ class Conversation:
 
     def _change(self, router: FakeRouter, change: ChangeTable) -> None:
         router.changes.append(change)
-        _check_soundness(router.table, change)
+        check_soundness(router.table, change)
         router.table.apply(change)
         message = TableChanged(number=change.number, digest=router.table.digest)
         if router.is_silent:
@@ -481,40 +380,6 @@ def pair(*, settings: BrokerSettings | None = None, bandwidth_bytes_per_s: int =
     found.attach(PMU, "c1/e0", "c1/e1", data_port=0)
     found.attach(CENTRE, "c1/e2", "c1/e3")
     return found
-
-
-def _check_soundness(table: OrderTable, change: ChangeTable) -> None:
-    """What a real router would refuse: a variable that goes before its paths, a path to nowhere."""
-    after = OrderTable()
-    after.channels.update(table.channels)
-    after.variables.update(table.variables)
-    after.paths.update(table.paths)
-    after.sources.update(table.sources)
-    after.apply(change)
-    if change.is_last:
-        for path in after.paths.values():
-            assert path.variable_id in after.variables, f"path {path.path_id:x} is of no variable"
-            assert path.channel_id in after.channels, f"path {path.path_id:x} leads nowhere"
-
-
-def variable(name: str, **facts: Any) -> StatusVariable:
-    given: dict[str, Any] = {"value_type": BuiltinType.FLOAT64, "period": Period(1, 60), **facts}
-    return StatusVariable(VariableId(0), name, **given)
-
-
-def publish(*variables: StatusVariable) -> Publish:
-    return Publish(publications=tuple(PublicationRequest(variable=one) for one in variables))
-
-
-def subscribe(*names: str | QosRequest | None, value_type: Any = None) -> Subscribe:
-    """Names, and at the end the quality for all of them."""
-    request = next((one for one in names if isinstance(one, QosRequest)), QosRequest())
-    asked = [
-        SubscriptionRequest(name=name, qos=ModalQos({0: request}), value_type=value_type)
-        for name in names
-        if isinstance(name, str)
-    ]
-    return Subscribe(subscriptions=tuple(asked))
 
 
 def refusal(outcomes: Sequence[Outcome]) -> RefusedOutcome:

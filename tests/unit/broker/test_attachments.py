@@ -24,17 +24,15 @@ from gridstat.net.command.endpoint_messages import (
     Unpublish,
     Unpublished,
 )
-from tests.unit.broker.conversation import (
+from tests.unit.broker.conversation import Conversation, pair, refusal
+from tests.unit.broker.stand_ins import (
     CENTRE,
     CERTIFICATE_END_S,
     CLOUD,
     PMU,
     VOLTAGE,
     WALL_NS,
-    Conversation,
-    pair,
     publish,
-    refusal,
     subscribe,
     variable,
 )

@@ -15,15 +15,8 @@ from gridstat.net.command.endpoint_messages import (
     RefusedOutcome,
     Unsubscribe,
 )
-from tests.unit.broker.conversation import (
-    CENTRE,
-    PMU,
-    VOLTAGE,
-    Conversation,
-    pair,
-    refusal,
-    subscribe,
-)
+from tests.unit.broker.conversation import Conversation, pair, refusal
+from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, subscribe
 
 if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import Outcome

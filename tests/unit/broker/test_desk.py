@@ -24,21 +24,11 @@ from gridstat.net.command.endpoint_messages import (
 )
 from gridstat.net.command.machine import Persisted, Received, Send
 from gridstat.net.command.messages import AddRouter
-from tests.unit.broker.conversation import (
-    CENTRE,
-    CLOUD,
-    PMU,
-    VOLTAGE,
-    Conversation,
-    pair,
-    publish,
-    refusal,
-    subscribe,
-    variable,
-)
+from tests.unit.broker.conversation import Conversation, pair, refusal
+from tests.unit.broker.stand_ins import CENTRE, CLOUD, PMU, VOLTAGE, publish, subscribe, variable
 
 if TYPE_CHECKING:
-    from tests.unit.broker.conversation import Command
+    from gridstat.net.command.endpoint_messages import EndPointCommand
 
 
 @pytest.fixture
@@ -65,7 +55,7 @@ def _without_numbers(cloud: Conversation) -> list[bytes]:
     return [found for found in cloud.broker.snapshot() if b"NumbersReached" not in found]
 
 
-EVERYTHING: dict[str, tuple[str, str, Command]] = {
+EVERYTHING: dict[str, tuple[str, str, EndPointCommand]] = {
     "publish": (PMU, "c1/e0", publish(variable(f"{PMU}/b"))),
     "subscribe": (CENTRE, "c1/e2", subscribe(VOLTAGE, QosRequest(redundancy=2))),
     "pattern": (CENTRE, "c1/e2", subscribe("c1/**")),

@@ -12,16 +12,8 @@ from gridstat.net.command.endpoint_messages import (
     FoundOutcome,
     RefusedOutcome,
 )
-from tests.unit.broker.conversation import (
-    CENTRE,
-    PMU,
-    Conversation,
-    pair,
-    publish,
-    refusal,
-    subscribe,
-    variable,
-)
+from tests.unit.broker.conversation import Conversation, pair, refusal
+from tests.unit.broker.stand_ins import CENTRE, PMU, publish, subscribe, variable
 
 
 @pytest.fixture

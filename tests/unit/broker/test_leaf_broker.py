@@ -16,16 +16,8 @@ from gridstat.net.command.messages import (
     Survey,
     TableRefused,
 )
-from tests.unit.broker.conversation import (
-    CENTRE,
-    PMU,
-    VOLTAGE,
-    Conversation,
-    pair,
-    publish,
-    subscribe,
-    variable,
-)
+from tests.unit.broker.conversation import Conversation, pair
+from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, publish, subscribe, variable
 
 
 @pytest.fixture

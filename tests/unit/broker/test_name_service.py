@@ -18,7 +18,8 @@ from gridstat.net.command.endpoint_messages import (
     Unsubscribe,
 )
 from gridstat.net.command.machine import Disconnected, Received, Send
-from tests.unit.broker.conversation import PMU, Conversation, pair
+from tests.unit.broker.conversation import Conversation, pair
+from tests.unit.broker.stand_ins import PMU
 
 
 @pytest.fixture

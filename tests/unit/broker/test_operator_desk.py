@@ -27,13 +27,8 @@ from gridstat.net.command.messages import (
     RemoveChannel,
     RemoveRouter,
 )
-from tests.unit.broker.conversation import (
-    CENTRE,
-    VOLTAGE,
-    Conversation,
-    FakeRouter,
-    pair,
-)
+from tests.unit.broker.conversation import Conversation, pair
+from tests.unit.broker.stand_ins import CENTRE, VOLTAGE, FakeRouter
 
 NEW = Router("c1/i9", RouterRole.INNER)
 

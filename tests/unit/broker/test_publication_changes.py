@@ -17,16 +17,8 @@ from gridstat.net.command.endpoint_messages import (
     Unpublish,
 )
 from gridstat.net.command.messages import ChannelStateChanged
-from tests.unit.broker.conversation import (
-    CENTRE,
-    PMU,
-    VOLTAGE,
-    WALL_NS,
-    Conversation,
-    pair,
-    refusal,
-    variable,
-)
+from tests.unit.broker.conversation import Conversation, pair, refusal
+from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, WALL_NS, variable
 
 if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable

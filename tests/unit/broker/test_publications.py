@@ -24,17 +24,8 @@ from gridstat.net.command.endpoint_messages import (
     Unpublish,
     Unpublished,
 )
-from tests.unit.broker.conversation import (
-    CENTRE,
-    CLOUD,
-    PMU,
-    VOLTAGE,
-    Conversation,
-    pair,
-    publish,
-    refusal,
-    variable,
-)
+from tests.unit.broker.conversation import Conversation, pair, refusal
+from tests.unit.broker.stand_ins import CENTRE, CLOUD, PMU, VOLTAGE, publish, variable
 
 
 @pytest.fixture

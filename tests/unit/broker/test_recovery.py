@@ -17,14 +17,8 @@ from gridstat.net.command.endpoint_messages import (
     Unsubscribe,
 )
 from gridstat.net.command.messages import BackPressureChanged, ChannelStateChanged
-from tests.unit.broker.conversation import (
-    CENTRE,
-    PMU,
-    VOLTAGE,
-    Conversation,
-    pair,
-    subscribe,
-)
+from tests.unit.broker.conversation import Conversation, pair
+from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, subscribe
 
 
 @pytest.fixture

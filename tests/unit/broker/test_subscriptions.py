@@ -30,18 +30,8 @@ from gridstat.net.command.endpoint_messages import (
     Unpublished,
     Unsubscribe,
 )
-from tests.unit.broker.conversation import (
-    CENTRE,
-    CLOUD,
-    PMU,
-    VOLTAGE,
-    Conversation,
-    pair,
-    publish,
-    refusal,
-    subscribe,
-    variable,
-)
+from tests.unit.broker.conversation import Conversation, pair, refusal
+from tests.unit.broker.stand_ins import CENTRE, CLOUD, PMU, VOLTAGE, publish, subscribe, variable
 
 
 @pytest.fixture
