@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.tls import Credentials
 
 Result = TypeVar("Result")
+log = logging.getLogger(__name__)
 NS_PER_S: Final = 1_000_000_000
 LEDGER_EVERY_NS: Final = 5 * NS_PER_S
 LEAVE_WITHIN_S: Final = 2.0
@@ -169,7 +171,13 @@ class CloudLink:
     # On the session's thread.
 
     def heard(self, word: SessionWord) -> None:
-        """What the machine says to the application."""
+        """What the machine says to the application; what we cannot follow ends no session."""
+        try:
+            self._follow(word)
+        except GridStatError:
+            log.exception("not_followed word=%s", type(word).__name__)
+
+    def _follow(self, word: SessionWord) -> None:
         match word:
             case EdgeAttached(edge=edge, outcome=outcome):
                 self._channels.open(edge, outcome)

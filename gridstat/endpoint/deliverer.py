@@ -107,7 +107,7 @@ class Deliverer:
         self._wake_out, self._wake_in = os.pipe()
         os.set_blocking(self._wake_in, False)
         os.set_blocking(self._wake_out, False)
-        self._is_over = False
+        self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gs-delivery", daemon=True)
 
     def start(self) -> None:
@@ -116,7 +116,7 @@ class Deliverer:
 
     def close(self) -> None:
         """Finish the batch in hand, and end the thread."""
-        self._is_over = True
+        self._is_over.set()
         self._wake()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
@@ -174,10 +174,12 @@ class Deliverer:
         poll = select.poll()
         poll.register(self._receiver.fileno(), select.POLLIN)
         poll.register(self._wake_out, select.POLLIN)
-        while not self._is_over:
+        while not self._is_over.is_set():
             poll.poll(self._wait_ms())
             self._drain_wake()
             self.run_posted()
+            if self._is_over.is_set():
+                return  # It may have been a callback that closed the connection, receiver and all.
             batch, options = self._receiver.read_with_options(BATCH_EVENTS_MAX, 0)
             arrival = self._observe()
             if len(batch):

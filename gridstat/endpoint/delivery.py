@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from struct import Struct
-from typing import TYPE_CHECKING, Final, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from gridstat.model.status import BuiltinType, EventFlag, RecordType, TimeQuality
+from gridstat.model.status import BuiltinType, EventFlag, RecordType, TimeQuality, Value
 from gridstat.net.codec.value import ValueCodec
 
 if TYPE_CHECKING:
     from gridstat.model.derived import Scalar
-    from gridstat.model.status import StatusVariable, Value
+    from gridstat.model.status import StatusVariable
 
 NS_PER_US: Final = 1_000
 TIME_QUALITY_BITS: Final = 0b11
@@ -26,12 +26,16 @@ _AS_INT: Final = Struct("=q")
 _AS_FLOAT: Final = Struct("=d")
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+_QUALITIES: Final = tuple(TimeQuality(bits) for bits in range(4))
+_FLAGS: Final = tuple(EventFlag(byte & FLAG_BITS) for byte in range(256))
+_NONE: Final[Mapping[str, Scalar]] = MappingProxyType({})
+
+
+class Delivery(NamedTuple):
     """One value with its times; nothing in it ever changes, so it can be kept and shared.
 
     An extrapolated one was never sent: its stamp says when the missing event was due, and
-    `received_ns` when it was made up.
+    `received_ns` when it was made up. (A tuple, since one is made for every event.)
     """
 
     value: Value
@@ -41,7 +45,7 @@ class Delivery:
     time_quality: TimeQuality = TimeQuality.GOOD
     flags: EventFlag = EventFlag.NONE
     is_extrapolated: bool = False
-    derived: Mapping[str, Scalar] = field(default_factory=dict)
+    derived: Mapping[str, Scalar] = _NONE
 
     @property
     def latency_us(self) -> float:
@@ -56,7 +60,7 @@ class Delivery:
     def copy(self) -> Delivery:
         """A copy that shares nothing that could change: `delivery.copy()`."""
         value = dict(self.value) if isinstance(self.value, Mapping) else self.value
-        return replace(self, value=value, derived=dict(self.derived))
+        return self._replace(value=value, derived=dict(self.derived))
 
 
 class EventDecoder:
@@ -73,7 +77,7 @@ class EventDecoder:
         Raises `MalformedOption` where the event does not have the registered layout.
         """
         created_ns, received_ns, _, _, flags, sequence, word = row
-        numbers: Mapping[str, Scalar] = {}
+        numbers = _NONE
         value: Value
         if (
             derived
@@ -88,11 +92,12 @@ class EventDecoder:
         else:
             value = bool(word) if self._value_type is BuiltinType.BOOL else word
         return Delivery(
-            value=value,
-            created_ns=created_ns,
-            received_ns=received_ns,
-            sequence=sequence,
-            time_quality=TimeQuality(flags & TIME_QUALITY_BITS),
-            flags=EventFlag(flags & FLAG_BITS),
-            derived=numbers,
+            value,
+            created_ns,
+            received_ns,
+            sequence,
+            _QUALITIES[flags & TIME_QUALITY_BITS],
+            _FLAGS[flags],
+            False,  # noqa: FBT003 -- Keywords cost as much as all the rest.
+            numbers,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gridstat.core._ends import Sender
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import AttachedOutcome
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """One event to be sent; `value` is a number, or the bytes of a record with derived values."""
 
     variable_id: int
@@ -83,19 +82,15 @@ class EventChannels:
 
     def send(self, event: Outgoing) -> bool:
         """Hand an event to all edges; whether one took it and is reachable."""
+        variable_id, value, created_ns, flags, is_urgent = event
+        is_taken = False
         with self._lock:
-            taken = [
-                way.sender.send(
-                    event.variable_id,
-                    event.value,
-                    created_ns=event.created_ns,
-                    flags=event.flags,
-                    urgent=event.is_urgent,
+            for way in self._ways.values():
+                was_sent = way.sender.send(
+                    variable_id, value, created_ns=created_ns, flags=flags, urgent=is_urgent
                 )
-                and way.is_up
-                for way in self._ways.values()
-            ]
-        return any(taken)
+                is_taken = is_taken or (was_sent and way.is_up)
+        return is_taken
 
     def send_many(
         self,

@@ -74,10 +74,16 @@ class Holder:
     def put(self, delivery: Delivery) -> bool:
         """Hold a delivery if it is the newest; whether it was."""
         with self._lock:
-            if self._newest is not None and self._rank(delivery) < self._rank(self._newest):
+            newest = self._newest
+            if newest is not None and self._is_older(delivery, newest):
                 return False
             self._newest = delivery
             return True
+
+    def _is_older(self, delivery: Delivery, newest: Delivery) -> bool:
+        if delivery.is_extrapolated or newest.is_extrapolated:
+            return self._rank(delivery) < self._rank(newest)
+        return delivery.created_ns < newest.created_ns
 
     def _rank(self, delivery: Delivery) -> tuple[int, bool, int]:
         """Later slots first; within a slot what was really sent, then the later stamp."""

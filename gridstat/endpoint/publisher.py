@@ -123,8 +123,8 @@ class Publication:
                 variable.variable_id,
                 payload,
                 stamp_ns,
-                flags=flag_byte(time_quality, flags),
-                is_urgent=variable.is_alert,
+                flag_byte(time_quality, flags) if time_quality or flags else 0,
+                variable.is_alert,
             )
             # Inside the lock, so that no later value with its derived ones overtakes this one.
             return self._channels.send(event) and not self._error_code
