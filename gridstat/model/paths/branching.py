@@ -172,7 +172,7 @@ class Branching:
                 cheap = mixed
 
     def _mix(self, cost_price: int, latency_price: int) -> None:
-        """Weigh cost and latency; in cheapest prices the latency is in the remainder already."""
+        """Weigh cost and latency; a price is divided by the unit to leave the cost alone."""
         problem, unit_cost = self._problem, self._problem.graph.unit_cost
         self._cost_price, self._latency_price = cost_price, latency_price
         self._mixed, self._mixed_to = (
