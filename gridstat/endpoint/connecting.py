@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from gridstat.endpoint.cloud_link import CloudLink, LinkSettings
 from gridstat.endpoint.connection import Connection
-from gridstat.endpoint.edge_address import parse_edge
+from gridstat.endpoint.edge_address import EdgeAddress, parse_edge
 from gridstat.endpoint.session_words import EDGES_MAX
+from gridstat.model.cloud import check_name
 from gridstat.model.errors import Misuse
+from gridstat.net.command.address import parse_address
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.identity import Identity, Role
+from gridstat.net.command.name_lookup import resolve
 from gridstat.net.command.tls import Credentials
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ class ConnectWishes(TypedDict, total=False):
     """How to connect; all of it may be left out."""
 
     certificates: str | os.PathLike[str]
+    name_service: str
     timeout_s: float
     answer_within_s: float
     ring_events: int
@@ -36,16 +41,17 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishe
 
     `connect(["c1/e0@127.0.0.1:7101", "c1/e1@127.0.0.1:7102"], name="c1/north/pmu-1",
     certificates="certs/")`. With two edges, whatever fails singly loses nothing. Waits up to
-    `timeout_s` (10) for the first edge; raises why it could not attach.
+    `timeout_s` (10) for the first edge; raises why it could not attach. With
+    `name_service="host:port"`, the broker's, edges may be given by their names alone.
     """
     given = (edges,) if isinstance(edges, str) else tuple(edges)
-    addresses = tuple(parse_edge(text) for text in given)
-    if not 1 <= len(addresses) <= EDGES_MAX:
-        raise Misuse(f"{len(addresses)} edge routers", hint="attach to one or two")
-    if len({address.name for address in addresses}) != len(addresses):
-        raise Misuse("the same edge router twice", hint="two edges must be two routers")
+    if not 1 <= len(given) <= EDGES_MAX:
+        raise Misuse(f"{len(given)} edge routers", hint="attach to one or two")
     folder = CertificateFolder(Path(wishes.get("certificates", "certificates")))
     credentials = Credentials(folder.files(Identity(Role.ENDPOINT, name)))
+    addresses = tuple(_place_of(text, credentials, wishes.get("name_service")) for text in given)
+    if len({address.name for address in addresses}) != len(addresses):
+        raise Misuse("the same edge router twice", hint="two edges must be two routers")
     defaults = LinkSettings()
     settings = LinkSettings(
         within_s=wishes.get("answer_within_s", defaults.within_s),
@@ -66,3 +72,14 @@ async def connect_async(
     The connection is the same; wait for its blocking calls with `await grid.run(...)`.
     """
     return await asyncio.to_thread(lambda: connect(edges, name, **wishes))
+
+
+def _place_of(text: str, credentials: Credentials, name_service: str | None) -> EdgeAddress:
+    """Where an edge is: as written, or as the name service says."""
+    if "@" in text or name_service is None:
+        return parse_edge(text)
+    # In a thread of its own: the caller's may have an event loop already, as in a notebook.
+    with ThreadPoolExecutor(1, "gs-lookup") as lookup:
+        asked = resolve(check_name(text), credentials, [parse_address(name_service)])
+        host, port = lookup.submit(asyncio.run, asked).result()
+    return EdgeAddress(text, host, port)

@@ -17,11 +17,14 @@ from gridstat.model.errors import (
     IntervalNotSatisfiable,
     LatencyNotSatisfiable,
     LinkDown,
+    NoSuchRouter,
     NoSuchVariable,
     NotAuthorised,
     TypeMismatch,
     VariableExists,
 )
+from lab.grid_files import NAME_SERVICE_PORT
+from lab.grid_plan import BROKER
 from tests.cluster.end_points.feeding import feeding
 from tests.cluster.end_points.local_cloud import LocalCloud
 from tests.cluster.eventually import eventually
@@ -260,6 +263,26 @@ def test_a_coroutine_connects_without_blocking(cloud: LocalCloud) -> None:
             return await grid.run(grid.find, "c1/async/**")
 
     assert [each.name for each in asyncio.run(work())] == ["c1/async/x"]
+
+
+@pytest.mark.feature("S0-10")
+def test_edges_are_found_by_name_or_by_address(cloud: LocalCloud) -> None:
+    cloud.certify("c1/finder")
+    service = f"{cloud.hosts[BROKER]}:{NAME_SERVICE_PORT}"
+    with gridstat.connect(
+        ["c1/e0", cloud.edge("e1")],
+        "c1/finder",
+        certificates=cloud.certificates,
+        name_service=service,
+        timeout_s=30,
+    ) as grid:
+        assert grid.edges == ("c1/e0", "c1/e1")
+    with pytest.raises(NoSuchRouter):
+        gridstat.connect(
+            "c1/e9", "c1/finder", certificates=cloud.certificates, name_service=service
+        )
+    with pytest.raises(gridstat.Misuse, match="says no address"):
+        gridstat.connect("c1/e0", "c1/finder", certificates=cloud.certificates)
 
 
 @pytest.mark.feature("S3-90")
