@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -18,6 +18,7 @@ from lab.ledger import Entries, LogTail, Verdict, Window, judge
 from lab.load_programs import LOOK_BACK_S, Status, Task
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from lab.daemon import Daemon
@@ -32,12 +33,19 @@ VARIABLES_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """How much is published and how it is subscribed to; every subscription has every variable."""
+    """How much is published and how it is subscribed to; every subscription has every variable.
+
+    `redundancy_of` names the subscribers that ask for another redundancy than the others.
+    """
 
     variables: int = 4
     rate: int = 60
     redundancy: int = 2
     latency_ms: float = 2_000.0
+    redundancy_of: Mapping[str, int] = field(default_factory=dict)
+
+    def redundancy_for(self, subscriber: str) -> int:
+        return self.redundancy_of.get(subscriber, self.redundancy)
 
 
 class GridLoad:
@@ -50,7 +58,7 @@ class GridLoad:
         self._publishers = [name for name in names if name.startswith(PUBLISHERS)]
         self._subscribers = [name for name in names if not name.startswith(PUBLISHERS)]
         self._sent = [LogTail(self._log(name)) for name in self._publishers]
-        self._got = [LogTail(self._log(name)) for name in self._subscribers]
+        self._got = {name: LogTail(self._log(name)) for name in self._subscribers}
 
     def start(self) -> None:
         """Publishers first; back when every subscription gets its copies over every way."""
@@ -74,22 +82,25 @@ class GridLoad:
                 return f"{name} has told nothing for a second"
             for variable, copies in status.copies.items():
                 ways = sum(count >= copies_min for count in copies)
-                if ways < self._plan.redundancy:
+                if ways < self._plan.redundancy_for(name):
                     return f"{name} gets {variable} over {ways} ways: {copies}"
         return None
 
     def judge(self, window: Window) -> Verdict:
         """Of all subscribers together."""
+        return sum((self.judge_one(name, window) for name in self._subscribers), Verdict())
+
+    def judge_one(self, subscriber: str, window: Window) -> Verdict:
         published = _joined([tail.entries() for tail in self._sent])
         latency_ns_max = round(self._plan.latency_ms * 1e6)
-        verdicts = [
-            judge(published, tail.entries(), window, latency_ns_max=latency_ns_max)
-            for tail in self._got
-        ]
-        return sum(verdicts, Verdict())
+        return judge(published, self.delivered(subscriber), window, latency_ns_max=latency_ns_max)
+
+    def delivered(self, subscriber: str) -> Entries:
+        """All that a subscriber has logged and that is not forgotten yet."""
+        return self._got[subscriber].entries()
 
     def forget_before(self, created_ns: int) -> None:
-        for tail in (*self._sent, *self._got):
+        for tail in (*self._sent, *self._got.values()):
             tail.forget_before(created_ns)
 
     def variables_of(self, publisher: str) -> dict[str, int]:
@@ -111,7 +122,7 @@ class GridLoad:
             log=str(self._log(name)),
             variables=self.variables_of(name) if verb == "publish" else everything,
             rate=self._plan.rate,
-            redundancy=self._plan.redundancy,
+            redundancy=self._plan.redundancy_for(name),
             latency_ms=self._plan.latency_ms,
             status=str(self._status(name)),
         )
