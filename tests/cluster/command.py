@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 GRIDSTAT = Path(sys.executable).with_name("gridstat")
-ENDING_S_MAX = 30.0
+ENDING_S_MAX = 60.0
 
 
 class Command:
@@ -63,6 +63,11 @@ class Command:
             raise AssertionError(f"ended with {self.process.returncode}: {self.errors}")
         found = len(self.lines_in(state))
         return None if found >= count else f"{found} of {count} lines say {state}: {self.errors}"
+
+    def end(self, number: signal.Signals) -> int:
+        """Ask it to end, and wait for that."""
+        self.signal(number)
+        return self.exit_code()
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

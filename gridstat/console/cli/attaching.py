@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,11 @@ EDGES_DEFAULT = 2
 
 @contextmanager
 def attached(access: Access, end_point: str, edges: Sequence[str] | None) -> Iterator[Connection]:
-    """A connection as this end-point; by the first two edges unless some are named."""
+    """A connection as this end-point; by the first two edges unless some are named.
+
+    SIGTERM ends it as Ctrl-C does, so that it always leaves the cloud in order.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     names = list(edges or list(access.edges)[:EDGES_DEFAULT])
     unknown = [name for name in names if name not in access.edges]
     if unknown or not names:

@@ -1,0 +1,64 @@
+"""`gridstat up`: the built-in cloud from its first line to its closing account."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gridstat.console.grid_folder import locked
+from tests.cluster.command import GRIDSTAT, Command, survivors
+from tests.cluster.eventually import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WITHIN_S = 120.0
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+
+
+@pytest.mark.feature("S0-2", "S1-2", "S3-106")
+def test_a_cloud_loses_nothing_redundant_by_a_killed_router_and_ends_with_an_account(
+    tmp_path: Path,
+) -> None:
+    with Command.gridstat(tmp_path, "up", "--folder", tmp_path / "cloud", "--json") as command:
+        eventually(lambda: command.complaint_without("running"), within_s=WITHIN_S)
+        (started,) = command.lines_in("started")
+        roles = {
+            router["name"]: router["role"]
+            for router in command.lines_in("running")[0]["survey"]["routers"]
+        }
+        assert len(roles) == 8
+        edges = ["c1/east-a", "c1/east-b", "c1/west-a", "c1/west-b"]
+        assert sorted(name for name, role in roles.items() if role == "edge") == edges
+        os.kill(started["processes"]["c1/north-1"], signal.SIGKILL)
+        seen = len(command.lines_in("running"))
+        eventually(lambda: command.complaint_without("running", count=seen + 4), within_s=WITHIN_S)
+        assert command.end(signal.SIGINT) == 0
+        (account,) = command.lines_in("ended")
+    assert account["published"] > 0
+    redundant = [
+        (one["missing"], one["duplicates"])
+        for one in account["subscriptions"]
+        if one["subscriber"] in {"c1/protection", "c1/stability"}
+    ]
+    assert redundant == [(0, 0)] * 6
+    assert survivors(started["processes"]) is None
+
+
+def test_a_second_cloud_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    with locked(tmp_path / "cloud"):
+        second = subprocess.run(
+            [GRIDSTAT, "up", "--folder", str(tmp_path / "cloud")],
+            capture_output=True,
+            text=True,
+            timeout=WITHIN_S,
+            check=False,
+        )
+    assert second.returncode == 2
+    assert "already" in second.stderr
+    assert "hint: " in second.stderr
