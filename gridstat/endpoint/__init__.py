@@ -1,7 +1,8 @@
-"""The ends of the event path, usable on their own: a sender and a receiver.
+"""Publishers and subscribers: the API of applications, and the ends of the event path below it.
 
-May import model, net and core. Start reading at `receiver.py`; the C behind it is
-`core/sender.c` and `core/receiver.c`.
+May import model, net and core. Start reading at `connection.py`; then `endpoint_session.py` for
+the talk with the cloud, `incoming.py` for the way of an event to the application. The ends work
+on their own as well, without any cloud:
 
     sender = Sender(7, ("127.0.0.1", 4000, 4001))
     sender.send(12, 49.98)
