@@ -1,0 +1,58 @@
+"""What `connect` refuses before it opens anything, and what the package offers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import gridstat
+from gridstat.endpoint.connecting import connect
+from gridstat.model.errors import CertificateRefused, LayoutError, Misuse
+from gridstat.net.command.certificate_folder import CertificateFolder
+from gridstat.net.command.identity import Identity, Role
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "c1/north/pmu-1"
+EDGE = "c1/e0@127.0.0.1:7101"
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Path:
+    folder = CertificateFolder(tmp_path)
+    folder.create_authority()
+    folder.issue(Identity(Role.ENDPOINT, NAME))
+    return tmp_path
+
+
+@pytest.mark.parametrize("edges", [[], [EDGE] * 3])
+def test_an_end_point_attaches_to_one_edge_or_two(edges: list[str]) -> None:
+    with pytest.raises(Misuse, match=f"{len(edges)} edge routers"):
+        connect(edges, NAME)
+
+
+def test_two_edges_are_two_routers(certificates: Path) -> None:
+    with pytest.raises(Misuse, match="the same edge router twice"):
+        connect([EDGE, "c1/e0@127.0.0.2:7101"], NAME, certificates=certificates)
+
+
+def test_a_name_without_a_certificate_is_refused_with_what_to_do(certificates: Path) -> None:
+    with pytest.raises(CertificateRefused) as refused:
+        connect(EDGE, "c1/somebody-else", certificates=certificates)
+    assert "gridstat certificates" in refused.value.hint
+
+
+@pytest.mark.parametrize("name", ["", "c1//x", "c1/*", "c1/a b"])
+def test_a_name_that_is_none_is_refused(certificates: Path, name: str) -> None:
+    with pytest.raises(LayoutError):
+        connect(EDGE, name, certificates=certificates)
+
+
+def test_everything_that_the_package_names_is_there() -> None:
+    for name in gridstat.__all__:
+        assert getattr(gridstat, name) is not None
+    assert set(gridstat.__all__) <= set(dir(gridstat))
+    with pytest.raises(AttributeError, match="no attribute 'conect'"):
+        _ = gridstat.conect
