@@ -1,0 +1,245 @@
+"""Faults on the way of single-path streams and on the broker, each measured from the fault on.
+
+An event that was created after a fault was complete, and came, can only have come another way.
+Beside each single-path stream runs one over two paths, which no fault may cost anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.recovery_rig import NS_PER_MS, NS_PER_S, RecoveryRig
+from lab.grid_plan import BROKER, link_name
+from lab.ledger import Window
+from lab.relay import Direction
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from lab.ledger import Verdict
+
+SINGLE: Final = "centre/view-0"
+DOUBLE: Final = "centre/view-1"
+RATE: Final = 60
+BEFORE_NS: Final = 200 * NS_PER_MS
+"""Events that were on their way when the fault came count as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """One fault: when the broker knew, when the slowest stream was back, and what was lost.
+
+    `lost` is of the stream that lost most. `back_s` is from the start of a killed router's new
+    process until the broker had it in step.
+    """
+
+    what: str
+    detect_ms: float
+    restore_ms: float
+    lost: int
+    two_path_lost: int
+    duplicate: int
+    back_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOutage:
+    """The broker was dead for so long, and back in step with all routers after `digest_equal_s`,
+    counted from the start of its new process."""
+
+    dead_s: float
+    expected: int
+    lost: int
+    two_path_lost: int
+    digest_equal_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    """A fault as it was done: it began and was complete at these times, and hit these variables."""
+
+    from_ns: int
+    done_ns: int
+    variables: dict[str, int]
+
+
+class PathFaults:
+    """One fault after another, each on the path that some stream uses at that time."""
+
+    def __init__(self, rig: RecoveryRig, random: Random) -> None:
+        self._rig = rig
+        self._random = random
+        publishers = [point.name for point in rig.grid.plan.end_points if "pmu" in point.name]
+        self._numbers = {
+            name: number
+            for publisher in publishers
+            for name, number in rig.load.variables_of(publisher).items()
+        }
+
+    def cut_channel(self, *, is_one_way: bool) -> Outage:
+        """Cut a wire between two routers of a path; mended when the streams are back."""
+        rig = self._rig
+        rig.await_whole()
+        paths = self._paths()
+        near, far = self._random.choice(list(pairwise(self._any_of(paths))))
+        wire, direction = self._wire(near, far)
+        hit = {name for name, path in paths.items() if (near, far) in pairwise(path)}
+        self._wait_a_phase()
+        from_ns = time.time_ns()
+        rig.grid.network.cut(wire, direction=direction if is_one_way else Direction.BOTH)
+        broken = self._broken(from_ns, hit)
+        restored_ns = self._restored_ns(broken)
+        label = f"{rig.full_name(near)}→{rig.full_name(far)}"
+        down = rig.mark("channel_down", from_ns=from_ns, channel=label)
+        for name in hit:
+            if (near, far) in pairwise(self._paths()[name]):
+                raise BenchmarkError(f"{name} still goes over {label}, which is cut")
+        rig.grid.network.heal(wire)
+        return self._outage(f"cut {label}", broken, down.at_ns, restored_ns)
+
+    def kill_router(self) -> Outage:
+        """Kill a router of a path, an edge or not; started again when the streams are back."""
+        rig = self._rig
+        rig.await_whole()
+        paths = self._paths()
+        victim = self._random.choice(self._any_of(paths))
+        hit = {name for name, path in paths.items() if victim in path}
+        self._wait_a_phase()
+        from_ns = time.time_ns()
+        rig.grid.daemons[victim].kill()
+        broken = self._broken(from_ns, hit)
+        restored_ns = self._restored_ns(broken)
+        name = rig.full_name(victim)
+        down = rig.mark("router_down", from_ns=from_ns, router=name)
+        started_ns = time.time_ns()
+        rig.grid.daemons[victim].start()
+        await_in_step(rig, name, since_ns=started_ns)
+        back_s = (time.time_ns() - started_ns) / NS_PER_S
+        return self._outage(f"kill {name}", broken, down.at_ns, restored_ns, back_s=back_s)
+
+    def _outage(
+        self, what: str, broken: _Broken, down_ns: int, restored_ns: int, *, back_s: float = 0.0
+    ) -> Outage:
+        """Waits until all is whole, and judges everything from the fault to that time."""
+        rig = self._rig
+        rig.await_whole()
+        window = Window(broken.from_ns - BEFORE_NS, time.time_ns())
+        rig.settle()
+        single, double = (rig.load.judge_one(name, window) for name in (SINGLE, DOUBLE))
+        rig.load.forget_before(window.from_ns)
+        return Outage(
+            what=what,
+            detect_ms=(down_ns - broken.from_ns) / NS_PER_MS,
+            restore_ms=(restored_ns - broken.from_ns) / NS_PER_MS,
+            lost=most_lost(single),
+            two_path_lost=len(double.lost),
+            duplicate=len(single.duplicate) + len(double.duplicate),
+            back_s=back_s,
+        )
+
+    def _broken(self, from_ns: int, hit: set[str]) -> _Broken:
+        return _Broken(from_ns, time.time_ns(), {name: self._numbers[name] for name in hit})
+
+    def _restored_ns(self, broken: _Broken) -> int:
+        numbers = broken.variables.values()
+        came_ns = self._rig.first_events_ns(SINGLE, numbers, created_from_ns=broken.done_ns)
+        return max(came_ns)
+
+    def _paths(self) -> dict[str, list[str]]:
+        """The routers, by their short names, that each single-path stream goes by now."""
+        return {
+            name: [router.partition("/")[2] for router in facts["paths"][0]]
+            for name, facts in self._rig.subscriptions(SINGLE).items()
+        }
+
+    def _any_of(self, paths: dict[str, list[str]]) -> list[str]:
+        return paths[self._random.choice(sorted(paths))]
+
+    def _wire(self, near: str, far: str) -> tuple[str, Direction]:
+        """The wire between two routers, and which of its directions leads from near to far."""
+        forward = link_name(near, far)
+        if forward in self._rig.grid.network.wires:
+            return forward, Direction.FORWARD
+        return link_name(far, near), Direction.BACKWARD
+
+    def _wait_a_phase(self) -> None:
+        """So that faults come at any time between two events and between two probes."""
+        time.sleep(self._random.random() / 10)
+
+
+def kill_broker(rig: RecoveryRig, *, dead_s: float) -> BrokerOutage:
+    """Kill the broker, leave it dead, start it: what it knew is as it was, and nothing was lost."""
+    rig.await_whole()
+    before = _state(rig)
+    term = rig.grid.survey()["term"]
+    window_ns = time.time_ns()
+    rig.grid.daemons[BROKER].kill()
+    time.sleep(dead_s)
+    started_ns = time.time_ns()
+    rig.grid.daemons[BROKER].start()
+    rig.await_none(lambda: _complaint_of_digests(rig))
+    in_step_ns = time.time_ns()
+    reports = rig.reports()
+    if all(report.facts["in_step"] == "1" for report in reports):
+        # The survey comes by a session that waits, too; the log has the very moments.
+        in_step_ns = max(report.at_ns for report in reports)
+    rig.await_whole()
+    after = _state(rig)
+    if after != before or rig.grid.survey()["term"] <= term:
+        raise BenchmarkError(f"the broker came back with another state: {before} became {after}")
+    window = Window(window_ns - BEFORE_NS, time.time_ns())
+    rig.settle()
+    single, double = (rig.load.judge_one(name, window) for name in (SINGLE, DOUBLE))
+    rig.load.forget_before(window.from_ns)
+    return BrokerOutage(
+        dead_s=dead_s,
+        expected=single.expected + double.expected,
+        lost=len(single.lost),
+        two_path_lost=len(double.lost),
+        digest_equal_s=(in_step_ns - started_ns) / NS_PER_S,
+    )
+
+
+def await_in_step(rig: RecoveryRig, router: str, *, since_ns: int) -> None:
+    """Until a router's new process has reported, and confirmed the table that is wanted."""
+    rig.mark("router_reported", from_ns=since_ns, router=router)
+
+    def complaint() -> str | None:
+        found = next(each for each in rig.grid.survey()["routers"] if each["name"] == router)
+        is_equal = found["digest"] == found["confirmed_digest"]
+        is_there = found["is_connected"] and found["in_step"] and is_equal
+        return None if is_there else f"{router} is not in step: {found}"
+
+    rig.await_none(complaint)
+
+
+def most_lost(verdict: Verdict) -> int:
+    """Of the variable that lost most."""
+    return max(Counter(variable for variable, _ in verdict.lost).values(), default=0)
+
+
+def _complaint_of_digests(rig: RecoveryRig) -> str | None:
+    survey = rig.grid.survey()
+    if "refused" in survey:
+        return str(survey["refused"])
+    behind = [
+        router["name"]
+        for router in survey["routers"]
+        if not (router["is_connected"] and router["digest"] == router["confirmed_digest"])
+    ]
+    return f"not in step: {', '.join(behind)}" if behind else None
+
+
+def _state(rig: RecoveryRig) -> dict[str, object]:
+    """What must be the same before and after: tables, contracts, identifiers."""
+    survey = rig.grid.survey()
+    return {
+        "digests": {router["name"]: router["digest"] for router in survey["routers"]},
+        "subscriptions": sorted(each["subscription_id"] for each in survey["subscriptions"]),
+        "variables": rig.variable_ids(),
+    }
