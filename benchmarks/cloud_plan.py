@@ -33,10 +33,12 @@ def two_rings(edges: int, ring: int, *, bandwidth: int = BANDWIDTH_BYTES_PER_S) 
     10 edges around two rings of 5 are a cloud of 20 routers and 60 channels, in which 3 to 5
     routers lie on a path.
     """
-    assert ring >= 3
+    assert ring >= 1
     links: list[tuple[str, str]] = []
     for letter in "ns":
-        links += [(f"{letter}{at}", f"{letter}{(at + 1) % ring}") for at in range(ring)]
+        links += list(pairwise(f"{letter}{at}" for at in range(ring)))
+        if ring > 2:  # Two routers are joined already, and one is not joined to itself.
+            links.append((f"{letter}{ring - 1}", f"{letter}0"))
         links += [(f"e{number}", f"{letter}{number % ring}") for number in range(edges)]
     return _topology(
         [f"e{number}" for number in range(edges)],

@@ -12,6 +12,9 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from urllib.request import urlopen
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.processes import Processes, RoleProcess
@@ -33,6 +36,9 @@ LOOPBACK = "127.0.0.1"
 START_S_MAX = 120.0
 IN_STEP_S_MAX = 60.0
 LOOK_AGAIN_S = 0.1
+ANSWER_S_MAX = 10.0
+NS_PER_S = 1_000_000_000
+LATENCY_BUCKETS = "gridstat_router_forwarding_latency_seconds_bucket"
 TIMING = "[timing]\nsilent_ms_max = 5000\n"
 """Two processors do not always let twenty routers speak within the usual 100 ms; a channel that is
 taken for dead would be planned around, and something else would be measured."""
@@ -94,6 +100,12 @@ class CloudRig:
     def explain(self, name: str) -> Facts:
         return ask_once(self.access, Explain(request_id=0, name=name))
 
+    def local_latency(self, router: str) -> list[tuple[int, int]]:
+        """(upper edge in ns, events) from receiving to sending, as the router's metrics tell."""
+        host, port = self.routers[router].ready["metrics"]
+        with urlopen(f"http://{host}:{port}/metrics", timeout=ANSWER_S_MAX) as page:
+            return histogram_of(page.read().decode())
+
     def await_in_step(self) -> None:
         """Until every router has confirmed, by its digest, the very table that is wanted."""
         deadline_s = time.monotonic() + IN_STEP_S_MAX
@@ -120,6 +132,18 @@ class CloudRig:
         }
         self._processes.prepare_roles("end_points", 1)
         return self._processes.start_prepared("end_points", plan, within_s=START_S_MAX)[0]
+
+
+def histogram_of(metrics: str) -> list[tuple[int, int]]:
+    """The buckets of a router's forwarding latency, each with the events of its own."""
+    upto = [
+        (round(float(sample.labels["le"]) * NS_PER_S), int(sample.value))
+        for family in text_string_to_metric_families(metrics)
+        for sample in family.samples
+        if sample.name == LATENCY_BUCKETS and sample.labels["le"] != "+Inf"
+    ]
+    below = [0, *(count for _, count in upto)]
+    return [(upper, count - less) for (upper, count), less in zip(upto, below, strict=False)]
 
 
 def routers_behind(survey: Facts) -> list[str]:

@@ -52,6 +52,8 @@ class RoleProcess:
             process_group=0,
         )
         self._pending = b""
+        self.ready: Answer = {}
+        """What a daemon said when it began to serve."""
 
     @property
     def pid(self) -> int:
@@ -162,7 +164,7 @@ class Processes:
         started = {name: RoleProcess(name, argv, is_daemon=True) for name, argv in programs.items()}
         self._running += started.values()
         for process in started.values():
-            process.finish(within_s=within_s)
+            process.ready = process.finish(within_s=within_s)
         return started
 
     def start(self, name: str, argv: Sequence[str]) -> tuple[RoleProcess, Answer]:

@@ -104,6 +104,19 @@ def histogram_quantile(histogram: Sequence[tuple[int, int]], quantile: float) ->
     return 0
 
 
+def histogram_mean(histogram: Sequence[tuple[int, int]]) -> float:
+    """About the mean of the core's buckets, of which there are eight to an octave.
+
+    Every sample counts as the middle of its bucket; 0 for no samples.
+    """
+    total = sum(count for _, count in histogram)
+    widths = [1 << max(0, (upper - 1).bit_length() - 4) for upper, _ in histogram]
+    weighed = sum(
+        count * (upper - width / 2) for (upper, count), width in zip(histogram, widths, strict=True)
+    )
+    return weighed / total if total else 0.0
+
+
 def bins_of(latencies_ns: Int64s, *, width_us: float) -> list[Bin]:
     """Non-empty bins of equal width, labelled by both edges (S0 §8.1, S3 Fig 5.4)."""
     assert width_us > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.experiments.base import BASE
 from benchmarks.experiments.changes import CHANGES
 from benchmarks.experiments.experiment import Comparison, Experiment, Parameter, Result
 from benchmarks.experiments.forwarding import FORWARDING
@@ -9,6 +10,7 @@ from benchmarks.experiments.hops import HOPS
 from benchmarks.experiments.load import LOAD, LOWER_BOUND
 from benchmarks.experiments.multicast import MULTICAST
 from benchmarks.experiments.rate_filter import RATE_FILTER
+from benchmarks.experiments.recovery import RECOVERY
 from benchmarks.experiments.subscribe import SUBSCRIBE
 from benchmarks.experiments.throughput import THROUGHPUT
 
@@ -23,7 +25,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         MULTICAST,
         RATE_FILTER,
         THROUGHPUT,
+        BASE,
         SUBSCRIBE,
+        RECOVERY,
     )
 }
 

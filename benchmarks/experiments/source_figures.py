@@ -93,7 +93,12 @@ S3_THROUGHPUT_MEASURED_PER_S = 16_000
 S0_LOWER_BOUND_MEAN_US = 419
 S0_LOWER_BOUND_SD_US = 79
 S3_BASE_MEAN_US = 152
+S3_BASE_MIN_US = 128
+S3_BASE_MAX_US = 1_042
+S3_BASE_SD_US = 25.64
 S3_BASE_LOCAL_MEAN_US = 24
+S3_BASE_MANAGED_MEAN_US = 260
+"""The same way through the router in Java."""
 
 # S0 Tabs 8.7-8.9: load variables -> mean of reference pair 0 through one router.
 S0_LOAD_MEAN_US = {

@@ -12,7 +12,7 @@ import numpy as np
 
 import gridstat
 from benchmarks.roles.pacing import steady
-from benchmarks.statistics import NS_PER_US, WARM_UP_S, bins_of, summary_of, warm_up_count
+from benchmarks.statistics import NS_PER_S, NS_PER_US, WARM_UP_S, bins_of, summary_of, warm_up_count
 from gridstat.model.errors import GridStatError
 from gridstat.model.status import EventFlag
 
@@ -94,7 +94,9 @@ class EndPointsRole:
         return asdict(steady(send, tick_s=tick_s, seconds=seconds, is_aligned=True))
 
     def _tick(self, question: Question) -> Answer:
-        """At whole multiples of a time one event of each end-point, by a call of its own."""
+        """At whole multiples of a time one event of each variable, by a call of its own."""
+        tick_s, seconds = float(question["tick_s"]), float(question["seconds"])
+        tick_ns = round(tick_s * NS_PER_S)
         made = [
             each
             for (_, prefix), some in self._publications.items()
@@ -102,10 +104,12 @@ class EndPointsRole:
             for each in some
         ]
 
-        def send(_tick: int) -> int:
-            return sum(each.send(0.0) for each in made)
+        def send(tick: int) -> int:
+            created_ns = time.time_ns()
+            if abs(created_ns - tick * tick_ns) >= tick_ns // 2:
+                return 0  # Too late: it would be the second event of the slot after its own.
+            return sum(each.send(0.0, created_ns=created_ns) for each in made)
 
-        tick_s, seconds = float(question["tick_s"]), float(question["seconds"])
         return asdict(steady(send, tick_s=tick_s, seconds=seconds, is_aligned=True))
 
     # Subscribing.

@@ -189,3 +189,60 @@ def test_a_parameter_of_the_wrong_type_is_refused() -> None:
         EXPERIMENTS["hops"].run({"runs": "many"}, lambda _share, _what: None)
     with pytest.raises(BenchmarkError):
         EXPERIMENTS["forwarding"].run({"only": "everything"}, lambda _share, _what: None)
+
+
+@pytest.mark.timeout(240)
+def test_subscribe_grants_everything_and_ends_with_equal_digests() -> None:
+    options: dict[str, Figure] = {
+        "runs": 1,
+        "subscriptions": 40,
+        "clients": 2,
+        "ring": 1,
+        "outstanding": 2,
+        "many": 5,
+        "lone": 4,
+        "seconds": 1.0,
+        "allocations": 6,
+        "allocation_routers": 20,
+    }
+    figures = _run("subscribe", options).figures
+    _assert_positive(figures, "subscriptions_per_s", "many_subscriptions_per_s", "broker_cpu_ms")
+    _assert_positive(figures, "fsync_ms_p50", "allocate_ms_p50", "prediction_error_p50")
+    _assert_positive(figures, "lone_ms_p50", "lone_ms_p99", "requests_per_commit")
+    assert (figures["subscriptions"], figures["subscription_failures"]) == (40, 0)
+    assert figures["digests_equal_after_storms"] == "4 of 4"
+    assert figures["routers_in_step"] == "4 of 4"
+    assert figures["predicted_paths"] == 4
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.feature("S3-77", "S0-135")
+def test_base_sets_a_cloud_beside_raw_hops_and_refits_the_law_of_latency() -> None:
+    options: dict[str, Figure] = {
+        "runs": 1,
+        "seconds": 0.5,
+        "fit_routers": "1,2",
+        "fit_loads": "10",
+        "fit_seconds": 0.5,
+        "fit_runs": 1,
+    }
+    result = _run("base", options)
+    figures = result.figures
+    for source in ("s0", "s3"):
+        for kind in ("", "_single", "_core", "_reference"):
+            for field in ("mean_us", "min_us", "max_us", "sd_us"):
+                _assert_positive(figures, f"{source}{kind}_{field}")
+        _assert_positive(figures, f"{source}_local_mean_us", f"{source}_latency_ratio_to_floor")
+    _assert_positive(figures, "latency_ratio_to_floor")
+    assert figures["lost"] == 0
+    kinds = [row[2] for row in result.table]
+    assert kinds == ["cloud", "single", "core", "reference"] * 2
+    assert all(": " in row[-1] for row in result.table)
+    assert figures["fit_measurements"] == 2
+    for name in ("ends_us", "hop_us", "us_per_1000_events_per_s", "us_per_burst_event"):
+        assert float(figures[f"fit_{name}"]) >= 0, name
+    _assert_positive(figures, "default_mean_abs_error_us")
+    assert float(figures["fit_mean_abs_error_us"]) <= float(figures["default_mean_abs_error_us"])
+    printed = {item.figure: item for item in result.comparisons}
+    assert (printed["s0_mean_us"].theirs, printed["s0_mean_us"].comparable) == (419, "no")
+    assert (printed["s3_mean_us"].theirs, printed["s3_mean_us"].comparable) == (152, "no")
