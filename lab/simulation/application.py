@@ -81,6 +81,11 @@ class Application:
     def is_idle(self) -> bool:
         return not self.waiting and not self._endings
 
+    @property
+    def has_lost_contracts(self) -> bool:
+        """Whether some wait to be granted again by a cloud that forgot them."""
+        return any(not one.number for one in (*self.contracts.values(), *self.patterns.values()))
+
     def next_label(self) -> str:
         self._labels += 1
         return f"s{self._labels}"

@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Final
 from gridstat.broker.desk import Outside
 from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.net.command.authority import CertificateFacts
-from gridstat.net.command.machine import Persist, PersistFailed
+from gridstat.net.command.machine import Persist, PersistFailed, Send
+from gridstat.net.command.router_messages import Return
 from lab.simulation.node import Node
 from lab.simulation.topology import CLOUD
 from lab.simulation.world import NS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gridstat.broker.settings import BrokerSettings
     from lab.simulation.journal import SimulatedJournal
     from lab.simulation.network import Network
     from lab.simulation.topology import Topology
 
 WALL_NS: Final = 1_800_000_000 * NS_PER_S
+FAILED_NS: Final = 1_000_000
 CERTIFICATE_END_S: Final = 2_000_000_000
 
 
@@ -60,6 +64,8 @@ class BrokerNode(Node):
         self.broker: LeafBroker | None = None
         self.clock_offset_ns = 0
         self.is_impostor = False
+        self.on_restored: Callable[[LeafBroker], None] = _nothing
+        self.on_returned: Callable[[LeafBroker, bytes], None] | None = None
         self.doing[Persist] = self._persist
 
     def start(self) -> None:
@@ -71,6 +77,7 @@ class BrokerNode(Node):
             channels=self.topology.channels,
         )
         broker.restore(self.journal.durable)
+        self.on_restored(broker)
         self.begin(broker)
         self.do_all(broker.start(self.world.now_ns))
 
@@ -84,13 +91,27 @@ class BrokerNode(Node):
         """Another process has taken the journal, and this one does not know."""
         self.is_impostor = True
         for order in self.journal.abandon():
-            self.world.after(0, self.tell, PersistFailed(order.token, "the journal is locked"))
+            self.world.after(FAILED_NS, self.tell, PersistFailed(order.token, "the journal is locked"))
 
     def _wall_clock_ns(self) -> int:
         return WALL_NS + self.world.now_ns + self.clock_offset_ns
 
+    def _send(self, said: Send) -> None:
+        if (
+            type(said.message) is Return
+            and self.on_returned is not None
+            and not self.is_impostor
+            and self.broker is not None
+        ):
+            self.on_returned(self.broker, said.message.body)
+        super()._send(said)
+
     def _persist(self, order: Persist) -> None:
         if self.is_impostor:
-            self.world.after(0, self.tell, PersistFailed(order.token, "the journal is locked"))
+            self.world.after(FAILED_NS, self.tell, PersistFailed(order.token, "the journal is locked"))
         else:
             self.journal.persist(order, self)
+
+
+def _nothing(_: LeafBroker) -> None:
+    """Nobody minds that a broker has read its journal."""

@@ -15,6 +15,8 @@ from lab.simulation.router_node import RouterNode
 from lab.simulation.world import World
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gridstat.broker.leaf_broker import LeafBroker
     from gridstat.model.cloud import Router
     from lab.simulation.endpoint_node import Judge
@@ -35,6 +37,10 @@ class Cloud:
         self.channels.add(swarm.topology.channels)
         self.journal = SimulatedJournal(world, commit_ns_max=swarm.commit_ns_max)
         self._number = 0
+        self.crashes = 0
+        """Processes that have died so far."""
+        self.on_restored: Callable[[LeafBroker], None] = lambda _: None
+        self.on_returned: Callable[[LeafBroker, bytes], None] | None = None
         self.broker_node = self.new_broker()
         self.operator = OperatorNode(self.network, self._next_number())
         self._register(self.operator)
@@ -59,6 +65,8 @@ class Cloud:
         node = BrokerNode(
             self.network, swarm.topology, swarm.settings, self.journal, self._next_number()
         )
+        node.on_restored = self._restored
+        node.on_returned = self._returned
         self.broker_node = node
         self._register(node)
         return node
@@ -78,6 +86,13 @@ class Cloud:
         self.operator.start()
         for endpoint in self.endpoints.values():
             endpoint.start()
+
+    def _restored(self, broker: LeafBroker) -> None:
+        self.on_restored(broker)
+
+    def _returned(self, broker: LeafBroker, body: bytes) -> None:
+        if self.on_returned is not None:
+            self.on_returned(broker, body)
 
     def _register(self, node: Node) -> None:
         self.network.nodes[node.peer] = node

@@ -25,6 +25,8 @@ from lab.simulation.node import Node
 from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gridstat.model.rate_law import Period
     from gridstat.net.command.endpoint_messages import Outcome
     from gridstat.net.command.machine import Note
@@ -58,6 +60,7 @@ class EndPointNode(Node):
         self.channels_up: dict[str, int] = {}
         self.application = Application(self)
         self.is_gone = False
+        self.on_return: Callable[[EndPointNode], None] = _nothing
         self._key = self.peer.encode()
         self._bodies: dict[int, int] = {}
         self.doing |= {
@@ -73,12 +76,12 @@ class EndPointNode(Node):
 
     def start(self) -> None:
         """A new process, which knows nothing of the one before."""
-        lives = self.process + 1
+        lives = self.process // 2
         endpoint = EndPoint(
             name=self.name,
             edges=self.edges,
             certificate=self._key,
-            incarnation=f"{self.name}#{lives}",
+            incarnation=f"{self.name}#{self.process}",
             first_request_id=WALL_NS + self.world.now_ns + self.clock_offset_ns,
             hosts=("10.1.0.1", "10.1.0.1"),
             data_port=PORT_FIRST + self.number * 4 + lives % 2 * 2,
@@ -93,6 +96,8 @@ class EndPointNode(Node):
         self.begin(EndPointSession(endpoint, self._sign, self.world.draw))
         for edge in self.edges:
             self.network.connect(self, f"router/{edge}")
+        if lives:
+            self.on_return(self)
 
     def crash(self, *, is_sudden: bool) -> None:
         super().crash(is_sudden=is_sudden)
@@ -156,3 +161,7 @@ class EndPointNode(Node):
         if said.word == "registrations_lost":
             self.application.lost_all()
         super().note(said)
+
+
+def _nothing(_: EndPointNode) -> None:
+    """Nobody minds that a process has come back."""

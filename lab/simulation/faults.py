@@ -145,7 +145,9 @@ class Faults:
         router = self._some_router()
         if router is None or not router.table.channels or router.is_paused:
             return
-        numbers = [number for number in router.table.channels if number in self._cloud.channels.ends]
+        numbers = [
+            number for number in router.table.channels if number in self._cloud.channels.ends
+        ]
         if numbers:
             number = numbers[self._world.between(0, len(numbers) - 1)]
             router.tell(WaterMarkCrossed(number, is_on=True, queued_events=800))
@@ -161,6 +163,7 @@ class Faults:
     def _crash_router(self) -> None:
         router = self._some_router()
         if router is not None:
+            self._cloud.crashes += 1
             router.crash(is_sudden=self._world.chance(SUDDEN_SHARE))
             self._mend_after(20, 4_000, partial(self._restart, router))
 

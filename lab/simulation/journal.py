@@ -82,6 +82,10 @@ class SimulatedJournal:
         self._writing: list[Persist] = []
         self._failed_epoch = -1
 
+    @property
+    def is_idle(self) -> bool:
+        return not self._writing and not self._waiting
+
     def persist(self, order: Persist, owner: Node) -> None:
         self._waiting.append(order)
         if not self._writing:

@@ -134,6 +134,9 @@ class Node:
         self._timers[said.name] = self._timer_number
         self.world.after(said.after_ns, self._fire, said.name, self._timer_number, self.process)
 
+    def has_timer(self, name: str) -> bool:
+        return name in self._timers
+
     def _cancel_timer(self, said: CancelTimer) -> None:
         self._timers.pop(said.name, None)
 

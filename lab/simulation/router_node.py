@@ -30,13 +30,15 @@ from lab.simulation.node import Node
 from lab.simulation.world import NS_PER_MS, PropertyBroken
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from gridstat.net.command.machine import SetTimer
     from gridstat.net.command.router_messages import ChangeTable
     from lab.simulation.channels import Channels
     from lab.simulation.network import Network
 
 COMMIT_NS_MAX: Final = 10 * NS_PER_MS
-COUNTERS_STRETCH: Final = 8
+COUNTERS_STRETCH: Final = 2
 """Counters are reported so much more rarely than in production: many words about nothing."""
 PORTS_FIRST: Final = 10_000
 PORTS_STEP: Final = 7
@@ -104,6 +106,7 @@ class RouterNode(Node):
         self.is_core_full = False
         self.is_whole = False
         """Whether the core has held a table of this process's broker."""
+        self.on_torn_down: Callable[[Iterable[int]], None] | None = None
         self.commits = 0
         self._number = 0
         self._is_due = False
@@ -116,7 +119,7 @@ class RouterNode(Node):
 
     def start(self) -> None:
         """A new process: empty, with ports of its own."""
-        lives = self.process + 1
+        lives = self.process // 2
         self.data_port = PORTS_FIRST + self.number * PORTS_STEP + lives % 3 * 2
         facts = RouterFacts(
             self.name,
@@ -181,6 +184,10 @@ class RouterNode(Node):
         if self.is_core_full:
             self.tell(TableFailed(self._number, LimitReached.code, "no room in the core"))
             return
+        before = self.table.paths.keys() if self.on_torn_down is not None else ()
+        gone = {number for change in changes for number in change.torn_down}
+        if any(change.begins_anew for change in changes):
+            gone |= set(before)
         for change in changes:
             complaint = self.table.apply(change)
             self.is_whole = self.is_whole or change.begins_anew
@@ -191,6 +198,8 @@ class RouterNode(Node):
             if complaint:
                 self.tell(TableFailed(self._number, UnknownName.code, complaint))
                 raise PropertyBroken("orders make sense", f"{self.name}: {complaint}")
+        if gone and self.on_torn_down is not None:
+            self.on_torn_down(sorted(gone - self.table.paths.keys()))
         self.tell(TableApplied(self._number))
 
     def _read_counters(self, _: ReadCounters) -> None:

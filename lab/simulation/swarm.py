@@ -17,6 +17,8 @@ from lab.simulation.world import NS_PER_MS, NS_PER_S
 
 ROUTERS_MIN: Final = 20
 ROUTERS_MANY: Final = 40
+TIGHT_SHARE: Final = 0.15
+"""Seeds where capacity is short; most refusals, and most searches, are theirs."""
 QUIET_SHARE: Final = 0.12
 """Seeds without any fault."""
 
@@ -149,8 +151,9 @@ def draw(seed: int) -> Swarm:
 
 def _draw_topology(random: Random) -> Topology:
     size = ROUTERS_MIN + int(random.random() ** 3 * (ROUTERS_MANY - ROUTERS_MIN + 1))
-    shape = random.choices(SHAPES, (1, 2, 3))[0]
-    return topology(shape, size, random.randrange(VARIANTS))
+    shape = random.choices(SHAPES, (1, 1, 6))[0]
+    room = "tight" if random.random() < TIGHT_SHARE else "ample"
+    return topology(shape, size, room, random.randrange(VARIANTS))
 
 
 def _draw_endpoints(random: Random, cloud: Topology) -> tuple[EndPointPlan, ...]:
@@ -176,9 +179,7 @@ def _draw_faults(random: Random, chaos_ns: int) -> list[tuple[int, FaultKind]]:
     return sorted(found, key=lambda fault: fault[0])
 
 
-def _draw_work(
-    random: Random, chaos_ns: int, endpoints: int
-) -> tuple[tuple[int, Work, int], ...]:
+def _draw_work(random: Random, chaos_ns: int, endpoints: int) -> tuple[tuple[int, Work, int], ...]:
     weights = [weight * random.choice((0, 1, 1, 2)) for weight in WEIGHTS.values()]
     if not any(weights):
         weights = list(WEIGHTS.values())
@@ -186,6 +187,5 @@ def _draw_work(
     kinds = random.choices(list(WEIGHTS), weights, k=count)
     times = sorted(random.randint(0, chaos_ns) for _ in range(count))
     return tuple(
-        (at_ns, kind, random.randrange(endpoints))
-        for at_ns, kind in zip(times, kinds, strict=True)
+        (at_ns, kind, random.randrange(endpoints)) for at_ns, kind in zip(times, kinds, strict=True)
     )

@@ -15,10 +15,13 @@ from gridstat.model.identifiers import ChannelId
 
 CLOUD: Final = "c1"
 SHAPES: Final = ("chain", "ring", "random")
-VARIANTS: Final = 4
-BANDWIDTHS: Final = (0, 12_000, 40_000, 400_000)
-"""Bytes a second: none declared, room for two, seven or seventy streams of sixty a second."""
-EDGES: Final = 8
+VARIANTS: Final = 3
+BANDWIDTHS: Final = {"ample": (0, 400_000), "tight": (12_000, 40_000)}
+"""Bytes a second: none declared, or room for so many streams of 4,000."""
+EVENTS_PER_S: Final = {"ample": (1_000_000,), "tight": (400, 5_000)}
+EDGES: Final = 6
+EDGES_APART: Final = 10
+"""In a chain or ring edges lie within so many routers, or every path would be as long as it."""
 LATENCIES_US: Final = (100, 400, 900)
 
 
@@ -33,16 +36,17 @@ class Topology:
 
 
 @lru_cache(maxsize=1_024)
-def topology(shape: str, size: int, variant: int) -> Topology:
+def topology(shape: str, size: int, room: str, variant: int) -> Topology:
     """The same for the same words."""
-    random = Random(f"{shape}/{size}/{variant}")
-    bandwidth = BANDWIDTHS[variant % len(BANDWIDTHS)]
-    edge_numbers = sorted(random.sample(range(size), EDGES))
+    random = Random(f"{shape}/{size}/{room}/{variant}")
+    bandwidth = random.choice(BANDWIDTHS[room])
+    apart = size if shape == "random" else EDGES_APART
+    edge_numbers = sorted(random.sample(range(apart), EDGES))
     routers = tuple(
         Router(
             f"{CLOUD}/r{number}",
             RouterRole.EDGE if number in edge_numbers else RouterRole.INNER,
-            events_per_s_max=random.choice((400, 5_000, 1_000_000)),
+            events_per_s_max=random.choice(EVENTS_PER_S[room]),
         )
         for number in range(size)
     )
@@ -71,7 +75,7 @@ def _pairs(shape: str, size: int, random: Random) -> list[tuple[int, int]]:
     if shape == "ring":
         return ring
     found = set(ring)
-    while len(found) < size + size // 4:
+    while len(found) < size + size // 2:
         one, other = sorted(random.sample(range(size), 2))
         found.add((one, other))
     return sorted(found)

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 PERIODS: Final = (Period(1, 10), Period(1, 30), Period(1, 60))
 EVERYS: Final = (1, 1, 2, 3, 4, 6)
-LATENCIES_US: Final = (2_000_000, 2_000_000, 50_000, 6_000, 1_500)
+LATENCY_US: Final = 2_000_000
+TIGHT_US: Final = (1_500, 6_000, 50_000)
+"""For single paths; disjoint ones within a tight bound are a search of their own, tested apart."""
 VARIABLES_MAX: Final = 6
 """Of one end-point."""
 ALERT_NS_MIN: Final = 20 * NS_PER_MS
@@ -132,7 +134,9 @@ class Workload:
 
     def _subscribe(self, node: EndPointNode) -> None:
         names = [
-            name for other in self._cloud.endpoints.values() for name in other.application.publications
+            name
+            for other in self._cloud.endpoints.values()
+            for name in other.application.publications
         ]
         if self._world.chance(0.05):
             names = [f"{CLOUD}/nobody/nothing"]
@@ -160,9 +164,10 @@ class Workload:
         world = self._world
         every = EVERYS[world.between(0, len(EVERYS) - 1)]
         redundancy = 1 + world.chance(0.6)
+        is_tight = redundancy == 1 and world.chance(0.3)
         request = QosRequest(
             every=every,
-            latency_us=LATENCIES_US[world.between(0, len(LATENCIES_US) - 1)],
+            latency_us=TIGHT_US[world.between(0, 2)] if is_tight else LATENCY_US,
             redundancy=redundancy,
             priority=world.between(1, 6),
             every_worst=every * 4 if world.chance(0.3) else None,

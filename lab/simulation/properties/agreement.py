@@ -1,0 +1,81 @@
+"""At rest the broker holds exactly what the applications believe to have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lab.simulation.world import PropertyBroken
+
+if TYPE_CHECKING:
+    from gridstat.broker.leaf_broker import LeafBroker
+    from lab.simulation.application import Application
+    from lab.simulation.cloud import Cloud
+
+RULE: Final = "the broker holds what the applications have"
+
+
+def check_agreement(cloud: Cloud, broker: LeafBroker) -> None:
+    registry = broker.registry
+    present = {name for name, node in cloud.endpoints.items() if not node.is_gone}
+    if registry.endpoints.keys() != present:
+        raise PropertyBroken(RULE, f"end-points {sorted(registry.endpoints)}, not {present}")
+    for name in sorted(present):
+        node, held = cloud.endpoints[name], registry.endpoints[name]
+        if held.attachments.keys() != set(node.edges):
+            raise PropertyBroken(RULE, f"{name} is attached to {sorted(held.attachments)}")
+        for edge, attachment in held.attachments.items():
+            if attachment.up_channel_id != node.channels_up[edge]:
+                raise PropertyBroken(RULE, f"{name} sends to {edge} on another channel")
+        _check_publications(name, node.application, broker)
+        _check_contracts(name, node.application, broker)
+
+
+def _check_publications(name: str, application: Application, broker: LeafBroker) -> None:
+    registry = broker.registry
+    held = {
+        one: registry.publications[one].variable for one in registry.endpoints[name].publications
+    }
+    if held != application.publications:
+        for one in sorted(held.keys() | application.publications.keys()):
+            if held.get(one) != application.publications.get(one):
+                raise PropertyBroken(
+                    RULE,
+                    f"{one} is {held.get(one)}, and its publisher has "
+                    f"{application.publications.get(one)}",
+                )
+
+
+def _check_contracts(name: str, application: Application, broker: LeafBroker) -> None:
+    registry = broker.registry
+    endpoint = registry.endpoints[name]
+    known = {one.number for one in application.contracts.values() if one.number}
+    known |= application.caught.keys()
+    if endpoint.subscriptions != known:
+        extra, missing = endpoint.subscriptions - known, known - endpoint.subscriptions
+        raise PropertyBroken(
+            RULE, f"{name}: subscriptions nobody knows {extra}, believed in but gone {missing}"
+        )
+    patterns = {one.number for one in application.patterns.values() if one.number}
+    if endpoint.patterns != patterns:
+        raise PropertyBroken(RULE, f"{name}: patterns {endpoint.patterns}, not {patterns}")
+    for contract in application.contracts.values():
+        if contract.number and contract.is_qos_certain:
+            qos = registry.subscriptions[contract.number].record.qos
+            if qos != contract.qos:
+                raise PropertyBroken(RULE, f"{name}: {contract.number} has {qos}")
+
+
+def check_nothing_is_left(broker: LeafBroker) -> None:
+    registry = broker.registry
+    left = {
+        "end-points": len(registry.endpoints),
+        "publications": len(registry.publications),
+        "subscriptions": len(registry.subscriptions) + len(registry.homeless),
+        "patterns": len(registry.patterns),
+        "changes": len(registry.changing),
+        "attachments": len(registry.attached_to),
+        "ways over channels": len(registry.over_channel),
+        "ways through routers": len(registry.through_router),
+    }
+    if any(left.values()):
+        raise PropertyBroken("nothing is left behind", f"{left}")

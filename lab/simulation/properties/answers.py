@@ -1,0 +1,124 @@
+"""What an answer promises: it is on the disk, it is on the routers, and it survives the broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gridstat.net.command.endpoint_messages import (
+    ChangeSubscription,
+    DoneOutcome,
+    GrantedOutcome,
+    PublishedOutcome,
+    Unsubscribe,
+)
+from gridstat.net.command.frames import decode_outcomes
+from lab.simulation.world import PropertyBroken
+
+if TYPE_CHECKING:
+    from gridstat.broker.leaf_broker import LeafBroker
+    from gridstat.net.command.endpoint_messages import GrantedPath, Outcome
+    from lab.simulation.application import Asked
+    from lab.simulation.cloud import Cloud
+    from lab.simulation.endpoint_node import EndPointNode
+
+DURABLE: Final = "acknowledged is durable"
+INSTALLED: Final = "granted is installed"
+
+
+class Answers:
+    """`acknowledged` are the contracts of which somebody was told."""
+
+    def __init__(self) -> None:
+        self._cloud: Cloud | None = None
+        self.acknowledged: set[int] = set()
+
+    def watch(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+
+    def answered(self, node: EndPointNode, asked: Asked, outcomes: tuple[Outcome, ...]) -> None:
+        """An application hears this now; all of it must be on the disk."""
+        assert self._cloud is not None
+        facts = self._cloud.journal.facts
+        for outcome in outcomes:
+            if isinstance(outcome, GrantedOutcome):
+                self._granted(node, outcome.subscription_id)
+            elif (
+                isinstance(outcome, PublishedOutcome)
+                and outcome.variable.variable_id not in facts.owner
+            ):
+                raise PropertyBroken(DURABLE, f"{node.name} publishes {outcome.variable.name}")
+        command = asked.command
+        if isinstance(command, Unsubscribe):
+            for number, outcome in zip(command.subscription_ids, outcomes, strict=False):
+                if isinstance(outcome, DoneOutcome) and number not in facts.ended:
+                    raise PropertyBroken(DURABLE, f"the end of subscription {number}")
+        elif isinstance(command, ChangeSubscription) and isinstance(outcomes[0], GrantedOutcome):
+            self._changed(node, command)
+
+    def not_answered(self, node: EndPointNode, asked: Asked) -> None:
+        """Where nothing goes wrong, nobody waits in vain."""
+        assert self._cloud is not None
+        if self._cloud.swarm.is_quiet:
+            raise PropertyBroken("requests are answered", f"{node.name} waited for {asked.command}")
+
+    def _granted(self, node: EndPointNode, number: int) -> None:
+        assert self._cloud is not None
+        if number not in self._cloud.journal.facts.subscribed:
+            raise PropertyBroken(DURABLE, f"{node.name} was granted subscription {number}")
+        self.acknowledged.add(number)
+
+    def _changed(self, node: EndPointNode, command: ChangeSubscription) -> None:
+        """The disk has this quality, unless the application has asked for another since."""
+        assert self._cloud is not None
+        number = command.subscription_id
+        is_last = not any(
+            isinstance(other.command, ChangeSubscription)
+            and other.command.subscription_id == number
+            for other in node.application.waiting.values()
+        )
+        if is_last and self._cloud.journal.facts.subscribed[number] != command.qos:
+            raise PropertyBroken(DURABLE, f"the change of subscription {number}")
+
+    def restored(self, broker: LeafBroker) -> None:
+        """A broker has read its journal: it knows all that it ever acknowledged."""
+        assert self._cloud is not None
+        registry, facts = broker.registry, self._cloud.journal.facts
+        for number in sorted(self.acknowledged):
+            if number in facts.ended:
+                self.acknowledged.discard(number)
+            elif (
+                number not in registry.subscriptions
+                and number not in registry.patterns
+                and number not in registry.homeless
+            ):
+                raise PropertyBroken(
+                    "what was acknowledged survives", f"subscription {number} is forgotten"
+                )
+
+    def returned(self, broker: LeafBroker, body: bytes) -> None:
+        """The broker sends an answer: one way of each contract is up, hop by hop."""
+        for outcome in decode_outcomes(body).outcomes:
+            if not isinstance(outcome, GrantedOutcome) or outcome.variable is None:
+                continue
+            found = broker.registry.subscriptions.get(outcome.subscription_id)
+            if found is None or [path.routers for path in found.record.paths] != [
+                path.routers for path in outcome.paths
+            ]:
+                continue  # It has ended or moved on since it was granted.
+            head = outcome.subscription_id << 16 | (found.record.generation & 0xFF) << 8
+            if not any(
+                self._is_up(path, head | index << 4) for index, path in enumerate(outcome.paths)
+            ):
+                raise PropertyBroken(
+                    INSTALLED, f"no way of subscription {outcome.subscription_id} is up"
+                )
+
+    def _is_up(self, path: GrantedPath, path_id: int) -> bool:
+        assert self._cloud is not None
+        for name in path.routers:
+            router = self._cloud.routers.get(name)
+            if router is None or not router.is_up or not router.is_whole:
+                continue  # It has crashed since it confirmed.
+            if path_id not in router.table.paths:
+                return False
+        return True

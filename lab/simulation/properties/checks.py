@@ -1,0 +1,138 @@
+"""All properties of a cloud under one roof, and when each is looked at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridstat.endpoint.endpoint_session import TICK
+from lab.simulation.properties.agreement import check_agreement, check_nothing_is_left
+from lab.simulation.properties.answers import Answers
+from lab.simulation.properties.continuity import Continuity
+from lab.simulation.properties.delivery import check_deliveries
+from lab.simulation.properties.ledger import check_capacity, check_ledger
+from lab.simulation.properties.tables import check_tables
+
+if TYPE_CHECKING:
+    from gridstat.broker.leaf_broker import LeafBroker
+    from gridstat.net.command.endpoint_messages import Outcome
+    from lab.simulation.application import Asked
+    from lab.simulation.cloud import Cloud
+    from lab.simulation.endpoint_node import EndPointNode
+
+
+class Properties:
+    """Raises `PropertyBroken` at the first thing that does not hold."""
+
+    def __init__(self) -> None:
+        self._cloud: Cloud | None = None
+        self._answers = Answers()
+
+    def watch(self, cloud: Cloud) -> None:
+        """Look at this cloud from now on."""
+        self._cloud = cloud
+        self._answers.watch(cloud)
+        continuity = Continuity(cloud)
+        cloud.on_restored = self._answers.restored
+        cloud.on_returned = self._answers.returned
+        for router in cloud.routers.values():
+            router.on_torn_down = continuity.torn_down
+
+    @property
+    def cloud(self) -> Cloud:
+        assert self._cloud is not None
+        return self._cloud
+
+    def answered(self, node: EndPointNode, asked: Asked, outcomes: tuple[Outcome, ...]) -> None:
+        self._answers.answered(node, asked, outcomes)
+
+    def not_answered(self, node: EndPointNode, asked: Asked) -> None:
+        self._answers.not_answered(node, asked)
+
+    def check_safety(self) -> None:
+        """Cheap enough for every moment."""
+        if self.cloud.broker is not None:
+            check_capacity(self.cloud.broker)
+
+    def check_rest(self) -> None:
+        """Nothing is on its way: everybody must tell the same story."""
+        broker = self._broker()
+        check_agreement(self.cloud, broker)
+        check_ledger(broker)
+        check_tables(self.cloud, broker)
+        check_deliveries(self.cloud, broker)
+
+    def check_empty(self) -> None:
+        """All end-points have left: nothing of them is anywhere."""
+        broker = self._broker()
+        check_nothing_is_left(broker)
+        check_ledger(broker)
+        check_tables(self.cloud, broker)
+
+    def unrest(self) -> str | None:
+        """What is still to come, if anything."""
+        cloud = self.cloud
+        if cloud.broker is None:
+            return "the broker is down"
+        return (
+            self._unrest_of_routers(cloud.broker)
+            or self._unrest_of_endpoints()
+            or self._unrest_of_broker(cloud.broker)
+            or (None if cloud.operator.is_idle else "the operator waits")
+        )
+
+    def _broker(self) -> LeafBroker:
+        assert self.cloud.broker is not None
+        return self.cloud.broker
+
+    def _unrest_of_routers(self, broker: LeafBroker) -> str | None:
+        for name in broker.registry.routers:
+            node = self.cloud.routers.get(name)
+            if node is None or not node.is_up:
+                continue  # Added, and its process not started; nobody waits for it.
+            if not broker.tables[name].is_in_step:
+                return f"router {name} is not in step"
+            if node.agent is None or not node.agent.is_accepted:
+                return f"router {name} has no broker"
+        return None
+
+    def _unrest_of_endpoints(self) -> str | None:
+        for name, node in self.cloud.endpoints.items():
+            if not node.is_up:
+                if not node.is_gone:
+                    return f"end-point {name} is down"
+                continue
+            application = node.application
+            if application.has_left:
+                return f"end-point {name} is leaving"
+            if node.attached != set(node.edges):
+                return f"end-point {name} is attached to {sorted(node.attached)} only"
+            if not application.is_idle:
+                asked = next(iter(application.waiting.values()), None)
+                return f"end-point {name} waits for an answer: {asked}"
+            if node.has_timer(TICK) and not application.has_lost_contracts:
+                return f"the session of {name} is busy"
+        return None
+
+    def _unrest_of_broker(self, broker: LeafBroker) -> str | None:
+        registry = broker.registry
+        resources = broker.reservations.resources
+        if not self.cloud.journal.is_idle:
+            return "the journal writes"
+        if registry.changing:
+            return f"a change of period is under way: {sorted(registry.changing)}"
+        for number, subscription in registry.subscriptions.items():
+            if subscription.retiring:
+                return f"subscription {number} has old paths"
+            if subscription.troubles:
+                return f"subscription {number} is impaired: {subscription.troubles}"
+        for name, publication in registry.publications.items():
+            if publication.is_dormant:
+                return f"{name} is dormant"
+        for name, endpoint in registry.endpoints.items():
+            if not endpoint.is_up:
+                return f"the broker awaits the return of {name}"
+        if resources.unusable_channels():
+            return f"channels are not usable: {sorted(resources.unusable_channels())[:5]}"
+        down = resources.down_routers()
+        unstarted = [name for name in down if name in self.cloud.routers]
+        return f"routers are not usable: {sorted(unstarted)}" if unstarted else None

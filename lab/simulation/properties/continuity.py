@@ -1,0 +1,58 @@
+"""Make before break: a contract that is up stays up while its paths move.
+
+Looked at whenever a router tears paths down: an event that its publisher sent at this moment would
+still arrive, as long as no router is away or being rebuilt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lab.simulation.properties.delivery import arrivals
+from lab.simulation.world import PropertyBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gridstat.broker.registry import Subscription
+    from lab.simulation.cloud import Cloud
+
+RULE: Final = "make before break"
+
+
+class Continuity:
+    """Only contracts that live are looked at; an end is an end."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+
+    def torn_down(self, path_ids: Iterable[int]) -> None:
+        broker = self._cloud.broker
+        if broker is None or not self._is_calm():
+            return
+        for number in sorted({path_id >> 16 for path_id in path_ids}):
+            found = broker.registry.subscriptions.get(number)
+            if found is not None and found.record.generation > 0:
+                self._check(found)
+
+    def _is_calm(self) -> bool:
+        cloud = self._cloud
+        return cloud.crashes == 0 and all(router.is_up for router in cloud.routers.values())
+
+    def _check(self, subscription: Subscription) -> None:
+        broker = self._cloud.broker
+        assert broker is not None
+        registry, record = broker.registry, subscription.record
+        publication = registry.publications.get(record.name)
+        subscriber = registry.endpoints.get(record.subscriber)
+        if publication is None or subscriber is None:
+            return
+        publisher = self._cloud.endpoints[publication.publisher]
+        variable = publisher.application.publications.get(record.name)
+        if variable is None or variable != publication.variable or not publisher.attached:
+            return  # It changes its period, or is not there.
+        downs = {here.down_channel_id for here in subscriber.attachments.values()}
+        if downs.isdisjoint(arrivals(self._cloud, publisher, variable.variable_id, 0)):
+            raise PropertyBroken(
+                RULE, f"subscription {record.subscription_id} has no way while it moves"
+            )

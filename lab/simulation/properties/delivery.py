@@ -1,0 +1,108 @@
+"""Whether events arrive: walked from a publisher's edges through the routers' tables, by the law."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lab.simulation.world import PropertyBroken
+
+if TYPE_CHECKING:
+    from gridstat.broker.leaf_broker import LeafBroker
+    from gridstat.broker.operations import Subscribed
+    from lab.simulation.cloud import Cloud
+    from lab.simulation.endpoint_node import EndPointNode
+    from lab.simulation.router_node import RouterNode
+
+SLOTS: Final = (0, 1, 2, 3, 4, 6)
+RULE: Final = "events arrive exactly once"
+
+
+def check_deliveries(cloud: Cloud, broker: LeafBroker) -> None:
+    """Every slot of every variable comes to those who take it, and to nobody else."""
+    registry = broker.registry
+    for subscription in registry.subscriptions.values():
+        check_paths(subscription.record, broker)
+    owners = {
+        here.down_channel_id: name
+        for name, endpoint in registry.endpoints.items()
+        for here in endpoint.attachments.values()
+    }
+    for name, publication in registry.publications.items():
+        publisher = cloud.endpoints[publication.publisher]
+        takers: dict[str, list[int]] = {}
+        for number in publication.subscriptions:
+            record = registry.subscriptions[number].record
+            takers.setdefault(record.subscriber, []).append(record.granted[0].every)
+        for slot in SLOTS:
+            variable = publisher.application.publications[name]
+            arrived = arrivals(cloud, publisher, variable.variable_id, slot)
+            if any(count > 1 for count in arrived.values()):
+                raise PropertyBroken(RULE, f"slot {slot} of {name} came twice by one channel")
+            reached = {owners.get(channel_id, "nobody") for channel_id in arrived}
+            due = {who for who, everys in takers.items() if any(not slot % n for n in everys)}
+            if reached != due:
+                raise PropertyBroken(
+                    RULE, f"slot {slot} of {name} reached {sorted(reached)}, not {sorted(due)}"
+                )
+
+
+def check_paths(record: Subscribed, broker: LeafBroker) -> None:
+    """The paths of a contract lead from edge to edge, and are as disjoint as it says."""
+    registry = broker.registry
+    sources = registry.endpoints[registry.publications[record.name].publisher].attachments
+    targets = registry.endpoints[record.subscriber].attachments
+    used: set[int] = set()
+    inner: list[str] = []
+    for path in record.paths:
+        if path.routers[0] not in sources or path.routers[-1] not in targets:
+            raise PropertyBroken("paths are connected", f"{path} leads not from edge to edge")
+        for channel_id, ends in zip(
+            path.channel_ids, zip(path.routers, path.routers[1:], strict=False), strict=True
+        ):
+            channel = registry.channels[channel_id]
+            if (channel.from_router, channel.to_router) != ends:
+                raise PropertyBroken("paths are connected", f"{path} breaks at {channel.label}")
+        if not used.isdisjoint(path.channel_ids):
+            raise PropertyBroken("paths are disjoint", f"{record.paths} share a channel")
+        used.update(path.channel_ids)
+        inner += path.routers[1:-1]
+    if record.is_node_disjoint and len(set(inner)) != len(inner):
+        raise PropertyBroken("paths are disjoint", f"{record.paths} share a router")
+    if len(record.paths) != max(qos.redundancy for qos in record.granted.values()):
+        raise PropertyBroken("paths are as many as granted", f"{record}")
+
+
+def arrivals(cloud: Cloud, publisher: EndPointNode, variable_id: int, slot: int) -> dict[int, int]:
+    """How often an event of this slot leaves by each channel to an end-point."""
+    found: dict[int, int] = {}
+    seen: set[str] = set()
+    open_routers: list[RouterNode] = []
+    for edge in sorted(publisher.attached):
+        router = cloud.routers[edge]
+        order = router.table.variables.get(variable_id)
+        up = publisher.channels_up[edge]
+        if order is not None and order.source == up and up in router.table.sources:
+            open_routers.append(router)
+            seen.add(edge)
+    ends = cloud.channels.ends
+    while open_routers:
+        table = open_routers.pop().table
+        leaving = {
+            path.channel_id
+            for path in table.paths.values()
+            if path.variable_id == variable_id and not slot % path.every
+        }
+        for channel_id in sorted(leaving):
+            if channel_id not in ends:
+                found[channel_id] = found.get(channel_id, 0) + 1
+                continue
+            name = ends[channel_id][1]
+            router = cloud.routers[name]
+            if (
+                name not in seen
+                and channel_id in router.table.sources
+                and variable_id in router.table.variables
+            ):
+                seen.add(name)
+                open_routers.append(router)
+    return found

@@ -1,0 +1,129 @@
+"""What is promised on each channel and router, counted anew from the contracts by the plain law."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from gridstat.model.rate_law import NS_PER_S, union_rate
+from lab.simulation.world import PropertyBroken
+
+if TYPE_CHECKING:
+    from gridstat.broker.leaf_broker import LeafBroker
+    from gridstat.broker.operations import Subscribed
+    from gridstat.model.status import StatusVariable
+
+EVENT_BYTES: Final = 28 + 16 + 24
+"""Headers of IP, UDP and the datagram, and a plain event."""
+RULE: Final = "promises fit, and are those of the contracts"
+NOTHING: Final = Fraction(0)
+
+
+class Count:
+    """Who takes which variable at which divisors: over channels, into edges, out to subscribers."""
+
+    def __init__(self) -> None:
+        self._over: dict[int, dict[int, set[int]]] = {}
+        self._into: dict[tuple[str, int], Fraction] = {}
+        self._out: dict[tuple[str, str, int], set[int]] = {}
+        self._rates: dict[int, Fraction] = {}
+
+    def publish(self, edge: str, variable: StatusVariable) -> None:
+        self._into[edge, variable.variable_id] = rate_of(variable)
+
+    def subscribe(self, record: Subscribed, variable: StatusVariable) -> None:
+        number = variable.variable_id
+        self._rates[number] = rate_of(variable)
+        for index, path in enumerate(record.paths):
+            self.publish(path.routers[0], variable)
+            everys = {qos.every for qos in record.granted.values() if qos.redundancy > index}
+            for channel_id in path.channel_ids:
+                self._over.setdefault(channel_id, {}).setdefault(number, set()).update(everys)
+            key = path.routers[-1], record.subscriber, number
+            self._out.setdefault(key, set()).update(everys)
+
+    def channel(self, channel_id: int) -> Fraction:
+        """Events a second over a channel."""
+        carried = self._over.get(channel_id)
+        if carried is None:
+            return NOTHING
+        return sum(
+            (_share(tuple(sorted(everys))) * self._rates[one] for one, everys in carried.items()),
+            NOTHING,
+        )
+
+    def routers(self, broker: LeafBroker) -> dict[str, Fraction]:
+        """Events a second in and out of each router."""
+        resources = broker.reservations.resources
+        found = dict.fromkeys(resources.routers, NOTHING)
+        for (edge, _), rate in self._into.items():
+            found[edge] += rate
+        for (edge, _, number), everys in self._out.items():
+            found[edge] += _share(tuple(sorted(everys))) * self._rates[number]
+        for channel_id in self._over:
+            channel = broker.registry.channels[channel_id]
+            rate = self.channel(channel_id)
+            found[channel.from_router] += rate
+            found[channel.to_router] += rate
+        return found
+
+
+def check_capacity(broker: LeafBroker) -> None:
+    """Nothing is promised beyond what there is, unless both sides of a change are up."""
+    if any(found.retiring for found in broker.registry.subscriptions.values()):
+        return  # The overlap of old and new paths may exceed a limit for a moment.
+    resources = broker.reservations.resources
+    for carriage in resources.channels.values():
+        if carriage.streams and carriage.is_over:
+            raise PropertyBroken(RULE, f"channel {carriage.channel} is over its bandwidth")
+    for name, account in resources.routers.items():
+        if account.is_over:
+            _check_contracts(broker, name, account.router.events_per_s_max)
+
+
+def _check_contracts(broker: LeafBroker, name: str, limit: int) -> None:
+    """A publication is never refused for want of room at its edge; contracts alone must fit."""
+    events = _contracts(broker).routers(broker)[name]
+    if events > limit:
+        raise PropertyBroken(RULE, f"router {name} is promised for {events} events a second")
+
+
+def check_ledger(broker: LeafBroker) -> None:
+    """The broker's accounts are what the contracts amount to, no more and no less."""
+    registry, resources = broker.registry, broker.reservations.resources
+    if set(broker.reservations.allocator.contracts) != set(registry.subscriptions):
+        raise PropertyBroken(RULE, "contracts are reserved that do not exist, or the reverse")
+    count = _contracts(broker)
+    for publication in registry.publications.values():
+        publisher = registry.endpoints.get(publication.publisher)
+        for edge in publisher.attachments if publisher is not None else ():
+            count.publish(edge, publication.variable)
+    for number, carriage in resources.channels.items():
+        found, counted = carriage.bytes.value, count.channel(number) * EVENT_BYTES
+        if found != counted:
+            raise PropertyBroken(RULE, f"channel {number} has {found} bytes/s, not {counted}")
+    for name, counted in count.routers(broker).items():
+        found = resources.routers[name].events.value
+        if found != counted:
+            raise PropertyBroken(RULE, f"router {name} has {found} events/s, not {counted}")
+
+
+def _contracts(broker: LeafBroker) -> Count:
+    count = Count()
+    for subscription in broker.registry.subscriptions.values():
+        count.subscribe(subscription.record, subscription.variable)
+    return count
+
+
+@lru_cache(maxsize=1_024)
+def rate_of(variable: StatusVariable) -> Fraction:
+    """Events a second that a publisher may send."""
+    if variable.period is None:
+        return Fraction(NS_PER_S, variable.interval_ns_min)
+    return Fraction(variable.period.per_seconds, variable.period.seconds)
+
+
+@lru_cache(maxsize=4_096)
+def _share(everys: tuple[int, ...]) -> Fraction:
+    return union_rate(everys)

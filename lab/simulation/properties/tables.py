@@ -1,0 +1,153 @@
+"""The tables of all routers, worked out anew from the live contracts; an oracle for the broker.
+
+Written from the words of the protocol and not from `broker/orders.py`, so that a mistake there is
+not made twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gridstat.net.command.router_messages import (
+    ChannelOrder,
+    PathOrder,
+    SourceOrder,
+    VariableOrder,
+)
+from lab.simulation.router_node import ModelTable
+from lab.simulation.world import PropertyBroken
+
+if TYPE_CHECKING:
+    from gridstat.broker.leaf_broker import LeafBroker
+    from gridstat.broker.registry import Registry
+    from gridstat.model.status import StatusVariable
+    from lab.simulation.cloud import Cloud
+
+PROBE_INTERVAL_MS: Final = 25
+SILENT_MS_MAX: Final = 100
+VERSION: Final = 2
+KINDS: Final = ("channels", "sources", "variables", "paths")
+
+
+def check_tables(cloud: Cloud, broker: LeafBroker) -> None:
+    """Oracle, broker, agent and core hold the same orders, router by router."""
+    expected = expected_tables(broker.registry)
+    for name, table in expected.items():
+        wanted = broker.tables[name].wanted
+        node = cloud.routers.get(name)
+        for kind in KINDS:
+            _compare(name, kind, "the broker wants", getattr(wanted, kind), getattr(table, kind))
+            if node is not None and node.is_up and node.agent is not None:
+                held = getattr(node.agent.table, kind)
+                _compare(name, kind, "the agent holds", held, getattr(table, kind))
+                done = getattr(node.table, kind)
+                _compare(name, kind, "the core holds", done, getattr(table, kind))
+        if node is not None and node.agent is not None and wanted.digest != node.agent.table.digest:
+            raise PropertyBroken("tables are in step", f"{name} has another digest")
+
+
+def _compare(
+    router: str, kind: str, whose: str, found: dict[int, object], expected: dict[int, object]
+) -> None:
+    if found == expected:
+        return
+    for key in sorted(found.keys() | expected.keys()):
+        if found.get(key) != expected.get(key):
+            raise PropertyBroken(
+                "tables are those of the contracts",
+                f"{router}, {kind} {key}: {whose} {found.get(key)}, and not {expected.get(key)}",
+            )
+
+
+def expected_tables(registry: Registry) -> dict[str, ModelTable]:
+    tables = {name: ModelTable() for name in registry.routers}
+    _order_channels(registry, tables)
+    _order_attachments(registry, tables)
+    carried: dict[tuple[str, int], StatusVariable] = {}
+    sources: dict[tuple[str, int], int] = {}
+    local: set[tuple[str, int]] = set()
+    for publication in registry.publications.values():
+        publisher = registry.endpoints[publication.publisher]
+        number = publication.variable.variable_id
+        for edge, attachment in publisher.attachments.items():
+            carried[edge, number] = publication.variable
+            sources[edge, number] = attachment.up_channel_id
+    for subscription in registry.subscriptions.values():
+        record, number = subscription.record, subscription.variable.variable_id
+        subscriber = registry.endpoints[record.subscriber]
+        for index, path in enumerate(record.paths):
+            last = path.routers[-1]
+            local.add((last, number))
+            down = subscriber.attachments[last].down_channel_id
+            qualities = {
+                (qos.every, qos.priority)
+                for qos in record.granted.values()
+                if qos.redundancy > index
+            }
+            ((every, priority),) = qualities
+            path_id = (record.subscription_id << 16) + (record.generation % 256 << 8) + index * 16
+            for router, channel_id in zip(path.routers, (*path.channel_ids, down), strict=True):
+                carried[router, number] = subscription.variable
+                tables[router].paths[path_id] = PathOrder(
+                    path_id=path_id,
+                    variable_id=number,
+                    channel_id=channel_id,
+                    every=every,
+                    modes=1,
+                    priority=priority,
+                )
+    for (router, number), variable in carried.items():
+        tables[router].variables[number] = VariableOrder(
+            variable_id=number,
+            period=variable.period,
+            phase_ns=variable.phase_ns,
+            source=sources.get((router, number), 0),
+            is_urgent=variable.is_alert,
+            interval_ns_min=variable.interval_ns_min,
+            keeps_newest=(router, number) in local,
+        )
+    return tables
+
+
+def _order_channels(registry: Registry, tables: dict[str, ModelTable]) -> None:
+    ends = {(one.from_router, one.to_router): number for number, one in registry.channels.items()}
+    for number, channel in registry.channels.items():
+        sender, receiver = channel.from_router, channel.to_router
+        if sender not in registry.reports or receiver not in registry.reports:
+            continue
+        report = registry.reports[receiver]
+        tables[sender].channels[number] = ChannelOrder(
+            channel_id=number,
+            to=receiver,
+            host=report.host,
+            data_port=report.data_port,
+            urgent_port=report.urgent_port,
+            level=channel.level,
+            mtu_bytes=channel.mtu_bytes,
+            bandwidth_bytes_per_s=channel.bandwidth_bytes_per_s,
+            queue_events_max=channel.queue_events_max,
+            datagram_version=VERSION,
+            probe_interval_ms=PROBE_INTERVAL_MS,
+        )
+        tables[receiver].sources[number] = SourceOrder(
+            channel_id=number,
+            sender=sender,
+            back_channel=ends.get((receiver, sender), 0),
+            silent_ms_max=SILENT_MS_MAX,
+        )
+
+
+def _order_attachments(registry: Registry, tables: dict[str, ModelTable]) -> None:
+    for name, endpoint in registry.endpoints.items():
+        for edge, here in endpoint.attachments.items():
+            tables[edge].channels[here.down_channel_id] = ChannelOrder(
+                channel_id=here.down_channel_id,
+                to=name,
+                host=here.host,
+                data_port=here.data_port,
+                urgent_port=here.urgent_port,
+                datagram_version=VERSION,
+            )
+            tables[edge].sources[here.up_channel_id] = SourceOrder(
+                channel_id=here.up_channel_id, sender=name, is_publisher=True
+            )
