@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 from gridstat.core.reference import ReferenceCore
 from gridstat.core.rows import ChannelSpec, Limits, Route, Row, Term
@@ -68,13 +66,3 @@ def test_the_first_router_sends_what_the_journey_quotes() -> None:
 
 def test_the_reference_of_errors_is_current() -> None:
     assert error_reference.PAGE.read_text(encoding="utf-8") == error_reference.page()
-
-
-def test_the_program_in_the_readme_prints_what_the_readme_says() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    (said,) = re.findall(r"^prints `(.+?)`", text, re.MULTILINE)
-    ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert (ran.stdout.strip(), ran.stderr) == (said, "")
