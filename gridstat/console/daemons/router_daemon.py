@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
-from gridstat.console.daemons.name_lookup import resolve
 from gridstat.console.daemons.router_metrics import RouterCollector, RouterFigures
 from gridstat.console.daemons.service import daemon_signals, notify
 from gridstat.core._core import Core
@@ -23,6 +22,7 @@ from gridstat.model.errors import GridStatError, LinkDown
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.driver import Driver
 from gridstat.net.command.identity import Identity, Role
+from gridstat.net.command.name_lookup import resolve
 from gridstat.net.command.tls import Credentials
 from gridstat.router import EdgeBounds, RouterAgent, RouterFacts, StatusRouter
 from gridstat.router.agent_words import Drain, Leave, RouterEvent

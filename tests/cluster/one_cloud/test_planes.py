@@ -16,7 +16,7 @@ from tests.cluster.one_cloud.streams import Stream, slots_of
 if TYPE_CHECKING:
     from tests.cluster.one_cloud.cloud import Cloud
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 FLOAT64 = BuiltinType.FLOAT64
 
 

@@ -17,7 +17,7 @@ from tests.tidy.source import ROOT
 if TYPE_CHECKING:
     from tests.cluster.one_cloud.cloud import Cloud
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 
 def test_the_program_in_the_readme_runs_on_a_cloud(cloud: Cloud) -> None:

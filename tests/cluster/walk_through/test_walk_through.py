@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 CLOUD = 'cloud = "c1"\n[[router]]\nname = "e0"\nrole = "edge"\n'
 WITHIN_S = 60.0
 
