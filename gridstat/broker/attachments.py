@@ -19,14 +19,12 @@ from gridstat.model.errors import (
 )
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import AttachedOutcome, DoneOutcome
-from gridstat.net.command.router_messages import DetachEndPoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gridstat.broker.applied import Applied
     from gridstat.broker.channel_plan import ChannelPlan
-    from gridstat.broker.confirmation import Confirmation
     from gridstat.broker.desk import Desk
     from gridstat.broker.notices import Notices
     from gridstat.broker.registry import Attachment, EndPoint
@@ -125,12 +123,13 @@ class Attachments:
         there = frozenset() if is_new else frozenset(attached)
         lost_ns = self._edge_lost_ns.pop(edge, 0)
         for name in sorted(self._desk.registry.attached_to.get(edge, ())):
-            attachment = self._desk.registry.endpoints[name].attachments[edge]
-            if name not in there:
-                self.session_lost(edge, name)
-            elif attachment.is_up:
-                attachment.is_doubtful = True
+            endpoint = self._desk.registry.endpoints[name]
+            if name in there:
+                self._see_up(endpoint, edge)
+                endpoint.attachments[edge].is_doubtful = True
                 self._notices.repeat(name, edge, lost_ns=lost_ns)
+            else:
+                self.session_lost(edge, name)
 
     def edge_lost(self, edge: str) -> None:
         """An edge's own session is gone; what is pushed to its end-points waits for the next."""
@@ -314,20 +313,12 @@ class Attachments:
         self._desk.cancel_timer(GRACE_TIMER + name)
         self._desk.cancel_timer(DORMANT_TIMER + name)
 
-        def confirmed(_: Confirmation) -> None:
-            if answer is not None:
-                answer()
-            for operation in ending.operations:
-                if hasattr(operation, "edge"):
-                    term = self._desk.registry.term
-                    notice = DetachEndPoint(term=term, endpoint=name)
-                    self._desk.send_router(operation.edge, notice)
-
-        self._desk.tables.await_confirmations(
-            ending.routers,
-            confirmed,
-            deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
-        )
+        if answer is not None:
+            self._desk.tables.await_confirmations(
+                ending.routers,
+                lambda _: answer(),
+                deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
+            )
 
     def _tell(self, ending: Ending, _: Applied) -> None:
         for subscriber, notice in ending.notices:

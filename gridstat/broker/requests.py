@@ -19,6 +19,7 @@ from gridstat.model.errors import (
     NotAttached,
     NotAuthorised,
     QuotaReached,
+    ShuttingDown,
     StorageFailed,
 )
 from gridstat.model.rate_law import NS_PER_S
@@ -50,6 +51,8 @@ class Request:
 
     endpoint: str
     request_id: int
+    public_key: bytes
+    needs_endpoint: bool
     edges: set[str] = field(default_factory=set)
 
 
@@ -74,13 +77,21 @@ class Requests:
                 # Whoever repeats a lost farewell has left already; there is no key to check it by.
                 self._send(edge, forward, encode_outcomes((DoneOutcome(),)))
                 return None
+            if self._is_under_way(edge, forward):
+                return None
             facts = self._check(edge, forward, command)
-            if self._is_known(edge, forward):
+            if self._is_answered(edge, forward):
                 return None
         except GridStatError as error:
             self._send(edge, forward, encode_outcomes((refused(error),)))
             return None
-        request = Request(forward.endpoint, forward.request_id, {edge})
+        public_key = (
+            facts.public_key
+            if facts is not None
+            else self._desk.registry.endpoints[forward.endpoint].public_key
+        )
+        needs_endpoint = not isinstance(command, Attach | Detach)
+        request = Request(forward.endpoint, forward.request_id, public_key, needs_endpoint, {edge})
         self._pending[forward.endpoint, forward.request_id] = request
         count = self._pending_count.get(forward.endpoint, 0)
         self._pending_count[forward.endpoint] = count + 1
@@ -95,7 +106,13 @@ class Requests:
         self.send(request, body)
 
     def send(self, request: Request, body: bytes) -> None:
-        """Send the answer to every edge that asked, and close the request."""
+        """Send the answer to every edge that asked, and close the request.
+
+        If the end-point has left meanwhile, so has whatever it was granted.
+        """
+        if request.needs_endpoint and request.endpoint not in self._desk.registry.endpoints:
+            error = ShuttingDown(f"{request.endpoint} has left before this was done")
+            body = encode_outcomes((refused(error),))
         key = request.endpoint, request.request_id
         if self._pending.pop(key, None) is not None:
             left = self._pending_count[request.endpoint] - 1
@@ -156,12 +173,19 @@ class Requests:
                 f"the certificate of {endpoint.name} has expired since it attached"
             )
 
-    def _is_known(self, edge: str, forward: Forward) -> bool:
-        """Whether this very request is answered or under way; raises if it is a replay."""
+    def _is_under_way(self, edge: str, forward: Forward) -> bool:
+        """Whether this very request is being decided; then this edge is answered too."""
         pending = self._pending.get((forward.endpoint, forward.request_id))
-        if pending is not None:
-            pending.edges.add(edge)
-            return True
+        if pending is None:
+            return False
+        message = signed_bytes(forward.endpoint, forward.request_id, forward.body)
+        verifier = self._desk.outside.verifier
+        _check_signature(verifier.signature(pending.public_key, message, forward.signature))
+        pending.edges.add(edge)
+        return True
+
+    def _is_answered(self, edge: str, forward: Forward) -> bool:
+        """Whether this very request is answered already; raises if it is a replay."""
         registry = self._desk.registry
         endpoint = registry.endpoints.get(forward.endpoint)
         floor = registry.retired.get(forward.endpoint, 0)

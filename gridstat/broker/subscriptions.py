@@ -170,10 +170,12 @@ class Subscriptions:
             return
 
         def confirmed(waiting: Confirmation) -> None:
-            if waiting.missing or waiting.absent:
-                self._answer_in_part(request, outcomes, direct, set(waiting.silent))
-            else:
+            live = self._desk.registry.subscriptions
+            is_whole = all(record.subscription_id in live for record in direct)
+            if is_whole and not waiting.silent:
                 self._requests.send(request, body)
+            else:
+                self._answer_in_part(request, outcomes, direct, set(waiting.silent))
 
         def judge(silent: Set[str]) -> bool:
             return all(has_a_way(record, silent) for record in direct)
@@ -195,9 +197,15 @@ class Subscriptions:
         """Some routers kept silent: what works without them is granted, and says so.
 
         A contract of which no path is up would be a promise without a stream, so it is refused and
-        taken back; the silent router drops it when it returns.
+        taken back; the silent router drops it when it returns. One that has ended meanwhile, with
+        its variable, was never granted.
         """
-        dead = {record.subscription_id for record in direct if not has_a_way(record, silent)}
+        live = self._desk.registry.subscriptions
+        dead = {
+            record.subscription_id
+            for record in direct
+            if record.subscription_id not in live or not has_a_way(record, silent)
+        }
         changed = [self._in_part(outcome, dead, silent) for outcome in outcomes]
         body = encode_outcomes(changed)
         operations: list[Operation] = [
@@ -214,6 +222,8 @@ class Subscriptions:
         if not isinstance(outcome, GrantedOutcome):
             return outcome
         if outcome.subscription_id in dead:
+            if outcome.subscription_id not in self._desk.registry.subscriptions:
+                return refused(NoSuchVariable("it was withdrawn while the paths were set up"))
             names = ", ".join(sorted(silent))
             return refused(DeadlinePassed(f"no path could be set up: {names} did not confirm"))
         here = sorted(silent & {name for path in outcome.paths for name in path.routers})

@@ -174,6 +174,21 @@ def test_a_dead_router_is_avoided_by_all_that_went_through_it(cloud: Conversatio
     assert [name for name in cloud.differing() if name != dead] == []
 
 
+def test_an_edge_that_was_thought_dead_and_returns_has_its_end_points_still(
+    cloud: Conversation,
+) -> None:
+    cloud.lose(PMU, "c1/e1")
+    cloud.disconnect("c1/e0")
+    number = next(one.channel_id for one in cloud.channels_given if one.from_router == "c1/e0")
+    cut(cloud, number)
+    assert not cloud.broker.registry.endpoints[PMU].is_up
+
+    heal(cloud, number)
+    cloud.connect("c1/e0")
+    cloud.advance(10 * cloud.settings.grace_ns)
+    assert cloud.broker.registry.endpoints[PMU].is_up
+
+
 def test_a_dead_edge_is_left_for_the_other_one(cloud: Conversation) -> None:
     granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
     dead = granted.paths[0].routers[0]

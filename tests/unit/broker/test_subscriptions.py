@@ -262,6 +262,24 @@ def test_a_router_that_leaves_and_returns_in_time_confirms_by_its_digest(
     assert outcome.degraded == ()
 
 
+def test_a_variable_that_goes_while_its_paths_are_set_up_was_never_granted(
+    cloud: Conversation,
+) -> None:
+    for name in ("c1/i0", "c1/i1"):
+        cloud.routers[name].is_silent = True
+    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    number = cloud.request_id
+    cloud.ask(PMU, "c1/e0", Unpublish(names=(VOLTAGE,)))
+    for name in ("c1/i0", "c1/i1"):
+        cloud.confirm(name)
+        cloud.routers[name].is_silent = False
+    cloud.settle()
+
+    refused = cloud.answers[CENTRE, number]
+    assert refusal(refused).code == NoSuchVariable.code
+    assert cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=number) == refused
+
+
 # Patterns.
 
 
