@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from benchmarks.errors import BenchmarkError
-from benchmarks.recovery_rig import NS_PER_S, START_S_MAX, WHOLE_S_MAX, marks_of
+from benchmarks.recovery_rig import NS_PER_S, START_S_MAX, WHOLE_S_MAX, marks_of, survey_of
 from lab.grid import Grid
 from lab.grid_plan import BROKER, EndPointPlan, GridPlan, LinkPlan, RouterPlan
 
@@ -170,5 +170,5 @@ class ManyOrders:
 
     def _facts(self, name: str) -> Facts:
         full_name = self._grid.plan.full_name(name)
-        routers: list[Facts] = self._grid.survey()["routers"]
+        routers: list[Facts] = survey_of(self._grid)["routers"]
         return next(router for router in routers if router["name"] == full_name)

@@ -63,6 +63,21 @@ def marks_of(text: str) -> Iterator[Mark]:
             yield Mark((at_ms + 1) * NS_PER_MS - 1, word, facts)
 
 
+def survey_of(grid: Grid) -> Facts:
+    """The broker's facts; waits for them while it is away, or has too much to do."""
+    found: list[Facts] = []
+
+    def complaint() -> str | None:
+        facts = grid.survey()
+        if "refused" in facts:
+            return str(facts["refused"])
+        found.append(facts)
+        return None
+
+    grid.wait_for(complaint, within_s=WHOLE_S_MAX)
+    return found[0]
+
+
 class RecoveryRig:
     """Grid and load run, and are whole, from the start of the `with` block to its end."""
 
@@ -95,6 +110,9 @@ class RecoveryRig:
 
     # What the broker knows.
 
+    def survey(self) -> Facts:
+        return survey_of(self.grid)
+
     def mark(self, word: str, *, from_ns: int, **facts: str) -> Mark:
         """The first note of this kind since then; it may take the broker a moment to write it."""
         found: list[Mark] = []
@@ -121,14 +139,13 @@ class RecoveryRig:
         full_name = self.full_name(subscriber)
         return {
             str(each["name"]): each
-            for each in self.grid.survey()["subscriptions"]
+            for each in self.survey()["subscriptions"]
             if each["subscriber"] == full_name
         }
 
     def variable_ids(self) -> dict[str, int]:
         return {
-            str(each["name"]): int(each["variable_id"])
-            for each in self.grid.survey()["publications"]
+            str(each["name"]): int(each["variable_id"]) for each in self.survey()["publications"]
         }
 
     # What the subscribers got.

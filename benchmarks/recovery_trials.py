@@ -176,7 +176,7 @@ def kill_broker(rig: RecoveryRig, *, dead_s: float) -> BrokerOutage:
     """Kill the broker, leave it dead, start it: what it knew is as it was, and nothing was lost."""
     rig.await_whole()
     before = _state(rig)
-    term = rig.grid.survey()["term"]
+    term = rig.survey()["term"]
     window_ns = time.time_ns()
     rig.grid.daemons[BROKER].kill()
     time.sleep(dead_s)
@@ -190,7 +190,7 @@ def kill_broker(rig: RecoveryRig, *, dead_s: float) -> BrokerOutage:
         in_step_ns = max(report.at_ns for report in reports)
     rig.await_whole()
     after = _state(rig)
-    if after != before or rig.grid.survey()["term"] <= term:
+    if after != before or rig.survey()["term"] <= term:
         raise BenchmarkError(f"the broker came back with another state: {before} became {after}")
     window = Window(window_ns - BEFORE_NS, time.time_ns())
     rig.settle()
@@ -210,7 +210,7 @@ def await_in_step(rig: RecoveryRig, router: str, *, since_ns: int) -> None:
     rig.mark("router_reported", from_ns=since_ns, router=router)
 
     def complaint() -> str | None:
-        found = next(each for each in rig.grid.survey()["routers"] if each["name"] == router)
+        found = next(each for each in rig.survey()["routers"] if each["name"] == router)
         is_equal = found["digest"] == found["confirmed_digest"]
         is_there = found["is_connected"] and found["in_step"] and is_equal
         return None if is_there else f"{router} is not in step: {found}"
@@ -224,12 +224,9 @@ def most_lost(verdict: Verdict) -> int:
 
 
 def _complaint_of_digests(rig: RecoveryRig) -> str | None:
-    survey = rig.grid.survey()
-    if "refused" in survey:
-        return str(survey["refused"])
     behind = [
         router["name"]
-        for router in survey["routers"]
+        for router in rig.survey()["routers"]
         if not (router["is_connected"] and router["digest"] == router["confirmed_digest"])
     ]
     return f"not in step: {', '.join(behind)}" if behind else None
@@ -237,7 +234,7 @@ def _complaint_of_digests(rig: RecoveryRig) -> str | None:
 
 def _state(rig: RecoveryRig) -> dict[str, object]:
     """What must be the same before and after: tables, contracts, identifiers."""
-    survey = rig.grid.survey()
+    survey = rig.survey()
     return {
         "digests": {router["name"]: router["digest"] for router in survey["routers"]},
         "subscriptions": sorted(each["subscription_id"] for each in survey["subscriptions"]),
