@@ -264,6 +264,10 @@ class Allocator:
         }
         self.resources.take(held)
         plan = self._planner.plan(alone, quality)
+        if not isinstance(plan, Obstacle) and any(path in plan.paths for _, path in staying):
+            # A path of one router has no channel to share, and would be its sibling over again.
+            self._planner.undo(plan)
+            plan = Obstacle(Limit.REDUNDANCY, None, "", 0, "", "its sibling is the only way left")
         if isinstance(plan, Obstacle):
             self.resources.give_back(held)
             return plan

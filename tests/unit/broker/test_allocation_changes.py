@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gridstat.broker.allocation import Allocator, is_node_disjoint, shares_edge
-from gridstat.broker.contracts import Allocation, Refusal
+from gridstat.broker.contracts import Allocation, AllocationRequest, Refusal
 from gridstat.broker.promises import PathKey
 from gridstat.model.errors import (
     BackPressured,
@@ -210,6 +210,28 @@ def test_a_replacement_may_share_a_router_if_nothing_else_is_left_and_says_so() 
     assert new.paths[index].routers == ("a", "x", "b", "y", "d")
     assert not new.is_node_disjoint
     assert new.shares_edge
+
+
+def test_a_path_of_one_router_is_not_replaced_by_its_sibling_over_again() -> None:
+    """Publisher and subscriber on the same two edges; one of them dies."""
+    allocator = Allocator(cloud((("e0", "i0"), ("e1", "i0"))))
+    request = AllocationRequest(
+        subscription_id=1,
+        variable=variable(),
+        sources=("e0", "e1"),
+        targets=("e0", "e1"),
+        qos=ModalQos({0: QosRequest(redundancy=2, latency_us=1_000_000)}),
+    )
+    old = allocator.allocate(request)
+    assert isinstance(old, Allocation)
+    assert {path.routers for path in old.paths} == {("e0",), ("e1",)}
+    allocator.resources.mark_router("e0", is_up=False)
+    before = numbers(allocator.resources)
+    answer = allocator.replace_path(1, [path.routers for path in old.paths].index(("e0",)))
+    assert isinstance(answer, Refusal)
+    assert answer.code == RedundancyNotSatisfiable.code
+    assert allocator.contract(1) == old
+    assert numbers(allocator.resources) == before
 
 
 # The journal.
