@@ -6,7 +6,8 @@ nothing, and neither does a mode's divisor that the baseline, always active, alr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 from gridstat.core.rows import BASELINE, Route, Row, Term
 from gridstat.model.rate_law import minimal_divisors
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
     from gridstat.model.identifiers import ChannelId
     from gridstat.router.path_table import CarriedVariable, Path
+
+KNOWN_MAX: Final = 4_096
+"""Combinations of divisors and modes whose terms are remembered."""
 
 
 def forwarding_rows(variables: Iterable[CarriedVariable], paths: Iterable[Path]) -> list[Row]:
@@ -52,24 +56,30 @@ def route(channel_id: ChannelId, paths: Sequence[Path]) -> Route:
     return Route(channel_id, terms(paths), priority=min(path.priority for path in paths))
 
 
-def terms(paths: Sequence[Path]) -> tuple[Term, ...]:
+def terms(paths: Iterable[Path]) -> tuple[Term, ...]:
+    """What a channel needs for all these paths; only few combinations ever differ."""
+    return _terms(frozenset([(path.every, path.modes) for path in paths]))
+
+
+@lru_cache(maxsize=KNOWN_MAX)
+def _terms(asked: frozenset[tuple[int, int]]) -> tuple[Term, ...]:
     modes_of: dict[int, int] = {}
-    always = minimal_divisors(path.every for path in paths if path.modes & BASELINE)
+    always = minimal_divisors(every for every, modes in asked if modes & BASELINE)
     for divisor in always:
         modes_of[divisor] = BASELINE
-    for mode in _bits(_union(paths) & ~BASELINE):
-        asked = (path.every for path in paths if path.modes & mode)
-        unserved = [every for every in asked if all(every % divisor for divisor in always)]
+    for mode in _bits(_union(asked) & ~BASELINE):
+        everys = (every for every, modes in asked if modes & mode)
+        unserved = [every for every in everys if all(every % divisor for divisor in always)]
         for divisor in minimal_divisors(unserved):
             modes_of[divisor] = modes_of.get(divisor, 0) | mode
     return tuple(Term(every, modes) for every, modes in sorted(modes_of.items()))
 
 
-def _union(paths: Iterable[Path]) -> int:
-    modes = 0
-    for path in paths:
-        modes |= path.modes
-    return modes
+def _union(asked: Iterable[tuple[int, int]]) -> int:
+    union = 0
+    for _, modes in asked:
+        union |= modes
+    return union
 
 
 def _bits(mask: int) -> Iterator[int]:
