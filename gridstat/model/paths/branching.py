@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from gridstat.model.paths.bounded_walk import bounded_walk
 from gridstat.model.paths.crossings import swap_ends
-from gridstat.model.paths.flow import flow, walks
+from gridstat.model.paths.flow import Limits, flow, walks
 from gridstat.model.paths.graph import NEVER
 from gridstat.model.paths.problem import fits
 from gridstat.model.paths.spaces import Space, SpaceNetwork, Walk, parts
@@ -116,16 +117,15 @@ class Branching:
         if self._is_hopeless(space) or self._is_settled(space):
             return None
         left = SpaceNetwork(self._problem, space)
-        relaxed = self._relax(space, left, self._problem.latencies_us, self._latency_to)
-        if relaxed is None or relaxed.latency_us > sum(self._bounds_us):
-            return None
-        return relaxed
+        return self._relax_in_time(space, left)
 
     def _cheapest(self, space: Space) -> tuple[int, Walk] | None:
         """A lower bound of the cost in the space and a walk to divide it by; None if not needed."""
         if self._is_hopeless(space) or self._is_settled(space):
             return None
         problem, left = self._problem, SpaceNetwork(self._problem, space)
+        if self._relax_in_time(space, left) is None:
+            return None
         cheapest = self._relax(space, left, problem.prices, self._price_to)
         if cheapest is None or cheapest.worst is None or cheapest.cost >= self.best_cost:
             return None
@@ -138,9 +138,6 @@ class Branching:
             surplus = -(-self._latency_price * over_us // self._cost_price)
             bound = max(bound, mixed.cost + surplus)
             worst = mixed.worst or worst
-        fastest = self._relax(space, left, problem.latencies_us, self._latency_to)
-        if fastest is None or fastest.latency_us > sum(self._bounds_us):
-            return None
         return (bound, worst) if bound < self.best_cost else None
 
     def _price(self, root: Space) -> None:
@@ -186,12 +183,31 @@ class Branching:
             )
         )
 
+    def _relax_in_time(self, space: Space, left: SpaceNetwork) -> Relaxed | None:
+        """The fastest flow, unless its fastest one, two, … units are too slow for their bounds."""
+        known_us = [0, *accumulate(sorted(route.latency_us for route in space.whole))]
+        bounds_us = [0, *accumulate(self._bounds_us)]
+        limits = Limits(
+            left.entries_us(),
+            [
+                min(bounds_us[units + count] - whole_us for count, whole_us in enumerate(known_us))
+                for units in range(1, space.units + 1)
+            ],
+        )
+        latencies_us, potentials = self._problem.latencies_us, self._latency_to
+        return self._relax(space, left, latencies_us, potentials, limits)
+
     def _relax(
-        self, space: Space, left: SpaceNetwork, weights: list[int], potentials: list[int]
+        self,
+        space: Space,
+        left: SpaceNetwork,
+        weights: list[int],
+        potentials: list[int],
+        limits: Limits | None = None,
     ) -> Relaxed | None:
         """The flow of least weight through what is left; an answer among it is taken note of."""
         network = left.network
-        carrying = flow(network, left.weights(weights), left.potentials(potentials))
+        carrying = flow(network, left.weights(weights), left.potentials(potentials), limits)
         if carrying is None:
             return None
         ways = [left.walk(label, arcs) for label, arcs in walks(network, carrying)]
@@ -279,7 +295,7 @@ class Branching:
             left.network,
             (left.weights(problem.prices), left.potentials(self._price_to)),
             (left.weights(problem.latencies_us), left.potentials(self._latency_to)),
-            allowed_us - self._entered_us(space),
+            allowed_us - left.entries_us()[left.network.origins[0][0]],
             self._budget,
         )
         if arcs is None:
@@ -291,13 +307,6 @@ class Branching:
         complete = (*space.whole, route)
         self._consider(complete, sum(route.cost for route in complete))
         return True
-
-    def _entered_us(self, space: Space) -> int:
-        """What the one path left takes before its label: pseudo arcs count their starts."""
-        if space.beginnings:
-            return space.beginnings[0].latency_us
-        starts = self._problem.places.starts
-        return self._problem.graph.router_latencies_us[starts[0][0]] if len(starts) == 1 else 0
 
     def _begun_us(self, space: Space, way: Walk) -> int:
         if way.beginning is not None:

@@ -25,6 +25,10 @@ class Budget:
         self._steps_max = int(seconds * STEPS_PER_S_MAX)
         self.was_spent = False
 
+    def share(self, parts: int) -> Budget:
+        """A budget of the time that is left, divided by so many."""
+        return Budget(self._clock, max(0.0, self._ends_at_s - self._clock()) / parts)
+
     def is_spent(self, steps: int = 1) -> bool:
         """Count some steps; the clock is looked at now and then only."""
         before = self._steps // STEPS_PER_LOOK

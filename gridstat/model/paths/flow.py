@@ -59,17 +59,39 @@ Flow = dict[int, int]
 """Arc → label that it leaves; each such arc carries one unit."""
 
 
-def flow(network: Network, weights: Sequence[int], potentials: list[int]) -> Flow | None:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a flow's first unit, first two units and so on may weigh at most.
+
+    `entries` is what a unit of an origin weighs before it starts.
+    """
+
+    entries: dict[int, int]
+    most: list[int]
+
+
+def flow(
+    network: Network,
+    weights: Sequence[int],
+    potentials: list[int],
+    limits: Limits | None = None,
+) -> Flow | None:
     """The flow of least weight that carries all units of all origins, or None if there is none.
 
     `potentials` holds for each label a consistent lower bound of the weight from there to the
-    sink; the list is changed.
+    sink; the list is changed. Any number of units is carried at its least weight before the next
+    one is added, so a flow that exceeds a limit on the way will not keep it later.
     """
-    residual = _Residual(network, weights, potentials)
-    for left in range(network.units, 0, -1):
-        if left < network.units:
+    residual = _Residual(network, weights, potentials, limits.entries if limits else {})
+    carried = 0
+    for unit in range(network.units):
+        if unit:
             residual.settle()
-        if not residual.augment():
+        weight = residual.augment()
+        if weight is None:
+            return None
+        carried += weight
+        if limits is not None and carried > limits.most[unit]:
             return None
     return residual.carrying
 
@@ -98,6 +120,7 @@ class _Residual:
 
     __slots__ = (
         "_entering",
+        "_entries",
         "_marks",
         "_mask",
         "_network",
@@ -110,7 +133,14 @@ class _Residual:
         "carrying",
     )
 
-    def __init__(self, network: Network, weights: Sequence[int], potentials: list[int]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        weights: Sequence[int],
+        potentials: list[int],
+        entries: dict[int, int],
+    ) -> None:
+        self._entries = entries
         self._network = network
         self._out = network.out
         self._weights = weights
@@ -123,8 +153,8 @@ class _Residual:
         self._split: set[int] = set()
         self.carrying: Flow = {}
 
-    def augment(self) -> bool:
-        """Send one more unit; False if no way is left for it."""
+    def augment(self) -> int | None:
+        """Send one more unit, and tell what it adds to the weight; None if no way is left."""
         potentials, weights, marks, out = self._potentials, self._weights, self._marks, self._out
         shift, mask, sink = self._shift, self._mask, self._network.sink
         reached = [FAR] * len(out)
@@ -133,8 +163,8 @@ class _Residual:
         heap: list[int] = []
         for label, units in self._remaining.items():
             if units and potentials[label] < FAR:
-                reached[label] = potentials[label]
-                heappush(heap, potentials[label] << shift | label)
+                reached[label] = self._entries.get(label, 0) + potentials[label]
+                heappush(heap, reached[label] << shift | label)
         while heap:
             key = heappop(heap)
             label, distance = key & mask, key >> shift
@@ -143,7 +173,7 @@ class _Residual:
             if label == sink:
                 self._raise_potentials(settled, reached, distance)
                 self._carry(before)
-                return True
+                return distance
             settled.append(label)
             here = distance - potentials[label]
             if marks[label]:
@@ -160,7 +190,7 @@ class _Residual:
                     reached[head] = there
                     before[head] = (label, arc)
                     heappush(heap, there << shift | head)
-        return False
+        return None
 
     def _steps(self, label: int) -> Iterator[tuple[int, int, int]]:
         """Steps from a label that carries units: over free arcs, or back against a unit's way."""

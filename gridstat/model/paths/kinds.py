@@ -87,12 +87,16 @@ def places_of(question: Question, kind: Kind, whole: tuple[Route, ...]) -> list[
         for routers in (question.sources, question.targets)
     )
     edges = frozenset(question.sources + question.targets)
-    start_set, end_set = ({router for router, _ in some} for some in (starts, ends))
-    if not units or not starts or not ends or len(start_set | end_set) == 1:
-        return []  # Nothing to find; from one router round to itself there are only rings.
-    if units > 1 or not start_set & end_set:
+    # From a router round to itself there are only rings: a lone start is no end, and vice versa.
+    if len(starts) == 1:
+        ends = tuple(end for end in ends if end[0] != starts[0][0])
+    if len(ends) == 1:
+        starts = tuple(start for start in starts if start[0] != ends[0][0])
+    if not units or not starts or not ends:
+        return []
+    if units > 1 or not {router for router, _ in starts} & {router for router, _ in ends}:
         return [Places(starts, ends, units, edges, kind.is_lone)]
-    # One path must not lead from a router round to itself: ask for each start by itself.
+    # Several units are searched for rings; for a single one, ask for each start by itself.
     return [
         Places((start,), others, units, edges, kind.is_lone)
         for start in starts

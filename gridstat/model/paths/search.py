@@ -90,12 +90,15 @@ def _answer(mask: Mask, question: Question, budget: Budget) -> Found | NotFound:
     first = _search(mask, question, kinds[0], Effort.GLANCE, budget)
     if first.routes is not None and first.is_certain:
         return _found(mask, question, first.routes, is_optimal=True)
+    first = _search(mask, question, kinds[0], Effort.BEST, budget.share(2))
+    if first.routes is not None:
+        return _found(mask, question, first.routes, is_optimal=first.is_certain)
     # What has no answer of the best kind often has none of the least strict: one proof will do.
     spare = _search(mask, question, LEAST, Effort.ANY, budget)
     if spare.routes is None and spare.is_certain:
         return _not_found(mask, question, budget)
-    is_certain = True
-    for kind in kinds:
+    is_certain = first.is_certain
+    for kind in kinds[1:] if first.is_certain else kinds:
         outcome = _search(mask, question, kind, Effort.BEST, budget)
         is_certain &= outcome.is_certain
         if outcome.routes is not None:
@@ -161,7 +164,7 @@ def _not_found(mask: Mask, question: Question, budget: Budget) -> NotFound:
             return NotFound("disjoint", paths_max=count)
         if routes is not None:
             enough_us = _enough_us(routes, question.bounds_us)
-            least_us = _least_us(mask, question, enough_us, budget)
+            least_us = _least_us(mask, question, enough_us, budget.share(4))
             last = max(at for at in range(count) if question.bounds_us[at] < least_us)
             return NotFound("latency", count, least_us, path_index=last)
     return NotFound("disconnected")

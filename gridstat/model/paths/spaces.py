@@ -140,6 +140,21 @@ class SpaceNetwork:
                     found[heads[arc]] = NEVER
         return found
 
+    def entries_us(self) -> dict[int, int]:
+        """What a unit of each origin takes before it starts; a group's arcs count their starts."""
+        problem = self._problem
+        found: dict[int, int] = {}
+        for label, _ in self.network.origins:
+            beginning = self.labels[label]
+            if beginning is not None:
+                found[label] = self._space.beginnings[beginning].latency_us
+            elif label in problem.start_labels:
+                router = problem.start_labels[label]
+                found[label] = problem.graph.router_latencies_us[router]
+            else:
+                found[label] = 0
+        return found
+
     def walk(self, label: int, arcs: Sequence[int]) -> Walk:
         real = len(self._problem.graph.arcs)
         return Walk(self.labels[label], tuple(arc for arc in arcs if arc < real))

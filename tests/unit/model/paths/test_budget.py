@@ -32,3 +32,12 @@ def test_the_clock_is_not_read_at_every_step() -> None:
     for _ in range(10 * STEPS_PER_LOOK):
         budget.is_spent()
     assert next(reads) == 11
+
+
+def test_a_share_ends_before_the_whole() -> None:
+    now_s = [0.0]
+    budget = Budget(lambda: now_s[0], 1.0)
+    share = budget.share(4)
+    now_s[0] = 0.25
+    assert share.is_spent(STEPS_PER_LOOK)
+    assert not budget.is_spent(STEPS_PER_LOOK)
