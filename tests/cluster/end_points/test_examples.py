@@ -106,6 +106,7 @@ def test_the_violations_example_notices_that_the_publisher_stops(
     assert "is extrapolated" in found.output
 
 
+@pytest.mark.feature("S0-149")
 def test_a_publisher_in_plain_c_registers_over_tls_and_is_heard(
     cloud: LocalCloud, tmp_path: Path
 ) -> None:
