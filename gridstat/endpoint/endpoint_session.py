@@ -22,7 +22,6 @@ from gridstat.endpoint.session_words import (
     SessionEvent,
     SessionInstruction,
     Told,
-    Unanswered,
 )
 from gridstat.model.errors import LimitReached, MalformedFrame, NotAttached
 from gridstat.net.command.authority import signed_bytes
@@ -263,9 +262,11 @@ class EndPointSession:
             return [_note("answer_malformed", edge, problem)]
         if edge.attach is not None and answer.request_id == edge.attach.request_id:
             return self._attach_answered(edge, outcomes, now_ns)
-        request = self._requests.answered(answer.request_id)
+        request = self._requests.answered(answer.request_id, outcomes)
         if request is None:
-            return []  # Repeated, since we had asked twice.
+            # Repeated, since we had asked twice; but never keep what nobody here knows of.
+            self._undo(self._registrations.unknown(outcomes))
+            return self._flush(now_ns)
         if self._is_forgotten(request, outcomes):
             return self._forgotten(request, now_ns)
         said = self._done(request, outcomes, answer.newest)
@@ -368,7 +369,7 @@ class EndPointSession:
         for request in self._requests.overdue(now_ns):
             if request.purpose is Purpose.ASKED:
                 request.purpose = Purpose.ABANDONED
-                said.append(Unanswered(request.token))
+                said.append(request.last_word())
         attaching = [edge.attach for edge in self._edges.values() if edge.attach is not None]
         for request in (*attaching, *self._requests.in_flight()):
             if request.retry_at_ns is not None and now_ns >= request.retry_at_ns:

@@ -102,6 +102,14 @@ class Registrations:
             case _:
                 pass
 
+    def unknown(self, outcomes: tuple[Outcome, ...]) -> list[Outcome]:
+        """Those that grant a contract of which we know nothing."""
+        return [
+            each
+            for each in outcomes
+            if isinstance(each, GrantedOutcome) and each.subscription_id not in self._labels
+        ]
+
     def told(self, notice: Notice) -> None:
         """A subscription whose variable is gone for good is over."""
         if isinstance(notice, Unpublished) and notice.is_over:

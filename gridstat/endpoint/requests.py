@@ -11,14 +11,19 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from gridstat.endpoint.session_words import Answered, Unanswered
+from gridstat.model.errors import StorageFailed
+from gridstat.net.command.endpoint_messages import RefusedOutcome
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gridstat.net.command.endpoint_messages import EndPointCommand
+    from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
 
 WINDOW: Final = 128
 """Half of what an edge router and a broker remember of one end-point."""
 WAITING_MAX: Final = 16_384
+UNDECIDED: Final = frozenset({StorageFailed.code})
 
 
 class Purpose(Enum):
@@ -45,6 +50,12 @@ class Request:
     repeats: int = 0
     sent_to: str = ""
     retry_at_ns: int | None = None
+    excuse: tuple[Outcome, ...] = ()
+    """Why nobody could decide so far."""
+
+    def last_word(self) -> Answered | Unanswered:
+        """What the application is told when its time is up."""
+        return Answered(self.token, self.excuse) if self.excuse else Unanswered(self.token)
 
 
 class RequestTable:
@@ -88,9 +99,19 @@ class RequestTable:
         """Those that were sent and not answered, oldest first."""
         return iter(tuple(self._in_flight.values()))
 
-    def answered(self, request_id: int) -> Request | None:
-        """The request with this number, which is now done with; None if it is unknown."""
-        return self._in_flight.pop(request_id, None)
+    def answered(self, request_id: int, outcomes: tuple[Outcome, ...]) -> Request | None:
+        """The request with this number, which is now done with; None if it is unknown or goes on.
+
+        A broker that cannot write has decided nothing, and takes the same number again; one that
+        was repeated already may still be granted. So it is repeated until there is a decision.
+        """
+        request = self._in_flight.get(request_id)
+        if request is None:
+            return None
+        if any(isinstance(each, RefusedOutcome) and each.code in UNDECIDED for each in outcomes):
+            request.excuse = outcomes
+            return None
+        return self._in_flight.pop(request_id)
 
     def repeat(self, request: Request) -> None:
         """Ask anew what was answered by mistake, under a new number, before all that waits."""

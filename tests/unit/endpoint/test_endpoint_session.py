@@ -13,7 +13,7 @@ from gridstat.endpoint.session_words import (
     Told,
     Unanswered,
 )
-from gridstat.model.errors import EndPointExists, LimitReached, NotAttached
+from gridstat.model.errors import EndPointExists, LimitReached, NotAttached, StorageFailed
 from gridstat.net.command.authority import signed_bytes
 from gridstat.net.command.endpoint_messages import (
     Answer,
@@ -40,6 +40,7 @@ from tests.unit.endpoint.scripted_cloud import (
 
 EXISTS = RefusedOutcome(code=EndPointExists.code, reason="another process")
 UNKNOWN = RefusedOutcome(code=NotAttached.code, reason="who are you?")
+DISK_FULL = RefusedOutcome(code=StorageFailed.code, reason="nothing was changed: disk full")
 
 
 @pytest.mark.feature("S0-24")
@@ -163,6 +164,34 @@ def test_what_is_granted_after_its_deadline_is_given_back(
     assert cloud.words(cloud.wait(3.1)) == [Unanswered(4)]
     assert cloud.words(cloud.answer(late)) == []  # type: ignore[arg-type]
     assert cloud.commands()[-1] == undone
+
+
+def test_a_broker_that_cannot_write_is_asked_again_under_the_same_number() -> None:
+    cloud = attached_cloud()
+    cloud.ask(subscribe("a"), token=4, within_s=30)
+    assert cloud.words(cloud.answer(DISK_FULL)) == []
+    cloud.wait(3)
+    assert len({submit.request_id for _, submit in cloud.submitted}) == 1
+    assert len(cloud.submitted) > 1
+    answered = Answered(4, (granted("a", 7),), (b"newest",))
+    assert cloud.words(cloud.answer(granted("a", 7))) == [answered]
+
+
+def test_when_time_is_up_the_application_hears_why_nobody_could_decide() -> None:
+    cloud = attached_cloud()
+    cloud.ask(publish(f"{NAME}/voltage"), token=4, within_s=3)
+    cloud.answer(DISK_FULL)
+    assert cloud.words(cloud.wait(3.1)) == [Answered(4, (DISK_FULL,))]
+
+
+def test_a_contract_that_comes_with_an_answer_nobody_waits_for_is_given_back() -> None:
+    cloud = attached_cloud()
+    cloud.ask(subscribe("a"))
+    cloud.answer(granted("a", 7))
+    assert cloud.words(cloud.answer(granted("a", 7))) == []
+    assert cloud.commands()[-1] == subscribe("a"), "the one we know of is ours"
+    cloud.answer(granted("a", 8))
+    assert cloud.commands()[-1] == Unsubscribe(subscription_ids=(8,))
 
 
 def test_the_numbers_in_flight_span_no_more_than_a_window() -> None:
