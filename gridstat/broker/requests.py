@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gridstat.broker.operations import Answered
 from gridstat.broker.outcomes import encode_outcomes, refused
 from gridstat.model.errors import (
     CertificateRefused,
@@ -29,6 +30,9 @@ from gridstat.net.command.endpoint_messages import (
     Detach,
     DoneOutcome,
     EndPointCommand,
+    FindVariables,
+    ReportLedger,
+    ResolveName,
 )
 from gridstat.net.command.router_messages import Return
 
@@ -53,6 +57,7 @@ class Request:
     request_id: int
     public_key: bytes
     needs_endpoint: bool
+    is_enquiry: bool
     edges: set[str] = field(default_factory=set)
 
 
@@ -91,19 +96,30 @@ class Requests:
             else self._desk.registry.endpoints[forward.endpoint].public_key
         )
         needs_endpoint = not isinstance(command, Attach | Detach)
-        request = Request(forward.endpoint, forward.request_id, public_key, needs_endpoint, {edge})
+        is_enquiry = isinstance(command, FindVariables | ResolveName | ReportLedger)
+        request = Request(
+            forward.endpoint, forward.request_id, public_key, needs_endpoint, is_enquiry, {edge}
+        )
         self._pending[forward.endpoint, forward.request_id] = request
         count = self._pending_count.get(forward.endpoint, 0)
         self._pending_count[forward.endpoint] = count + 1
         return request, command, facts
 
     def answer(self, request: Request, outcomes: Iterable[Outcome]) -> None:
-        """Send an answer that has not been sent, and keep it for a repeated request."""
+        """Send an answer that changes nothing, and keep it for a repeated request.
+
+        A refusal is kept durably too: else the same request, still on its way by another edge,
+        might be granted after a restart to somebody who has given it up.
+        """
         body = encode_outcomes(outcomes)
         endpoint = self._desk.registry.endpoints.get(request.endpoint)
-        if endpoint is not None:
-            endpoint.book.put(request.request_id, body)
-        self.send(request, body)
+        if request.is_enquiry or endpoint is None:
+            if endpoint is not None:
+                endpoint.book.put(request.request_id, body)
+            self.send(request, body)
+            return
+        answered = Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
+        self._desk.commit([answered], lambda _: self.send(request, body), self.fail(request))
 
     def send(self, request: Request, body: bytes) -> None:
         """Send the answer to every edge that asked, and close the request.
@@ -127,7 +143,7 @@ class Requests:
         self.answer(request, (refused(error),))
 
     def fail(self, request: Request) -> Callable[[str], None]:
-        """What to do when the journal cannot take it: nothing has changed, it may be repeated."""
+        """What to do when the journal cannot take it: nothing is decided, the same may be asked."""
 
         def failed(reason: str) -> None:
             error = StorageFailed(f"nothing was changed: {reason}")

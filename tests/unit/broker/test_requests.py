@@ -132,6 +132,26 @@ def test_a_repeated_request_is_answered_after_a_restart_of_the_broker_too(
     assert len(cloud.broker.registry.subscriptions) == 1
 
 
+def test_a_refused_request_stays_refused_after_a_restart_of_the_broker(
+    cloud: Conversation,
+) -> None:
+    name = f"{PMU}/later"
+    first = cloud.ask(CENTRE, "c1/e2", subscribe(name))
+    number = cloud.request_id
+    cloud.publish(name, "c1/e0")
+    cloud.kill_broker()
+    cloud.start()
+    again = cloud.ask(CENTRE, "c1/e3", subscribe(name), request_id=number)
+    assert again == first
+    assert cloud.broker.registry.subscriptions == {}
+
+
+def test_a_broker_that_cannot_write_refuses_nothing_as_if_it_could(cloud: Conversation) -> None:
+    """It may have been replaced without knowing; only the journal can tell."""
+    cloud.is_journal_held = True
+    assert cloud.ask(CENTRE, "c1/e2", subscribe(f"{PMU}/nothing")) == ()
+
+
 def test_a_request_older_than_all_that_are_kept_is_a_replay(cloud: Conversation) -> None:
     number = cloud.send(PMU, "c1/e0", FindVariables(pattern="c1/**"))
     for _ in range(ANSWERS_MAX):
