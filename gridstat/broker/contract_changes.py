@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ class ContractChanges:
         self._requests = requests
         self._subscriptions = subscriptions
         self._moves = moves
+        self._waiting: dict[int, deque[tuple[Request, ChangeSubscription]]] = {}
 
     def unsubscribe(self, request: Request, command: Unsubscribe) -> None:
         if len(command.subscription_ids) > MANY_MAX:
@@ -64,6 +66,32 @@ class ContractChanges:
         self._requests.commit(request, [*ending.operations, answered], when_durable)
 
     def change(self, request: Request, command: ChangeSubscription) -> None:
+        """Changes of one contract are made one after another, each answered before the next."""
+        waiting = self._waiting.get(command.subscription_id)
+        if waiting is not None:
+            waiting.append((request, command))
+            return
+        self._waiting[command.subscription_id] = deque()
+        self._change_and_go_on(request, command)
+
+    def _change_and_go_on(self, request: Request, command: ChangeSubscription) -> None:
+        try:
+            is_under_way = self._change(request, command)
+        except GridStatError as error:
+            self._requests.refuse(request, error)
+            is_under_way = False
+        if not is_under_way:
+            self._go_on(command.subscription_id)
+
+    def _go_on(self, subscription_id: int) -> None:
+        waiting = self._waiting[subscription_id]
+        if waiting:
+            self._change_and_go_on(*waiting.popleft())
+        else:
+            del self._waiting[subscription_id]
+
+    def _change(self, request: Request, command: ChangeSubscription) -> bool:
+        """Whether an answer is still to come; raises what refuses it."""
         found = self._desk.registry.subscriptions.get(command.subscription_id)
         if found is None or found.record.subscriber != request.endpoint:
             raise _unknown(request.endpoint, command.subscription_id)
@@ -71,7 +99,7 @@ class ContractChanges:
         allocated = self._desk.reservations.change(self._request(found, command))
         if isinstance(allocated, Refusal):
             self._requests.answer(request, (refused(allocated),))
-            return
+            return False
         new = record_of(
             allocated,
             label=old.label,
@@ -91,8 +119,13 @@ class ContractChanges:
             applied,
             [moved, answered],
             partial(self._when_changed, request, old, new, body),
-            self._requests.fail(request),
+            partial(self._when_failed, request, command.subscription_id),
         )
+        return True
+
+    def _when_failed(self, request: Request, subscription_id: int, reason: str) -> None:
+        self._requests.fail(request)(reason)
+        self._go_on(subscription_id)
 
     def _when_changed(
         self, request: Request, old: Subscribed, new: Subscribed, body: bytes, _: Applied
@@ -101,9 +134,10 @@ class ContractChanges:
             found = self._desk.registry.subscriptions.get(new.subscription_id)
             if not silent or found is None:
                 self._requests.send(request, body)
-                return
-            words = tuple(f"router {name} has not confirmed its part yet" for name in silent)
-            self._requests.answer(request, (granted(new, found.variable, words),))
+            else:
+                words = tuple(f"router {name} has not confirmed its part yet" for name in silent)
+                self._requests.answer(request, (granted(new, found.variable, words),))
+            self._go_on(new.subscription_id)
 
         self._moves.follow(old, new, told)
 

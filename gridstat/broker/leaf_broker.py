@@ -273,6 +273,8 @@ class LeafBroker:
             case ReportRouter():
                 is_new = self._router_desk.report(name, message)
                 if is_new is not None:
+                    if is_new:
+                        self._recovery.router_begins_anew(name)
                     self._attachments.edge_reported(name, message.attached, is_new=is_new)
                     self._recovery.session_changed(name, is_connected=True)
             case AttachmentChanged():

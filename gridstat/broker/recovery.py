@@ -98,6 +98,16 @@ class Recovery:
             self._look_at(self._impaired)
         self._replan()
 
+    def router_begins_anew(self, name: str) -> None:
+        """A new process has neither full queues nor complaints; it tells of its own."""
+        registry = self._desk.registry
+        for channel_id in sorted(registry.channels_of.get(name, ())):
+            if registry.channels[channel_id].to_router == name:
+                self._health.channel_changed(channel_id, is_up=True)
+            else:
+                resources = self._desk.reservations.resources
+                resources.mark_back_pressure(channel_id, is_on=False)
+
     def endpoint_attached(self, name: str) -> None:
         """Another edge, of a publisher or a subscriber, may mend what runs below its grant."""
         registry = self._desk.registry

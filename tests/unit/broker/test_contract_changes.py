@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.model.errors import LatencyNotSatisfiable, LayoutError, NoSuchSubscription
+from gridstat.model.errors import (
+    LatencyNotSatisfiable,
+    LayoutError,
+    NoSuchSubscription,
+    StorageFailed,
+)
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.net.command.endpoint_messages import (
     ChangeSubscription,
@@ -186,6 +191,52 @@ def test_a_change_to_too_many_qualities_leaves_the_old_contract(cloud: Conversat
     refused = refusal(cloud.ask(CENTRE, "c1/e2", command))
     assert refused.code == LayoutError.code
     assert (tables(cloud), promised(cloud)) == before
+
+
+def test_changes_of_one_contract_are_made_and_answered_one_after_another(
+    cloud: Conversation,
+) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(every=12))
+    number = granted.subscription_id
+    wishes = [QosRequest(every=2), QosRequest(latency_us=1), QosRequest(every=3)]
+    sent = [
+        cloud.send(
+            CENTRE,
+            "c1/e2",
+            ChangeSubscription(subscription_id=number, qos=ModalQos({0: wish})),
+        )
+        for wish in wishes
+    ]
+    cloud.settle()
+
+    answered = [found for _, _, found in cloud.answered_by if found in sent]
+    assert answered == sent
+    kinds = [type(cloud.answers[CENTRE, found][0]) for found in sent]
+    assert kinds == [GrantedOutcome, RefusedOutcome, GrantedOutcome]
+    assert cloud.broker.registry.subscriptions[number].record.granted[0].every == 3
+    cloud.advance(1_000_000_000)
+    cloud.settle()
+    assert {order.every for order in cloud.path_orders(granted.paths[0].routers[0])} == {3}
+
+
+def test_a_change_that_waited_for_another_survives_a_full_disk(cloud: Conversation) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(every=12))
+    number = granted.subscription_id
+    cloud.is_journal_held = True
+    first, second = (
+        cloud.send(
+            CENTRE,
+            "c1/e2",
+            ChangeSubscription(subscription_id=number, qos=ModalQos({0: QosRequest(every=every)})),
+        )
+        for every in (2, 3)
+    )
+    cloud.fail_first_write()
+    cloud.is_journal_held = False
+    cloud.write()
+    cloud.settle()
+    assert refusal(cloud.answers[CENTRE, first]).code == StorageFailed.code
+    assert isinstance(cloud.answers[CENTRE, second][0], GrantedOutcome)
 
 
 def test_redundancy_added_later_brings_a_second_path(cloud: Conversation) -> None:

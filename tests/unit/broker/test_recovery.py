@@ -283,6 +283,21 @@ def test_a_congested_channel_keeps_what_it_has(cloud: Conversation) -> None:
     assert record.generation == 0
 
 
+def test_a_router_that_begins_anew_is_neither_congested_nor_deaf(cloud: Conversation) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    into, out = granted.paths[0].channel_ids[:2]
+    name = channel(cloud, out).from_router
+    cloud.hear(name, BackPressureChanged(channel_id=out, is_on=True))
+    cloud.hear(name, ChannelStateChanged(channel_id=into, is_up=False))
+    resources = cloud.broker.reservations.resources
+    assert resources.unusable_channels() == {into, out}
+
+    cloud.disconnect(name)
+    cloud.routers[name].crash()
+    cloud.connect(name)
+    assert resources.unusable_channels() == frozenset()
+
+
 def test_many_contracts_move_in_turns_the_most_urgent_first(cloud: Conversation) -> None:
     names = [cloud.publish(f"{PMU}/v{number}", "c1/e0").name for number in range(200)]
     for number, name in enumerate(names):
