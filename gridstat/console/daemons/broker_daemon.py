@@ -17,6 +17,7 @@ from gridstat.broker.settings import BrokerSettings, Quotas
 from gridstat.console.config.cloud_file import load_cloud
 from gridstat.console.config.toml_file import beside
 from gridstat.console.daemons.broker_metrics import BrokerCollector
+from gridstat.console.daemons.garbage import collect_rarely
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.service import daemon_signals, notify
@@ -177,4 +178,9 @@ def run_broker(
 ) -> None:
     """The whole life of a broker process, its log and event loop included."""
     set_up_logging(level=plan.settings.log.level, is_json=plan.settings.log.json_lines)
-    asyncio.run(serve_broker(plan, on_ready=on_ready, tell=tell))
+
+    def started(ready: Line) -> None:
+        collect_rarely()
+        on_ready(ready)
+
+    asyncio.run(serve_broker(plan, on_ready=started, tell=tell))

@@ -13,6 +13,7 @@ from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from gridstat.console.daemons.garbage import collect_rarely
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.router_metrics import RouterCollector, RouterFigures
@@ -315,7 +316,12 @@ def run_router(
     """The whole life of a router process, its log and event loop included."""
     plan = load()
     set_up_logging(level=plan.log_level, is_json=plan.is_log_json)
-    return asyncio.run(serve_router(load, on_ready=on_ready, tell=tell))
+
+    def started(ready: Line) -> None:
+        collect_rarely()
+        on_ready(ready)
+
+    return asyncio.run(serve_router(load, on_ready=started, tell=tell))
 
 
 def _with_reloaded(before: RouterPlan, now: RouterPlan) -> RouterPlan:
