@@ -9,9 +9,11 @@ leaves its `with` block, and ends them in order.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,6 +33,7 @@ ANSWER_S_MAX = 30.0
 END_S_MAX = 3.0
 LINE_BYTES_MAX = 16 * 1024 * 1024
 CPU_CLOCK_SCHED = 2
+PR_SET_PDEATHSIG = 1
 
 Answer = dict[str, Any]
 
@@ -50,6 +53,8 @@ class RoleProcess:
             cwd=REPOSITORY,
             env={**os.environ, "PYTHONPATH": _python_path(), "OPENBLAS_NUM_THREADS": "1"},
             process_group=0,
+            # A daemon does not listen to its stdin, so the kernel has to tell it that we are gone.
+            preexec_fn=_die_with_parent if is_daemon else None,  # noqa: PLW1509
         )
         self._pending = b""
         self.ready: Answer = {}
@@ -201,6 +206,10 @@ class Processes:
         """End one process before the others."""
         self._running.remove(process)
         process.end()
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
 
 def _python_path() -> str:
