@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gridstat.model.error_index import all_errors, thesis_codes
-from gridstat.model.errors import GridStatError
+
+if TYPE_CHECKING:
+    from gridstat.model.errors import GridStatError
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "errors.md"
 HEAD = """# Errors

@@ -104,10 +104,7 @@ def test_the_picture_shows_every_class_with_its_code() -> None:
 
 def test_each_malformed_reason_is_a_counter_suffix_of_its_own() -> None:
     reasons = [error.reason for error in ours() if issubclass(error, Malformed)]
-    assert reasons == ["", "short", "version", "epoch", "length", "option"] + [
-        "frame",
-        "frame_length",
-    ]
+    assert reasons == ["", "short", "version", "epoch", "length", "option", "frame", "frame_length"]
 
 
 def test_text_has_message_code_and_hint() -> None:
