@@ -1,0 +1,86 @@
+"""A broker's metrics say what its survey says, in the words that Prometheus' checker accepts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from gridstat.console.daemons.broker_metrics import LEDGER, BrokerCollector
+from gridstat.net.command.session_settings import SessionCounters
+
+SURVEY: dict[str, Any] = {
+    "term": 7,
+    "totals": {"publications": 12, "subscriptions": 3, "end_points": 2},
+    "routers": [{"name": "c1/e0", "is_up": True, "in_step": False, "events_per_s": 640.5}],
+    "channels": [
+        {
+            "label": "c1/e0→c1/i0",
+            "is_up": False,
+            "is_back_pressured": True,
+            "bytes_per_s": 21_760,
+            "loss_ratio": 0.05,
+        }
+    ],
+    "subscriptions": [
+        {
+            "subscriber": "c1/desk",
+            "name": "c1/hill/pmu-1/frequency",
+            "ledger": {"expected": 10, "delivered": 9, "lost": 1},
+        },
+        {"subscriber": "c1/new", "name": "c1/hill/pmu-1/frequency", "ledger": None},
+    ],
+}
+
+
+@pytest.fixture
+def text() -> str:
+    sessions = SessionCounters(sessions=4)
+    sessions.refused["certificate_expired"] += 2
+    journal = {"commits": 5, "operations": 9, "failures": 1, "fsync_ms_p50": 2.5}
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(BrokerCollector(lambda: SURVEY, lambda: journal, sessions))
+    return generate_latest(registry).decode()
+
+
+def sample(text: str, name: str, **labels: str) -> float:
+    (found,) = (
+        each.value
+        for family in text_string_to_metric_families(text)
+        for each in family.samples
+        if each.name == name and each.labels == labels
+    )
+    return float(found)
+
+
+def test_what_the_survey_tells_is_exported(text: str) -> None:
+    assert sample(text, "gridstat_broker_term") == 7
+    assert sample(text, "gridstat_broker_subscriptions") == 3
+    assert sample(text, "gridstat_broker_router_in_step", router="c1/e0") == 0
+    channel = "c1/e0→c1/i0"
+    assert sample(text, "gridstat_broker_channel_up", channel=channel) == 0
+    assert sample(text, "gridstat_broker_channel_back_pressure", channel=channel) == 1
+    assert sample(text, "gridstat_broker_channel_loss_ratio", channel=channel) == 0.05
+    assert sample(text, "gridstat_broker_journal_commit_median_seconds") == 0.0025
+    reason = "certificate_expired"
+    assert sample(text, "gridstat_broker_refused_sessions_total", reason=reason) == 2
+
+
+def test_every_outcome_of_a_ledger_is_exported_for_who_has_reported_one(text: str) -> None:
+    labels = {"subscriber": "c1/desk", "variable": "c1/hill/pmu-1/frequency"}
+    told = {
+        outcome: sample(text, "gridstat_broker_ledger_events_total", outcome=outcome, **labels)
+        for outcome in LEDGER
+    }
+    assert (told["expected"], told["delivered"], told["lost"], told["late"]) == (10, 9, 1, 0)
+    assert "c1/new" not in text
+
+
+def test_every_family_has_a_help_text_and_counters_end_in_total(text: str) -> None:
+    families = list(text_string_to_metric_families(text))
+    assert all(family.documentation for family in families)
+    for family in families:
+        for each in family.samples:
+            assert each.name.endswith("_total") == (family.type == "counter")
