@@ -16,7 +16,7 @@ from gridstat.model.paths.bounded_walk import bounded_walk
 from gridstat.model.paths.crossings import swap_ends
 from gridstat.model.paths.flow import Limits, flow, walks
 from gridstat.model.paths.graph import NEVER
-from gridstat.model.paths.problem import fits
+from gridstat.model.paths.problem import bounds_left_us, fits
 from gridstat.model.paths.spaces import Space, SpaceNetwork, Walk, parts
 
 if TYPE_CHECKING:
@@ -185,15 +185,8 @@ class Branching:
 
     def _relax_in_time(self, space: Space, left: SpaceNetwork) -> Relaxed | None:
         """The fastest flow, unless its fastest one, two, … units are too slow for their bounds."""
-        known_us = [0, *accumulate(sorted(route.latency_us for route in space.whole))]
-        bounds_us = [0, *accumulate(self._bounds_us)]
-        limits = Limits(
-            left.entries_us(),
-            [
-                min(bounds_us[units + count] - whole_us for count, whole_us in enumerate(known_us))
-                for units in range(1, space.units + 1)
-            ],
-        )
+        free_us = bounds_left_us([route.latency_us for route in space.whole], self._bounds_us)
+        limits = Limits(left.entries_us(), list(accumulate(free_us)))
         latencies_us, potentials = self._problem.latencies_us, self._latency_to
         return self._relax(space, left, latencies_us, potentials, limits)
 
@@ -285,12 +278,7 @@ class Branching:
         if space.units > 1:
             return False
         problem, left = self._problem, SpaceNetwork(self._problem, space)
-        known_us = [route.latency_us for route in space.whole]
-        allowed_us = next(
-            bound_us
-            for bound_us in reversed(self._bounds_us)
-            if fits([*known_us, bound_us], self._bounds_us)
-        )
+        (allowed_us,) = bounds_left_us([route.latency_us for route in space.whole], self._bounds_us)
         arcs = bounded_walk(
             left.network,
             (left.weights(problem.prices), left.potentials(self._price_to)),

@@ -182,6 +182,14 @@ def fits(latencies_us: Iterable[int], bounds_us: Sequence[int]) -> bool:
     )
 
 
+def bounds_left_us(latencies_us: Iterable[int], bounds_us: Sequence[int]) -> list[int]:
+    """The bounds that are left for other paths when each of these takes the lowest it can."""
+    left_us = list(bounds_us)
+    for latency_us in sorted(latencies_us):
+        left_us.remove(next(bound_us for bound_us in left_us if bound_us >= latency_us))
+    return left_us
+
+
 def excess_us(latencies_us: Iterable[int], bounds_us: Sequence[int]) -> int:
     """By how much in all the paths, put in order, exceed their bounds."""
     return sum(

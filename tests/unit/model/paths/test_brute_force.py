@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from random import Random
 
 import pytest
 from hypothesis import event, given, settings
@@ -171,3 +172,35 @@ def test_one_path_is_refused_with_the_least_latency_there_is(case: Case) -> None
 def _raised(case: Case, least_us: int) -> Case:
     """The same question with every bound at least so high."""
     return replace(case, bounds_us=[max(bound_us, least_us) for bound_us in case.bounds_us])
+
+
+@pytest.mark.feature("S0-50")
+@pytest.mark.parametrize("seed", range(80))
+def test_tight_and_unequal_bounds_of_many_paths_are_judged_rightly(seed: int) -> None:
+    """Draws denser clouds than a strategy would, with bounds about what the cheapest set takes."""
+    random = Random(seed)
+    routers = ROUTERS[: random.randint(3, 6)]
+    arcs: list[Arc] = []
+    for number in range(1, random.randint(12, 18)):
+        tail, head = random.sample(routers, 2)
+        arcs.append(Arc(number, tail, head, random.randint(0, 9), random.randint(0, 9)))
+    plain = Case(
+        cloud=TinyCloud(tuple(arcs), {router: random.choice((0, 0, 1, 3)) for router in routers}),
+        sources=random.sample(routers, random.choice((1, 2))),
+        targets=random.sample(routers, random.choice((1, 2))),
+        bounds_us=[1_000] * random.choice((3, 4)),
+        excluded_channels=frozenset(),
+        excluded_routers=frozenset(),
+        cheap_channels={},
+    )
+    cheapest = plain.answer()
+    if isinstance(cheapest, NotFound):
+        assert plain.expected() is None
+        return
+    for factor in (0.9, 0.75, 0.6):
+        tight_us = [path.latency_us * factor + random.randint(-1, 3) for path in cheapest.paths]
+        case = replace(plain, bounds_us=sorted(max(0, round(bound_us)) for bound_us in tight_us))
+        answer, expected = case.answer(), case.expected()
+        assert isinstance(answer, Found) == (expected is not None)
+        if isinstance(answer, Found) and expected is not None:
+            assert sum(path.cost for path in answer.paths) == expected.cost
