@@ -180,6 +180,7 @@ class CloudLink:
     def _follow(self, word: SessionWord) -> None:
         match word:
             case EdgeAttached(edge=edge, outcome=outcome):
+                log.info("attached edge=%s code=%d", edge, outcome.code)
                 self._channels.open(edge, outcome)
                 self._listen_to(edge, outcome.down_channel_id)
                 self.subscriptions.set_modes(outcome.modes)
