@@ -6,9 +6,9 @@ the first event and the newest whose time has passed is expected; expected = del
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gridstat.endpoint.delivery import TIME_QUALITY_BITS
 from gridstat.model.rate_law import slot_of
@@ -38,20 +38,43 @@ class Ledger:
     copies: tuple[int, ...] = ()
 
     def __add__(self, other: Ledger) -> Ledger:
-        sums = {
-            field.name: getattr(self, field.name) + getattr(other, field.name)
-            for field in fields(self)
-            if field.name != "copies"
-        }
+        if self == NOTHING:
+            return other
+        if other == NOTHING:
+            return self
         copies = (a + b for a, b in zip_longest(self.copies, other.copies, fillvalue=0))
-        return Ledger(**sums, copies=tuple(copies))
+        return Ledger(
+            expected=self.expected + other.expected,
+            delivered=self.delivered + other.delivered,
+            late=self.late + other.late,
+            lost=self.lost + other.lost,
+            duplicate=self.duplicate + other.duplicate,
+            extrapolated=self.extrapolated + other.extrapolated,
+            unknown=self.unknown + other.unknown,
+            copies=tuple(copies),
+        )
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing has been counted yet."""
+        return not (self.expected or self.duplicate or self.extrapolated or self.unknown)
 
     def entry(self, subscription_id: int) -> LedgerEntry:
         """As it is reported to the broker."""
         return LedgerEntry(
             subscription_id=subscription_id,
-            **{field.name: getattr(self, field.name) for field in fields(self)},
+            expected=self.expected,
+            delivered=self.delivered,
+            late=self.late,
+            lost=self.lost,
+            duplicate=self.duplicate,
+            extrapolated=self.extrapolated,
+            unknown=self.unknown,
+            copies=self.copies,
         )
+
+
+NOTHING: Final = Ledger()
 
 
 def ledger_of(counters: VariableCounters, terms: Terms | None, now_ns: int) -> Ledger:

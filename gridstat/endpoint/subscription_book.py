@@ -191,10 +191,11 @@ class SubscriptionBook:
         return self._listening.ledger(subscription)
 
     def report(self) -> None:
-        """Tell the cloud the ledgers of all; nobody waits for the answer."""
+        """Tell the cloud the ledgers of all that got anything; nobody waits for the answer."""
         entries = [
-            self.ledger(subscription).entry(number)
+            found.entry(number)
             for number, subscription in sorted(self._by_id.items())
+            if not (found := self.ledger(subscription)).is_blank
         ]
         for at in range(0, len(entries), MANY_MAX):
             command = ReportLedger(entries=tuple(entries[at : at + MANY_MAX]))

@@ -255,6 +255,19 @@ def test_ledgers_are_reported_by_subscription(grid: PaperGrid) -> None:
     assert (entry.late, entry.duplicate, entry.copies) == (1, 7, (8, 7))
 
 
+def test_ledgers_in_which_nothing_is_counted_are_not_reported(grid: PaperGrid) -> None:
+    subscribe(grid)
+    subscribe(grid, variable("c1/a/w", 2), subscription_id=2)
+    before = len(grid.cloud.asked)
+    grid.book.report()
+    assert len(grid.cloud.asked) == before
+    grid.receiver.counted[2] = counters(duplicate=1)
+    grid.book.report()
+    command = grid.cloud.asked[-1]
+    assert isinstance(command, ReportLedger)
+    assert [entry.subscription_id for entry in command.entries] == [2]
+
+
 def test_modes_decide_what_is_due(grid: PaperGrid) -> None:
     fast = Qos(every=1, latency_us=10_000, redundancy=1, priority=3)
     slow = Qos(every=10, latency_us=20_000, redundancy=1, priority=3)
