@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from math import gcd
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -19,13 +18,13 @@ from gridstat.model.qos import BASELINE_MODE, MODES_MAX
 from gridstat.model.rate_law import (
     CHANNEL_DIVISORS_MAX,
     NS_PER_S,
-    minimal_divisors,
+    modal_divisors,
     union_rate,
 )
 from gridstat.model.status import OPTION_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from gridstat.model.status import StatusVariable
 
@@ -38,8 +37,6 @@ MODE_SETS_DEFAULT: Final[tuple[frozenset[int], ...]] = (frozenset(range(1, MODES
 """One set of all modes: a single mode is active at a time beside the baseline."""
 NOTHING: Final = Fraction(0)
 _KNOWN_MAX: Final = 256
-_DIVISORS_MAX: Final = 32
-"""Different divisors of one variable on one channel and mode that are charged exactly."""
 _BITS: Final = 64
 """Places behind the binary point at which quick comparisons are made."""
 
@@ -249,34 +246,22 @@ class DivisorCounts:
 @lru_cache(maxsize=4_096)
 def shares_of(taken: Divisors) -> Mapping[int, Fraction]:
     """The baseline's share of slots, and what each mode adds to it, as the routers forward."""
-    always = _served(dict(taken).get(BASELINE_MODE, ()))
-    shares = {}
-    for mode, asked in taken:
-        share = _share(always) if mode == BASELINE_MODE else _added(always, asked)
-        if share:
-            shares[mode] = share
-    return MappingProxyType(shares)
+    kept = modal_divisors(dict(taken))
+    always = kept.get(BASELINE_MODE, ())
+    return MappingProxyType(
+        {
+            mode: _share(always) if mode == BASELINE_MODE else _added(always, own)
+            for mode, own in kept.items()
+        }
+    )
 
 
 @lru_cache(maxsize=4_096)
-def _added(always: tuple[int, ...], asked: tuple[int, ...]) -> Fraction:
-    own = _served(every for every in asked if all(every % divisor for divisor in always))
+def _added(always: tuple[int, ...], own: tuple[int, ...]) -> Fraction:
     if len(always) + len(own) <= CHANNEL_DIVISORS_MAX:
         return _share((*always, *own)) - _share(always)
     # Too many for inclusion and exclusion: counting what both see twice is safe.
     return _share(own)
-
-
-def _served(asked: Iterable[int]) -> tuple[int, ...]:
-    """What a router's table keeps of these divisors, or a divisor of all that it could keep.
-
-    Its choice among very many takes the longer the more there are, and nobody may make a broker
-    slow by asking for a thousand odd intervals: those are charged by their common divisor.
-    """
-    divisors = tuple(asked)
-    if len(divisors) > _DIVISORS_MAX:
-        return (gcd(*divisors),)
-    return minimal_divisors(divisors)
 
 
 @lru_cache(maxsize=4_096)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from gridstat.model.errors import IntervalNotSatisfiable, InvalidPeriod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 NS_PER_S: Final = 1_000_000_000
 PERIOD_PART_MAX: Final = 2**32 - 1
@@ -26,7 +26,11 @@ SLOT_MIN: Final = -(2**63)
 SLOT_MAX: Final = 2**63 - 1
 EVERY_MAX: Final = 2**32 - 1
 CHANNEL_DIVISORS_MAX: Final = 12
-"""Divisors of one variable on one channel; more are rounded down to common ones."""
+"""Divisors of one variable on one channel in one mode; more are rounded down to common ones."""
+DIVISORS_CHOSEN_MAX: Final = 32
+"""Divisors among which the best to round down are chosen; more have one common divisor."""
+MODAL_DIVISORS_MAX: Final = 64
+"""Different divisors of one variable on one channel over all modes; a core's row holds no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,39 @@ def minimal_divisors(
                 heappush(pairs, (-gcd(low, high), low, high))
             alive.add(merged)
     return tuple(sorted(alive))
+
+
+def modal_divisors(asked: Mapping[int, Iterable[int]]) -> dict[int, tuple[int, ...]]:
+    """The divisors that a channel keeps for each mode; mode 0, the baseline, is always active.
+
+    A mode keeps nothing that the baseline serves. Where all modes together would need more
+    divisors than a row holds, each keeps its part of them, at least one: never slower than asked.
+    """
+    everys = {mode: _without_multiples(divisors) for mode, divisors in asked.items()}
+    kept = _modal_divisors(everys, CHANNEL_DIVISORS_MAX)
+    if len({every for own in kept.values() for every in own}) > MODAL_DIVISORS_MAX:
+        kept = _modal_divisors(everys, max(1, MODAL_DIVISORS_MAX // len(everys)))
+    return kept
+
+
+def _modal_divisors(
+    everys: Mapping[int, list[int]], divisors_max: int
+) -> dict[int, tuple[int, ...]]:
+    always = _few_divisors(everys.get(0, []), divisors_max)
+    kept = {0: always} if always else {}
+    for mode, divisors in sorted(everys.items()):
+        unserved = [every for every in divisors if all(every % taken for taken in always)]
+        if mode != 0 and unserved:
+            kept[mode] = _few_divisors(unserved, divisors_max)
+    return kept
+
+
+def _few_divisors(divisors: list[int], divisors_max: int) -> tuple[int, ...]:
+    """The best choice takes the longer the more there are, and nobody may make a broker or router
+    slow by asking for a thousand odd intervals: for very many it is their common divisor."""
+    if len(divisors) > DIVISORS_CHOSEN_MAX:
+        return (gcd(*divisors),)
+    return minimal_divisors(divisors, divisors_max)
 
 
 def union_rate(asked: Iterable[int]) -> Fraction:

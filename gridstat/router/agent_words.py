@@ -23,7 +23,10 @@ class TableApplied:
 
 @dataclass(frozen=True, slots=True)
 class TableFailed:
-    """A change cannot be made; what the core now holds is not what the table says."""
+    """A change cannot be made; what the core now holds is not what the table says.
+
+    Number 0: no change waits for an answer, for a channel that opened late touched the rows.
+    """
 
     number: int
     code: int

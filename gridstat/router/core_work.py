@@ -81,4 +81,4 @@ class CoreWork:
 
     def _failed(self, error: GridStatError) -> list[RouterEvent]:
         number, self._unanswered = self._unanswered, None
-        return [] if number is None else [TableFailed(number, error.code, str(error.args[0]))]
+        return [TableFailed(number or 0, error.code, str(error.args[0]))]

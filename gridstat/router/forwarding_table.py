@@ -1,25 +1,29 @@
 """What is done: the commanded paths of a variable, boiled down to one flat row for the core.
 
 Per channel and mode only the divisors that matter are kept: a multiple of a smaller one adds
-nothing, and neither does a mode's divisor that the baseline, always active, already serves.
+nothing, and neither does a mode's divisor that the baseline, always active, already serves. What
+is more than a row holds is rounded down to common divisors, so whatever is ordered has a row.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from math import gcd
 from typing import TYPE_CHECKING, Final
 
-from gridstat.core.rows import BASELINE, Route, Row, Term
-from gridstat.model.rate_law import minimal_divisors
+from gridstat.core.rows import DIVISORS_MAX, Route, Row, Term
+from gridstat.model.rate_law import minimal_divisors, modal_divisors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from gridstat.model.identifiers import ChannelId
     from gridstat.router.path_table import CarriedVariable, Path
 
 KNOWN_MAX: Final = 4_096
 """Combinations of divisors and modes whose terms are remembered."""
+MERGED_MAX: Final = 128
+"""Divisors of a row among which the best to merge are chosen."""
 
 
 def forwarding_rows(variables: Iterable[CarriedVariable], paths: Iterable[Path]) -> list[Row]:
@@ -45,7 +49,9 @@ def forwarding_row(variable: CarriedVariable, paths: Iterable[Path]) -> Row:
         is_urgent=variable.is_urgent,
         interval_ns_min=variable.interval_ns_min,
         is_stamp_exempt=variable.is_stamp_exempt,
-        routes=tuple(route(channel, of_channel[channel]) for channel in sorted(of_channel)),
+        routes=legal_routes(
+            tuple(route(channel, of_channel[channel]) for channel in sorted(of_channel))
+        ),
         floods=variable.floods,
         keeps_newest=variable.keeps_newest,
     )
@@ -63,23 +69,49 @@ def terms(paths: Iterable[Path]) -> tuple[Term, ...]:
 
 @lru_cache(maxsize=KNOWN_MAX)
 def _terms(asked: frozenset[tuple[int, int]]) -> tuple[Term, ...]:
+    everys: dict[int, set[int]] = {}
+    for every, modes in asked:
+        for mode in _bits(modes):
+            everys.setdefault(mode.bit_length() - 1, set()).add(every)
     modes_of: dict[int, int] = {}
-    always = minimal_divisors(every for every, modes in asked if modes & BASELINE)
-    for divisor in always:
-        modes_of[divisor] = BASELINE
-    for mode in _bits(_union(asked) & ~BASELINE):
-        everys = (every for every, modes in asked if modes & mode)
-        unserved = [every for every in everys if all(every % divisor for divisor in always)]
-        for divisor in minimal_divisors(unserved):
-            modes_of[divisor] = modes_of.get(divisor, 0) | mode
+    for number, divisors in modal_divisors(everys).items():
+        for divisor in divisors:
+            modes_of[divisor] = modes_of.get(divisor, 0) | 1 << number
+    return _sorted_terms(modes_of)
+
+
+def _sorted_terms(modes_of: Mapping[int, int]) -> tuple[Term, ...]:
     return tuple(Term(every, modes) for every, modes in sorted(modes_of.items()))
 
 
-def _union(asked: Iterable[tuple[int, int]]) -> int:
-    union = 0
-    for _, modes in asked:
-        union |= modes
-    return union
+def legal_routes(routes: tuple[Route, ...]) -> tuple[Route, ...]:
+    """The routes with no more divisors than a row holds; any too many become common ones."""
+    everys = {term.every for route in routes for term in route.terms}
+    if len(everys) <= DIVISORS_MAX:
+        return routes
+    kept = _row_divisors(frozenset(everys))
+    return tuple(
+        Route(route.channel_id, _rounded(route.terms, kept), priority=route.priority)
+        for route in routes
+    )
+
+
+@lru_cache(maxsize=KNOWN_MAX // 16)
+def _row_divisors(everys: frozenset[int]) -> tuple[int, ...]:
+    """At most as many as a row holds, of which one divides each of these."""
+    ordered = sorted(everys)
+    # The best choice takes the square of their number; nobody may make a router slow by that.
+    at_once = -(-len(ordered) // MERGED_MAX)
+    groups = (ordered[start : start + at_once] for start in range(0, len(ordered), at_once))
+    return minimal_divisors((gcd(*group) for group in groups), DIVISORS_MAX)
+
+
+def _rounded(terms: Iterable[Term], kept: Iterable[int]) -> tuple[Term, ...]:
+    modes_of: dict[int, int] = {}
+    for term in terms:
+        every = max(divisor for divisor in kept if term.every % divisor == 0)
+        modes_of[every] = modes_of.get(every, 0) | term.modes
+    return _sorted_terms(modes_of)
 
 
 def _bits(mask: int) -> Iterator[int]:

@@ -9,16 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gridstat.model.errors import GridStatError, UnknownName
+from gridstat.model.errors import GridStatError, LayoutError, UnknownName
 from gridstat.model.identifiers import ChannelId, PathId, VariableId
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.router_messages import ReportCounters
 from gridstat.router.commit_queue import CommitQueue
-from gridstat.router.event_channels import ChannelCore, EventChannels, Source, spec_of
+from gridstat.router.committing import commit_most
+from gridstat.router.event_channels import ChannelCore, EventChannels, Source
 from gridstat.router.forwarding_table import forwarding_row
 from gridstat.router.liveness import SourceLiveness
 from gridstat.router.path_table import PathTable
-from gridstat.router.table_orders import carried_of, check_delta, check_whole, path_of
+from gridstat.router.table_orders import check_delta, check_whole, sound_part, words_of
 from gridstat.router.water_marks import WaterMarks
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ class StatusRouter:
         self._table = PathTable()
         self._queue = CommitQueue(clock_ns)
         self._uncommitted: frozenset[VariableId] = frozenset()
+        self._refused: frozenset[int] = frozenset()
+        self._orders_refused = 0
         self._channels = EventChannels(core)
         self._liveness = SourceLiveness()
         self._marks = WaterMarks()
@@ -96,12 +99,19 @@ class StatusRouter:
     def apply(self, change: ChangeTable) -> None:
         """Take a change of the table, or a whole one; what it does not touch goes on unharmed.
 
-        A change that makes no sense is refused whole. What opens is open before any row leads
+        A change that makes no sense is refused whole, and a whole table is taken without the
+        orders that make none (`orders_refused`). What opens is open before any row leads
         there, and what closes closes after the last row has left.
         """
-        specs = [spec_of(order, in_memory=self._in_memory) for order in change.channels]
-        carried = tuple(carried_of(order) for order in change.variables)
-        paths = {PathId(order.path_id): path_of(order) for order in change.paths}
+        try:
+            words = words_of(change, in_memory=self._in_memory)
+        except LayoutError:
+            if not change.begins_anew:
+                raise
+            # Its broker would send the same nonsense again and again; the rest of it is good.
+            change, self._orders_refused = sound_part(change)
+            words = words_of(change, in_memory=self._in_memory)
+        specs, carried, paths = words
         closed_channels: Iterable[int] = change.closed_channels
         closed_sources: Iterable[int] = change.closed_sources
         if change.begins_anew:
@@ -160,7 +170,12 @@ class StatusRouter:
 
     def report(self) -> ReportCounters:
         """All counters, as a broker wants them."""
-        counters = {**self.counters(), "channels_waiting": len(self._channels.waiting_ids())}
+        counters = {
+            **self.counters(),
+            "channels_waiting": len(self._channels.waiting_ids()),
+            "orders_refused": self._orders_refused,
+            "rows_refused": len(self._refused),
+        }
         return ReportCounters(
             router=counters, channels=self.channel_counters(), sources=self._core.source_states()
         )
@@ -305,15 +320,27 @@ class StatusRouter:
             else:
                 upserts.append(forwarding_row(variable, self._open_paths(variable_id)))
         try:
-            self._core.commit(upserts, removals)
+            refused = commit_most(self._core, upserts, removals)
         except GridStatError:
             # The rows are as before; the next change of the table tries these again.
             self._uncommitted |= touched
             raise
         finally:
             self._queue.committed(began_ns=began_ns)
+        self._note_refused(touched, refused)
         self._close_left()
         return len(touched)
+
+    def _note_refused(
+        self, touched: frozenset[VariableId], refused: Mapping[int, GridStatError]
+    ) -> None:
+        """All other rows are in the core. A row is complained of once, so that the whole table,
+        sent again for it, ends in step; every change tries it again."""
+        new = sorted(refused.keys() - self._refused)
+        self._refused = (self._refused - touched) | refused.keys()
+        self._uncommitted |= {VariableId(variable_id) for variable_id in refused}
+        if new:
+            raise refused[new[0]]
 
     def _open_paths(self, variable_id: VariableId) -> list[Path]:
         return [

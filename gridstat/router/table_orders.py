@@ -1,27 +1,35 @@
 """A broker's orders in the router's own words, and whether a change of a table makes sense.
 
 A change is checked as a whole before any of it is done, so a refused one leaves the table alone.
+Of a whole table only the orders that make no sense are left out: no other table will come.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+import msgspec
 
 from gridstat.core.rows import CLASS_REPLAY, check_row
 from gridstat.model.errors import LayoutError, Misuse, UnknownName
 from gridstat.model.identifiers import ChannelId, PathId, VariableId
 from gridstat.model.rate_law import EVERY_MAX
+from gridstat.router.event_channels import spec_of
 from gridstat.router.forwarding_table import forwarding_row
 from gridstat.router.path_table import CarriedVariable, Path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from collections.abc import Set as AbstractSet
 
+    from gridstat.core.rows import ChannelSpec
     from gridstat.net.command.router_messages import ChangeTable, PathOrder, VariableOrder
     from gridstat.router.path_table import PathTable
 
 MODES_MAX: Final = 2**64
+Words: TypeAlias = "tuple[list[ChannelSpec], tuple[CarriedVariable, ...], dict[PathId, Path]]"
+_Order = TypeVar("_Order")
 
 
 def carried_of(order: VariableOrder) -> CarriedVariable:
@@ -57,6 +65,47 @@ def path_of(order: PathOrder) -> Path:
         modes=order.modes,
         priority=order.priority,
     )
+
+
+def words_of(change: ChangeTable, *, in_memory: bool) -> Words:
+    """Channels, variables and paths of a change; raises `LayoutError` where one makes no sense."""
+    return (
+        [spec_of(order, in_memory=in_memory) for order in change.channels],
+        tuple(carried_of(order) for order in change.variables),
+        {PathId(order.path_id): path_of(order) for order in change.paths},
+    )
+
+
+def sound_part(change: ChangeTable) -> tuple[ChangeTable, int]:
+    """A whole table without the orders that make no sense, and how many those are."""
+    channels = tuple(order for order in change.channels if _is_sound(spec_of, order))
+    variables = tuple(order for order in change.variables if _is_sound(carried_of, order))
+    channel_ids = {order.channel_id for order in channels}
+    variable_ids = {order.variable_id for order in variables}
+    paths = tuple(
+        order
+        for order in change.paths
+        if order.channel_id in channel_ids
+        and order.variable_id in variable_ids
+        and _is_sound(path_of, order)
+    )
+    sound = msgspec.structs.replace(change, channels=channels, variables=variables, paths=paths)
+    return sound, sum(
+        len(before) - len(after)
+        for before, after in (
+            (change.channels, channels),
+            (change.variables, variables),
+            (change.paths, paths),
+        )
+    )
+
+
+def _is_sound(word_of: Callable[[_Order], object], order: _Order) -> bool:
+    try:
+        word_of(order)
+    except LayoutError:
+        return False
+    return True
 
 
 def check_whole(change: ChangeTable) -> None:

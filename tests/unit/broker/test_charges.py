@@ -23,7 +23,7 @@ from gridstat.broker.charges import (
 )
 from gridstat.model.errors import IntervalNotSatisfiable
 from gridstat.model.identifiers import ChannelId, VariableId
-from gridstat.model.rate_law import CHANNEL_DIVISORS_MAX, Period
+from gridstat.model.rate_law import CHANNEL_DIVISORS_MAX, Period, union_rate
 from gridstat.model.status import BuiltinType, Field, FieldKind, RecordType, StatusVariable
 from gridstat.router.forwarding_table import terms
 from gridstat.router.path_table import Path
@@ -136,6 +136,21 @@ def test_very_many_divisors_are_charged_by_their_common_one() -> None:
     many = list(range(100, 400))
     taken = counted({0: [6 * every for every in many], 1: many})
     assert shares_of(taken.taken()) == {0: Fraction(1, 6), 1: Fraction(5, 6)}
+
+
+def test_what_many_modes_round_down_on_a_channel_is_charged_as_the_routers_forward_it() -> None:
+    odd = [number for number in range(101, 1_000) if all(number % n for n in (2, 3, 5, 7, 11))]
+    taken = {
+        mode: [12 * every for every in odd[12 * mode - 12 : 12 * mode]] for mode in range(1, 9)
+    }
+    found = terms(
+        Path(VariableId(1), ChannelId(1), every, modes=1 << mode)
+        for mode, divisors in taken.items()
+        for every in divisors
+    )
+    assert len({term.every for term in found}) <= 64
+    for mode, share in shares_of(counted(taken).taken()).items():
+        assert share == union_rate(term.every for term in found if term.modes >> mode & 1)
 
 
 @given(TAKEN)

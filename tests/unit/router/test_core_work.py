@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 
+from gridstat.core._core import Core
+from gridstat.core.rows import Limits
 from gridstat.model.errors import LimitReached, UnknownName
 from gridstat.model.rate_law import Period
 from gridstat.net.command.router_messages import (
@@ -26,6 +31,7 @@ from gridstat.router.core_work import CoreWork
 from tests.unit.router.recording_core import RecordingCore
 
 MS = 1_000_000
+SMALL = Limits(variables_max=64, rings_max=4, channels_max=8, pool_small=64, pool_large=4)
 
 
 class HandClock:
@@ -98,6 +104,73 @@ def test_what_the_core_refuses_is_answered_once(work: CoreWork, recording: Recor
     assert work.work() == [TableFailed(1, LimitReached.code, "no room")]
     assert work.wait_s() is None
     assert work.work() == []
+
+
+def test_what_the_core_refuses_while_no_change_waits_is_told_too(
+    work: CoreWork, recording: RecordingCore, clock: HandClock
+) -> None:
+    channel = ChannelOrder(channel_id=7, to="c1/e1", host="::1", data_port=1, urgent_port=2)
+    recording.unreachable.add(7)
+    path = PathOrder(path_id=1, variable_id=1, channel_id=7)
+    variable = VariableOrder(variable_id=1, period=Period(1, 60))
+    table = ChangeTable(term=1, number=1, channels=(channel,), variables=(variable,), paths=(path,))
+    work.perform(ApplyTable(1, table))
+    assert work.work() == [TableApplied(1)]
+    recording.unreachable.clear()
+    recording.refusal = LimitReached("no room")
+    clock.now_ns += 2_000 * MS
+    work.poll()
+    assert work.work() == [TableFailed(0, LimitReached.code, "no room")]
+
+
+def in_memory(core: Core) -> CoreWork:
+    return CoreWork(StatusRouter("c1/e0", core, clock_ns=HandClock(), in_memory=True))
+
+
+def carry_all(number: int, count: int) -> ApplyTable:
+    orders = tuple(VariableOrder(variable_id=1 + at, period=Period(1, 60)) for at in range(count))
+    return ApplyTable(
+        number, ChangeTable(term=1, number=number, begins_anew=True, variables=orders)
+    )
+
+
+def test_rows_that_the_core_refuses_do_not_keep_the_others_out() -> None:
+    core = Core(replace(SMALL, variables_max=10))
+    work = in_memory(core)
+    work.perform(carry_all(1, 12))
+    [failed] = work.work()
+    assert isinstance(failed, TableFailed)
+    assert core.rows() == 10
+    work.perform(carry_all(2, 12))
+    assert work.work() == [TableApplied(2)], "the same complaint is made once"
+    [read] = work.perform(ReadCounters()) or []
+    assert isinstance(read, CountersRead)
+    assert read.report.router["rows_refused"] == 2
+    core.close()
+
+
+def test_a_whole_table_is_taken_without_the_orders_that_make_no_sense() -> None:
+    core = Core(SMALL)
+    work = in_memory(core)
+    sound = ChannelOrder(channel_id=7, to="c1/e1", host="::1", data_port=1, urgent_port=2)
+    table = ChangeTable(
+        term=1,
+        number=1,
+        begins_anew=True,
+        channels=(sound, msgspec.structs.replace(sound, channel_id=8, mtu_bytes=0)),
+        variables=(VariableOrder(variable_id=1, period=Period(1, 60)),),
+        paths=(
+            PathOrder(path_id=1, variable_id=1, channel_id=7),
+            PathOrder(path_id=2, variable_id=1, channel_id=8),
+        ),
+    )
+    assert work.perform(ApplyTable(1, table)) == []
+    assert work.work() == [TableApplied(1)]
+    [read] = work.perform(ReadCounters()) or []
+    assert isinstance(read, CountersRead)
+    assert read.report.router["orders_refused"] == 2
+    assert set(read.report.channels) == {7}
+    core.close()
 
 
 def test_modes_and_counters_pass_through(work: CoreWork, recording: RecordingCore) -> None:

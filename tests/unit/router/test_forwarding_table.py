@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridstat.core.rows import BASELINE, Route, Row, Term
+from gridstat.core.rows import BASELINE, Route, Row, Term, check_row
 from gridstat.model.identifiers import ChannelId, VariableId
 from gridstat.model.rate_law import Period
 from gridstat.router import CarriedVariable, Path
@@ -85,3 +85,34 @@ def test_the_terms_are_due_exactly_when_some_path_is(
     wanted = any(each.modes & active and slot % each.every == 0 for each in paths)
     found = any(term.modes & active and slot % term.every == 0 for term in terms(paths))
     assert found == wanted
+
+
+PRIMES = [n for n in range(2, 6_000) if all(n % prime for prime in range(2, int(n**0.5) + 1))]
+
+
+def test_odd_divisors_in_many_modes_still_have_a_row_that_is_never_slower_than_asked() -> None:
+    paths = [path(PRIMES[number], 2 << number // 12) for number in range(12 * 63)]
+    [row] = forwarding_rows([CARRIED], paths)
+    check_row(row)
+    for each in paths:
+        assert any(
+            term.modes & (each.modes | BASELINE) and each.every % term.every == 0
+            for term in row.routes[0].terms
+        )
+
+
+def test_odd_divisors_on_many_channels_still_have_a_row_that_is_never_slower_than_asked() -> None:
+    paths = [Path(VOLTAGE, ChannelId(1 + at), 6 * prime) for at, prime in enumerate(PRIMES[:300])]
+    [row] = forwarding_rows([CARRIED], paths)
+    check_row(row)
+    for each, route in zip(paths, row.routes, strict=True):
+        assert route.channel_id == each.channel_id
+        [term] = route.terms
+        assert each.every % term.every == 0
+        assert term.every % 6 == 0
+
+
+def test_a_row_that_fits_is_not_rounded() -> None:
+    paths = [Path(VOLTAGE, ChannelId(1 + at), prime) for at, prime in enumerate(PRIMES[:64])]
+    [row] = forwarding_rows([CARRIED], paths)
+    assert [route.terms for route in row.routes] == [(Term(prime),) for prime in PRIMES[:64]]

@@ -235,6 +235,12 @@ def test_silence_return_and_pressure_are_told_of_what_the_table_names(
 def test_the_report_holds_all_counters(router: StatusRouter, recording: RecordingCore) -> None:
     recording.states = {3: {"lost": 4}}
     report = router.report()
-    assert report.router == {"in": 0, "kernel_dropped": 4, "channels_waiting": 0}
+    assert report.router == {
+        "in": 0,
+        "kernel_dropped": 4,
+        "channels_waiting": 0,
+        "orders_refused": 0,
+        "rows_refused": 0,
+    }
     assert report.channels == {7: {"queued": 0, "sent": 7}, 8: {"queued": 0, "sent": 8}}
     assert report.sources == {3: {"lost": 4}}
