@@ -173,16 +173,9 @@ class Application:
     def _quality_changed(self, command: ChangeSubscription, outcome: Outcome) -> None:
         for contract in self.contracts.values():
             if contract.number == command.subscription_id:
-                contract.is_qos_certain = not self._is_changing(contract.number)
+                contract.is_qos_certain = True
                 if isinstance(outcome, GrantedOutcome):
                     contract.qos = command.qos
-
-    def _is_changing(self, number: int) -> bool:
-        return any(
-            isinstance(asked.command, ChangeSubscription)
-            and asked.command.subscription_id == number
-            for asked in self.waiting.values()
-        )
 
     def _ended(self, command: EndPointCommand, outcomes: tuple[Outcome, ...]) -> None:
         """What could not be ended because the disk was full is asked for again."""

@@ -37,6 +37,7 @@ class Cloud:
         self.channels.add(swarm.topology.channels)
         self.journal = SimulatedJournal(world, commit_ns_max=swarm.commit_ns_max)
         self._number = 0
+        self.broker_lives = 0
         self.crashes = 0
         """Processes that have died so far."""
         self.on_restored: Callable[[LeafBroker], None] = lambda _: None
@@ -88,6 +89,7 @@ class Cloud:
             endpoint.start()
 
     def _restored(self, broker: LeafBroker) -> None:
+        self.broker_lives += 1
         self.on_restored(broker)
 
     def _returned(self, broker: LeafBroker, body: bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
-from zlib import crc32
 
 from gridstat.endpoint.endpoint_session import EndPointSession
 from gridstat.endpoint.session_words import (
@@ -17,7 +16,8 @@ from gridstat.endpoint.session_words import (
     Told,
     Unanswered,
 )
-from gridstat.net.command.endpoint_messages import Answer
+from gridstat.net.command.endpoint_messages import Answer, RefusedOutcome
+from gridstat.net.command.frames import decode_outcomes
 from gridstat.net.command.machine import Received
 from lab.simulation.application import Application
 from lab.simulation.broker_node import WALL_NS, plain_signature
@@ -62,7 +62,7 @@ class EndPointNode(Node):
         self.is_gone = False
         self.on_return: Callable[[EndPointNode], None] = _nothing
         self._key = self.peer.encode()
-        self._bodies: dict[int, int] = {}
+        self._bodies: dict[int, bytes] = {}
         self.doing |= {
             EdgeAttached: self._attached,
             EdgeLost: self._lost,
@@ -119,8 +119,8 @@ class EndPointNode(Node):
 
     def _compare(self, answer: Answer) -> None:
         """However often a request is answered, the answer is the same."""
-        found = crc32(answer.body)
-        if self._bodies.setdefault(answer.request_id, found) != found:
+        known = self._bodies.setdefault(answer.request_id, answer.body)
+        if known != answer.body and _gives(known) and _gives(answer.body):
             raise PropertyBroken(
                 "answers are repeated, not redone",
                 f"{self.name} got two answers to request {answer.request_id}",
@@ -161,6 +161,12 @@ class EndPointNode(Node):
         if said.word == "registrations_lost":
             self.application.lost_all()
         super().note(said)
+
+
+def _gives(body: bytes) -> bool:
+    """Whether anything was done; a refusal may be followed by another answer."""
+    outcomes = decode_outcomes(body).outcomes
+    return not all(isinstance(outcome, RefusedOutcome) for outcome in outcomes)
 
 
 def _nothing(_: EndPointNode) -> None:

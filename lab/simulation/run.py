@@ -92,6 +92,7 @@ class Run:
         while world.now_ns < end_ns:
             world.run_until(min(end_ns, world.now_ns + SLICE_NS))
             self.properties.check_safety()
+        self.workload.is_over = True
         self.faults.stop()
         self._rest(REST_NS_MAX)
         self.properties.check_rest()

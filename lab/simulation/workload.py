@@ -68,6 +68,7 @@ class Workload:
             Work.LEAVE: self._leave,
         }
         self._added: list[Router] = []
+        self.is_over = False
 
     def plan(self, start_ns: int) -> None:
         """Let the swarm's work be done, counted from then on; first of all everyone publishes."""
@@ -176,7 +177,11 @@ class Workload:
         return ModalQos({0: request})
 
     def _change_quality(self, node: EndPointNode) -> None:
-        numbers = [one.number for one in node.application.contracts.values() if one.number]
+        numbers = [
+            one.number
+            for one in node.application.contracts.values()
+            if one.number and one.is_qos_certain
+        ]
         if numbers:
             number = numbers[self._world.between(0, len(numbers) - 1)]
             node.application.ask(ChangeSubscription(subscription_id=number, qos=self._quality()))
@@ -186,7 +191,7 @@ class Workload:
         held = [*application.contracts.values(), *application.patterns.values()]
         if not held:
             return
-        if self._world.chance(0.2) and all(one.number for one in held):
+        if self._world.chance(0.2) and application.is_idle and all(one.number for one in held):
             application.ask(Unsubscribe())
             return
         chosen = held[self._world.between(0, len(held) - 1)]
@@ -203,6 +208,8 @@ class Workload:
             self._world.after(self._world.between(*RETURN_MS) * NS_PER_MS, self._return, node)
 
     def _return(self, node: EndPointNode) -> None:
+        if self.is_over:
+            return
         if not node.is_up:
             node.start()
         elif not node.is_paused and node.application.has_left:

@@ -31,6 +31,8 @@ class Answers:
     def __init__(self) -> None:
         self._cloud: Cloud | None = None
         self.acknowledged: set[int] = set()
+        self._restored: set[int] = set()
+        """Contracts of an earlier process; a repeated answer about one waits for nobody."""
 
     def watch(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -68,21 +70,17 @@ class Answers:
         self.acknowledged.add(number)
 
     def _changed(self, node: EndPointNode, command: ChangeSubscription) -> None:
-        """The disk has this quality, unless the application has asked for another since."""
+        """The disk has this quality; an application asks for one change after another."""
         assert self._cloud is not None
         number = command.subscription_id
-        is_last = not any(
-            isinstance(other.command, ChangeSubscription)
-            and other.command.subscription_id == number
-            for other in node.application.waiting.values()
-        )
-        if is_last and self._cloud.journal.facts.subscribed[number] != command.qos:
-            raise PropertyBroken(DURABLE, f"the change of subscription {number}")
+        if self._cloud.journal.facts.subscribed[number] != command.qos:
+            raise PropertyBroken(DURABLE, f"the change of subscription {number} by {node.name}")
 
     def restored(self, broker: LeafBroker) -> None:
         """A broker has read its journal: it knows all that it ever acknowledged."""
         assert self._cloud is not None
         registry, facts = broker.registry, self._cloud.journal.facts
+        self._restored = set(facts.subscribed)
         for number in sorted(self.acknowledged):
             if number in facts.ended:
                 self.acknowledged.discard(number)
@@ -99,6 +97,8 @@ class Answers:
         """The broker sends an answer: one way of each contract is up, hop by hop."""
         for outcome in decode_outcomes(body).outcomes:
             if not isinstance(outcome, GrantedOutcome) or outcome.variable is None:
+                continue
+            if outcome.subscription_id in self._restored:
                 continue
             found = broker.registry.subscriptions.get(outcome.subscription_id)
             if found is None or [path.routers for path in found.record.paths] != [
