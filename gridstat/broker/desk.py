@@ -136,6 +136,12 @@ class Desk:
         """Like `commit`, for operations that were applied one by one while deciding."""
         self._write(applied, operations, then, failed)
 
+    def abandon(self) -> None:
+        """Undo what was decided in this turn and will not be written, newest first."""
+        for applied in reversed(self.effects.unwritten):
+            applied.roll_back()
+        self.effects.unwritten.clear()
+
     def learn(self, report: RouterReported) -> None:
         """Where a router listens: a fact that holds at once, and is journalled when it can be."""
         applied = Applied()
@@ -187,6 +193,7 @@ class Desk:
 
     def begin_turn(self, now_ns: int) -> None:
         self.now_ns = now_ns
+        self.effects.unwritten.clear()
         self.out = []
 
     def end_turn(self) -> list[Instruction]:
@@ -218,6 +225,7 @@ class Desk:
         then: Callable[[Applied], None],
         failed: Callable[[str], None],
     ) -> None:
+        self.effects.unwritten.clear()
         reports = tuple(self.unsaved_reports.values())
         self.unsaved_reports.clear()
         encoded = tuple([encode(operation) for operation in (*reports, *operations)])

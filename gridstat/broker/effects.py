@@ -61,11 +61,14 @@ class Effects:
         self._publication_changes = PublicationChangeEffects(
             registry, reservations, tables, self._registrations
         )
+        self.unwritten: list[Applied] = []
+        """What the present turn shows already, and has not given to the journal yet."""
 
     def replay(self, operation: Operation) -> None:
         """As at a start: everything at once."""
         done = Applied()
         self.apply(operation, done)
+        self.unwritten.clear()
         for step in done.tables:
             step()
         if isinstance(operation, Moved) and not operation.with_publication:
@@ -77,6 +80,8 @@ class Effects:
         self._contracts.retire(subscription_id, generation)
 
     def apply(self, operation: Operation, done: Applied) -> None:
+        if not any(found is done for found in self.unwritten):
+            self.unwritten.append(done)
         match operation:
             case Subscribed() | Unsubscribed() | Moved() | PatternHeld():
                 self._contracts.apply(operation, done)

@@ -8,31 +8,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from gridstat.broker.outcomes import encode_outcomes, refused
 from gridstat.model.errors import (
     GridStatError,
     LinkDown,
-    MalformedFrame,
     NoSuchRouter,
     NotAuthorised,
 )
 from gridstat.net.command.endpoint_messages import (
     Answer,
-    EndPointCommand,
     ResolvedOutcome,
     ResolveName,
     Submit,
 )
+from gridstat.net.command.frames import decode_command
 from gridstat.net.command.machine import Received, Send
 
 if TYPE_CHECKING:
     from gridstat.broker.registry import Registry
     from gridstat.net.command.endpoint_messages import Outcome
     from gridstat.net.command.machine import Event, Instruction
-
-_DECODER: msgspec.msgpack.Decoder[EndPointCommand] = msgspec.msgpack.Decoder(EndPointCommand)
 
 
 def resolve(registry: Registry, name: str) -> ResolvedOutcome:
@@ -65,7 +60,7 @@ class NameService:
 
     def _answer(self, body: bytes) -> Outcome:
         try:
-            command = _decode(body)
+            command = decode_command(body)
             if not isinstance(command, ResolveName):
                 raise NotAuthorised("rule name service: only names are answered here")
             if command.name == self._registry.cloud and self._broker is not None:
@@ -73,10 +68,3 @@ class NameService:
             return resolve(self._registry, command.name)
         except GridStatError as error:
             return refused(error)
-
-
-def _decode(body: bytes) -> EndPointCommand:
-    try:
-        return _DECODER.decode(body)
-    except msgspec.DecodeError as error:
-        raise MalformedFrame(f"the request cannot be read: {error}") from error

@@ -7,9 +7,7 @@ two belong together. An answer is kept, so a request may be repeated as often as
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.operations import Answered
 from gridstat.broker.outcomes import encode_outcomes, refused
@@ -24,16 +22,16 @@ from gridstat.model.errors import (
     StorageFailed,
 )
 from gridstat.model.rate_law import NS_PER_S
-from gridstat.net.command.authority import CertificateFacts, signed_bytes
+from gridstat.net.command.authority import CertificateFacts, check_request_id, signed_bytes
 from gridstat.net.command.endpoint_messages import (
     Attach,
     Detach,
     DoneOutcome,
-    EndPointCommand,
     FindVariables,
     ReportLedger,
     ResolveName,
 )
+from gridstat.net.command.frames import decode_command
 from gridstat.net.command.router_messages import Return
 
 if TYPE_CHECKING:
@@ -43,10 +41,11 @@ if TYPE_CHECKING:
     from gridstat.broker.desk import Desk
     from gridstat.broker.operations import Operation
     from gridstat.broker.registry import EndPoint
-    from gridstat.net.command.endpoint_messages import Outcome
+    from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
     from gridstat.net.command.router_messages import Forward
 
-_DECODER: msgspec.msgpack.Decoder[EndPointCommand] = msgspec.msgpack.Decoder(EndPointCommand)
+AHEAD_NS_MAX: Final = 24 * 3_600 * NS_PER_S
+"""Requests are numbered from a wall clock; a number far ahead would bar all that follow."""
 
 
 @dataclass(slots=True)
@@ -74,6 +73,7 @@ class Requests:
     ) -> tuple[Request, EndPointCommand, CertificateFacts | None] | None:
         """The request to be decided; None if it is answered already, or cannot be let in."""
         try:
+            self._check_number(forward)
             command = _decode(forward.body)
             if (
                 isinstance(command, Detach)
@@ -104,6 +104,11 @@ class Requests:
         count = self._pending_count.get(forward.endpoint, 0)
         self._pending_count[forward.endpoint] = count + 1
         return request, command, facts
+
+    def drop(self, edge: str, forward: Forward) -> None:
+        """Refuse what could not even be looked at."""
+        error = MalformedFrame("the request cannot be read")
+        self._send(edge, forward, encode_outcomes((refused(error),)))
 
     def answer(self, request: Request, outcomes: Iterable[Outcome]) -> None:
         """Send an answer that changes nothing, and keep it for a repeated request.
@@ -183,6 +188,15 @@ class Requests:
         self._check_date(endpoint)
         return None
 
+    def _check_number(self, forward: Forward) -> None:
+        check_request_id(forward.request_id)
+        if forward.request_id > self._desk.outside.wall_clock_ns() + AHEAD_NS_MAX:
+            raise NotAuthorised(
+                f"rule number: request {forward.request_id} is more than a day ahead of the "
+                "broker's clock",
+                hint="number requests upwards from the wall clock in nanoseconds; set the clock",
+            )
+
     def _check_date(self, endpoint: EndPoint) -> None:
         if self._desk.outside.wall_clock_ns() > endpoint.not_after_s * NS_PER_S:
             raise CertificateRefused(
@@ -235,9 +249,11 @@ class Requests:
 
 def _decode(body: bytes) -> EndPointCommand:
     try:
-        return _DECODER.decode(body)
-    except msgspec.DecodeError as error:
-        raise MalformedFrame(f"the request cannot be read: {error}") from error
+        return decode_command(body)
+    except MalformedFrame as error:
+        if isinstance(error.__cause__, GridStatError):
+            raise error.__cause__ from error  # A value out of its bounds says so by its own code.
+        raise
 
 
 def _check_facts(facts: CertificateFacts, endpoint: str, named: str, edge: str) -> None:

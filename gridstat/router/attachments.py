@@ -103,11 +103,13 @@ class Attachments:
         self._here.pop(endpoint, None)
         self._forget_absent(endpoint)
 
-    def expire(self, now_ns: int) -> None:
-        """Give up on those who have been away too long."""
-        for endpoint, absent in tuple(self._absent.items()):
-            if now_ns - absent.since_ns >= self._bounds.kept_ns_max:
-                self._forget_absent(endpoint)
+    def expire(self, now_ns: int) -> list[str]:
+        """Give up on those who have been away too long; who they are."""
+        since_ns = now_ns - self._bounds.kept_ns_max
+        gone = [name for name, absent in self._absent.items() if absent.since_ns <= since_ns]
+        for endpoint in gone:
+            self._forget_absent(endpoint)
+        return gone
 
     def _drop_oldest(self, absent: _Absent) -> None:
         absent.notices.popleft()

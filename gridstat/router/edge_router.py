@@ -10,7 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, assert_never
 
-from gridstat.model.errors import NotAuthorised, QuotaReached, ShuttingDown, WrongCloud
+from gridstat.model.errors import (
+    MalformedFrame,
+    NotAuthorised,
+    QuotaReached,
+    ShuttingDown,
+    WrongCloud,
+)
+from gridstat.net.command.authority import check_request_id
 from gridstat.net.command.endpoint_messages import Answer, Submit, Tell
 from gridstat.net.command.machine import Close, Instruction, Note, Send, SetTimer
 from gridstat.net.command.router_messages import (
@@ -161,11 +168,17 @@ class EdgeRouter:
             word = type(message).__name__
             reason = f"rule: an end-point says `Submit` to an edge router, never `{word}`"
             return [Close(_peer(endpoint), NotAuthorised.code, reason)]
+        try:
+            check_request_id(message.request_id)
+        except MalformedFrame as error:
+            self._refused += 1
+            return [Close(_peer(endpoint), error.code, str(error.args[0]))]
         self._requests.add(endpoint, message, now_ns)
         return self._fly(endpoint, now_ns)
 
     def expire(self, now_ns: int) -> list[Instruction]:
-        self._attachments.expire(now_ns)
+        for endpoint in self._attachments.expire(now_ns):
+            self._requests.forget(endpoint)
         if not self._attachments.has_absent():
             return []
         return [SetTimer(EXPIRY_TIMER, self._kept_ns_max)]

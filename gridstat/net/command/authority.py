@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from gridstat.model.errors import CertificateRefused, NotAuthorised
+from gridstat.model.cloud import NAME_BYTES_MAX
+from gridstat.model.errors import CertificateRefused, MalformedFrame, NotAuthorised
 from gridstat.net.clock import SystemClock
 from gridstat.net.command.certificates import identity_in, load_certificates
 
@@ -31,15 +32,26 @@ CERTIFICATE_BYTES_MAX: Final = 16_384
 KEYS_MAX: Final = 16_384
 """Public keys kept ready; the least recently used makes room."""
 
+REQUEST_ID_MAX: Final = 2**63 - 1
 NS_PER_S: Final = 1_000_000_000
+
+
+def check_request_id(request_id: int) -> None:
+    """Raises `MalformedFrame` for a number that no clock gives."""
+    if not 0 <= request_id <= REQUEST_ID_MAX:
+        raise MalformedFrame(f"request {request_id} is not numbered from 0 to {REQUEST_ID_MAX}")
 
 
 def signed_bytes(endpoint: str, request_id: int, body: bytes) -> bytes:
     """What is signed: fixed words, the signer's name and its length, the request, all big-endian.
 
-    `endpoint` is the full name without the role, as in `Forward.endpoint`.
+    `endpoint` is the full name without the role, as in `Forward.endpoint`. Raises `MalformedFrame`
+    for a name or number out of bounds.
     """
+    check_request_id(request_id)
     name = endpoint.encode()
+    if len(name) > NAME_BYTES_MAX:
+        raise MalformedFrame(f"a name of {len(name):,} bytes, {NAME_BYTES_MAX} are allowed")
     return SIGNED_WORDS + struct.pack(">H", len(name)) + name + struct.pack(">Q", request_id) + body
 
 

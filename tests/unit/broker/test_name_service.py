@@ -92,3 +92,11 @@ def test_anything_but_a_name_is_refused(cloud: Conversation) -> None:
         assert isinstance(refused, RefusedOutcome)
         assert refused.code == code
     assert service.handle(Disconnected("endpoint/c1/new"), 0) == []
+
+
+@pytest.mark.parametrize("name", [b"\xa2\xff\xfe", b"\x91" * 200_000 + b"\xc0"])
+def test_hostile_bytes_are_refused_as_malformed(cloud: Conversation, name: bytes) -> None:
+    head = b"\x82\xa4type\xabResolveName\xa4name"
+    refused = ask(NameService(cloud.broker.registry), head + name)
+    assert isinstance(refused, RefusedOutcome)
+    assert refused.code == MalformedFrame.code

@@ -13,7 +13,9 @@ from gridstat.model.errors import (
     NotAttached,
     NotAuthorised,
     QuotaReached,
+    Refused,
 )
+from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.authority import signed_bytes
 from gridstat.net.command.endpoint_messages import (
     Detach,
@@ -21,12 +23,22 @@ from gridstat.net.command.endpoint_messages import (
     FoundOutcome,
     GrantedOutcome,
     PublishedOutcome,
+    RefusedOutcome,
     Subscribe,
     Unsubscribe,
 )
 from gridstat.net.command.messages import Forward
 from tests.unit.broker.conversation import Conversation, pair, refusal
-from tests.unit.broker.stand_ins import CENTRE, CLOUD, PMU, VOLTAGE, publish, subscribe, variable
+from tests.unit.broker.stand_ins import (
+    CENTRE,
+    CLOUD,
+    PMU,
+    VOLTAGE,
+    WALL_NS,
+    publish,
+    subscribe,
+    variable,
+)
 
 
 @pytest.fixture
@@ -89,6 +101,84 @@ def test_values_out_of_their_bounds_are_refused_with_their_own_code(cloud: Conve
     )
     number = raw(cloud, body, endpoint=CENTRE, edge="c1/e2")
     assert refusal(cloud.answers[CENTRE, number]).code == LayoutError.code
+
+
+def word(value: object) -> bytes:
+    return msgspec.msgpack.encode(value)
+
+
+DEEP = b"\x91" * 200_000 + b"\xc0"
+SUBSCRIBE = (
+    b"\x82" + word("type") + word("Subscribe") + word("subscriptions") + b"\x91\x83"
+    + word("name") + word(VOLTAGE) + word("qos") + word({"modes": {0: {}}}) + word("value_type")
+)  # fmt: skip
+FIND = b"\x82" + word("type") + word("FindVariables") + word("pattern")
+DETACH = b"\x82" + word("type") + word("Detach") + word("colour")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(DEEP, id="deep nesting"),
+        pytest.param(SUBSCRIBE + DEEP, id="a deep type"),
+        pytest.param(DETACH + DEEP, id="a deep unknown field"),
+        pytest.param(FIND + b"\xa2\xff\xfe", id="bad UTF-8"),
+        pytest.param(FIND + b"\xa3\xed\xa0\x80", id="a lone surrogate"),
+        pytest.param(SUBSCRIBE + b"\x81\x80\x01", id="a map as a key"),
+        pytest.param(SUBSCRIBE + b"\xd7\xff" + b"\xff" * 8, id="a time out of range"),
+        pytest.param(SUBSCRIBE + b"\xcb\x7f\xf8" + bytes(6), id="a type that is not a number"),
+        pytest.param(FIND + b"\xcf" + b"\xff" * 8, id="a huge number for a name"),
+        pytest.param(FIND + word("c1/" + "x" * 1_000_000), id="a huge name"),
+    ],
+)
+def test_hostile_bytes_are_refused_and_the_next_request_is_served(
+    cloud: Conversation, body: bytes
+) -> None:
+    number = raw(cloud, body)
+    assert isinstance(refusal(cloud.answers[PMU, number]), RefusedOutcome)
+    assert isinstance(cloud.ask(PMU, "c1/e0", FindVariables(pattern="c1/**"))[0], FoundOutcome)
+
+
+@pytest.mark.parametrize("number", [-1, -(2**63), 2**63, 2**64 - 1])
+def test_a_number_that_no_clock_gives_is_refused(cloud: Conversation, number: int) -> None:
+    forward = Forward(endpoint=PMU, request_id=number, body=FIND + word("c1/**"), signature=b"")
+    cloud.hear("c1/e0", forward)
+    assert refusal(cloud.answers[PMU, number]).code == MalformedFrame.code
+
+
+def test_a_number_a_day_ahead_is_refused_and_bars_nobody(cloud: Conversation) -> None:
+    ahead = WALL_NS + 25 * 3_600 * NS_PER_S
+    refused = refusal(cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/b")), request_id=ahead))
+    assert (refused.code, "rule number" in refused.reason) == (NotAuthorised.code, True)
+    cloud.ask(PMU, "c1/e0", Detach())
+    assert cloud.attach(PMU, "c1/e0", incarnation="b")
+
+
+def test_a_name_longer_than_any_is_refused(cloud: Conversation) -> None:
+    forward = Forward(endpoint="c1/" + "x" * 70_000, request_id=7, body=word(1), signature=b"")
+    cloud.hear("c1/e0", forward)
+    assert refusal(cloud.answers[forward.endpoint, 7]).code == MalformedFrame.code
+
+
+def test_a_fault_of_the_broker_over_one_request_leaves_no_trace_and_serves_the_next(
+    cloud: Conversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as faulty:
+        faulty.setattr(cloud.broker._publications, "_offer", fail)
+        assert refusal(cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/b")))).code == Refused.code
+    assert "request_failed" in [note.word for note in cloud.notes]
+    assert f"{PMU}/b" not in cloud.broker.registry.publications
+    assert isinstance(cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/b")))[0], PublishedOutcome)
+
+    with monkeypatch.context() as faulty:
+        faulty.setattr(cloud.broker._requests, "_check", fail)
+        refused = refusal(cloud.ask(PMU, "c1/e0", FindVariables(pattern="c1/**")))
+        assert refused.code == MalformedFrame.code
+    assert isinstance(cloud.ask(PMU, "c1/e0", FindVariables(pattern="c1/**"))[0], FoundOutcome)
 
 
 def test_unknown_fields_of_a_request_are_ignored(cloud: Conversation) -> None:

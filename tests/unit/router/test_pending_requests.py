@@ -21,7 +21,12 @@ def submit(request_id: int, body: bytes = b"body") -> Submit:
 def requests() -> PendingRequests:
     return PendingRequests(
         RequestBounds(
-            in_flight_max=2, of_endpoint_max=4, requests_max=6, bytes_max=100, expiry_ns=NS_PER_S
+            in_flight_max=2,
+            of_endpoint_max=4,
+            requests_max=6,
+            bytes_max=100,
+            bytes_of_endpoint_max=100,
+            expiry_ns=NS_PER_S,
         )
     )
 
@@ -112,6 +117,45 @@ def test_what_is_never_answered_does_not_block_for_ever(requests: PendingRequest
     assert flown(requests, PMU, NS_PER_S - 1) == []
     assert flown(requests, PMU, NS_PER_S) == [3]
     assert requests.dropped == 2
+
+
+def test_a_request_with_which_three_sessions_ended_is_not_said_to_a_fourth() -> None:
+    requests = PendingRequests(RequestBounds())
+    requests.add(PMU, submit(1), 0)
+    for _ in range(3):
+        assert all_flown(requests) == [(PMU, 1)]
+        requests.land()
+    assert all_flown(requests) == []
+    assert (len(requests), requests.dropped) == (0, 1)
+
+
+def test_a_request_that_only_waits_survives_any_number_of_sessions() -> None:
+    requests = PendingRequests(RequestBounds())
+    requests.add(PMU, submit(1), 0)
+    for _ in range(9):
+        requests.land()
+    assert all_flown(requests) == [(PMU, 1)]
+
+
+def test_a_request_ages_from_when_its_end_point_said_it_last() -> None:
+    requests = PendingRequests(RequestBounds(age_ns_max=10 * NS_PER_S))
+    for number in (1, 2):
+        requests.add(PMU, submit(number), 0)
+    requests.add(DESK, submit(3), 0)
+    requests.add(PMU, submit(2), 5 * NS_PER_S)
+    assert flown(requests, PMU, 11 * NS_PER_S) == [2]
+    assert requests.take_all_ready(11 * NS_PER_S) == []
+    assert (len(requests), requests.dropped) == (1, 2)
+
+
+def test_one_end_point_leaves_three_quarters_of_the_room_to_others() -> None:
+    requests = PendingRequests(RequestBounds())
+    for number in range(300):
+        requests.add(PMU, submit(number, b"x" * (2**20 - 100)), 0)
+        flown(requests, PMU)
+    assert len(requests) == 4
+    requests.add(DESK, submit(1, b"y" * 2**20), 0)
+    assert flown(requests, DESK) == [1]
 
 
 def test_an_end_point_is_forgotten_alone(requests: PendingRequests) -> None:
