@@ -33,7 +33,7 @@ from gridstat.broker.router_tables import RouterTables
 from gridstat.broker.snapshot import snapshot_operations
 from gridstat.broker.subscriptions import Subscriptions
 from gridstat.broker.survey import Surveyor
-from gridstat.model.errors import GridStatError, NotAuthorised
+from gridstat.model.errors import GridStatError, NotAuthorised, Refused
 from gridstat.net.command.endpoint_messages import (
     Attach,
     ChangePublication,
@@ -298,7 +298,12 @@ class LeafBroker:
     def _decide(self, edge: str, forward: Forward) -> None:
         if not self._router_desk.is_connected(edge):
             return  # Not taken in: what it forwards is asked again once it has reported.
-        opened = self._requests.open(edge, forward)
+        try:
+            opened = self._requests.open(edge, forward)
+        except Exception as error:  # Whatever one end-point says, the others are served.
+            self._desk.note("request_failed", endpoint=forward.endpoint[:80], error=repr(error))
+            self._requests.drop(edge, forward)
+            return
         if opened is None:
             return
         request, command, facts = opened
@@ -306,6 +311,10 @@ class LeafBroker:
             self._do(edge, request, command, facts)
         except GridStatError as error:
             self._requests.refuse(request, error)
+        except Exception as error:  # As above; the note is for those who mend it.
+            self._desk.note("request_failed", endpoint=request.endpoint, error=repr(error))
+            self._desk.abandon()
+            self._requests.refuse(request, Refused("the broker failed over this request"))
 
     def _do(
         self,
