@@ -15,6 +15,14 @@ from gridstat.model.identifiers import ChannelId
 
 NAME_BYTES_MAX: Final = 255
 NAME_PARTS_MAX: Final = 16
+_CHANNEL_BOUNDS: Final = (
+    ("bandwidth_bytes_per_s", 0, 2**40),
+    ("latency_us", 0, 60_000_000),
+    ("level", 0, 255),
+    ("mtu_bytes", 64, 9_000),
+    ("queue_events_max", 1, 2**20),
+)
+"""What a core can hold of a channel; nobody waits a minute for an event."""
 
 
 class RouterRole(Enum):
@@ -59,6 +67,13 @@ class EventChannel:
             raise LayoutError(f"a channel from {self.from_router} to itself leads nowhere")
         if self.bandwidth_bytes_per_s < 0 or self.latency_us < 0:
             raise LayoutError(f"channel {self.label}: bandwidth and latency cannot be negative")
+        for what, least, most in _CHANNEL_BOUNDS:
+            value = getattr(self, what)
+            if not least <= value <= most:
+                raise LayoutError(
+                    f"channel {self.label}: {what} {value} is not {least} to {most}",
+                    hint=f"give {what} as a whole number from {least} to {most}",
+                )
 
     @property
     def label(self) -> str:

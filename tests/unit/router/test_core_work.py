@@ -123,8 +123,8 @@ def test_what_the_core_refuses_while_no_change_waits_is_told_too(
     assert work.work() == [TableFailed(0, LimitReached.code, "no room")]
 
 
-def in_memory(core: Core) -> CoreWork:
-    return CoreWork(StatusRouter("c1/e0", core, clock_ns=HandClock(), in_memory=True))
+def in_memory(core: Core, clock: HandClock) -> CoreWork:
+    return CoreWork(StatusRouter("c1/e0", core, clock_ns=clock, in_memory=True))
 
 
 def carry_all(number: int, count: int) -> ApplyTable:
@@ -134,13 +134,14 @@ def carry_all(number: int, count: int) -> ApplyTable:
     )
 
 
-def test_rows_that_the_core_refuses_do_not_keep_the_others_out() -> None:
+def test_rows_that_the_core_refuses_do_not_keep_the_others_out(clock: HandClock) -> None:
     core = Core(replace(SMALL, variables_max=10))
-    work = in_memory(core)
+    work = in_memory(core, clock)
     work.perform(carry_all(1, 12))
     [failed] = work.work()
     assert isinstance(failed, TableFailed)
     assert core.rows() == 10
+    clock.now_ns += 10 * MS
     work.perform(carry_all(2, 12))
     assert work.work() == [TableApplied(2)], "the same complaint is made once"
     [read] = work.perform(ReadCounters()) or []
@@ -149,9 +150,11 @@ def test_rows_that_the_core_refuses_do_not_keep_the_others_out() -> None:
     core.close()
 
 
-def test_a_whole_table_is_taken_without_the_orders_that_make_no_sense() -> None:
+def test_a_whole_table_is_taken_without_the_orders_that_make_no_sense(
+    clock: HandClock,
+) -> None:
     core = Core(SMALL)
-    work = in_memory(core)
+    work = in_memory(core, clock)
     sound = ChannelOrder(channel_id=7, to="c1/e1", host="::1", data_port=1, urgent_port=2)
     table = ChangeTable(
         term=1,
