@@ -117,13 +117,18 @@ class Allocator:
         *,
         avoiding_channels: Iterable[int] = (),
         avoiding_routers: Iterable[str] = (),
+        ends: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
     ) -> Allocation | Refusal:
         """Another path in the place of one that failed, disjoint from the others.
 
-        Where the others are in its way, all paths are chosen anew. The quality stays.
+        Where the others are in its way, all paths are chosen anew. The quality stays. `ends` are
+        the sources and targets, if they are others than before.
         """
         old = self.contract(subscription_id)
-        trial = self._trial(old.request, old)
+        request = old.request
+        if ends is not None:
+            request = replace(request, sources=ends[0], targets=ends[1])
+        trial = self._trial(request, old)
         trial = replace(
             trial,
             excluded_channels=trial.excluded_channels | frozenset(avoiding_channels),
@@ -272,7 +277,7 @@ class Allocator:
             self.resources.give_back(held)
             return plan
         paths = (*old.paths[:index], *plan.paths, *old.paths[index + 1 :])
-        return self._resign(old, paths)
+        return self._resign(trial.request, old, paths)
 
     def _replace_all(
         self, trial: Trial, old: Allocation, *, is_lone: bool
@@ -284,11 +289,14 @@ class Allocator:
         if is_lone and not plan.is_node_disjoint:
             self._planner.undo(plan)
             return Obstacle(Limit.REDUNDANCY, None, "", 0, "", "all paths together share routers")
-        return self._resign(old, plan.paths)
+        return self._resign(trial.request, old, plan.paths)
 
-    def _resign(self, old: Allocation, paths: tuple[AllocatedPath, ...]) -> Allocation:
+    def _resign(
+        self, request: AllocationRequest, old: Allocation, paths: tuple[AllocatedPath, ...]
+    ) -> Allocation:
         contract = replace(
             old,
+            request=request,
             paths=paths,
             is_node_disjoint=is_node_disjoint(paths),
             shares_edge=shares_edge(paths),

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 GRACE_TIMER: Final = "grace/"
 DORMANT_TIMER: Final = "dormant/"
+SETTLED_TIMER: Final = "settled/"
 FRESH: Final = 0
 LINK_WAS_LOST: Final = 1
 WAS_RESTARTED: Final = 3
@@ -51,9 +52,7 @@ class Attachments:
         requests: Requests,
         notices: Notices,
         channel_plan: ChannelPlan,
-        attached: Callable[[str], None],
     ) -> None:
-        self._attached_now = attached
         self._edge_lost_ns: dict[str, int] = {}
         self._desk = desk
         self._requests = requests
@@ -91,8 +90,7 @@ class Attachments:
             self._when_attached, request, body, routers, is_other_process=is_other_process
         )
         lost_ns = None if endpoint is None else endpoint.lost_ns
-        self._requests.commit(request, operations, then)
-        self._see_up(registry.endpoints[request.endpoint], edge)
+        self._desk.commit(operations, then, partial(self._when_not_attached, request))
         if code in {LINK_WAS_LOST, EDGE_WAS_RESTARTED}:
             since_ns = self._desk.now_ns if lost_ns is None else lost_ns
             self._notices.repeat(request.endpoint, edge, lost_ns=since_ns)
@@ -101,7 +99,7 @@ class Attachments:
         """Leave; an unknown end-point never gets here."""
         endpoint = self._desk.registry.endpoints[request.endpoint]
         ending = Ending()
-        ending.end(self._desk.registry, endpoint)
+        ending.end(self._desk.registry, endpoint, request_id=request.request_id)
         then = partial(
             self._when_ended,
             endpoint.name,
@@ -117,6 +115,7 @@ class Attachments:
         endpoint = self._desk.registry.endpoints.get(name)
         if endpoint is not None and edge in endpoint.attachments:
             self._see_down(endpoint, edge)
+            self._look_later(endpoint)
 
     def edge_reported(self, edge: str, attached: tuple[str, ...], *, is_new: bool) -> None:
         """An edge has a new session; at most the end-points that it names are still at it."""
@@ -140,7 +139,11 @@ class Attachments:
 
     def grace_is_over(self, name: str) -> None:
         endpoint = self._desk.registry.endpoints.get(name)
-        if endpoint is None or endpoint.is_up or endpoint.lost_ns is None:
+        if endpoint is None or endpoint.lost_ns is None:
+            return
+        if endpoint.is_up:
+            # An attachment is on its way to the disk, and may fail there.
+            self._desk.set_timer(GRACE_TIMER + name, self._desk.settings.retry_after_ns)
             return
         left_ns = endpoint.lost_ns + self._desk.settings.grace_ns - self._desk.now_ns
         if left_ns > 0:
@@ -182,14 +185,27 @@ class Attachments:
         return lambda _: self._desk.set_timer(timer, self._desk.settings.retry_after_ns)
 
     def _see_up(self, endpoint: EndPoint, edge: str) -> None:
+        was_up = endpoint.attachments[edge].is_up
         endpoint.attachments[edge].is_up = True
-        if endpoint.lost_ns is not None:
-            endpoint.lost_ns = None
-            self._desk.cancel_timer(GRACE_TIMER + endpoint.name)
+        self._judge(endpoint)
+        if not was_up:
+            self._look_later(endpoint)
 
     def _see_down(self, endpoint: EndPoint, edge: str) -> None:
         endpoint.attachments[edge].is_up = False
-        if not endpoint.is_up and endpoint.lost_ns is None:
+        self._judge(endpoint)
+
+    def _look_later(self, endpoint: EndPoint) -> None:
+        """Whoever leaves or comes back to several edges does so one by one: wait for the last."""
+        if endpoint.publications or endpoint.subscriptions:
+            self._desk.set_timer(SETTLED_TIMER + endpoint.name, self._desk.settings.settle_after_ns)
+
+    def _judge(self, endpoint: EndPoint) -> None:
+        """The grace time runs exactly while the end-point is nowhere."""
+        if endpoint.is_up and endpoint.lost_ns is not None:
+            endpoint.lost_ns = None
+            self._desk.cancel_timer(GRACE_TIMER + endpoint.name)
+        elif not endpoint.is_up and endpoint.lost_ns is None:
             endpoint.lost_ns = self._desk.now_ns
             self._desk.set_timer(GRACE_TIMER + endpoint.name, self._desk.settings.grace_ns)
 
@@ -296,12 +312,22 @@ class Attachments:
         if is_other_process:
             self._notices.forget(request.endpoint)
             self._desk.set_timer(DORMANT_TIMER + request.endpoint, self._desk.settings.grace_ns)
-        self._attached_now(request.endpoint)
+        endpoint = self._desk.registry.endpoints.get(request.endpoint)
+        if endpoint is not None:
+            self._judge(endpoint)
+            self._look_later(endpoint)
         self._desk.tables.await_confirmations(
             routers,
             lambda _: self._requests.send(request, body),
             deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
         )
+
+    def _when_not_attached(self, request: Request, reason: str) -> None:
+        """The disk is full: the end-point is where it was, and as absent as it was."""
+        endpoint = self._desk.registry.endpoints.get(request.endpoint)
+        if endpoint is not None:
+            self._judge(endpoint)
+        self._requests.fail(request)(reason)
 
     # Ending.
 

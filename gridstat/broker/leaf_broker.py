@@ -10,7 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.broker.allocation import Allocator
-from gridstat.broker.attachments import DORMANT_TIMER, GRACE_TIMER, Attachments
+from gridstat.broker.attachments import (
+    DORMANT_TIMER,
+    GRACE_TIMER,
+    SETTLED_TIMER,
+    Attachments,
+)
 from gridstat.broker.channel_plan import ChannelPlan
 from gridstat.broker.contract_changes import ContractChanges
 from gridstat.broker.desk import CONFIRM_TIMER, FLUSH_TIMER, Desk, Outside
@@ -116,7 +121,6 @@ class LeafBroker:
             self._requests,
             notices,
             channel_plan,
-            self._mend_for,
         )
         self._health = RouterHealth(self._desk)
         self._recovery = Recovery(self._desk, self._health, notices, self._moves, self._attachments)
@@ -139,6 +143,7 @@ class LeafBroker:
         self._named_timers: dict[str, Callable[[str], None]] = {
             GRACE_TIMER: self._attachments.grace_is_over,
             DORMANT_TIMER: self._attachments.dormancy_is_over,
+            SETTLED_TIMER: self._recovery.endpoint_moved,
             WHOLE_TIMER: self._router_desk.send_whole_again,
             OVER_TIMER: self._publication_changes.is_over,
             ABSENT_TIMER: self._health.absence_is_long,
@@ -217,9 +222,6 @@ class LeafBroker:
         bound = max(self._desk.settings.snapshot_after, 2 * self._desk.snapshot_size)
         if self._desk.since_snapshot > bound and not self.registry.changing:
             self._desk.compact(snapshot_operations(self.registry, self._routers, self._channels))
-
-    def _mend_for(self, endpoint: str) -> None:
-        self._recovery.endpoint_attached(endpoint)
 
     # Events.
 

@@ -107,11 +107,13 @@ class PublicationChanges:
         moves = []
         for number in sorted(publication.subscriptions):
             old = registry.subscriptions[number].record
+            publisher = registry.endpoints[publication.publisher]
+            subscriber = registry.endpoints[old.subscriber]
             request = AllocationRequest(
                 subscription_id=number,
                 variable=new,
-                sources=old.sources,
-                targets=old.targets,
+                sources=publisher.edges_usable(),
+                targets=subscriber.edges_usable(is_receiver=True),
                 qos=old.qos,
                 subscriber=old.subscriber,
             )

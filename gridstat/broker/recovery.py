@@ -108,14 +108,25 @@ class Recovery:
                 resources = self._desk.reservations.resources
                 resources.mark_back_pressure(channel_id, is_on=False)
 
-    def endpoint_attached(self, name: str) -> None:
-        """Another edge, of a publisher or a subscriber, may mend what runs below its grant."""
+    def endpoint_moved(self, name: str) -> None:
+        """A publisher or a subscriber has come to an edge, or is gone from one.
+
+        What leads from or to an edge where it no longer is looks for another way; another edge
+        may mend what runs below its grant.
+        """
         registry = self._desk.registry
         endpoint = registry.endpoints.get(name)
-        if endpoint is None or not self._impaired:
+        if endpoint is None:
             return
         taken = [registry.publications[one].subscriptions for one in endpoint.publications]
-        self._look_at(self._impaired & endpoint.subscriptions.union(*taken))
+        for number in endpoint.subscriptions.union(*taken):
+            record = registry.subscriptions[number].record
+            if (
+                number in self._impaired
+                or self._health.failed_paths(record)
+                or self._crowded(record) is not None
+            ):
+                self._look_at((number,))
         self._replan()
 
     def resume(self) -> None:
@@ -183,14 +194,13 @@ class Recovery:
         for index in self._health.failed_paths(old):
             if index not in self._health.failed_paths(record):
                 continue  # All paths were chosen anew for the sake of one before.
-            allocated = self._replace(found, index)
-            if not isinstance(allocated, Refusal):
-                record = record_of(
-                    allocated,
-                    label=old.label,
-                    pattern_id=old.pattern_id,
-                    generation=old.generation + 1,
-                )
+            record = self._after(old, self._replace(found, index)) or record
+        crowded = self._crowded(record)
+        if crowded is not None and not self._health.failed_paths(record):
+            index, edges = crowded
+            request = self._request(found)
+            spread = self._desk.reservations.replace_path(request, index, edges)
+            record = self._after(old, spread) or record
         self._set_troubles(found, record, is_moved=record is not old)
         if record is old:
             return None
@@ -200,26 +210,51 @@ class Recovery:
         return old, record
 
     def _replace(self, found: Subscription, index: int) -> Allocation | Refusal:
-        """Another path; from or to other edges, if the end-points have attached elsewhere since."""
-        registry, record = self._desk.registry, found.record
-        request = AllocationRequest(
-            subscription_id=record.subscription_id,
-            variable=found.variable,
-            sources=self._edges(registry.publications[record.name].publisher),
-            targets=self._edges(record.subscriber),
-            qos=record.qos,
-            subscriber=record.subscriber,
-        )
-        is_elsewhere = (request.sources, request.targets) != (record.sources, record.targets)
-        if is_elsewhere and request.sources and request.targets:
-            allocated = self._desk.reservations.change(request)
-            if not isinstance(allocated, Refusal):
-                return allocated
-        return self._desk.reservations.replace_path(record.subscription_id, index)
+        """Another path, of the same quality; from or to the edges where the end-points are now.
 
-    def _edges(self, name: str) -> tuple[str, ...]:
-        endpoint = self._desk.registry.endpoints.get(name)
-        return () if endpoint is None else tuple(sorted(endpoint.attachments))
+        If none is left and the end-points are elsewhere, any quality of the band will do.
+        """
+        record, request = found.record, self._request(found)
+        allocated = self._desk.reservations.replace_path(request, index)
+        is_elsewhere = (request.sources, request.targets) != (record.sources, record.targets)
+        if not isinstance(allocated, Refusal) or not is_elsewhere:
+            return allocated
+        if len(self._health.failed_paths(record)) < len(record.paths):
+            return allocated  # What works is not given up for less than was granted.
+        return self._desk.reservations.change(request)
+
+    def _request(self, found: Subscription) -> AllocationRequest:
+        sources, targets = self._health.ends(found.record)
+        return AllocationRequest(
+            subscription_id=found.record.subscription_id,
+            variable=found.variable,
+            sources=sources or found.record.sources,
+            targets=targets or found.record.targets,
+            qos=found.record.qos,
+            subscriber=found.record.subscriber,
+        )
+
+    def _crowded(self, record: Subscribed) -> tuple[int, set[str]] | None:
+        """A path that shares an edge with another while one is free, and the edges in use."""
+        if not record.shares_edge:
+            return None
+        sources, targets = self._health.ends(record)
+        for at, edges in ((0, sources), (-1, targets)):
+            used = [path.routers[at] for path in record.paths]
+            if len(set(used)) < min(len(used), len(edges)):
+                index = next(i for i, edge in enumerate(used) if edge in used[:i])
+                return index, set(used)
+        return None
+
+    def _after(self, old: Subscribed, allocated: Allocation | Refusal) -> Subscribed | None:
+        if isinstance(allocated, Refusal):
+            return None
+        return record_of(
+            allocated,
+            label=old.label,
+            pattern_id=old.pattern_id,
+            generation=old.generation + 1,
+        )
 
     def _set_troubles(self, found: Subscription, record: Subscribed, *, is_moved: bool) -> None:
         still = self._health.failed_paths(record)

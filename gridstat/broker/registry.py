@@ -74,6 +74,15 @@ class EndPoint:
     def edges_up(self) -> list[str]:
         return sorted(edge for edge, found in self.attachments.items() if found.is_up)
 
+    def edges_usable(self, *, is_receiver: bool = False) -> tuple[str, ...]:
+        """Where paths begin or end: where it is now; while it is away, where it has been."""
+        here = {
+            edge: found.is_up
+            for edge, found in sorted(self.attachments.items())
+            if found.data_port > 0 or not is_receiver
+        }
+        return tuple(edge for edge, is_up in here.items() if is_up) or tuple(here)
+
 
 @dataclass(slots=True)
 class Publication:

@@ -67,8 +67,15 @@ class Reservations:
     def change(self, request: AllocationRequest) -> Allocation | Refusal:
         return self.allocator.change(request)
 
-    def replace_path(self, subscription_id: int, index: int) -> Allocation | Refusal:
-        return self.allocator.replace_path(subscription_id, index)
+    def replace_path(
+        self, request: AllocationRequest, index: int, avoiding_routers: Iterable[str] = ()
+    ) -> Allocation | Refusal:
+        return self.allocator.replace_path(
+            request.subscription_id,
+            index,
+            avoiding_routers=avoiding_routers,
+            ends=(request.sources, request.targets),
+        )
 
     def has_a_place(self, paths: Iterable[AllocatedPath]) -> bool:
         """Whether the cloud has all routers and channels of these paths."""

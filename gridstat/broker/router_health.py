@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gridstat.broker.contracts import AllocatedPath
     from gridstat.broker.desk import Desk
     from gridstat.broker.operations import Subscribed
 
@@ -87,7 +88,16 @@ class RouterHealth:
             for index, path in enumerate(record.paths)
             if not self.down_channels.isdisjoint(path.channel_ids)
             or not self.down_routers.isdisjoint(path.routers)
+            or self._is_cut_off(record, path)
         ]
+
+    def ends(self, record: Subscribed) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The edges from which and to which paths of a contract may lead at the moment."""
+        registry = self._desk.registry
+        publisher = registry.endpoints.get(registry.publications[record.name].publisher)
+        subscriber = registry.endpoints[record.subscriber]
+        sources = () if publisher is None else publisher.edges_usable()
+        return sources, subscriber.edges_usable(is_receiver=True)
 
     def words(self, record: Subscribed, failed: Iterable[int]) -> tuple[str, ...]:
         """What is wrong with each of the failed paths."""
@@ -99,8 +109,24 @@ class RouterHealth:
             parts = [f"router {name}" for name in routers] or [
                 f"channel {self._desk.registry.channels[number].label}" for number in channels
             ]
+            if not parts:
+                sources, _ = self.ends(record)
+                is_source = path.routers[0] not in sources
+                who = self._desk.registry.publications[record.name].publisher
+                who, edge = (
+                    (who, path.routers[0]) if is_source else (record.subscriber, path.routers[-1])
+                )
+                parts = [f"{who} at {edge}"]
             found.append(f"path {index + 1} is down: nothing is heard of {', '.join(parts)}")
         return tuple(found)
+
+    def _is_cut_off(self, record: Subscribed, path: AllocatedPath) -> bool:
+        """Whether an end-point is elsewhere, so that the first or last hop leads nowhere."""
+        sources, targets = self.ends(record)
+        return bool(
+            (sources and path.routers[0] not in sources)
+            or (targets and path.routers[-1] not in targets)
+        )
 
     def _is_silent(self, name: str) -> bool:
         channels = self._desk.registry.channels

@@ -35,6 +35,8 @@ class BrokerSettings:
     retire_after_ns: int = 2 * NS_PER_S
     """An old identifier of a variable is carried so long after its successor took over."""
     overlap_ns_min: int = 20 * NS_PER_MS
+    settle_after_ns: int = 100 * NS_PER_MS
+    """So long after an end-point has attached are its contracts fitted to where it is now."""
     retry_after_ns: int = NS_PER_S
     snapshot_after: int = 100_000
     """Operations since the last snapshot after which the journal is compacted."""

@@ -153,7 +153,7 @@ class Subscriptions:
         publisher = self._desk.registry.endpoints.get(publication.publisher)
         if publisher is None or not publisher.attachments:
             raise NoSuchVariable(f"the publisher of {publication.variable.name} is away")
-        return tuple(sorted(publisher.attachments))
+        return publisher.edges_usable()
 
     def _when_durable(
         self,
@@ -215,7 +215,7 @@ class Subscriptions:
         self._desk.commit(
             operations,
             lambda _: self._requests.send(request, body),
-            lambda _: self._requests.send(request, body),
+            self._requests.fail(request),  # What was granted stands, and is told when asked again.
         )
 
     def _in_part(self, outcome: Outcome, dead: set[int], silent: set[str]) -> Outcome:
@@ -314,7 +314,7 @@ class Subscriptions:
 
 def targets_of(endpoint: EndPoint) -> tuple[str, ...]:
     """The edges at which an end-point can take events."""
-    found = tuple(sorted(edge for edge, here in endpoint.attachments.items() if here.data_port > 0))
+    found = endpoint.edges_usable(is_receiver=True)
     if not found:
         raise LayoutError(
             f"{endpoint.name} has attached without a port to receive on",

@@ -180,9 +180,10 @@ def test_a_reconnection_keeps_every_registration(cloud: Conversation) -> None:
     before = {name: router.table.digest for name, router in cloud.routers.items()}
     channels = cloud.broker.registry.endpoints[PMU].attachments["c1/e0"].up_channel_id
 
-    cloud.lose(PMU, "c1/e0")
+    cloud.lose(PMU, "c1/e0", "c1/e1")
     cloud.lose(CENTRE, "c1/e2", "c1/e3")
     cloud.advance(GRACE_NS // 2)
+    cloud.attach(PMU, "c1/e1", first_time=False, data_port=0)
     (publisher,) = cloud.attach(PMU, "c1/e0", first_time=False, data_port=0)
     (subscriber, _) = cloud.attach(CENTRE, "c1/e2", "c1/e3", first_time=False)
     cloud.advance(GRACE_NS)

@@ -336,7 +336,7 @@ def test_an_end_point_that_attaches_elsewhere_is_served_there() -> None:
 
     cloud.attach(CENTRE, "c1/e3", first_time=False)
     cloud.attach(PMU, "c1/e1", first_time=False, data_port=0)
-    cloud.settle()
+    cloud.advance(NS_PER_S)
 
     record = cloud.broker.registry.subscriptions[granted.subscription_id].record
     assert (record.paths[0].routers[0], record.paths[0].routers[-1]) == ("c1/e1", "c1/e3")
