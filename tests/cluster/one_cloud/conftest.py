@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def running_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     with Cloud(tmp_path_factory.mktemp("cloud"), cloud_text()) as running:
         running.start()
