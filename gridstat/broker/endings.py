@@ -51,12 +51,13 @@ class Ending:
                     self.notices.append((subscriber, notice))
             self.operations.append(Withdrawn(name=name))
 
-    def end(self, registry: Registry, endpoint: EndPoint) -> None:
-        """All that an end-point has, and itself."""
+    def end(self, registry: Registry, endpoint: EndPoint, *, request_id: int = 0) -> None:
+        """All that an end-point has, and itself; by the given request, if it was its own wish."""
         self.unsubscribe(registry, endpoint.subscriptions | endpoint.patterns)
         self.withdraw(registry, endpoint.publications, but_not=endpoint.name)
         self._leave_edges(endpoint)
-        self.operations.append(EndPointEnded(endpoint=endpoint.name, floor=endpoint.book.newest()))
+        floor = max(endpoint.book.newest(), request_id)
+        self.operations.append(EndPointEnded(endpoint=endpoint.name, floor=floor))
 
     def restart(self, registry: Registry, endpoint: EndPoint) -> None:
         """The process is gone, another stands in its place: only dormant publications stay."""

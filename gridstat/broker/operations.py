@@ -77,7 +77,10 @@ class RouterReported(_Operation, frozen=True):
 
 
 class Attached(_Operation, frozen=True):
-    """An end-point is attached to an edge, for the first time or anew."""
+    """An end-point is attached to an edge, for the first time or anew.
+
+    Requests up to `floor` that are not answered after it are replays.
+    """
 
     endpoint: str
     edge: str
@@ -92,6 +95,7 @@ class Attached(_Operation, frozen=True):
     data_port: int = 0
     urgent_port: int = 0
     datagram_versions: tuple[int, ...] = (1,)
+    floor: int = 0
 
 
 class AttachmentEnded(_Operation, frozen=True):

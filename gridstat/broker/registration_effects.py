@@ -70,6 +70,7 @@ class RegistrationEffects:
             endpoint.book.floor = registry.retired.get(operation.endpoint, 0)
             registry.endpoints[operation.endpoint] = endpoint
             done.undo.append(partial(registry.endpoints.pop, operation.endpoint, None))
+        endpoint.book.floor = max(endpoint.book.floor, operation.floor)
         done.undo.append(_identify(endpoint, operation))
         attachment = Attachment(
             edge=operation.edge,

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
     from gridstat.net.command.router_messages import Forward
 
+ENQUIRY_BYTES_MAX: Final = 4_096
+"""Of an answer that is kept though it changes nothing; a longer one is looked up again."""
 AHEAD_NS_MAX: Final = 24 * 3_600 * NS_PER_S
 """Requests are numbered from a wall clock; a number far ahead would bar all that follow."""
 
@@ -119,7 +121,7 @@ class Requests:
         body = encode_outcomes(outcomes)
         endpoint = self._desk.registry.endpoints.get(request.endpoint)
         if request.is_enquiry or endpoint is None:
-            if endpoint is not None:
+            if endpoint is not None and len(body) <= ENQUIRY_BYTES_MAX:
                 endpoint.book.put(request.request_id, body)
             self.send(request, body)
             return

@@ -90,4 +90,5 @@ def _attached(endpoint: EndPoint, attachment: Attachment) -> Attached:
         data_port=attachment.data_port,
         urgent_port=attachment.urgent_port,
         datagram_versions=attachment.datagram_versions,
+        floor=endpoint.book.durable_floor(),
     )

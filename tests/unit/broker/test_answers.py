@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from gridstat.broker.answers import ANSWERS_MAX, DURABLE_ANSWER_BYTES_MAX, AnswerBook
+from gridstat.broker.answers import (
+    ANSWER_BYTES_MAX,
+    ANSWERS_MAX,
+    DURABLE_ANSWER_BYTES_MAX,
+    AnswerBook,
+)
 
 
 def test_the_oldest_answers_make_room_and_become_replays() -> None:
@@ -32,6 +37,33 @@ def test_a_snapshot_keeps_the_newest_within_its_bound() -> None:
         book.put(number, large)
     assert [number for number, _ in book.durable()] == [7, 8, 9]
     assert list(AnswerBook().durable()) == []
+
+
+def test_what_a_snapshot_does_not_keep_is_below_its_floor() -> None:
+    book = AnswerBook(floor=2)
+    assert book.durable_floor() == 2
+    for number in range(3, 10):
+        book.put(number, b"x" * (DURABLE_ANSWER_BYTES_MAX // 3))
+    assert book.durable_floor() == 6
+    book.put(10, b"x" * (DURABLE_ANSWER_BYTES_MAX + 1))
+    assert (list(book.durable()), book.durable_floor()) == ([], 10)
+
+
+def test_large_answers_make_room_but_for_the_newest() -> None:
+    book = AnswerBook()
+    for number in range(1, 10):
+        book.put(number, b"x" * (ANSWER_BYTES_MAX // 3))
+    assert (list(book.held), book.floor) == ([7, 8, 9], 6)
+    book.put(9, b"y")
+    assert book.size_bytes == 2 * (ANSWER_BYTES_MAX // 3) + 1
+    book.put(10, b"x" * (ANSWER_BYTES_MAX + 1))
+    assert (list(book.held), book.floor) == ([10], 9)
+
+
+def test_the_newest_request_may_be_below_the_floor() -> None:
+    book = AnswerBook(floor=100)
+    book.put(50, b"late")
+    assert book.newest() == 100
 
 
 def test_an_empty_book_starts_from_its_floor() -> None:

@@ -258,6 +258,40 @@ def test_a_request_of_an_earlier_life_is_a_replay_after_it_has_left(cloud: Conve
     assert "rule replay" in refused.reason
 
 
+def test_a_farewell_said_again_does_not_send_the_next_process_away(cloud: Conversation) -> None:
+    cloud.ask(PMU, "c1/e0", Detach())
+    farewell = cloud.request_id
+    cloud.attach(PMU, "c1/e0", incarnation="b")
+    cloud.publish(VOLTAGE, "c1/e0")
+    refused = refusal(cloud.ask(PMU, "c1/e0", Detach(), request_id=farewell))
+    assert "rule replay" in refused.reason
+    assert VOLTAGE in cloud.broker.registry.publications
+
+
+def test_a_request_whose_answer_no_snapshot_keeps_is_not_done_again(cloud: Conversation) -> None:
+    names = [f"{PMU}/v{number}" for number in range(300)]
+    cloud.ask(PMU, "c1/e0", publish(*[variable(name) for name in names]))
+    cloud.ask(CENTRE, "c1/e2", subscribe(*names))
+    number = cloud.request_id
+    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    cloud.journal[:] = cloud.broker.snapshot()
+    cloud.kill_broker()
+    cloud.start()
+    refused = refusal(cloud.ask(CENTRE, "c1/e2", subscribe(*names), request_id=number))
+    assert "rule replay" in refused.reason
+    assert len(cloud.broker.registry.subscriptions) == 301
+
+
+def test_a_long_look_up_is_not_kept_and_may_be_repeated(cloud: Conversation) -> None:
+    names = [f"{PMU}/v{number}" for number in range(100)]
+    cloud.ask(PMU, "c1/e0", publish(*[variable(name) for name in names]))
+    first = cloud.ask(CENTRE, "c1/e2", FindVariables(pattern="c1/**"))
+    number = cloud.request_id
+    assert number not in cloud.broker.registry.endpoints[CENTRE].book.held
+    again = cloud.ask(CENTRE, "c1/e2", FindVariables(pattern="c1/**"), request_id=number)
+    assert again == first
+
+
 def test_requests_may_overtake_each_other(cloud: Conversation) -> None:
     late = cloud.request_id + 1
     cloud.request_id += 5
