@@ -9,6 +9,8 @@ named, at the next start.
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import sqlite3
 import threading
 import time
@@ -33,6 +35,16 @@ if TYPE_CHECKING:
 EPOCH_BITS: Final = 32
 """A token is an epoch and a number; after a failure only a later epoch is taken."""
 TIMINGS_MAX: Final = 4_096
+EXIT_CODE: Final = 70
+"""Of a process whose journal failed in a way that nobody foresaw: EX_SOFTWARE of sysexits."""
+
+log = logging.getLogger(__name__)
+
+
+def end_process() -> None:
+    """At once and without farewell: nobody may hear of anything that may not be durable."""
+    logging.shutdown()
+    os._exit(EXIT_CODE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +61,18 @@ class Journal:
 
     After a failure every write of the same epoch fails too, in order, until its machine has heard
     of the failure and begins a new epoch; so nothing durable ever rests on something that is not.
+    `died` is called when the thread cannot go on; it is not meant to return.
     """
 
-    def __init__(self, path: Path, *, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock_ns: Callable[[], int] = time.perf_counter_ns,
+        died: Callable[[], None] = end_process,
+    ) -> None:
         self._path = path
+        self._died = died
         self._clock_ns = clock_ns
         self._condition = threading.Condition()
         self._queue: deque[_Entry] = deque()
@@ -62,6 +82,7 @@ class Journal:
         self._commit_count = 0
         self._operation_count = 0
         self._failure_count = 0
+        self._head_failure_count = 0
         self._row_count = 0
         self._number = 0
         self._checksum = b""
@@ -120,6 +141,7 @@ class Journal:
             "operations": self._operation_count,
             "rows": self._row_count,
             "failures": self._failure_count,
+            "head_failures": self._head_failure_count,
             "fsync_ms_p50": _at(timings, 0.50) / 1e6,
             "fsync_ms_p99": _at(timings, 0.99) / 1e6,
         }
@@ -153,8 +175,20 @@ class Journal:
     # The thread.
 
     def _run(self) -> None:
-        while batch := self._take():
-            self._write(batch)
+        batch: list[_Entry] = []
+        try:
+            while batch := self._take():
+                self._write(batch)
+        except Exception:
+            # What of the batch is durable is unknown, so nothing may be said about it: a new
+            # process reads the file. Nobody waits for ever, even where the process goes on.
+            log.critical("the thread of journal %s fails", self._path, exc_info=True)
+            self._died()
+            with self._condition:
+                self._is_closing = True
+                batch += self._queue
+                self._queue.clear()
+            self._answer(batch, "its thread has failed")
 
     def _take(self) -> list[_Entry]:
         """Everything that waits, up to the first entry that may no longer be written."""
@@ -207,7 +241,10 @@ class Journal:
                 database.execute("ROLLBACK")
             raise
         self._number, self._checksum, self._row_count = number, checksum, row_count
-        self._head.write(number, checksum)
+        try:
+            self._head.write(number, checksum)
+        except OSError:
+            self._head_failure_count += 1  # The commit stands; an older head tells no lie.
 
     def _answer(self, batch: list[_Entry], reason: str | None) -> None:
         assert self._loop is not None

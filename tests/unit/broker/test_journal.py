@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
 import sqlite3
 from typing import TYPE_CHECKING
@@ -226,3 +227,45 @@ def test_what_was_queued_is_written_before_it_closes(path: Path) -> None:
 
     asyncio.run(leave())
     assert load(path) == [b"a"]
+
+
+def test_a_head_that_cannot_be_written_is_counted_and_the_commit_stands(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    journal = Journal(path)
+    journal.load()
+    monkeypatch.setattr(journal._head, "write", full)
+
+    async def persist_two() -> None:
+        for token in (1, 2):
+            await asyncio.wait_for(journal.persist(token, (b"a",)), 5)
+
+    asyncio.run(persist_two())
+    journal.close()
+    assert journal.figures()["head_failures"] == 2
+    assert load(path) == [b"a", b"a"]
+
+
+def test_a_thread_that_fails_ends_the_process_and_lets_nobody_wait(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    deaths: list[str] = []
+    journal = Journal(path, died=lambda: deaths.append("died"))
+    journal.load()
+    monkeypatch.setattr(journal, "_commit", broken)
+
+    async def persist_one() -> None:
+        with pytest.raises(StorageFailed):
+            await asyncio.wait_for(journal.persist(1, (b"a",)), 5)
+        with pytest.raises(StorageFailed, match="closed"):
+            await asyncio.wait_for(journal.persist(2, (b"b",)), 5)
+
+    asyncio.run(persist_one())
+    journal.close()
+    assert deaths == ["died"]
