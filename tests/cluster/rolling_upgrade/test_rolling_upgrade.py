@@ -1,0 +1,156 @@
+"""Versions change one process at a time, under a stream over two disjoint ways that loses nothing.
+
+north/pmu-0 ── e0 ── i0 ── i1 ── e2 ── centre/view-0
+     └──────── e1 ── i2 ── i3 ── e3 ───────┘          rungs i0 ── i2, i1 ── i3
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lab.grid import GRIDSTAT, Grid
+from lab.grid_plan import BROKER, EndPointPlan, GridPlan, LinkPlan, RouterPlan, two_ways
+from lab.ledger import Window
+from lab.load import GridLoad, LoadPlan
+from tests.cluster.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
+HERE = Path(__file__).parent
+BEFORE, PRESENT, NEXT = 1, 2, 3
+"""Versions of the schema; the first two are those of the datagram as well."""
+ORDER = ("i3", "e0", "i1", "e3", "i0", "e1", "i2", "e2")
+
+
+def use_other_router(grid: Grid, name: str, schema_version: int) -> None:
+    """From its next start on, this router is of another schema."""
+    words = [str(HERE / "other_router.py"), str(grid.files.router_file(name)), str(schema_version)]
+    grid.program(name, [sys.executable, *words])
+
+
+def write_datagram_version(grid: Grid, name: str, version: int) -> None:
+    """From its next start on, this router speaks datagrams of at most that version."""
+    file = grid.files.router_file(name)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if not line.startswith("versions_max")]
+    file.write_text("\n".join([f"versions_max = {version}", *kept, ""]), encoding="utf-8")
+
+
+def upgrade(grid: Grid, name: str) -> None:
+    """Drain a router of the versions before, and start one of the present in its place."""
+    before = grid.daemons[name]
+    assert before.stop() == 0, before.errors
+    assert "does not know" not in before.output, "nobody is sent what is newer than his schema"
+    write_datagram_version(grid, name, PRESENT)
+    after = grid.program(name, [GRIDSTAT, "router", grid.files.router_file(name)])
+    after.start()
+    after.wait_ready()
+
+
+def versions(grid: Grid) -> dict[str, int]:
+    return {each["label"]: each["datagram_version"] for each in grid.survey()["channels"]}
+
+
+def expected_versions(grid: Grid, of: Mapping[str, int]) -> dict[str, int]:
+    """The highest that both ends speak, for each channel."""
+    cloud = grid.plan.cloud
+    return {
+        f"{cloud}/{near}→{cloud}/{far}": min(of[near], of[far])
+        for link in grid.plan.links
+        for near, far in ((link.near, link.far), (link.far, link.near))
+    }
+
+
+def await_clean(load: GridLoad, window: Window) -> None:
+    """Every event of the window has arrived, once and unaltered."""
+
+    def complaint() -> str | None:
+        verdict = load.judge(window)
+        return None if verdict.is_clean and verdict.expected else str(verdict)
+
+    eventually(complaint)
+    load.forget_before(window.to_ns)
+
+
+def await_whole(grid: Grid, load: GridLoad) -> None:
+    eventually(lambda: grid.complaint_of_state() or load.complaint())
+
+
+def test_an_upgrade_router_by_router_loses_nothing_and_agrees_on_the_highest_versions(
+    tmp_path: Path,
+) -> None:
+    plan = two_ways()
+    of = {router.name: BEFORE for router in plan.routers}
+    with Grid(plan, tmp_path) as grid:
+        for name in of:
+            write_datagram_version(grid, name, BEFORE)
+            use_other_router(grid, name, BEFORE)
+        grid.start()
+        load = GridLoad(grid, LoadPlan(variables=2))
+        load.start()
+        assert set(versions(grid).values()) == {BEFORE}
+        from_ns = time.time_ns()
+        for name in ORDER:
+            upgrade(grid, name)
+            of[name] = PRESENT
+            await_whole(grid, load)
+            assert versions(grid) == expected_versions(grid, of)
+            window = Window(from_ns, time.time_ns())
+            await_clean(load, window)
+            from_ns = window.to_ns
+        assert set(versions(grid).values()) == {PRESENT}
+
+
+def small_plan() -> GridPlan:
+    """Two ways without a common router, of two routers each."""
+    edges = [RouterPlan(f"e{number}", is_edge=True) for number in range(4)]
+    return GridPlan(
+        routers=tuple(edges),
+        links=(LinkPlan("e0", "e2"), LinkPlan("e1", "e3")),
+        end_points=(
+            EndPointPlan("north/pmu-0", ("e0", "e1")),
+            EndPointPlan("centre/view-0", ("e2", "e3")),
+        ),
+    )
+
+
+def test_a_broker_of_the_next_schema_takes_over_routers_of_three_schemas(tmp_path: Path) -> None:
+    with Grid(small_plan(), tmp_path) as grid:
+        use_other_router(grid, "e0", BEFORE)
+        use_other_router(grid, "e3", NEXT)
+        grid.start()
+        load = GridLoad(grid, LoadPlan(variables=2))
+        load.start()
+        from_ns = time.time_ns()
+        digests = {each["name"]: each["digest"] for each in grid.survey()["routers"]}
+
+        assert grid.daemons[BROKER].stop() == 0, grid.daemons[BROKER].errors
+        words = [str(HERE / "newer_broker.py"), str(grid.files.broker_file)]
+        grid.program(BROKER, [sys.executable, *words])
+        grid.restart(BROKER)
+        await_whole(grid, load)
+        assert {each["name"]: each["digest"] for each in grid.survey()["routers"]} == digests
+
+        # Orders with fields that no router knows: a table that is rebuilt, and contracts anew.
+        grid.daemons["e2"].kill()
+        grid.restart("e2")
+        await_whole(grid, load)
+        await_clean(load, Window(from_ns, time.time_ns()))
+        grid.daemons["centre/view-0"].kill()
+        grid.restart("centre/view-0")
+        await_whole(grid, load)
+        advised = {
+            line.rpartition("/")[2]
+            for line in grid.daemons[BROKER].output.splitlines()
+            if line.startswith("advised")
+        }
+        assert advised == {"e3"}, "only the router of its own schema is told what is new"
+        assert "does not know" not in grid.daemons["e0"].output
+        assert "does not know Advice" in grid.daemons["e3"].output
