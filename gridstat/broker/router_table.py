@@ -48,6 +48,7 @@ class RouterTable:
         self.sent_number = 0
         self.confirmed_number = 0
         self.confirmed_digest = 0
+        self._anew_number = 0
         """Of the table that the router said it holds, when it last said so."""
         self.refusal_count = 0
         self._changed_channels: set[int] = set()
@@ -133,7 +134,8 @@ class RouterTable:
     def whole(self, *, term: int) -> list[ChangeTable]:
         """The whole table, as changes that begin anew; all that waits is confirmed with it."""
         self._forget_changes()
-        changes = list(self.wanted.whole(term=term, number=self.sent_number + 1))
+        self._anew_number = self.sent_number + 1
+        changes = list(self.wanted.whole(term=term, number=self._anew_number))
         self._sent(changes[-1].number)
         self._unconfirmed.extend((self.sent_number, waiting) for waiting in self._unseen)
         for waiting in self._unseen:
@@ -154,19 +156,28 @@ class RouterTable:
     # What comes back.
 
     def confirm(self, number: int, digest: int) -> bool:
-        """Take a confirmation; False if the router's table is not what it was sent."""
-        if not self.confirmed_number < number <= self.sent_number:
+        """Take a confirmation; False if the router's table is not what it was sent.
+
+        Then nobody is told that it is, before the whole table has been confirmed. A word about
+        what was sent before a whole table says nothing any more.
+        """
+        before = max(self.confirmed_number, self._anew_number - 1)
+        if not before < number <= self.sent_number:
             return True
         self.confirmed_number = number
         self.confirmed_digest = digest
-        self.refusal_count = 0
-        is_equal = True
+        expected: int | None = None
         while self._digests and self._digests[0][0] <= number:
             sent_number, sent_digest = self._digests.popleft()
-            is_equal = sent_number != number or sent_digest == digest
+            expected = sent_digest if sent_number == number else None
+        if expected is None:
+            return True  # A piece of a change: the last of them counts.
+        if expected != digest:
+            return False
+        self.refusal_count = 0
         while self._unconfirmed and self._unconfirmed[0][0] <= number:
             self._unconfirmed.popleft()[1].confirm(self.name)
-        return is_equal
+        return True
 
     def await_confirmation(self, waiting: Confirmation) -> None:
         """Tell `waiting` once the router holds all that is wanted at this moment."""
@@ -185,6 +196,7 @@ class RouterTable:
     def _begin_numbers(self) -> None:
         self.sent_number = 0
         self.confirmed_number = 0
+        self._anew_number = 0
         self._digests.clear()
 
     def _see_all(self) -> None:

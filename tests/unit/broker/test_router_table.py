@@ -117,12 +117,13 @@ def test_confirmation_comes_with_the_change_that_holds_it() -> None:
     table.put_path(path(1))
     table.await_confirmation(first := waiting(done))
     (change,) = table.flush(term=1)
+    digest = table.wanted.digest
     table.put_path(path(2))
     table.await_confirmation(second := waiting(done))
     (later,) = table.flush(term=1)
     assert (first.missing, second.missing) == ({"c1/e0"}, {"c1/e0"})
 
-    table.confirm(change.number, 0)
+    table.confirm(change.number, digest)
     assert (first.is_over, second.is_over) == (True, False)
     table.confirm(later.number, table.wanted.digest)
     assert second.is_over
@@ -136,8 +137,25 @@ def test_a_late_or_invented_number_confirms_nothing() -> None:
     (change,) = table.flush(term=1)
     assert table.confirm(change.number + 5, 0)
     assert done == []
-    assert not table.confirm(change.number, 123)  # Confirmed, but not what was sent.
+
+
+def test_nobody_is_told_of_a_table_that_is_not_what_was_sent() -> None:
+    table, done = connected(), list[str]()
+    table.put_path(path(1))
+    table.await_confirmation(waiting(done))
+    (refused,) = table.flush(term=1)
+    table.put_path(path(2))
+    (later,) = table.flush(term=1)  # On its way when the first one is refused.
+    (whole,) = table.whole(term=1)
+
+    assert table.confirm(later.number, 123)  # Overtaken by the whole table.
+    assert done == []
+    assert not table.confirm(whole.number, 123)
+    assert done == []
+    (again,) = table.whole(term=1)
+    assert table.confirm(again.number, table.wanted.digest)
     assert done == [""]
+    assert refused.number < later.number < whole.number < again.number
 
 
 def test_no_more_than_a_few_changes_are_on_their_way() -> None:
