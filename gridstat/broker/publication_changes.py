@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.applied import Applied
 from gridstat.broker.contracts import AllocationRequest, Refusal
+from gridstat.broker.edge_room import checked_rate, edge_refusal
 from gridstat.broker.moves import has_a_way, routers_of
 from gridstat.broker.operations import (
     Answered,
@@ -73,6 +74,7 @@ class PublicationChanges:
             period=command.period,
             phase_ns=command.phase_ns,
         )
+        checked_rate(new)
         applied = Applied()
         moves = self._move_all(publication, new, applied)
         if isinstance(moves, Refusal):
@@ -103,6 +105,12 @@ class PublicationChanges:
     ) -> list[Moved] | Refusal:
         """New paths for every subscription, or why one of them cannot have any."""
         registry, effects = self._desk.registry, self._desk.effects
+        publisher = registry.endpoints[publication.publisher]
+        resources = self._desk.reservations.resources
+        going = (publication.variable,)
+        no_room = edge_refusal(resources, publisher.attachments, (new,), going)
+        if no_room is not None:
+            return no_room
         effects.apply(PublicationMoved(variable=new), applied)
         moves = []
         for number in sorted(publication.subscriptions):

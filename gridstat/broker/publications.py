@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.applied import Applied
-from gridstat.broker.charges import event_rate
+from gridstat.broker.contracts import Refusal
+from gridstat.broker.edge_room import checked_rate, edge_refusal
 from gridstat.broker.endings import Ending
 from gridstat.broker.operations import Answered, Published
 from gridstat.broker.outcomes import encode_outcomes, refused
@@ -26,6 +27,8 @@ from gridstat.net.command.endpoint_messages import DoneOutcome, PublishedOutcome
 from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gridstat.broker.desk import Desk
     from gridstat.broker.notices import Notices
     from gridstat.broker.operations import Operation, Subscribed
@@ -62,6 +65,9 @@ class Publications:
                 variable = self._decide(endpoint, asked.variable, applied, operations, ending)
             except GridStatError as error:
                 outcomes.append(refused(error))
+                continue
+            if isinstance(variable, Refusal):
+                outcomes.append(refused(variable))
                 continue
             self._offer(variable, applied, operations, caught)
             outcomes.append(PublishedOutcome(variable=variable))
@@ -113,7 +119,7 @@ class Publications:
         applied: Applied,
         operations: list[Operation],
         ending: Ending,
-    ) -> StatusVariable:
+    ) -> StatusVariable | Refusal:
         registry = self._desk.registry
         self._check(endpoint, asked)
         known = registry.publications.get(asked.name)
@@ -124,6 +130,11 @@ class Publications:
         ):
             variable = known.variable
         else:
+            going = () if known is None else (known.variable,)
+            resources = self._desk.reservations.resources
+            no_room = edge_refusal(resources, endpoint.attachments, (asked,), going)
+            if no_room is not None:
+                return no_room
             if known is not None:
                 self._withdraw(asked.name, applied, operations, ending)
             if registry.variable_id_last >= U32_MAX:
@@ -140,11 +151,16 @@ class Publications:
             raise NotAuthorised(
                 f"rule name: {endpoint.name} publishes only below its own name, not {asked.name}"
             )
+        for owner in _names_within(asked.name, longer_than=endpoint.name):
+            if owner in self._desk.registry.endpoints:
+                raise NotAuthorised(
+                    f"rule name: {asked.name} lies below {owner}, which is an end-point itself"
+                )
         if len(endpoint.publications) >= self._desk.settings.quotas.publications_max:
             raise QuotaReached(
                 f"{endpoint.name} has {len(endpoint.publications)} publications already"
             )
-        event_rate(asked)  # Raises for one that nothing bounds.
+        checked_rate(asked)
 
     def _withdraw(
         self, name: str, applied: Applied, operations: list[Operation], ending: Ending
@@ -196,3 +212,10 @@ class Publications:
     def _tell(self, ending: Ending) -> None:
         for subscriber, notice in ending.notices:
             self._notices.push(subscriber, notice)
+
+
+def _names_within(name: str, *, longer_than: str) -> Iterator[str]:
+    """The name and all that it lies below, from the longest on."""
+    while len(name) > len(longer_than):
+        yield name
+        name = name.rpartition("/")[0]

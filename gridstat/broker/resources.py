@@ -22,6 +22,7 @@ from gridstat.model.qos import BASELINE_MODE
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from gridstat.broker.charges import Amount
     from gridstat.broker.promises import Element, PathKey
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.status import StatusVariable
@@ -256,6 +257,11 @@ class Resources:
         if variable.variable_id not in self._carriers:
             self._tariffs.pop(variable.variable_id, None)
         self._move(touched)
+
+    def shift(self, name: str, old: Amount | None, new: Amount | None) -> Touched:
+        """Count `new` events a second instead of `old` at a router, to see what that would do."""
+        self.router(name).events.replace(BASELINE_MODE, old, new)
+        return Touched((name,), tuple(self._move((name,))))
 
     def serving_channels(self, variable_id: int, everys: Mapping[int, int]) -> frozenset[int]:
         """Channels that could carry the variable at these divisors without carrying more."""

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.broker.publication_changes import first_slot_ns
-from gridstat.model.errors import ChannelFull, InvalidPeriod, NotPublished, Refused
+from gridstat.model.errors import (
+    ChannelFull,
+    IntervalNotSatisfiable,
+    InvalidPeriod,
+    NotPublished,
+    Refused,
+    RouterFull,
+)
 from gridstat.model.qos import QosRequest
 from gridstat.model.rate_law import NS_PER_S, Period, slot_of
 from gridstat.net.command.endpoint_messages import (
@@ -243,3 +250,21 @@ def test_the_announced_time_is_the_first_stamp_of_a_slot(period: Period, phase_n
     nominal_ns = phase_ns + slot * period.period_ns
     assert 0 <= at_ns - nominal_ns < 1
     assert at_ns >= earliest_ns > at_ns - period.period_ns - 1
+
+
+def test_a_period_that_the_edges_cannot_take_in_is_refused_and_changes_nothing(
+    cloud: Conversation,
+) -> None:
+    published(cloud)
+    accounts = cloud.broker.reservations.resources.routers
+    before = {name: account.events.value for name, account in accounts.items()}
+    too_much = ChangePublication(name=VOLTAGE, period=Period(1, 1_000_000))
+    too_short = ChangePublication(name=VOLTAGE, period=Period(1, 2**32 - 1))
+
+    answer = refusal(cloud.ask(PMU, "c1/e0", too_much))
+    assert (answer.code, answer.bottleneck) == (RouterFull.code, "router c1/e0")
+    answer = refusal(cloud.ask(PMU, "c1/e0", too_short))
+    assert answer.code == IntervalNotSatisfiable.code
+
+    assert {name: account.events.value for name, account in accounts.items()} == before
+    assert isinstance(cloud.ask(PMU, "c1/e0", FASTER)[0], PublishedOutcome)

@@ -12,6 +12,7 @@ from gridstat.model.errors import (
     NotAuthorised,
     NotPublished,
     QuotaReached,
+    RouterFull,
     VariableExists,
 )
 from gridstat.model.qos import QosRequest
@@ -152,3 +153,46 @@ def test_a_second_edge_attached_later_carries_what_was_published_before() -> Non
 
     order = cloud.routers["c1/e1"].table.variables[voltage.variable_id]
     assert order.source == later.up_channel_id
+
+
+@pytest.mark.parametrize("facts", [{"period": Period(1, 2**32 - 1)}, {"period": None}])
+def test_more_often_than_every_microsecond_nothing_is_published(
+    cloud: Conversation, facts: dict[str, Period | None]
+) -> None:
+    is_aperiodic = facts["period"] is None
+    asked = variable(
+        VOLTAGE, **facts, is_alert=is_aperiodic, interval_ns_min=999 if is_aperiodic else 0
+    )
+    answer = refusal(cloud.ask(PMU, "c1/e0", publish(asked)))
+    assert answer.code == IntervalNotSatisfiable.code
+    assert "longer period" in answer.hint
+
+
+def test_what_the_edges_of_a_publisher_cannot_take_in_is_refused_with_the_shortfall(
+    cloud: Conversation,
+) -> None:
+    accounts = cloud.broker.reservations.resources.routers
+    before = {name: account.events.value for name, account in accounts.items()}
+    fast = [variable(f"{PMU}/v{number}", period=Period(1, 400_000)) for number in range(3)]
+
+    first, second, third = cloud.ask(PMU, "c1/e0", publish(*fast))
+
+    assert isinstance(first, PublishedOutcome)
+    assert isinstance(second, PublishedOutcome)
+    assert isinstance(third, RefusedOutcome)
+    assert (third.code, third.bottleneck) == (RouterFull.code, "router c1/e0")
+    assert third.shortfall == "200000 events/s"
+    assert accounts["c1/e1"].events.value == 800_000
+    cloud.ask(PMU, "c1/e0", Unpublish(names=(fast[0].name, fast[1].name)))
+    assert {name: account.events.value for name, account in accounts.items()} == before
+
+
+def test_a_publisher_does_not_make_granted_contracts_late(cloud: Conversation) -> None:
+    cloud.publish(VOLTAGE, "c1/e0")
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(latency_us=2_000))
+    edge = granted.paths[0].routers[0]
+    answer = refusal(
+        cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/flood", period=Period(1, 999_000))))
+    )
+    assert (answer.code, answer.bottleneck) == (RouterFull.code, f"router {edge}")
+    assert cloud.broker.reservations.resources.router(edge).latency_us < 2_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gridstat.core.rows import ChannelSpec, check_channel
@@ -30,7 +32,8 @@ def test_a_channel_within_its_bounds_can_be_opened_by_a_core_and_one_beyond_is_r
     for value in (least, most):
         channel(**{what: value})
         if what != "latency_us":
-            check_channel(ChannelSpec(1, **{what: value}))
+            facts: dict[str, Any] = {what: value}
+            check_channel(ChannelSpec(1, **facts))
     for value in (least - 1, most + 1):
         with pytest.raises(LayoutError):
             channel(**{what: value})
