@@ -124,8 +124,14 @@ class RegistrationEffects:
     def _answer(self, operation: Answered, done: Applied) -> None:
         endpoint = self._registry.endpoints.get(operation.endpoint)
         if endpoint is not None:
-            endpoint.book.put(operation.request_id, operation.body)
-            done.undo.append(partial(endpoint.book.forget, operation.request_id))
+            book, request_id = endpoint.book, operation.request_id
+            before = book.held.get(request_id)
+            book.put(request_id, operation.body)
+            done.undo.append(
+                partial(book.forget, request_id)
+                if before is None
+                else partial(book.put, request_id, before)
+            )
 
     # Publications.
 

@@ -15,6 +15,7 @@ from gridstat.model.errors import (
     NotAttached,
     QuotaReached,
     RedundancyNotSatisfiable,
+    StorageFailed,
     TypeMismatch,
 )
 from gridstat.model.qos import ModalQos, QosRequest
@@ -231,6 +232,24 @@ def test_a_subscription_of_which_no_path_is_up_is_refused_and_taken_back(
         cloud.confirm(name)
     cloud.settle()
     assert cloud.differing() == []
+
+
+def test_a_contract_that_cannot_be_taken_back_on_a_full_disk_is_not_refused_either(
+    cloud: Conversation,
+) -> None:
+    for name in ("c1/i0", "c1/i1"):
+        cloud.routers[name].is_silent = True
+    command = subscribe(VOLTAGE, QosRequest(redundancy=2))
+    cloud.ask(CENTRE, "c1/e2", command)
+    cloud.is_disk_full = True
+    cloud.advance(cloud.settings.confirm_within_ns)
+    cloud.settle()
+
+    assert refusal(cloud.answers[CENTRE, cloud.request_id]).code == StorageFailed.code
+    (number,) = cloud.broker.registry.subscriptions
+    cloud.is_disk_full = False
+    again = cloud.ask(CENTRE, "c1/e2", command, request_id=cloud.request_id)
+    assert cloud.only(GrantedOutcome, again).subscription_id == number
 
 
 def test_a_router_that_leaves_while_asked_is_not_waited_for_if_another_path_works(
