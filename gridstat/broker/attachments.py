@@ -5,14 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from gridstat.broker.edge_room import check_room
 from gridstat.broker.endings import Ending
 from gridstat.broker.operations import Answered, Attached
 from gridstat.broker.outcomes import encode_outcomes
+from gridstat.broker.presence import AWAY_TIMER, GRACE_TIMER
 from gridstat.model.cloud import RouterRole
 from gridstat.model.errors import (
     EndPointExists,
     LayoutError,
     NoCommonVersion,
+    NoSuchRouter,
     NotAuthorised,
     QuotaReached,
     WrongCloud,
@@ -27,14 +30,13 @@ if TYPE_CHECKING:
     from gridstat.broker.channel_plan import ChannelPlan
     from gridstat.broker.desk import Desk
     from gridstat.broker.notices import Notices
+    from gridstat.broker.presence import Presence
     from gridstat.broker.registry import Attachment, EndPoint
     from gridstat.broker.requests import Request, Requests
     from gridstat.net.command.authority import CertificateFacts
     from gridstat.net.command.endpoint_messages import Attach, Detach
 
-GRACE_TIMER: Final = "grace/"
 DORMANT_TIMER: Final = "dormant/"
-SETTLED_TIMER: Final = "settled/"
 FRESH: Final = 0
 LINK_WAS_LOST: Final = 1
 WAS_RESTARTED: Final = 3
@@ -52,8 +54,9 @@ class Attachments:
         requests: Requests,
         notices: Notices,
         channel_plan: ChannelPlan,
+        presence: Presence,
     ) -> None:
-        self._edge_lost_ns: dict[str, int] = {}
+        self._presence = presence
         self._desk = desk
         self._requests = requests
         self._notices = notices
@@ -64,6 +67,8 @@ class Attachments:
         registry = self._desk.registry
         endpoint = registry.endpoints.get(request.endpoint)
         self._check(request.endpoint, edge, command, endpoint)
+        if endpoint is not None and edge not in endpoint.attachments:
+            check_room(self._desk, endpoint, edge)
         ending = Ending()
         code = FRESH
         if endpoint is None:
@@ -108,34 +113,7 @@ class Attachments:
         )
         self._requests.commit(request, ending.operations, then)
 
-    # Coming and going of sessions.
-
-    def session_lost(self, edge: str, name: str) -> None:
-        """An edge says that an end-point's session is gone; only an attachment brings it back."""
-        endpoint = self._desk.registry.endpoints.get(name)
-        if endpoint is not None and edge in endpoint.attachments:
-            self._see_down(endpoint, edge)
-            self._look_later(endpoint)
-
-    def edge_reported(self, edge: str, attached: tuple[str, ...], *, is_new: bool) -> None:
-        """An edge has a new session; at most the end-points that it names are still at it."""
-        there = frozenset() if is_new else frozenset(attached)
-        lost_ns = self._edge_lost_ns.pop(edge, 0)
-        for name in sorted(self._desk.registry.attached_to.get(edge, ())):
-            endpoint = self._desk.registry.endpoints[name]
-            if name in there:
-                self._see_up(endpoint, edge)
-                endpoint.attachments[edge].is_doubtful = True
-                self._notices.repeat(name, edge, lost_ns=lost_ns)
-            else:
-                self.session_lost(edge, name)
-
-    def edge_lost(self, edge: str) -> None:
-        """An edge's own session is gone; what is pushed to its end-points waits for the next."""
-        self._edge_lost_ns[edge] = self._desk.now_ns
-
-    def edge_is_down(self, edge: str) -> None:
-        self.edge_reported(edge, (), is_new=True)
+    # What ends with time.
 
     def grace_is_over(self, name: str) -> None:
         endpoint = self._desk.registry.endpoints.get(name)
@@ -175,39 +153,23 @@ class Attachments:
             )
 
     def resume(self) -> None:
-        """After a start: dormant publications have the whole grace time again."""
-        publications = self._desk.registry.publications
-        for name, endpoint in sorted(self._desk.registry.endpoints.items()):
+        """After a start: dormant publications have the whole grace time again.
+
+        Nobody is at an edge that the broker's file has lost, and the other edges are awaited.
+        """
+        registry = self._desk.registry
+        for name, endpoint in sorted(registry.endpoints.items()):
+            publications = registry.publications
             if any(publications[found].is_dormant for found in endpoint.publications):
                 self._desk.set_timer(DORMANT_TIMER + name, self._desk.settings.grace_ns)
+        for edge in sorted(registry.attached_to):
+            if edge in registry.routers:
+                self._desk.set_timer(AWAY_TIMER + edge, self._desk.settings.grace_ns)
+            else:
+                self._presence.edge_is_down(edge)
 
     def _retry(self, timer: str) -> Callable[[str], None]:
         return lambda _: self._desk.set_timer(timer, self._desk.settings.retry_after_ns)
-
-    def _see_up(self, endpoint: EndPoint, edge: str) -> None:
-        was_up = endpoint.attachments[edge].is_up
-        endpoint.attachments[edge].is_up = True
-        self._judge(endpoint)
-        if not was_up:
-            self._look_later(endpoint)
-
-    def _see_down(self, endpoint: EndPoint, edge: str) -> None:
-        endpoint.attachments[edge].is_up = False
-        self._judge(endpoint)
-
-    def _look_later(self, endpoint: EndPoint) -> None:
-        """Whoever leaves or comes back to several edges does so one by one: wait for the last."""
-        if endpoint.publications or endpoint.subscriptions:
-            self._desk.set_timer(SETTLED_TIMER + endpoint.name, self._desk.settings.settle_after_ns)
-
-    def _judge(self, endpoint: EndPoint) -> None:
-        """The grace time runs exactly while the end-point is nowhere."""
-        if endpoint.is_up and endpoint.lost_ns is not None:
-            endpoint.lost_ns = None
-            self._desk.cancel_timer(GRACE_TIMER + endpoint.name)
-        elif not endpoint.is_up and endpoint.lost_ns is None:
-            endpoint.lost_ns = self._desk.now_ns
-            self._desk.set_timer(GRACE_TIMER + endpoint.name, self._desk.settings.grace_ns)
 
     # Attaching.
 
@@ -215,6 +177,8 @@ class Attachments:
         registry, quotas = self._desk.registry, self._desk.settings.quotas
         if name.partition("/")[0] != registry.cloud:
             raise WrongCloud(f"{name} does not belong to cloud {registry.cloud}")
+        if edge not in registry.routers or edge not in registry.reports:
+            raise NoSuchRouter(f"router {edge} is being removed, or has not reported yet")
         if registry.routers[edge].role is not RouterRole.EDGE:
             raise NotAuthorised(f"rule edge: {edge} is no edge router, so nobody attaches to it")
         ports = command.data_port, command.urgent_port
@@ -230,11 +194,23 @@ class Attachments:
                 raise QuotaReached(f"the cloud has {quotas.endpoints_max} end-points already")
         elif endpoint.incarnation != command.incarnation:
             self._check_silence(endpoint, edge)
-        elif edge not in endpoint.attachments and len(endpoint.attachments) >= quotas.edges_max:
-            raise QuotaReached(
-                f"{name} is attached to {' and '.join(sorted(endpoint.attachments))} already",
-                hint="detach first, or attach again to one of those",
-            )
+        elif edge in endpoint.attachments:
+            if (
+                endpoint.subscriptions
+                and endpoint.attachments[edge].data_port
+                and not command.data_port
+            ):
+                raise LayoutError(
+                    f"{name} has subscriptions and attaches without a port to receive them on",
+                    hint="attach with the ports of the receiver, or unsubscribe first",
+                )
+        else:
+            there = sorted(endpoint.attachments.keys() & registry.routers.keys())
+            if len(there) >= quotas.edges_max:
+                raise QuotaReached(
+                    f"{name} is attached to {' and '.join(there)} already",
+                    hint="detach first, or attach again to one of those",
+                )
 
     def _check_silence(self, endpoint: EndPoint, edge: str) -> None:
         """A second process takes a name over only when nothing is heard of the first.
@@ -314,8 +290,8 @@ class Attachments:
             self._desk.set_timer(DORMANT_TIMER + request.endpoint, self._desk.settings.grace_ns)
         endpoint = self._desk.registry.endpoints.get(request.endpoint)
         if endpoint is not None:
-            self._judge(endpoint)
-            self._look_later(endpoint)
+            self._presence.judge(endpoint)
+            self._presence.look_later(endpoint)
         self._desk.tables.await_confirmations(
             routers,
             lambda _: self._requests.send(request, body),
@@ -326,7 +302,7 @@ class Attachments:
         """The disk is full: the end-point is where it was, and as absent as it was."""
         endpoint = self._desk.registry.endpoints.get(request.endpoint)
         if endpoint is not None:
-            self._judge(endpoint)
+            self._presence.judge(endpoint)
         self._requests.fail(request)(reason)
 
     # Ending.

@@ -10,12 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.broker.allocation import Allocator
-from gridstat.broker.attachments import (
-    DORMANT_TIMER,
-    GRACE_TIMER,
-    SETTLED_TIMER,
-    Attachments,
-)
+from gridstat.broker.attachments import DORMANT_TIMER, Attachments
 from gridstat.broker.channel_plan import ChannelPlan
 from gridstat.broker.contract_changes import ContractChanges
 from gridstat.broker.desk import CONFIRM_TIMER, FLUSH_TIMER, Desk, Outside
@@ -25,6 +20,7 @@ from gridstat.broker.moves import RETIRE_TIMER, Moves
 from gridstat.broker.notices import Notices
 from gridstat.broker.operations import TermBegan, encode, since_snapshot
 from gridstat.broker.operator_desk import OperatorDesk
+from gridstat.broker.presence import AWAY_TIMER, GRACE_TIMER, SETTLED_TIMER, Presence
 from gridstat.broker.publication_changes import OVER_TIMER, PublicationChanges
 from gridstat.broker.publications import Publications
 from gridstat.broker.recovery import REPLAN_TIMER, Recovery
@@ -116,14 +112,16 @@ class LeafBroker:
         notices = Notices(self._desk)
         self._moves = Moves(self._desk)
         self._router_desk = RouterDesk(self._desk)
+        self._presence = Presence(self._desk, notices)
         self._attachments = Attachments(
             self._desk,
             self._requests,
             notices,
             channel_plan,
+            self._presence,
         )
         self._health = RouterHealth(self._desk)
-        self._recovery = Recovery(self._desk, self._health, notices, self._moves, self._attachments)
+        self._recovery = Recovery(self._desk, self._health, notices, self._moves, self._presence)
         surveyor = Surveyor(self._desk, self._router_desk, self._health, channel_plan)
         self._operator_desk = OperatorDesk(self._desk, surveyor, self._health)
         self._subscriptions = Subscriptions(self._desk, self._requests, notices)
@@ -143,6 +141,7 @@ class LeafBroker:
         self._named_timers: dict[str, Callable[[str], None]] = {
             GRACE_TIMER: self._attachments.grace_is_over,
             DORMANT_TIMER: self._attachments.dormancy_is_over,
+            AWAY_TIMER: self._presence.edge_stays_away,
             SETTLED_TIMER: self._recovery.endpoint_moved,
             WHOLE_TIMER: self._router_desk.send_whole_again,
             OVER_TIMER: self._publication_changes.is_over,
@@ -240,7 +239,7 @@ class LeafBroker:
             case Disconnected(peer=peer):
                 role, _, name = peer.partition("/")
                 if role == "router" and self._router_desk.disconnect(name):
-                    self._attachments.edge_lost(name)
+                    self._presence.edge_lost(name)
                     self._recovery.session_changed(name, is_connected=False)
 
     def _connect(self, peer: str, event: Connected) -> None:
@@ -277,11 +276,11 @@ class LeafBroker:
                 if is_new is not None:
                     if is_new:
                         self._recovery.router_begins_anew(name)
-                    self._attachments.edge_reported(name, message.attached, is_new=is_new)
+                    self._presence.edge_reported(name, message.attached, is_new=is_new)
                     self._recovery.session_changed(name, is_connected=True)
             case AttachmentChanged():
                 if not message.is_up:
-                    self._attachments.session_lost(name, message.endpoint)
+                    self._presence.session_lost(name, message.endpoint)
             case ChannelStateChanged():
                 self._recovery.channel_changed(name, message)
             case BackPressureChanged():

@@ -21,12 +21,12 @@ from gridstat.net.command.endpoint_messages import ContractChanged, Unpublished
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gridstat.broker.attachments import Attachments
     from gridstat.broker.contracts import Allocation
     from gridstat.broker.desk import Desk
     from gridstat.broker.moves import Moves
     from gridstat.broker.notices import Notices
     from gridstat.broker.operations import Operation, Subscribed
+    from gridstat.broker.presence import Presence
     from gridstat.broker.registry import Subscription
     from gridstat.broker.router_health import RouterHealth
     from gridstat.net.command.router_messages import BackPressureChanged, ChannelStateChanged
@@ -43,13 +43,13 @@ class Recovery:
         health: RouterHealth,
         notices: Notices,
         moves: Moves,
-        attachments: Attachments,
+        presence: Presence,
     ) -> None:
         self._desk = desk
         self._health = health
         self._notices = notices
         self._moves = moves
-        self._attachments = attachments
+        self._presence = presence
         self._impaired: set[int] = set()
         self._queue: list[tuple[int, int]] = []
         self._queued: set[int] = set()
@@ -144,7 +144,7 @@ class Recovery:
             return
         self._desk.note("router_down" if is_down else "router_up", router=router)
         if is_down:
-            self._attachments.edge_is_down(router)
+            self._presence.edge_is_down(router)
             self._look_at(self._desk.registry.through_router.get(router, ()))
         else:
             self._look_at(self._impaired)

@@ -1,0 +1,88 @@
+"""Edges that stay away, and end-points that edges still name although they have ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridstat.model.errors import LayoutError
+from gridstat.net.command.endpoint_messages import Attach
+from tests.unit.broker.conversation import Conversation, pair, refusal
+from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE
+
+
+@pytest.fixture
+def cloud() -> Conversation:
+    found = pair()
+    found.publish(VOLTAGE, "c1/e0")
+    found.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    return found
+
+
+def test_end_points_of_edges_that_never_return_end_after_the_grace_times(
+    cloud: Conversation,
+) -> None:
+    for edge in ("c1/e2", "c1/e3"):
+        cloud.disconnect(edge)
+    cloud.advance(3 * cloud.settings.grace_ns)
+    assert sorted(cloud.broker.registry.endpoints) == [PMU]
+    assert cloud.broker.registry.subscriptions == {}
+
+
+def test_end_points_of_edges_that_a_restarted_broker_never_hears_of_end(
+    cloud: Conversation,
+) -> None:
+    cloud.kill_broker()
+    cloud.carry_out(cloud.broker.start(cloud.now_ns))
+    for name in ("c1/e0", "c1/e1", "c1/i0", "c1/i1"):
+        cloud.connect(name)
+    cloud.advance(3 * cloud.settings.grace_ns)
+    assert sorted(cloud.broker.registry.endpoints) == [PMU]
+
+
+def test_an_edge_that_returns_in_time_keeps_its_end_points(cloud: Conversation) -> None:
+    for edge in ("c1/e2", "c1/e3"):
+        cloud.disconnect(edge)
+    cloud.advance(cloud.settings.grace_ns // 2)
+    for edge in ("c1/e2", "c1/e3"):
+        cloud.connect(edge)
+    cloud.advance(3 * cloud.settings.grace_ns)
+    assert sorted(cloud.broker.registry.endpoints) == [CENTRE, PMU]
+    assert cloud.detached == []
+
+
+def test_an_end_point_that_has_ended_is_sent_away_by_the_edge_that_still_names_it(
+    cloud: Conversation,
+) -> None:
+    for edge in ("c1/e2", "c1/e3"):
+        cloud.disconnect(edge)
+    cloud.advance(3 * cloud.settings.grace_ns)
+    cloud.connect("c1/e2")
+    assert cloud.detached == [("c1/e2", CENTRE)]
+
+
+def test_a_newcomer_that_an_edge_names_before_it_attaches_is_not_sent_away(
+    cloud: Conversation,
+) -> None:
+    cloud.disconnect("c1/e2")
+    cloud.routers["c1/e2"].attached.add("c1/newcomer")
+    cloud.connect("c1/e2")
+    assert cloud.detached == []
+
+
+def test_a_subscriber_that_attaches_anew_without_a_port_is_refused(cloud: Conversation) -> None:
+    before = {name: cloud.broker.tables[name].wanted.digest for name in cloud.routers}
+    command = Attach(
+        edge="c1/e2",
+        certificate=f"endpoint/{CENTRE}".encode(),
+        incarnation="a",
+        first_time=False,
+        host="",
+        data_port=0,
+        urgent_port=0,
+    )
+    found = refusal(cloud.ask(CENTRE, "c1/e2", command))
+    assert found.code == LayoutError.code
+
+    cloud.journal[:] = cloud.broker.snapshot()
+    cloud.kill_broker()
+    assert {name: cloud.broker.tables[name].wanted.digest for name in cloud.routers} == before
