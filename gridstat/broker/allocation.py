@@ -22,6 +22,7 @@ from gridstat.broker.contracts import (
     Refusal,
     latency_us_max,
 )
+from gridstat.broker.leaving import UNNAMED, Leaving
 from gridstat.broker.negotiation import band_of, differences
 from gridstat.broker.path_choices import SEARCH_BUDGET_S
 from gridstat.broker.planning import Plan, Planner, Trial, claim_of, claims_of
@@ -61,7 +62,7 @@ class Allocator:
         self.resources = resources
         self._planner = Planner(resources, clock, budget_s)
         self._contracts: dict[int, Allocation] = {}
-        self._leaving: dict[int, list[Claim]] = {}
+        self.leaving = Leaving(resources)
 
     @property
     def contracts(self) -> Mapping[int, Allocation]:
@@ -98,12 +99,22 @@ class Allocator:
         if isinstance(answer, Refusal):
             self._hold(old)
         else:
-            self._let_leave(old.subscription_id, _claims(old))
+            self.leaving.charge(old.subscription_id, _claims(old))
         return answer
 
-    def settle(self, subscription_id: int) -> None:
-        """The routers have torn down what a change left behind: give that back."""
-        self.resources.give_back(self._leaving.pop(subscription_id, ()))
+    def settle(self, subscription_id: int, *generations: int) -> None:
+        """The routers have torn down what changes left behind: give that back.
+
+        With generations only what those retire; the rest may still be on the routers.
+        """
+        self.leaving.settle(subscription_id, *generations)
+
+    def take_back(self, contract: Allocation, generation: int) -> None:
+        """Hold the contract from before a change to this generation, which came to nothing."""
+        self.settle(contract.subscription_id, generation, UNNAMED)
+        if contract.subscription_id in self._contracts:
+            self._withdraw(self._contracts[contract.subscription_id])
+        self._hold(contract)
 
     def restore(self, contract: Allocation) -> None:
         """A contract from the journal: it was granted once and stands, whatever the room is now."""
@@ -140,7 +151,7 @@ class Allocator:
         if isinstance(answer, Obstacle):
             self._hold(old)
             return answer.refusal()
-        self._let_leave(
+        self.leaving.charge(
             subscription_id,
             tuple(
                 claim
@@ -342,10 +353,6 @@ class Allocator:
             self.resources.promises.end(PathKey(contract.subscription_id, index))
         self.resources.give_back(_claims(contract))
         del self._contracts[contract.subscription_id]
-
-    def _let_leave(self, subscription_id: int, claims: tuple[Claim, ...]) -> None:
-        self.resources.take(claims)
-        self._leaving.setdefault(subscription_id, []).extend(claims)
 
 
 def is_node_disjoint(paths: tuple[AllocatedPath, ...]) -> bool:

@@ -76,10 +76,11 @@ class ContractEffects:
         record, variable = found.record, found.variable
         orders = self._orders(record)
         registry.remove_subscription(subscription_id)
+        leaving = self._reservations.leaving(subscription_id)
         self._reservations.release(subscription_id)
         done.undo += [
             partial(registry.add_subscription, found),
-            partial(self._reservations.adopt, allocation_of(record, variable)),
+            partial(self._reservations.readmit, allocation_of(record, variable), leaving),
         ]
         done.tables += [
             partial(self._tables.tear_down, variable, orders, local_edges(record)),
@@ -98,19 +99,21 @@ class ContractEffects:
         old, old_variable = found.record, found.variable
         new_variable = registry.publications[record.name].variable
         old_orders, new_orders = self._orders(old), self._orders(record)
-        self._reservations.move(allocation_of(record, new_variable))
+        self._reservations.move(allocation_of(record, new_variable), record.generation)
         registry.replace_record(found, record, new_variable)
         retiring = Retiring(
             record.generation,
             (
                 partial(self._tables.tear_down, old_variable, old_orders, local_edges(old)),
-                partial(self._reservations.settle, record.subscription_id),
+                partial(self._reservations.settle, record.subscription_id, record.generation),
             ),
             is_held,
         )
         found.retiring.append(retiring)
         done.undo += [
-            partial(self._reservations.put_back, allocation_of(old, old_variable)),
+            partial(
+                self._reservations.take_back, allocation_of(old, old_variable), record.generation
+            ),
             partial(registry.replace_record, found, old, old_variable),
             partial(found.keep, retiring),
         ]

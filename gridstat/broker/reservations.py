@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         AllocationRequest,
         Refusal,
     )
-    from gridstat.broker.resources import Resources
+    from gridstat.broker.resources import Claim, Resources
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.status import StatusVariable
 
@@ -91,8 +91,11 @@ class Reservations:
         if contract.subscription_id not in self.allocator.contracts:
             self.allocator.restore(contract)
 
-    def move(self, contract: Allocation) -> None:
-        """Hold this contract in the place of the one before, unless a decision has done so."""
+    def move(self, contract: Allocation, generation: int) -> None:
+        """Hold this contract in the place of the one before, unless a decision has done so.
+
+        What that decision left behind is charged until this generation is settled.
+        """
         held = self.allocator.contracts.get(contract.subscription_id)
         if (
             held is None
@@ -101,15 +104,29 @@ class Reservations:
             or held.request.variable != contract.request.variable
         ):
             self.put_back(contract)
+        self.allocator.leaving.name(contract.subscription_id, generation)
 
     def put_back(self, contract: Allocation) -> None:
         """Hold exactly this contract, and nothing that a move may have left behind."""
         self.release(contract.subscription_id)
         self.adopt(contract)
 
-    def settle(self, subscription_id: int) -> None:
-        """What a move has left behind is no longer on any router."""
-        self.allocator.settle(subscription_id)
+    def take_back(self, contract: Allocation, generation: int) -> None:
+        """A move to this generation came to nothing: the contract is as before."""
+        self.allocator.take_back(contract, generation)
+
+    def settle(self, subscription_id: int, generation: int) -> None:
+        """What this generation has replaced is no longer on any router."""
+        self.allocator.settle(subscription_id, generation)
+
+    def leaving(self, subscription_id: int) -> dict[int, tuple[Claim, ...]]:
+        return self.allocator.leaving.of(subscription_id)
+
+    def readmit(self, contract: Allocation, leaving: dict[int, tuple[Claim, ...]]) -> None:
+        """A release came to nothing: hold the contract and what was leaving again."""
+        self.adopt(contract)
+        for generation, claims in leaving.items():
+            self.allocator.leaving.charge(contract.subscription_id, claims, generation)
 
     def release(self, subscription_id: int) -> None:
         if subscription_id in self.allocator.contracts:

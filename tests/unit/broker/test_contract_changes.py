@@ -245,3 +245,52 @@ def test_redundancy_added_later_brings_a_second_path(cloud: Conversation) -> Non
     assert isinstance(outcome, GrantedOutcome)
     first, second = outcome.paths
     assert set(first.routers).isdisjoint(second.routers)
+
+
+def carried_uncharged(cloud: Conversation) -> set[tuple[str, int, int]]:
+    """Orders of paths over channels between routers that are charged to nobody."""
+    channels = cloud.broker.reservations.resources.channels
+    found = set()
+    for name in cloud.routers:
+        for order in cloud.broker.tables[name].wanted.paths.values():
+            carriage = channels.get(order.channel_id)
+            if carriage is not None and not carriage.serves(order.variable_id, {0: order.every}):
+                found.add((name, order.channel_id, order.every))
+    return found
+
+
+def test_a_second_change_within_the_overlap_leaves_everything_charged_that_is_still_up(
+    cloud: Conversation,
+) -> None:
+    empty = promised(cloud)
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(redundancy=2))
+    change(cloud, granted.subscription_id, QosRequest(redundancy=2, every=2))
+    for router in cloud.routers.values():
+        router.is_silent = True
+    request = ModalQos({0: QosRequest(redundancy=1, every=3)})
+    second = ChangeSubscription(subscription_id=granted.subscription_id, qos=request)
+    cloud.send(CENTRE, "c1/e2", second)
+    for _ in range(10):
+        cloud.advance(10_000_000)
+        assert carried_uncharged(cloud) == set()
+    everys = {
+        order.every
+        for name in cloud.routers
+        for order in cloud.broker.tables[name].wanted.paths.values()
+    }
+    assert everys >= {2, 3}, "the routers have confirmed nothing, so both generations are up"
+    cloud.ask(CENTRE, "c1/e2", Unsubscribe(subscription_ids=(granted.subscription_id,)))
+    assert promised(cloud) == empty
+
+
+def test_a_failed_second_change_gives_back_only_its_own(cloud: Conversation) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(redundancy=2))
+    change(cloud, granted.subscription_id, QosRequest(redundancy=1, every=2))
+    during = promised(cloud)
+    assert cloud.broker.reservations.leaving(granted.subscription_id)
+    cloud.is_disk_full = True
+    change(cloud, granted.subscription_id, QosRequest(redundancy=1, every=3))
+    assert promised(cloud) == during
+    assert carried_uncharged(cloud) == set()
+    cloud.ask(CENTRE, "c1/e2", Unsubscribe(subscription_ids=(granted.subscription_id,)))
+    assert promised(cloud) == during, "the end of it could not be written either"

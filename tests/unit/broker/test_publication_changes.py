@@ -268,3 +268,29 @@ def test_a_period_that_the_edges_cannot_take_in_is_refused_and_changes_nothing(
 
     assert {name: account.events.value for name, account in accounts.items()} == before
     assert isinstance(cloud.ask(PMU, "c1/e0", FASTER)[0], PublishedOutcome)
+
+
+def test_a_path_that_fails_during_a_change_leaves_the_old_identifier_charged() -> None:
+    cloud = pair(bandwidth_bytes_per_s=10_000_000)
+    old, granted = published(cloud)
+    cloud.send(PMU, "c1/e0", ChangePublication(name=VOLTAGE, period=Period(1, 30)))
+    cloud.settle()
+    record = cloud.broker.registry.subscriptions[granted.subscription_id].record
+    failed = record.paths[0].channel_ids[0]
+    to = next(one.to_router for one in cloud.channels_given if one.channel_id == failed)
+    cloud.hear(to, ChannelStateChanged(channel_id=failed, is_up=False))
+    cloud.advance(NS_PER_S // 10)
+    cloud.settle()
+    channels = cloud.broker.reservations.resources.channels
+    ordered = {
+        order.channel_id
+        for name in cloud.routers
+        for order in cloud.broker.tables[name].wanted.paths.values()
+        if order.variable_id == old.variable_id and order.channel_id in channels
+    }
+    charged = {number for number, found in channels.items() if old.variable_id in found.streams}
+    assert ordered, "the publisher has not switched yet"
+    assert ordered == charged
+    cloud.advance(100 * NS_PER_S)
+    cloud.settle()
+    assert not any(old.variable_id in found.streams for found in channels.values())
