@@ -74,12 +74,8 @@ class PathFaults:
     def __init__(self, rig: RecoveryRig, random: Random) -> None:
         self._rig = rig
         self._random = random
-        publishers = [point.name for point in rig.grid.plan.end_points if "pmu" in point.name]
-        self._numbers = {
-            name: number
-            for publisher in publishers
-            for name, number in rig.load.variables_of(publisher).items()
-        }
+        self._publisher = rig.grid.plan.end_points[0].name
+        self._numbers = rig.load.variables_of(self._publisher)
 
     def cut_channel(self, *, is_one_way: bool) -> Outage:
         """Cut a wire between two routers of a path; mended when the streams are back."""
@@ -121,6 +117,26 @@ class PathFaults:
         await_in_step(rig, name, since_ns=started_ns)
         back_s = (time.time_ns() - started_ns) / NS_PER_S
         return self._outage(f"kill {name}", broken, down.at_ns, restored_ns, back_s=back_s)
+
+    def cut_access(self, *, is_publishers: bool) -> Outage:
+        """Cut the wire between an end-point and the edge of a path; it has a second edge.
+
+        No probes go over such a wire: a silent session tells of it, after some seconds.
+        """
+        rig = self._rig
+        rig.await_whole()
+        paths = self._paths()
+        end = self._publisher if is_publishers else SINGLE
+        at = 0 if is_publishers else -1
+        edge = self._any_of(paths)[at]
+        hit = {name for name, path in paths.items() if path[at] == edge}
+        self._wait_a_phase()
+        from_ns = time.time_ns()
+        rig.grid.network.cut(link_name(end, edge))
+        broken = self._broken(from_ns, hit)
+        restored_ns = self._restored_ns(broken)
+        rig.grid.network.heal(link_name(end, edge))
+        return self._outage(f"cut {end} from {edge}", broken, restored_ns, restored_ns)
 
     def _outage(
         self, what: str, broken: _Broken, down_ns: int, restored_ns: int, *, back_s: float = 0.0

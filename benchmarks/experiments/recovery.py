@@ -21,11 +21,7 @@ from benchmarks.experiments.experiment import (
     Progress,
     Result,
 )
-from benchmarks.recovery_returns import (
-    EndPointReturns,
-    ManyOrders,
-    chain_plan,
-)
+from benchmarks.recovery_returns import EndPointReturns, ManyOrders, chain_plan
 from benchmarks.recovery_rig import RecoveryRig
 from benchmarks.recovery_trials import DOUBLE, RATE, SINGLE, PathFaults, kill_broker
 from benchmarks.subscribing import quantile
@@ -38,8 +34,8 @@ if TYPE_CHECKING:
 
     from benchmarks.recovery_trials import BrokerOutage, Outage
 
-PARTS: Final = ("channel", "router", "broker", "endpoints", "orders")
-ON_TWO_WAYS: Final = ("channel", "router", "broker")
+PARTS: Final = ("channel", "router", "access", "broker", "endpoints", "orders")
+ON_TWO_WAYS: Final = ("channel", "router", "access", "broker")
 DEAD_S_SHORT: Final = (4.0, 8.0)
 """Of the repeated deaths of the broker: long enough for routers to retry at their slowest pace."""
 
@@ -68,6 +64,7 @@ def measure(options: Options, progress: Progress) -> Result:
     counts = {
         "channel": trials,
         "router": trials,
+        "access": options.whole("returns"),
         "broker": restarts + 10,
         "endpoints": 3 * options.whole("returns"),
         "orders": options.whole("returns"),
@@ -132,6 +129,8 @@ def _on_two_ways(run: _Run, folder: Path) -> None:
             outages += kills
         if outages:
             run.figures |= _outage_figures("", outages)
+        if "access" in run.parts:
+            run.figures |= _access(run, faults)
         if "broker" in run.parts:
             run.figures |= _broker(run, rig)
 
@@ -143,6 +142,20 @@ def _several(run: _Run, count: int, what: str, trial: Callable[[int], Outage]) -
         run.step(f"{what} {at + 1} of {count}{last}")
         outages.append(trial(at))
     return outages
+
+
+def _access(run: _Run, faults: PathFaults) -> dict[str, Figure]:
+    """Wires of end-points that have a second edge; not among the channels of a cloud."""
+    cuts = _several(
+        run,
+        run.options.whole("returns"),
+        "end-point cut off",
+        lambda at: faults.cut_access(is_publishers=at % 2 == 0),
+    )
+    return {
+        **spread("access_restore_ms", [each.restore_ms for each in cuts], digits=1),
+        "access_two_path_lost": sum(each.two_path_lost for each in cuts),
+    }
 
 
 def _broker(run: _Run, rig: RecoveryRig) -> dict[str, Figure]:
@@ -233,7 +246,7 @@ RECOVERY = Experiment(
         Parameter("trials", 20, "channels cut, and routers killed, on the path of a stream"),
         Parameter("dead_s", 60.0, "how long the broker is dead, once"),
         Parameter("restarts", 20, "further restarts of the broker after some seconds"),
-        Parameter("returns", 20, "crashes of publisher, subscriber, edge, loaded router: each"),
+        Parameter("returns", 20, "of each: publisher, subscriber, edge, loaded router, access"),
         Parameter("orders", 10_000, "variables of the router that is restarted with many"),
         Parameter("variables", 4, "streams of 60 events a second, each with one and two paths"),
         Parameter("seed", 1, "fixes what is broken, and when between two events"),
