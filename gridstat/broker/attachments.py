@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from gridstat.broker.addresses import check_receiver
 from gridstat.broker.edge_room import check_room
 from gridstat.broker.endings import Ending
 from gridstat.broker.operations import Answered, Attached
@@ -42,7 +43,6 @@ LINK_WAS_LOST: Final = 1
 WAS_RESTARTED: Final = 3
 EDGE_WAS_RESTARTED: Final = 4
 """The source's codes of a good attachment (S0 §3.11)."""
-PORT_MAX: Final = 65_535
 
 
 class Attachments:
@@ -177,18 +177,13 @@ class Attachments:
         registry, quotas = self._desk.registry, self._desk.settings.quotas
         if name.partition("/")[0] != registry.cloud:
             raise WrongCloud(f"{name} does not belong to cloud {registry.cloud}")
+        if "/" not in name:
+            raise NotAuthorised(f"rule name: {name} is the cloud's own name, not an end-point's")
         if edge not in registry.routers or edge not in registry.reports:
             raise NoSuchRouter(f"router {edge} is being removed, or has not reported yet")
         if registry.routers[edge].role is not RouterRole.EDGE:
             raise NotAuthorised(f"rule edge: {edge} is no edge router, so nobody attaches to it")
-        ports = command.data_port, command.urgent_port
-        if not all(0 <= port <= PORT_MAX for port in ports):
-            raise LayoutError(f"{name} names a port outside 0 to {PORT_MAX}")
-        if any(ports) and not (all(ports) and command.host):
-            raise LayoutError(
-                f"{name} names only a part of where it receives",
-                hint="give the host and both ports of the receiver, or none of them",
-            )
+        check_receiver(command, of=name)
         if endpoint is None:
             if len(registry.endpoints) >= quotas.endpoints_max:
                 raise QuotaReached(f"the cloud has {quotas.endpoints_max} end-points already")

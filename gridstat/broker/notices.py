@@ -7,7 +7,7 @@ was there, or shortly before a session broke, is said again when the end-point i
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, assert_never
 
 from gridstat.broker.outcomes import encode_notice
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from gridstat.broker.desk import Desk
     from gridstat.net.command.endpoint_messages import Notice
 
+KEPT_BYTES_MAX: Final = 1_048_576
+"""Of the notices of one end-point."""
 DOUBTFUL_NS: Final = 10 * NS_PER_S
 """What was sent so long before a loss may have been lost with it."""
 
@@ -38,12 +40,26 @@ class _Kept:
     body: bytes
 
 
+@dataclass(slots=True)
+class _Shelf:
+    """The last notices of one end-point, bounded in number and in bytes."""
+
+    notices: deque[_Kept] = field(default_factory=deque)
+    size_bytes: int = 0
+
+    def add(self, notice: _Kept, *, notices_max: int) -> None:
+        self.notices.append(notice)
+        self.size_bytes += len(notice.body)
+        while len(self.notices) > notices_max or self.size_bytes > KEPT_BYTES_MAX:
+            self.size_bytes -= len(self.notices.popleft().body)
+
+
 class Notices:
     """Keeps the last few notices of each end-point; an older one makes room and is lost."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._kept: dict[str, deque[_Kept]] = {}
+        self._kept: dict[str, _Shelf] = {}
 
     def push(self, name: str, notice: Notice) -> None:
         endpoint = self._desk.registry.endpoints.get(name)
@@ -52,15 +68,19 @@ class Notices:
         body = encode_notice(notice)
         kept = self._kept.get(name)
         if kept is None:
-            kept = self._kept[name] = deque(maxlen=self._desk.settings.notices_kept_max)
-        kept.append(_Kept(self._desk.now_ns, _contract_of(notice), body))
+            kept = self._kept[name] = _Shelf()
+        kept.add(
+            _Kept(self._desk.now_ns, _contract_of(notice), body),
+            notices_max=self._desk.settings.notices_kept_max,
+        )
         for edge in endpoint.edges_up():
             self._send(name, edge, body)
 
     def repeat(self, name: str, edge: str, *, lost_ns: int) -> None:
         """The end-point is back at this edge; its sessions had been lost at `lost_ns`."""
         live = self._desk.registry.subscriptions
-        for kept in self._kept.get(name, ()):
+        shelf = self._kept.get(name)
+        for kept in () if shelf is None else shelf.notices:
             is_live = kept.subscription_id is None or kept.subscription_id in live
             if is_live and kept.sent_ns >= lost_ns - DOUBTFUL_NS:
                 self._send(name, edge, kept.body)

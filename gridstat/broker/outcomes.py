@@ -16,7 +16,7 @@ from gridstat.net.command.endpoint_messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from gridstat.broker.operations import Subscribed
     from gridstat.model.errors import GridStatError
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 ANSWER_BYTES_MAX: Final = 786_432
 """Of the outcomes of one request, so that an answer always fits into a frame."""
+
+WORDS_MAX: Final = 100
 
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -39,6 +41,13 @@ def encode_notice(notice: Notice) -> bytes:
 
 def size_bytes(outcome: Outcome) -> int:
     return len(_ENCODER.encode(outcome))
+
+
+def few_words(words: Sequence[str]) -> tuple[str, ...]:
+    """The first of them and how many there are beside, so that an answer fits into a frame."""
+    if len(words) <= WORDS_MAX:
+        return tuple(words)
+    return (*words[:WORDS_MAX], f"and {len(words) - WORDS_MAX} more")
 
 
 def refused(error: GridStatError | Refusal) -> RefusedOutcome:
@@ -69,6 +78,6 @@ def granted(
         ),
         is_node_disjoint=record.is_node_disjoint,
         shares_edge=record.shares_edge,
-        degraded=(*record.degraded, *troubles),
+        degraded=few_words((*record.degraded, *troubles)),
         label=record.label,
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gridstat.broker.addresses import check_host, check_ports, check_versions
 from gridstat.broker.operations import RouterReported
-from gridstat.model.errors import NoSuchRouter
+from gridstat.model.errors import LayoutError, NoSuchRouter
 from gridstat.net.command.router_messages import RouterAccepted
 
 if TYPE_CHECKING:
@@ -55,6 +56,12 @@ class RouterDesk:
         desk = self._desk
         if name not in self._instances or desk.tables[name].is_connected:
             return None  # Not of this cloud, or it has reported in this session already.
+        try:
+            _check(name, message)
+        except LayoutError as error:
+            # Its neighbours could not obey an order that names such a place.
+            desk.close(f"router/{name}", error)
+            return None
         if message.term > desk.registry.term:
             # It obeys a newer broker and will refuse this one; only people can say who is right.
             desk.note("newer_term", router=name, term=message.term)
@@ -119,3 +126,9 @@ class RouterDesk:
     def _send_whole(self, name: str) -> None:
         for change in self._desk.tables.whole(name, term=self._desk.registry.term):
             self._desk.send_router(name, change)
+
+
+def _check(name: str, message: ReportRouter) -> None:
+    check_host(message.host, of=name)
+    check_ports((message.data_port, message.urgent_port, message.command_port), of=name)
+    check_versions(message.datagram_versions, of=name)

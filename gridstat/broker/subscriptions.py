@@ -15,6 +15,7 @@ from gridstat.broker.orders import TERMS_MAX, terms_of
 from gridstat.broker.outcomes import (
     ANSWER_BYTES_MAX,
     encode_outcomes,
+    few_words,
     granted,
     refused,
     size_bytes,
@@ -261,7 +262,7 @@ class Subscriptions:
         return GrantedOutcome(
             subscription_id=held.pattern_id,
             variable=None,
-            degraded=tuple(words),
+            degraded=few_words(words),
             label=held.label,
         )
 

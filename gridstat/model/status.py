@@ -20,6 +20,8 @@ OPTION_BYTES: Final = 24
 OPTIONS_MAX: Final = 255
 PAYLOAD_BYTES_MAX: Final = VALUE_BYTES + OPTIONS_MAX * OPTION_BYTES
 DERIVED_BYTES: Final = 8
+WORD_CHARS_MAX: Final = 128
+"""Of the names of records, their fields and derived values."""
 U16_MAX: Final = 2**16 - 1
 U32_MAX: Final = 2**32 - 1
 U64_MAX: Final = 2**64 - 1
@@ -96,6 +98,7 @@ class Field:
     length_bytes: int = 0
 
     def __post_init__(self) -> None:
+        _check_word(self.name)
         if not self.name.isidentifier():
             raise LayoutError(f"field {self.name!r} is not a name", hint="use letters, digits, _")
         is_sized = 1 <= self.length_bytes <= PAYLOAD_BYTES_MAX
@@ -123,6 +126,7 @@ class RecordType:
     fields: tuple[Field, ...]
 
     def __post_init__(self) -> None:
+        _check_word(self.name)
         names = [field.name for field in self.fields]
         if len(set(names)) != len(names):
             raise LayoutError(f"record {self.name} names a field twice: {', '.join(names)}")
@@ -146,6 +150,9 @@ class DerivedValue:
 
     name: str
     value_type: BuiltinType
+
+    def __post_init__(self) -> None:
+        _check_word(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +250,11 @@ class StatusEvent:
     @property
     def option_count(self) -> int:
         return (len(self.payload) - VALUE_BYTES) // OPTION_BYTES
+
+
+def _check_word(name: str) -> None:
+    if len(name) > WORD_CHARS_MAX:
+        raise LayoutError(f"name {name[:40]}… has {len(name):,} characters, {WORD_CHARS_MAX} fit")
 
 
 def _check_range(name: str, number: int, number_max: int) -> None:

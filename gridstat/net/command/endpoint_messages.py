@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from gridstat.model.qos import ModalQos, Qos
 from gridstat.model.rate_law import Period
 from gridstat.model.status import StatusVariable
-from gridstat.net.command.session_messages import MANY_MAX, Struct
+from gridstat.net.command.session_messages import (
+    MANY_MAX,
+    Count,
+    NameText,
+    ShortText,
+    Struct,
+    Versions,
+)
 
 
 class Attach(Struct, frozen=True):
@@ -19,14 +26,14 @@ class Attach(Struct, frozen=True):
     was restarted. Ports are those of the end-point's receiver; 0 where it only publishes.
     """
 
-    edge: str
-    certificate: bytes
-    incarnation: str
+    edge: NameText
+    certificate: Annotated[bytes, msgspec.Meta(max_length=16_384)]
+    incarnation: ShortText
     first_time: bool
-    host: str = ""
+    host: ShortText = ""
     data_port: int = 0
     urgent_port: int = 0
-    datagram_versions: tuple[int, ...] = (1,)
+    datagram_versions: Versions = (1,)
 
 
 class Detach(Struct, frozen=True):
@@ -48,13 +55,13 @@ class Publish(Struct, frozen=True):
 class Unpublish(Struct, frozen=True):
     """Withdraw variables; always accepted, and their subscribers are told."""
 
-    names: tuple[str, ...]
+    names: tuple[NameText, ...]
 
 
 class ChangePublication(Struct, frozen=True):
     """A new period (and phase) from the answer's `from_ns` on."""
 
-    name: str
+    name: NameText
     period: Period
     phase_ns: int = 0
 
@@ -65,10 +72,10 @@ class SubscriptionRequest(Struct, frozen=True):
     `value_type` None leaves the type unchecked. `label` is the subscriber's own name for it.
     """
 
-    name: str
+    name: NameText
     qos: ModalQos
     value_type: Any = None
-    label: str = ""
+    label: NameText = ""
 
 
 class Subscribe(Struct, frozen=True):
@@ -93,28 +100,28 @@ class ChangeSubscription(Struct, frozen=True):
 class FindVariables(Struct, frozen=True):
     """The published variables that match a pattern, at most `limit`."""
 
-    pattern: str
+    pattern: NameText
     limit: int = MANY_MAX
 
 
 class ResolveName(Struct, frozen=True):
     """The name service: where a router's command server listens."""
 
-    name: str
+    name: NameText
 
 
 class LedgerEntry(Struct, frozen=True):
     """What became of one subscription so far, as its subscriber counts; `copies` is by path."""
 
     subscription_id: int
-    expected: int = 0
-    delivered: int = 0
-    late: int = 0
-    lost: int = 0
-    duplicate: int = 0
-    extrapolated: int = 0
-    unknown: int = 0
-    copies: tuple[int, ...] = ()
+    expected: Count = 0
+    delivered: Count = 0
+    late: Count = 0
+    lost: Count = 0
+    duplicate: Count = 0
+    extrapolated: Count = 0
+    unknown: Count = 0
+    copies: Annotated[tuple[Count, ...], msgspec.Meta(max_length=8)] = ()
 
 
 class ReportLedger(Struct, frozen=True):

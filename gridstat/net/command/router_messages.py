@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar, TypeAlias
 
 import msgspec
 
 from gridstat.model.rate_law import Period
-from gridstat.net.command.session_messages import Struct
+from gridstat.net.command.session_messages import NameText, ShortText, Struct, Versions
+
+Counters: TypeAlias = Annotated[dict[ShortText, int], msgspec.Meta(max_length=256)]
+ManyCounters: TypeAlias = Annotated[dict[int, Counters], msgspec.Meta(max_length=16_384)]
 
 
 class ReportRouter(Struct, frozen=True):
@@ -17,16 +20,16 @@ class ReportRouter(Struct, frozen=True):
     otherwise only the session was lost. `digest` is that of its table (`net/command/digest.py`).
     """
 
-    host: str
+    host: ShortText
     data_port: int
     urgent_port: int
     is_first_time: bool
     digest: int = 0
     term: int = 0
-    command_host: str = ""
+    command_host: NameText = ""
     command_port: int = 0
-    datagram_versions: tuple[int, ...] = (1,)
-    attached: tuple[str, ...] = ()
+    datagram_versions: Versions = (1,)
+    attached: tuple[NameText, ...] = ()
 
 
 class TableChanged(Struct, frozen=True):
@@ -65,9 +68,9 @@ class BackPressureChanged(Struct, frozen=True):
 class ReportCounters(Struct, frozen=True):
     """Every second or so: counters by name, of the core and of each channel and source."""
 
-    router: dict[str, int] = msgspec.field(default_factory=dict)
-    channels: dict[int, dict[str, int]] = msgspec.field(default_factory=dict)
-    sources: dict[int, dict[str, int]] = msgspec.field(default_factory=dict)
+    router: Counters = msgspec.field(default_factory=dict)
+    channels: ManyCounters = msgspec.field(default_factory=dict)
+    sources: ManyCounters = msgspec.field(default_factory=dict)
 
 
 class Forward(Struct, frozen=True):

@@ -6,7 +6,7 @@ are ignored, and nobody is sent a message newer than the version that its `Hello
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,13 @@ SCHEMA_VERSION: Final = 2
 SCHEMA_VERSION_MIN: Final = 1
 MANY_MAX: Final = 1_000
 """Variables in one request, and orders of one kind in one table change."""
+
+NameText: TypeAlias = Annotated[str, msgspec.Meta(max_length=255)]
+"""A name or pattern, or what somebody calls something: whatever others keep has a bound."""
+ShortText: TypeAlias = Annotated[str, msgspec.Meta(max_length=128)]
+"""A mark that one process gives itself, or an address."""
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+Versions: TypeAlias = Annotated[tuple[int, ...], msgspec.Meta(max_length=16)]
 
 
 class Struct(
@@ -39,12 +46,12 @@ class Hello(Struct, frozen=True, omit_defaults=False):
     It is written in full: a reader of another version has other defaults for the versions.
     """
 
-    role: str
-    name: str
-    instance: str
+    role: ShortText
+    name: NameText
+    instance: ShortText
     schema_version: int = SCHEMA_VERSION
     schema_version_min: int = SCHEMA_VERSION_MIN
-    software: str = ""
+    software: ShortText = ""
 
 
 class Ping(Struct, frozen=True):

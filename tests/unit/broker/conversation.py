@@ -116,6 +116,7 @@ class Conversation:
         self.held_persists: deque[Persist] = deque()
         self.failed_epoch = -1
         self.request_id = 1_000
+        self.may_fail = False
         self.instructions: list[Instruction] = []
         self.broker = self.new_broker()
 
@@ -312,6 +313,7 @@ class Conversation:
                     self.closed.append(instruction)
                 case Note():
                     self.notes.append(instruction)
+                    assert instruction.word != "request_failed" or self.may_fail, instruction
 
     def write(self) -> None:
         """Let the journal take what waits; a full disk fails the rest of the epoch too."""

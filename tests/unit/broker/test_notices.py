@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gridstat.broker.notices import KEPT_BYTES_MAX, _Kept, _Shelf
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import (
     Matched,
@@ -84,3 +85,12 @@ def test_a_new_process_hears_nothing_of_the_old_one(cloud: Conversation) -> None
     withdraw(cloud)
     cloud.attach(CENTRE, "c1/e2", incarnation="b")
     assert heard(cloud, Unpublished) == 0
+
+
+def test_notices_are_kept_within_a_bound_of_bytes() -> None:
+    shelf = _Shelf()
+    for number in range(9):
+        shelf.add(_Kept(number, None, b"x" * (KEPT_BYTES_MAX // 3)), notices_max=256)
+    assert [kept.sent_ns for kept in shelf.notices] == [6, 7, 8]
+    shelf.add(_Kept(9, None, b"y"), notices_max=2)
+    assert (len(shelf.notices), shelf.size_bytes) == (2, KEPT_BYTES_MAX // 3 + 1)

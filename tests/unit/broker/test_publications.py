@@ -82,6 +82,16 @@ def test_a_publisher_publishes_only_below_its_own_name(cloud: Conversation, name
     assert (refused.code, "rule name" in refused.reason) == (NotAuthorised.code, True)
 
 
+@pytest.mark.parametrize("name", [PMU, VOLTAGE, f"{VOLTAGE}/angle"])
+def test_nobody_publishes_what_lies_below_another_end_point(cloud: Conversation, name: str) -> None:
+    station = PMU.rpartition("/")[0]
+    cloud.attach(station, "c1/e0", data_port=0)
+    refused = refusal(cloud.ask(station, "c1/e0", publish(variable(name))))
+    assert (refused.code, "rule name" in refused.reason) == (NotAuthorised.code, True)
+    cloud.publish(VOLTAGE, "c1/e0")
+    cloud.publish(f"{station}/frequency", "c1/e0")
+
+
 def test_a_name_with_a_wildcard_is_refused(cloud: Conversation) -> None:
     refused = refusal(cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/*"))))
     assert refused.code == LayoutError.code

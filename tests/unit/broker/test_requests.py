@@ -15,16 +15,22 @@ from gridstat.model.errors import (
     QuotaReached,
     Refused,
 )
+from gridstat.model.qos import ModalQos
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.authority import signed_bytes
 from gridstat.net.command.endpoint_messages import (
+    Attach,
     Detach,
+    EndPointCommand,
     FindVariables,
     FoundOutcome,
     GrantedOutcome,
+    LedgerEntry,
     PublishedOutcome,
     RefusedOutcome,
+    ReportLedger,
     Subscribe,
+    SubscriptionRequest,
     Unsubscribe,
 )
 from gridstat.net.command.messages import Forward
@@ -103,6 +109,30 @@ def test_values_out_of_their_bounds_are_refused_with_their_own_code(cloud: Conve
     assert refusal(cloud.answers[CENTRE, number]).code == LayoutError.code
 
 
+ENTRY = LedgerEntry(subscription_id=1)
+REQUEST = SubscriptionRequest(name=VOLTAGE, qos=ModalQos())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ReportLedger(entries=(msgspec.structs.replace(ENTRY, copies=(1,) * 9),)),
+        ReportLedger(entries=(msgspec.structs.replace(ENTRY, expected=-5),)),
+        ReportLedger(entries=(msgspec.structs.replace(ENTRY, copies=(-1,)),)),
+        Subscribe(subscriptions=(msgspec.structs.replace(REQUEST, label="x" * 256),)),
+        Subscribe(subscriptions=(msgspec.structs.replace(REQUEST, name="x" * 256),)),
+        Attach(edge="c1/e0", certificate=b"x" * 16_385, incarnation="a", first_time=True),
+        Attach(edge="c1/e0", certificate=b"x", incarnation="a" * 129, first_time=True),
+    ],
+)
+def test_what_is_longer_than_its_bound_is_refused_and_nothing_of_it_kept(
+    cloud: Conversation, command: EndPointCommand
+) -> None:
+    size = len(cloud.journal)
+    assert refusal(cloud.ask(PMU, "c1/e0", command)).code == MalformedFrame.code
+    assert len(cloud.journal) == size
+
+
 def word(value: object) -> bytes:
     return msgspec.msgpack.encode(value)
 
@@ -167,6 +197,7 @@ def test_a_fault_of_the_broker_over_one_request_leaves_no_trace_and_serves_the_n
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
+    cloud.may_fail = True
     with monkeypatch.context() as faulty:
         faulty.setattr(cloud.broker._publications, "_offer", fail)
         assert refusal(cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/b")))).code == Refused.code

@@ -172,3 +172,13 @@ def test_an_event_that_the_wire_cannot_hold_is_rejected(change: dict[str, int]) 
     fields: dict[str, Any] = {"created_ns": 1, "variable_id": 1, "payload": bytes(8)}
     with pytest.raises(LayoutError, match="outside 0 to"):
         StatusEvent(**(fields | change))
+
+
+def test_names_within_a_type_are_bounded() -> None:
+    long = "x" * 129
+    with pytest.raises(LayoutError, match="129 characters"):
+        Field(long, FieldKind.BOOL)
+    with pytest.raises(LayoutError, match="129 characters"):
+        RecordType(long, (Field("x" * 128, FieldKind.BOOL),))
+    with pytest.raises(LayoutError, match="129 characters"):
+        DerivedValue(long, BuiltinType.BOOL)
