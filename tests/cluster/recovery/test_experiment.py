@@ -29,12 +29,8 @@ def test_every_fault_on_two_ways_is_noticed_and_only_single_paths_feel_it() -> N
     assert told == sorted(told)
     assert told[-1] == 1.0
     for name in ("channel", "router"):
-        detect, restore = (
-            float(figures[f"{name}_{what}_ms_p95"]) for what in ("detect", "restore")
-        )
-        assert 0 < detect, name
-        assert 0 < restore, name
-        assert float(figures[f"{name}_lost_per_fault"]) > 0, "a single path feels it"
+        for what in ("detect_ms_p95", "restore_ms_p95", "lost_per_fault"):
+            assert float(figures[f"{name}_{what}"]) > 0, "a single path feels it"
     assert figures["faults_two_path_lost"] == figures["faults_duplicate"] == 0
     assert figures["lost"] == 0, "a dead broker costs nothing"
     assert float(figures["digest_equal_s_p95"]) > 0
