@@ -69,7 +69,9 @@ class ContractEffects:
         if held is not None:
             done.undo.append(partial(registry.add_pattern, held))
             return
-        registry.homeless.pop(subscription_id, None)
+        homeless = registry.homeless.pop(subscription_id, None)
+        if homeless is not None:
+            done.undo.append(partial(registry.homeless.__setitem__, subscription_id, homeless))
         found = registry.subscriptions.get(subscription_id)
         if found is None:
             return
@@ -90,11 +92,20 @@ class ContractEffects:
     def _move(self, record: Subscribed, done: Applied, *, is_held: bool) -> None:
         """The new generation stands beside the old one, which retires once the new one is up."""
         registry = self._registry
-        if registry.homeless.pop(record.subscription_id, None) is not None:
+        homeless = registry.homeless.pop(record.subscription_id, None)
+        if homeless is not None:
+            done.undo.append(
+                partial(registry.homeless.__setitem__, record.subscription_id, homeless)
+            )
             self._subscribe(record, done)
             return
         found = registry.subscriptions.get(record.subscription_id)
         if found is None or found.record.generation == record.generation:
+            return
+        if not self._reservations.has_a_place(record.paths):
+            # Only at a start, when the broker's file has lost what the contract had moved to.
+            self._unsubscribe(record.subscription_id, done)
+            registry.homeless[record.subscription_id] = record
             return
         old, old_variable = found.record, found.variable
         new_variable = registry.publications[record.name].variable

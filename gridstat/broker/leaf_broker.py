@@ -16,6 +16,7 @@ from gridstat.broker.contract_changes import ContractChanges
 from gridstat.broker.desk import CONFIRM_TIMER, FLUSH_TIMER, Desk, Outside
 from gridstat.broker.effects import Effects
 from gridstat.broker.enquiries import Enquiries
+from gridstat.broker.housing import HOUSE_TIMER, Housing
 from gridstat.broker.moves import RETIRE_TIMER, Moves
 from gridstat.broker.notices import Notices
 from gridstat.broker.operations import TermBegan, encode, since_snapshot
@@ -121,6 +122,7 @@ class LeafBroker:
             self._presence,
         )
         self._health = RouterHealth(self._desk)
+        self._housing = Housing(self._desk, notices)
         self._recovery = Recovery(self._desk, self._health, notices, self._moves, self._presence)
         surveyor = Surveyor(self._desk, self._router_desk, self._health, channel_plan)
         self._operator_desk = OperatorDesk(self._desk, surveyor, self._health)
@@ -136,6 +138,7 @@ class LeafBroker:
             CONFIRM_TIMER: self._desk.expire,
             RETIRE_TIMER: self._moves.retire_due,
             REPLAN_TIMER: self._recovery.continue_replanning,
+            HOUSE_TIMER: self._housing.try_again,
             START_TIMER: self._begin,
         }
         self._named_timers: dict[str, Callable[[str], None]] = {
@@ -210,8 +213,8 @@ class LeafBroker:
         self._desk.note("term_began", term=self.registry.term)
         self._operator_desk.started_ns = self._desk.now_ns
         self._health.resume()
-        self._recovery.resume()
         self._attachments.resume()
+        self._housing.resume()
         self._publication_changes.resume()
         for event in early:
             self._take(event)
@@ -278,6 +281,7 @@ class LeafBroker:
                         self._recovery.router_begins_anew(name)
                     self._presence.edge_reported(name, message.attached, is_new=is_new)
                     self._recovery.session_changed(name, is_connected=True)
+                    self._housing.try_again()
             case AttachmentChanged():
                 if not message.is_up:
                     self._presence.session_lost(name, message.endpoint)
@@ -315,7 +319,9 @@ class LeafBroker:
         except Exception as error:  # As above; the note is for those who mend it.
             self._desk.note("request_failed", endpoint=request.endpoint, error=repr(error))
             self._desk.abandon()
-            self._requests.refuse(request, Refused("the broker failed over this request"))
+            hint = "tell who runs the broker: its log says request_failed"
+            failed = Refused("the broker failed over this request", hint=hint)
+            self._requests.refuse(request, failed)
 
     def _do(
         self,

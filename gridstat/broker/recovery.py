@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.applied import Applied
 from gridstat.broker.contracts import AllocationRequest, Refusal
-from gridstat.broker.operations import Moved, Unsubscribed
+from gridstat.broker.operations import Moved
 from gridstat.broker.outcomes import granted
 from gridstat.broker.subscriptions import record_of
-from gridstat.net.command.endpoint_messages import ContractChanged, Unpublished
+from gridstat.net.command.endpoint_messages import ContractChanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -128,11 +128,6 @@ class Recovery:
             ):
                 self._look_at((number,))
         self._replan()
-
-    def resume(self) -> None:
-        """After a start: contracts whose routers or channels are gone look for another way."""
-        for record in list(self._desk.registry.homeless.values()):
-            self._house(record)
 
     def continue_replanning(self) -> None:
         """Look at the next few contracts of a failure that touched many."""
@@ -290,35 +285,3 @@ class Recovery:
                     self._queued.add(number)
                     heappush(self._queue, (0, number))
         self._desk.set_timer(REPLAN_TIMER, self._desk.settings.retry_after_ns)
-
-    def _house(self, record: Subscribed) -> None:
-        registry = self._desk.registry
-        request = AllocationRequest(
-            subscription_id=record.subscription_id,
-            variable=registry.publications[record.name].variable,
-            sources=tuple(name for name in record.sources if name in registry.routers),
-            targets=tuple(name for name in record.targets if name in registry.routers),
-            qos=record.qos,
-            subscriber=record.subscriber,
-        )
-        has_ends = request.sources and request.targets
-        allocated = self._desk.reservations.allocate(request) if has_ends else None
-        if allocated is None or isinstance(allocated, Refusal):
-            notice = Unpublished(subscription_id=record.subscription_id, name=record.name)
-            self._desk.commit(
-                [Unsubscribed(subscription_id=record.subscription_id)],
-                lambda _: self._notices.push(record.subscriber, notice),
-                lambda _: None,
-            )
-            return
-        housed = record_of(
-            allocated,
-            label=record.label,
-            pattern_id=record.pattern_id,
-            generation=record.generation + 1,
-        )
-        self._desk.commit(
-            [Moved(subscription=housed)],
-            lambda _: self._told(housed, []),
-            lambda _: None,
-        )

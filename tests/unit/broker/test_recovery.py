@@ -381,6 +381,7 @@ def test_a_contract_that_the_edited_file_leaves_no_way_ends(cloud: Conversation)
     cloud.channels_given = []
     cloud.kill_broker()
     cloud.start()
+    cloud.advance(cloud.settings.grace_ns)
     assert cloud.broker.registry.subscriptions == {}
     notices = [notice for notice in cloud.notices[CENTRE] if isinstance(notice, Unpublished)]
     assert notices[0].subscription_id == granted.subscription_id

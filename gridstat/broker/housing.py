@@ -1,0 +1,102 @@
+"""Contracts from the journal whose routers or channels the broker's file has lost look for a way.
+
+Routers that the edited file names may not have reported yet, so a contract has the grace time to
+find a place, with a new try whenever a router reports; then it ends.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.contracts import AllocationRequest, Refusal
+from gridstat.broker.operations import Moved, Unsubscribed
+from gridstat.broker.outcomes import granted
+from gridstat.broker.subscriptions import record_of
+from gridstat.net.command.endpoint_messages import ContractChanged, Unpublished
+
+if TYPE_CHECKING:
+    from gridstat.broker.applied import Applied
+    from gridstat.broker.contracts import Allocation
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.notices import Notices
+    from gridstat.broker.operations import Subscribed
+
+HOUSE_TIMER: Final = "house"
+
+
+class Housing:
+    """A homeless contract is housed or ended; until `_end_ns` it is tried again."""
+
+    def __init__(self, desk: Desk, notices: Notices) -> None:
+        self._desk = desk
+        self._notices = notices
+        self._end_ns = 0
+
+    def resume(self) -> None:
+        """After a start."""
+        self._end_ns = self._desk.now_ns + self._desk.settings.grace_ns
+        self.try_again()
+        if self._desk.registry.homeless:
+            self._desk.set_timer(HOUSE_TIMER, self._desk.settings.grace_ns)
+
+    def try_again(self) -> None:
+        is_last = self._desk.now_ns >= self._end_ns
+        for record in list(self._desk.registry.homeless.values()):
+            allocated = self._allocate(record)
+            if allocated is not None:
+                self._move_in(record, allocated)
+            elif is_last or not self._is_wanted(record):
+                self._end(record)
+
+    def _is_wanted(self, record: Subscribed) -> bool:
+        registry = self._desk.registry
+        return record.name in registry.publications and record.subscriber in registry.endpoints
+
+    def _allocate(self, record: Subscribed) -> Allocation | None:
+        registry = self._desk.registry
+        if not self._is_wanted(record):
+            return None
+        publication = registry.publications[record.name]
+        publisher = registry.endpoints.get(publication.publisher)
+        sources = () if publisher is None else publisher.edges_usable()
+        targets = registry.endpoints[record.subscriber].edges_usable(is_receiver=True)
+        request = AllocationRequest(
+            subscription_id=record.subscription_id,
+            variable=publication.variable,
+            sources=tuple(name for name in sources if name in registry.routers),
+            targets=tuple(name for name in targets if name in registry.routers),
+            qos=record.qos,
+            subscriber=record.subscriber,
+        )
+        if not request.sources or not request.targets:
+            return None
+        allocated = self._desk.reservations.allocate(request)
+        return None if isinstance(allocated, Refusal) else allocated
+
+    def _move_in(self, record: Subscribed, allocated: Allocation) -> None:
+        housed = record_of(
+            allocated,
+            label=record.label,
+            pattern_id=record.pattern_id,
+            generation=record.generation + 1,
+        )
+        self._desk.commit([Moved(subscription=housed)], partial(self._told, housed), self._later)
+
+    def _end(self, record: Subscribed) -> None:
+        notice = Unpublished(subscription_id=record.subscription_id, name=record.name)
+        self._desk.commit(
+            [Unsubscribed(subscription_id=record.subscription_id)],
+            lambda _: self._notices.push(record.subscriber, notice),
+            self._later,
+        )
+
+    def _told(self, housed: Subscribed, _: Applied) -> None:
+        found = self._desk.registry.subscriptions.get(housed.subscription_id)
+        if found is not None:
+            outcome = granted(found.record, found.variable, found.troubles)
+            self._notices.push(housed.subscriber, ContractChanged(granted=outcome))
+
+    def _later(self, _: str) -> None:
+        """The disk is full."""
+        self._desk.set_timer(HOUSE_TIMER, self._desk.settings.retry_after_ns)
