@@ -15,6 +15,8 @@ from gridstat.model.rate_law import NS_PER_S
 ATTACHED_MAX: Final = 1_024
 NOTICES_OF_ENDPOINT_MAX: Final = 256
 NOTICES_MAX: Final = 8_192
+NOTICE_BYTES_OF_ENDPOINT_MAX: Final = 2**20
+NOTICE_BYTES_MAX: Final = 16 * 2**20
 KEPT_NS_MAX: Final = 60 * NS_PER_S
 
 
@@ -25,6 +27,8 @@ class AttachmentBounds:
     attached_max: int = ATTACHED_MAX
     notices_of_endpoint_max: int = NOTICES_OF_ENDPOINT_MAX
     notices_max: int = NOTICES_MAX
+    bytes_of_endpoint_max: int = NOTICE_BYTES_OF_ENDPOINT_MAX
+    bytes_max: int = NOTICE_BYTES_MAX
     kept_ns_max: int = KEPT_NS_MAX
 
 
@@ -35,6 +39,7 @@ class _Absent:
     instance: str
     since_ns: int
     notices: deque[bytes] = field(default_factory=deque)
+    size_bytes: int = 0
 
 
 class Attachments:
@@ -45,6 +50,7 @@ class Attachments:
         self._here: dict[str, str] = {}
         self._absent: dict[str, _Absent] = {}
         self._notices = 0
+        self._size_bytes = 0
         self.notices_dropped = 0
 
     def __len__(self) -> int:
@@ -92,10 +98,16 @@ class Attachments:
             self.notices_dropped += 1
             return
         absent.notices.append(body)
+        absent.size_bytes += len(body)
         self._notices += 1
-        if len(absent.notices) > self._bounds.notices_of_endpoint_max:
+        self._size_bytes += len(body)
+        bounds = self._bounds
+        while (
+            len(absent.notices) > bounds.notices_of_endpoint_max
+            or absent.size_bytes > bounds.bytes_of_endpoint_max
+        ):
             self._drop_oldest(absent)
-        elif self._notices > self._bounds.notices_max:
+        while self._notices > bounds.notices_max or self._size_bytes > bounds.bytes_max:
             self._drop_oldest(next(each for each in self._absent.values() if each.notices))
 
     def forget(self, endpoint: str) -> None:
@@ -112,7 +124,9 @@ class Attachments:
         return gone
 
     def _drop_oldest(self, absent: _Absent) -> None:
-        absent.notices.popleft()
+        size_bytes = len(absent.notices.popleft())
+        absent.size_bytes -= size_bytes
+        self._size_bytes -= size_bytes
         self._notices -= 1
         self.notices_dropped += 1
 
@@ -120,5 +134,6 @@ class Attachments:
         absent = self._absent.pop(endpoint, None)
         if absent is not None:
             self._notices -= len(absent.notices)
+            self._size_bytes -= absent.size_bytes
             if not is_delivered:
                 self.notices_dropped += len(absent.notices)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gridstat.model.errors import NotAuthorised, QuotaReached, ShuttingDown, WrongCloud
+from gridstat.model.errors import (
+    MalformedFrame,
+    NotAuthorised,
+    QuotaReached,
+    ShuttingDown,
+    WrongCloud,
+)
 from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import NS_PER_S, Period
 from gridstat.model.status import BuiltinType, StatusEvent, StatusVariable
@@ -170,6 +176,39 @@ def test_notices_do_not_wait_for_ever(edge: RouterConversation) -> None:
     assert edge.fire("edge/expiry") == []
     assert said_to(PMU, edge.connect(PMU)) == []
     assert edge.agent.counters()["notices_dropped"] == 1
+
+
+def test_requests_of_an_end_point_that_has_been_away_too_long_are_not_said_again(
+    edge: RouterConversation,
+) -> None:
+    edge.submit(1)
+    edge.disconnect(PMU)
+    edge.disconnect(BROKER)
+    edge.now_ns = KEPT_NS_MAX
+    edge.fire("edge/expiry")
+    assert said_to(BROKER, edge.accept()) == []
+    assert edge.agent.counters()["requests_pending"] == 0
+
+
+def test_a_request_over_which_broker_after_broker_falls_is_said_to_three_of_them(
+    edge: RouterConversation,
+) -> None:
+    edge.submit(1)
+    for _ in range(2):
+        edge.disconnect(BROKER)
+        assert said_to(BROKER, edge.accept())[-1] == forward(1)
+    edge.disconnect(BROKER)
+    assert forward(1) not in said_to(BROKER, edge.accept())
+    assert said_to(BROKER, edge.submit(2)) == [forward(2)]
+
+
+@pytest.mark.parametrize("request_id", [-1, 2**63, 2**64 - 1])
+def test_an_end_point_that_numbers_its_requests_beyond_any_clock_is_sent_away(
+    edge: RouterConversation, request_id: int
+) -> None:
+    said = edge.submit(request_id)
+    assert said_to(BROKER, said) == []
+    assert [close.code for close in closings(said)] == [MalformedFrame.code]
 
 
 def test_an_end_point_that_the_broker_sends_away_is_told_why_and_forgotten(

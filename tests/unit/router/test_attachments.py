@@ -88,3 +88,19 @@ def test_there_is_room_for_so_many(attachments: Attachments) -> None:
     attachments.arrive(DESK, "first")
     assert not attachments.has_room()
     assert attachments.names() == (DESK, PMU)
+
+
+def test_notices_are_bounded_in_bytes_for_one_and_for_all() -> None:
+    attachments = Attachments(AttachmentBounds(bytes_of_endpoint_max=10, bytes_max=15))
+    for endpoint in (PMU, DESK):
+        attachments.arrive(endpoint, "first")
+        attachments.depart(endpoint, 0)
+    for body in (b"a" * 6, b"b" * 6, b"c" * 4):
+        attachments.keep_notice(PMU, body)
+    assert attachments.notices_dropped == 1
+    attachments.keep_notice(DESK, b"d" * 6)
+    assert attachments.notices_dropped == 2
+    attachments.keep_notice(DESK, b"e" * 11)
+    assert attachments.arrive(PMU, "first") == [b"c" * 4]
+    assert attachments.arrive(DESK, "first") == []
+    assert attachments._size_bytes == 0
