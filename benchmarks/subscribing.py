@@ -66,10 +66,12 @@ class Subscribers:
             ends = {name: [edge_name(self.clients.index(name))] for name in names}
             self._processes[rig.end_points(ends)] = names
 
-    def publish(self, prefix: str, count: int, period: tuple[int, int]) -> list[str]:
+    def publish(
+        self, prefix: str, count: int, period: tuple[int, int], *, phase_step_ns: int = 0
+    ) -> list[str]:
         """So many variables of each publisher; all their names, publisher by publisher."""
         question = {"do": "publish", "prefix": prefix, "count": count, "period": period}
-        self.publishing.ask(question, within_s=STORM_S_MAX)
+        self.publishing.ask({**question, "phase_step_ns": phase_step_ns}, within_s=STORM_S_MAX)
         return [f"{name}/{prefix}{at}" for name in self.publishers for at in range(count)]
 
     def storm(self, names: Mapping[str, Sequence[str]], asked: Asked) -> Storm:
@@ -105,7 +107,7 @@ class Subscribers:
         return found
 
     def pulse(self, prefix: str, *, period_s: float, seconds: float) -> None:
-        """Let all publishers send these variables at their instants, and the last one arrive."""
+        """Let the publishers send these in turn, evenly over the period, and the last arrive."""
         question = {"do": "pulse", "prefix": prefix, "period_s": period_s, "seconds": seconds}
         self.publishing.ask(question, within_s=seconds + STORM_S_MAX)
         time.sleep(SETTLE_S)

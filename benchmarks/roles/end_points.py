@@ -73,24 +73,29 @@ class EndPointsRole:
     def _publish(self, question: Question) -> Answer:
         """So many variables below each end-point's own name, in one request each."""
         period, prefix = gridstat.Period(*question["period"]), str(question["prefix"])
+        step_ns = int(question.get("phase_step_ns", 0))
         names = [f"{prefix}{number}" for number in range(int(question["count"]))]
-        for name, connection in self._connections.items():
-            made = connection.publish_many(names, gridstat.FLOAT64, period=period)
+        for index, (name, connection) in enumerate(self._connections.items()):
+            made = connection.publish_many(
+                names, gridstat.FLOAT64, period=period, phase_ns=index * step_ns
+            )
             self._publications[name, prefix] = made
         return {"published": len(names) * len(self._connections)}
 
     def _pulse(self, question: Question) -> Answer:
-        """At whole multiples of the period all end-points send theirs, each in one datagram."""
+        """Each period all end-points send theirs in one call, one after another, evenly spaced."""
         parties = [
             (self._connections[name], made, np.zeros(len(made)))
             for (name, prefix), made in self._publications.items()
             if prefix == question["prefix"]
         ]
 
-        def send(_tick: int) -> int:
-            return sum(connection.send_many(made, values) for connection, made, values in parties)
+        def send(tick: int) -> int:
+            connection, made, values = parties[tick % len(parties)]
+            return connection.send_many(made, values)
 
-        tick_s, seconds = float(question["period_s"]), float(question["seconds"])
+        tick_s = float(question["period_s"]) / len(parties)
+        seconds = float(question["seconds"])
         return asdict(steady(send, tick_s=tick_s, seconds=seconds, is_aligned=True))
 
     def _tick(self, question: Question) -> Answer:

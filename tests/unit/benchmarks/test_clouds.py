@@ -8,7 +8,7 @@ from benchmarks.allocation import allocation_times_ms
 from benchmarks.cloud_chain import hops_of
 from benchmarks.cloud_plan import chain, two_rings
 from benchmarks.cloud_rig import histogram_of, routers_behind
-from benchmarks.experiments.subscribe import prediction_error
+from benchmarks.experiments.subscribe import prediction_error, sample_of
 from benchmarks.statistics import histogram_mean
 from benchmarks.subscribing import Storm, quantile
 from gridstat.model.cloud import RouterRole
@@ -119,6 +119,17 @@ def test_quantiles_of_few_samples_are_samples() -> None:
 
 def test_the_error_of_predictions_is_the_median_and_relative_to_what_was_measured() -> None:
     assert prediction_error([(150, 100), (90, 100), (400, 100)]) == 0.5
+
+
+def test_a_sample_of_paths_takes_every_variable_once_and_to_another_edge() -> None:
+    names = [f"c1/pmu-{at}/phasor-{quantity}" for at in range(10) for quantity in range(2)]
+    clients = [f"c1/client-{at}" for at in range(10)]
+    sample = sample_of(names, clients)
+    taken = [(name, client) for client, some in sample.items() for name in some]
+    assert sorted(name for name, _ in taken) == sorted(names)
+    ends = {(name.split("/")[1], client) for name, client in taken}
+    assert len(ends) == 20
+    assert all(name.split("-")[1][0] != client[-1] for name, client in taken)
 
 
 def test_allocations_in_a_small_cloud_are_timed_and_granted() -> None:
