@@ -26,7 +26,8 @@ INSTANT_NS: Final = 1_000_000
 
 
 class PhaseClass(NamedTuple):
-    """Variables of the same period and phase; `per_seconds` 0 stands for aperiodic ones."""
+    """Variables of the same period, with phases in the same instant; `per_seconds` 0 stands for
+    aperiodic ones."""
 
     seconds: int
     per_seconds: int
@@ -38,18 +39,21 @@ def phase_class(variable: StatusVariable) -> PhaseClass:
     if period is None:
         return PhaseClass(0, 0, 0)
     phase = variable.phase_ns * period.per_seconds % (period.seconds * NS_PER_S)
-    return PhaseClass(period.seconds, period.per_seconds, phase // period.per_seconds)
+    phase_ns = phase // period.per_seconds
+    # Cut to whole instants, so that odd phases cannot open a class for every variable.
+    return PhaseClass(period.seconds, period.per_seconds, phase_ns - phase_ns % INSTANT_NS)
 
 
 @lru_cache(maxsize=65_536)
 def may_meet(one: PhaseClass, other: PhaseClass) -> bool:
-    """Whether slots of both ever lie within one instant."""
+    """Whether slots of both may ever lie within one instant; phases so near are cut apart by less
+    than two."""
     if not one.per_seconds or not other.per_seconds:
         return True
     scale = one.per_seconds * other.per_seconds
     common = NS_PER_S * gcd(one.seconds * other.per_seconds, other.seconds * one.per_seconds)
     apart = abs(one.phase_ns - other.phase_ns) * scale % common
-    return min(apart, common - apart) <= INSTANT_NS * scale
+    return min(apart, common - apart) < 2 * INSTANT_NS * scale
 
 
 @dataclass(slots=True)

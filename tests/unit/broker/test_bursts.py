@@ -30,6 +30,19 @@ def test_a_phase_of_a_slow_variable_may_fall_on_a_slot_of_a_fast_one() -> None:
     assert not may_meet(fast, phase_class(variable(2, 25, phase_ns=10_000_000)))
 
 
+def test_odd_phases_fall_into_few_classes() -> None:
+    found = {phase_class(variable(1, 1, phase_ns=7_919 * number)) for number in range(50_000)}
+    assert len(found) <= 1_000
+
+
+def test_phases_two_instants_apart_do_not_meet() -> None:
+    first, second, third = (
+        phase_class(variable(1, 50, phase_ns=phase_ns)) for phase_ns in (0, 1_000_000, 2_000_000)
+    )
+    assert may_meet(first, second)
+    assert not may_meet(first, third)
+
+
 periods = st.builds(Period, st.integers(1, 4), st.integers(1, 120))
 phases = st.integers(0, 10**8)
 
