@@ -201,7 +201,10 @@ class LeafBroker:
     def _begin(self) -> None:
         """The term grows with every start, durably, before anybody hears from this broker."""
         self._has_begun = True
-        term = self.registry.term + 1
+        before = self.registry.term
+        term = max(before + 1, self._desk.settings.term_min)
+        if term > before + 1:
+            self._desk.note("term_raised", before=before, term=term)
         self._desk.commit(
             [TermBegan(term=term)],
             self._begun,
@@ -277,8 +280,7 @@ class LeafBroker:
             case ReportRouter():
                 is_new = self._router_desk.report(name, message)
                 if is_new is not None:
-                    if is_new:
-                        self._recovery.router_begins_anew(name)
+                    self._recovery.router_reported(name, is_new=is_new)
                     self._presence.edge_reported(name, message.attached, is_new=is_new)
                     self._recovery.session_changed(name, is_connected=True)
                     self._housing.try_again()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from gridstat.broker.applied import Applied
 from gridstat.broker.contracts import AllocationRequest, Refusal
 from gridstat.broker.operations import Moved
+from gridstat.broker.orders import PROBED_VERSION_MIN, common_version
 from gridstat.broker.outcomes import granted
 from gridstat.broker.subscriptions import record_of
 from gridstat.net.command.endpoint_messages import ContractChanged
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from gridstat.broker.presence import Presence
     from gridstat.broker.registry import Subscription
     from gridstat.broker.router_health import RouterHealth
+    from gridstat.model.cloud import EventChannel
     from gridstat.net.command.router_messages import BackPressureChanged, ChannelStateChanged
 
 REPLAN_TIMER: Final = "replan"
@@ -98,15 +100,29 @@ class Recovery:
             self._look_at(self._impaired)
         self._replan()
 
-    def router_begins_anew(self, name: str) -> None:
-        """A new process has neither full queues nor complaints; it tells of its own."""
+    def router_reported(self, name: str, *, is_new: bool) -> None:
+        """A new process has neither full queues nor complaints; it tells of its own.
+
+        A channel that cannot be probed any more, since an end has returned with an older version,
+        is up as far as anybody can tell: nobody would ever say so.
+        """
         registry = self._desk.registry
         for channel_id in sorted(registry.channels_of.get(name, ())):
-            if registry.channels[channel_id].to_router == name:
+            channel = registry.channels[channel_id]
+            is_heard_anew = is_new and channel.to_router == name
+            if is_heard_anew or not self._is_probed(channel):
                 self._health.channel_changed(channel_id, is_up=True)
-            else:
+                self._judge(channel.from_router)
+            if is_new and channel.from_router == name:
                 resources = self._desk.reservations.resources
                 resources.mark_back_pressure(channel_id, is_on=False)
+
+    def _is_probed(self, channel: EventChannel) -> bool:
+        ends = [
+            self._desk.registry.reports.get(end) for end in (channel.from_router, channel.to_router)
+        ]
+        versions = [() if report is None else report.datagram_versions for report in ends]
+        return common_version(*versions) >= PROBED_VERSION_MIN
 
     def endpoint_moved(self, name: str) -> None:
         """A publisher or a subscriber has come to an edge, or is gone from one.

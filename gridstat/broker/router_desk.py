@@ -23,6 +23,10 @@ WHOLE_TIMER: Final = "whole/"
 REFUSALS_AT_ONCE: Final = 1
 """Tables sent again at once; a router that goes on refusing is asked ever more rarely."""
 RETRY_DOUBLINGS_MAX: Final = 5
+NEWER_TERM_HINT: Final = (
+    "if no other broker is alive and this journal is all there is, start with "
+    "--begin-at-term and a number above this term"
+)
 
 
 class RouterDesk:
@@ -32,6 +36,8 @@ class RouterDesk:
         self._desk = desk
         self._instances: dict[str, str] = {}
         self.counters: dict[str, ReportCounters] = {}
+        self.terms: dict[str, int] = {}
+        """The highest term that each router had seen when it reported."""
 
     def connect(self, name: str, hello: Hello) -> None:
         if name not in self._desk.registry.routers:
@@ -62,9 +68,10 @@ class RouterDesk:
             # Its neighbours could not obey an order that names such a place.
             desk.close(f"router/{name}", error)
             return None
+        self.terms[name] = message.term
         if message.term > desk.registry.term:
             # It obeys a newer broker and will refuse this one; only people can say who is right.
-            desk.note("newer_term", router=name, term=message.term)
+            desk.note("newer_term", router=name, term=message.term, hint=NEWER_TERM_HINT)
         before = desk.registry.reports.get(name)
         report = RouterReported(
             name=name,

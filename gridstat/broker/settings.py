@@ -27,6 +27,8 @@ class BrokerSettings:
     """`grace_ns` is how long an absent end-point keeps what it has; the rest paces the talk."""
 
     cloud: str
+    term_min: int = 0
+    """A broker whose journal is lost begins at this term, above all that its routers know."""
     grace_ns: int = 60 * NS_PER_S
     flush_after_ns: int = 2 * NS_PER_MS
     confirm_within_ns: int = 5 * NS_PER_S

@@ -49,6 +49,7 @@ class Surveyor:
         return {
             "cloud": registry.cloud,
             "term": registry.term,
+            "highest_term_reported": max(self._router_desk.terms.values(), default=0),
             "uptime_s": (self._desk.now_ns - started_ns) / NS_PER_S,
             "routers": [self._router(name) for name in sorted(registry.routers)],
             "channels": [

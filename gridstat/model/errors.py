@@ -245,7 +245,10 @@ class StaleTerm(Refused):
     """The command comes from a broker that has been replaced."""
 
     code = 1103
-    remedy = "nothing: the broker of the newer term is in charge"
+    remedy = (
+        "nothing: the broker of the newer term is in charge; if that one is lost with its journal, "
+        "start this one with --begin-at-term above the newer term"
+    )
 
 
 class ShuttingDown(Refused):

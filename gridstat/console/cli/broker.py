@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,19 +43,34 @@ Examples:
   gridstat broker c1.toml
 
   gridstat broker c1.toml --json
+
+  gridstat broker c1.toml --begin-at-term 8   # the journal of a broker of term 7 is lost
 """
+
+TERM_MAX = 2**53
 
 
 def broker(
     file: Annotated[Path, typer.Argument(help="The broker's file (TOML).")],
     json: Annotated[bool, typer.Option("--json", help="Readiness and end as JSON.")] = False,
+    begin_at_term: Annotated[
+        int,
+        typer.Option(
+            "--begin-at-term",
+            min=0,
+            max=TERM_MAX,
+            help="After the loss of a journal: a term above the one that routers obey. Make sure "
+            "that no other broker of this cloud is alive.",
+            show_default=False,
+        ),
+    ] = 0,
 ) -> None:
     console, errors = Console(), Console(stderr=True)
 
     def on_ready(line: Line) -> None:
         print_plainly(console, json_text.dumps(line) if json else _in_words(line))
 
-    plan = load_broker(file)
+    plan = replace(load_broker(file), term_min=begin_at_term)
     run_broker(plan, on_ready=on_ready, tell=lambda text: print_plainly(errors, text))
     cloud = plan.settings.cloud
     ended = {"state": "ended", "broker": cloud}

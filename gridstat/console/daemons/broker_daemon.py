@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gridstat.broker.channel_plan import ProbeSettings
@@ -51,6 +51,7 @@ class BrokerPlan:
     topology: Topology
     certificates: Path
     journal: Path
+    term_min: int = 0
 
 
 def load_broker(path: Path) -> BrokerPlan:
@@ -80,7 +81,7 @@ class BrokerDaemon:
             journal_figures=self._journal.figures,
         )
         self.broker = LeafBroker(
-            broker_settings(plan.settings),
+            replace(broker_settings(plan.settings), term_min=plan.term_min),
             outside,
             routers=plan.topology.routers,
             channels=plan.topology.channels,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from gridstat.broker.settings import BrokerSettings
 from gridstat.model.errors import NoSuchRouter, NotAuthorised
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.net.command.endpoint_messages import GrantedOutcome, Subscribe, SubscriptionRequest
@@ -245,9 +246,21 @@ def test_a_router_that_obeys_a_newer_broker_is_noted(cloud: Conversation) -> Non
     cloud.tell(Connected("router/c1/e0", hello))
     report = msgspec.structs.replace(cloud.routers["c1/e0"].report(), term=99)
     cloud.hear("c1/e0", report)
-    assert ("newer_term", (("router", "c1/e0"), ("term", 99))) in [
-        (note.word, note.facts) for note in cloud.notes
-    ]
+    (facts,) = [dict(note.facts) for note in cloud.notes if note.word == "newer_term"]
+    assert (facts["router"], facts["term"]) == ("c1/e0", 99)
+    assert "--begin-at-term" in str(facts["hint"])
+    assert cloud.broker.survey()["highest_term_reported"] == 99
+
+
+def test_a_broker_whose_journal_is_lost_begins_at_the_term_that_it_is_told() -> None:
+    cloud = Conversation(settings=BrokerSettings("c1", term_min=8)).start()
+    assert cloud.broker.registry.term == 8
+    assert cloud.routers["c1/e0"].accepted[-1].term == 8
+    (facts,) = [dict(note.facts) for note in cloud.notes if note.word == "term_raised"]
+    assert facts == {"before": 0, "term": 8}
+    cloud.kill_broker()
+    cloud.start()
+    assert cloud.broker.registry.term == 9  # The same number again is below the journal's.
 
 
 def test_changes_are_coalesced_into_one_message_a_router(cloud: Conversation) -> None:
