@@ -13,6 +13,7 @@ import numpy as np
 import gridstat
 from benchmarks.roles.pacing import steady
 from benchmarks.statistics import NS_PER_S, NS_PER_US, WARM_UP_S, bins_of, summary_of, warm_up_count
+from gridstat.console.daemons.garbage import collect_rarely
 from gridstat.model.errors import GridStatError
 from gridstat.model.status import EventFlag
 
@@ -50,6 +51,7 @@ class EndPointsRole:
         return cls(plan)
 
     def ready(self) -> Answer:
+        collect_rarely()  # As a daemon does; a thousand contracts are no garbage either.
         return {"end_points": list(self._connections)}
 
     def answer(self, question: Question) -> Answer:
