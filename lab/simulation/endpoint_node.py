@@ -16,7 +16,7 @@ from gridstat.endpoint.session_words import (
     Told,
     Unanswered,
 )
-from gridstat.net.command.endpoint_messages import Answer, RefusedOutcome
+from gridstat.net.command.endpoint_messages import Answer, GrantedOutcome, PublishedOutcome
 from gridstat.net.command.frames import decode_outcomes
 from gridstat.net.command.machine import Received
 from lab.simulation.application import Application
@@ -120,10 +120,13 @@ class EndPointNode(Node):
     def _compare(self, answer: Answer) -> None:
         """However often a request is answered, the answer is the same."""
         known = self._bodies.setdefault(answer.request_id, answer.body)
-        if known != answer.body and _gives(known) and _gives(answer.body):
+        if known == answer.body:
+            return
+        before, now = _given(known), _given(answer.body)
+        if before and now and before != now:
             raise PropertyBroken(
                 "answers are repeated, not redone",
-                f"{self.name} got two answers to request {answer.request_id}",
+                f"{self.name} got {before}, then {now}, for request {answer.request_id}",
             )
 
     def _sign(self, words: bytes) -> bytes:
@@ -163,10 +166,15 @@ class EndPointNode(Node):
         super().note(said)
 
 
-def _gives(body: bytes) -> bool:
-    """Whether anything was done; a refusal may be followed by another answer."""
-    outcomes = decode_outcomes(body).outcomes
-    return not all(isinstance(outcome, RefusedOutcome) for outcome in outcomes)
+def _given(body: bytes) -> list[int]:
+    """The identifiers of what was given; a refusal may be followed by another answer."""
+    found = []
+    for outcome in decode_outcomes(body).outcomes:
+        if isinstance(outcome, GrantedOutcome):
+            found.append(outcome.subscription_id)
+        elif isinstance(outcome, PublishedOutcome):
+            found.append(int(outcome.variable.variable_id))
+    return found
 
 
 def _nothing(_: EndPointNode) -> None:

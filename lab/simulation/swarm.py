@@ -133,7 +133,7 @@ def draw(seed: int) -> Swarm:
         endpoints=endpoints,
         settings=BrokerSettings(
             CLOUD,
-            grace_ns=random.choice((3, 3, 60)) * NS_PER_S,
+            grace_ns=random.choice((3, 10)) * NS_PER_S,
             confirm_within_ns=random.choice((1, 5)) * NS_PER_S,
             retire_after_ns=random.choice((500, 2_000)) * NS_PER_MS,
             snapshot_after=random.choice((40, 100_000)),

@@ -37,7 +37,9 @@ class Continuity:
 
     def _is_calm(self) -> bool:
         cloud = self._cloud
-        return cloud.crashes == 0 and all(router.is_up for router in cloud.routers.values())
+        # A broker that restarts in the middle of a move has only the new paths on its mind.
+        is_whole = cloud.crashes == 0 and cloud.broker_lives == 1
+        return is_whole and all(router.is_up for router in cloud.routers.values())
 
     def _check(self, subscription: Subscription) -> None:
         broker = self._cloud.broker
@@ -49,7 +51,7 @@ class Continuity:
             return
         publisher = self._cloud.endpoints[publication.publisher]
         variable = publisher.application.publications.get(record.name)
-        if variable is None or variable != publication.variable or not publisher.attached:
+        if variable is None or variable != publication.variable or not publisher.is_up:
             return  # It changes its period, or is not there.
         downs = {here.down_channel_id for here in subscriber.attachments.values()}
         if downs.isdisjoint(arrivals(self._cloud, publisher, variable.variable_id, 0)):

@@ -77,10 +77,9 @@ def arrivals(cloud: Cloud, publisher: EndPointNode, variable_id: int, slot: int)
     found: dict[int, int] = {}
     seen: set[str] = set()
     open_routers: list[RouterNode] = []
-    for edge in sorted(publisher.attached):
+    for edge, up in sorted(publisher.channels_up.items()):
         router = cloud.routers[edge]
         order = router.table.variables.get(variable_id)
-        up = publisher.channels_up[edge]
         if order is not None and order.source == up and up in router.table.sources:
             open_routers.append(router)
             seen.add(edge)
