@@ -119,6 +119,7 @@ class ContractEffects:
                 partial(self._reservations.settle, record.subscription_id, record.generation),
             ),
             is_held,
+            old,
         )
         found.retiring.append(retiring)
         done.undo += [

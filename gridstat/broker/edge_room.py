@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.admission import obstacles
 from gridstat.broker.charges import Amount, event_rate
-from gridstat.model.errors import IntervalNotSatisfiable, RouterFull
+from gridstat.model.errors import IntervalNotSatisfiable, InvalidPeriod, RouterFull
 from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:
@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 
 INTERVAL_NS_MIN: Final = 1_000
 """No variable comes more often than every microsecond: no router could tell its events apart."""
+PERIOD_NS_MAX: Final = 86_400 * NS_PER_S
 
 
 def checked_rate(variable: StatusVariable) -> Fraction:
     """Events a second of a variable; raises unless they are bounded, and within reason."""
     rate = event_rate(variable)
+    _check_law(variable)
     if rate * INTERVAL_NS_MIN > NS_PER_S:
         raise IntervalNotSatisfiable(
             f"{variable.name} would come every {float(NS_PER_S / rate):.3g} ns, and no router "
@@ -36,6 +38,23 @@ def checked_rate(variable: StatusVariable) -> Fraction:
             hint="publish with a longer period or minimum interval, or pack values into a record",
         )
     return rate
+
+
+def _check_law(variable: StatusVariable) -> None:
+    """A new period is announced for its next slot, which must not lie years ahead."""
+    period = variable.period
+    if period is None:
+        return
+    if period.period_ns > PERIOD_NS_MAX:
+        raise InvalidPeriod(
+            f"{variable.name} would come every {period}, and a period is at most a day",
+            hint="publish it without a period, with a minimum interval",
+        )
+    if variable.phase_ns >= period.period_ns:
+        raise InvalidPeriod(
+            f"{variable.name} has a phase of {variable.phase_ns} ns and a period of {period}",
+            hint="a phase is less than one period; take the remainder",
+        )
 
 
 def edge_refusal(

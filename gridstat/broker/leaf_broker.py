@@ -225,7 +225,7 @@ class LeafBroker:
     def _compact_if_due(self) -> None:
         """A snapshot twice the size of the last is worth as much as the operations since."""
         bound = max(self._desk.settings.snapshot_after, 2 * self._desk.snapshot_size)
-        if self._desk.since_snapshot > bound and not self.registry.changing:
+        if self._desk.since_snapshot > bound:
             self._desk.compact(snapshot_operations(self.registry, self._routers, self._channels))
 
     # Events.

@@ -112,7 +112,8 @@ class Retiring:
 
     generation: int
     steps: tuple[Step, ...]
-    is_held: bool = False
+    is_held: bool
+    replaced: Subscribed
 
 
 @dataclass(slots=True)

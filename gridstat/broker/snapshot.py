@@ -10,7 +10,10 @@ from gridstat.broker.operations import (
     ChannelAdded,
     ChannelRemoved,
     EndPointEnded,
+    Moved,
     NumbersReached,
+    PublicationAnnounced,
+    PublicationMoved,
     Published,
     RouterAdded,
     RouterRemoved,
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gridstat.broker.operations import Operation
-    from gridstat.broker.registry import Attachment, EndPoint, Registry
+    from gridstat.broker.registry import Attachment, EndPoint, Publication, Registry
     from gridstat.model.cloud import EventChannel, Router
 
 
@@ -47,18 +50,48 @@ def snapshot_operations(
     for _, publication in sorted(registry.publications.items()):
         yield Published(
             publisher=publication.publisher,
-            variable=publication.variable,
+            variable=publication.change.old if publication.change else publication.variable,
             is_dormant=publication.is_dormant,
         )
-    for _, pattern in sorted(registry.patterns.items()):
-        yield pattern
-    for _, subscription in sorted(registry.subscriptions.items()):
-        yield subscription.record
-    for _, record in sorted(registry.homeless.items()):
-        yield record
+    yield from _contracts(registry)
     for name, endpoint in sorted(registry.endpoints.items()):
         for request_id, body in endpoint.book.durable():
             yield Answered(endpoint=name, request_id=request_id, body=body)
+
+
+def _contracts(registry: Registry) -> Iterator[Operation]:
+    for _, pattern in sorted(registry.patterns.items()):
+        yield pattern
+    for _, subscription in sorted(registry.subscriptions.items()):
+        if subscription.record.name not in registry.changing:
+            yield subscription.record
+    for name in sorted(registry.changing):
+        yield from _change(registry, registry.publications[name])
+    for _, record in sorted(registry.homeless.items()):
+        yield record
+
+
+def _change(registry: Registry, publication: Publication) -> Iterator[Operation]:
+    """A change of period under way: what was before it, then the change, as it was decided."""
+    found = [registry.subscriptions[number] for number in sorted(publication.subscriptions)]
+    replaced = {
+        retiring.replaced.subscription_id: retiring.replaced
+        for subscription in found
+        for retiring in subscription.retiring
+        if retiring.is_held
+    }
+    yield from replaced.values()
+    yield PublicationMoved(variable=publication.variable)
+    for subscription in found:
+        record = subscription.record
+        if record.subscription_id in replaced:
+            yield Moved(subscription=record, with_publication=True)
+        else:
+            yield record
+    if publication.change is not None and publication.change.from_ns:
+        yield PublicationAnnounced(
+            name=publication.variable.name, from_ns=publication.change.from_ns
+        )
 
 
 def _topology(

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gridstat.broker.operations import SNAPSHOT_MARK
 from gridstat.broker.publication_changes import first_slot_ns
+from gridstat.broker.settings import BrokerSettings
 from gridstat.model.errors import (
     ChannelFull,
     IntervalNotSatisfiable,
@@ -294,3 +296,45 @@ def test_a_path_that_fails_during_a_change_leaves_the_old_identifier_charged() -
     cloud.advance(100 * NS_PER_S)
     cloud.settle()
     assert not any(old.variable_id in found.streams for found in channels.values())
+
+
+@pytest.mark.parametrize(
+    ("period", "phase_ns"),
+    [(Period(1, 50), 20_000_000), (Period(1, 50), 2**64 - 1), (Period(86_401, 1), 0)],
+)
+def test_a_law_whose_next_slot_would_lie_far_ahead_is_refused(
+    cloud: Conversation, period: Period, phase_ns: int
+) -> None:
+    old, _ = published(cloud)
+    command = ChangePublication(name=VOLTAGE, period=period, phase_ns=phase_ns)
+    assert refusal(cloud.ask(PMU, "c1/e0", command)).code == InvalidPeriod.code
+    assert cloud.broker.registry.publications[VOLTAGE].variable == old
+    assert cloud.broker.registry.changing == set()
+
+
+def test_a_snapshot_in_the_middle_of_a_change_leads_to_the_same_as_the_journal(
+    cloud: Conversation,
+) -> None:
+    _, granted = published(cloud)
+    cloud.ask(PMU, "c1/e0", FASTER)
+    cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)  # Of the new identifier only.
+    whole, short = cloud.new_broker(), cloud.new_broker()
+    whole.restore(cloud.journal)
+    short.restore(cloud.broker.snapshot())
+
+    change = short.registry.publications[VOLTAGE].change
+    assert change == cloud.broker.registry.publications[VOLTAGE].change
+    assert short.registry.changing == {VOLTAGE}
+    for name in cloud.routers:
+        assert short.tables[name].wanted.digest == whole.tables[name].wanted.digest
+    assert granted.subscription_id in short.registry.subscriptions
+
+
+def test_a_journal_is_compacted_while_a_change_is_under_way() -> None:
+    cloud = pair(settings=BrokerSettings("c1", snapshot_after=20))
+    published(cloud)
+    cloud.ask(PMU, "c1/e0", ChangePublication(name=VOLTAGE, period=Period(86_400, 1)))
+    for number in range(100):
+        cloud.publish(f"{PMU}/w{number}", "c1/e0")
+    assert cloud.broker.registry.changing == {VOLTAGE}
+    assert cloud.journal[0] == SNAPSHOT_MARK
