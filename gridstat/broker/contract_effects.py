@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gridstat.broker.contracts import Allocation, AllocationRequest
-from gridstat.broker.operations import Moved, PatternHeld, Subscribed, Unsubscribed
+from gridstat.broker.operations import CatchingLeft, Moved, PatternHeld, Subscribed, Unsubscribed
 from gridstat.broker.orders import RoutedOrder, path_orders
 from gridstat.broker.registry import Retiring, Subscription
 
@@ -29,7 +29,9 @@ class ContractEffects:
         self._tables = tables
 
     def apply(
-        self, operation: Subscribed | Unsubscribed | Moved | PatternHeld, done: Applied
+        self,
+        operation: Subscribed | Unsubscribed | Moved | PatternHeld | CatchingLeft,
+        done: Applied,
     ) -> None:
         match operation:
             case Subscribed():
@@ -40,6 +42,8 @@ class ContractEffects:
                 self._move(record, done, is_held=is_held)
             case PatternHeld():
                 self._hold_pattern(operation, done)
+            case CatchingLeft():
+                self._catch_later(operation, done)
 
     def _subscribe(self, record: Subscribed, done: Applied) -> None:
         registry = self._registry
@@ -144,6 +148,15 @@ class ContractEffects:
         if held.pattern_id not in registry.patterns and held.subscriber in registry.endpoints:
             registry.add_pattern(held)
             done.undo.append(partial(registry.remove_pattern, held.pattern_id))
+
+    def _catch_later(self, operation: CatchingLeft, done: Applied) -> None:
+        catching, key = self._registry.catching, (operation.pattern_id, operation.name)
+        if operation.is_over:
+            catching.pop(key, None)
+            done.undo.append(partial(catching.setdefault, key))
+        elif key not in catching:
+            catching[key] = None
+            done.undo.append(partial(catching.pop, key, None))
 
     def _orders(self, record: Subscribed) -> list[RoutedOrder]:
         attachments = self._registry.endpoints[record.subscriber].attachments

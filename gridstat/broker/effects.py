@@ -16,6 +16,7 @@ from gridstat.broker.operations import (
     Answered,
     Attached,
     AttachmentEnded,
+    CatchingLeft,
     ChannelAdded,
     ChannelRemoved,
     EndPointEnded,
@@ -83,7 +84,7 @@ class Effects:
         if not any(found is done for found in self.unwritten):
             self.unwritten.append(done)
         match operation:
-            case Subscribed() | Unsubscribed() | Moved() | PatternHeld():
+            case Subscribed() | Unsubscribed() | Moved() | PatternHeld() | CatchingLeft():
                 self._contracts.apply(operation, done)
             case (
                 Answered()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.broker.allocation import Allocator
 from gridstat.broker.attachments import DORMANT_TIMER, Attachments
+from gridstat.broker.catching import CATCH_TIMER
 from gridstat.broker.channel_plan import ChannelPlan
 from gridstat.broker.contract_changes import ContractChanges
 from gridstat.broker.desk import CONFIRM_TIMER, FLUSH_TIMER, Desk, Outside
@@ -139,6 +140,7 @@ class LeafBroker:
             RETIRE_TIMER: self._moves.retire_due,
             REPLAN_TIMER: self._recovery.continue_replanning,
             HOUSE_TIMER: self._housing.try_again,
+            CATCH_TIMER: self._subscriptions.catching.catch_some,
             START_TIMER: self._begin,
         }
         self._named_timers: dict[str, Callable[[str], None]] = {
@@ -219,6 +221,7 @@ class LeafBroker:
         self._attachments.resume()
         self._housing.resume()
         self._publication_changes.resume()
+        self._subscriptions.catching.go_on()
         for event in early:
             self._take(event)
 

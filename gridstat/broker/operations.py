@@ -196,6 +196,14 @@ class PatternHeld(_Operation, frozen=True):
     label: str = ""
 
 
+class CatchingLeft(_Operation, frozen=True):
+    """A pattern has not had all variables yet, or a name (of pattern 0) not all patterns."""
+
+    pattern_id: int
+    name: str = ""
+    is_over: bool = False
+
+
 class Answered(_Operation, frozen=True):
     """What an end-point was answered; a repeated request is answered likewise."""
 
@@ -224,6 +232,7 @@ Operation: TypeAlias = (
     | PublicationRetired
     | Unsubscribed
     | PatternHeld
+    | CatchingLeft
     | Answered
 )
 

@@ -10,7 +10,7 @@ from gridstat.broker.applied import Applied
 from gridstat.broker.contracts import Refusal
 from gridstat.broker.edge_room import checked_rate, edge_refusal
 from gridstat.broker.endings import Ending
-from gridstat.broker.operations import Answered, Published
+from gridstat.broker.operations import Answered, CatchingLeft, Published
 from gridstat.broker.outcomes import encode_outcomes, refused
 from gridstat.model.cloud import check_name
 from gridstat.model.errors import (
@@ -60,6 +60,7 @@ class Publications:
         operations: list[Operation] = []
         caught: list[Subscribed] = []
         outcomes: list[Outcome] = []
+        room = self._desk.settings.catch_at_once
         for asked in command.publications:
             try:
                 variable = self._decide(endpoint, asked.variable, applied, operations, ending)
@@ -69,7 +70,7 @@ class Publications:
             if isinstance(variable, Refusal):
                 outcomes.append(refused(variable))
                 continue
-            self._offer(variable, applied, operations, caught)
+            room -= self._offer(variable, room, applied, operations, caught)
             outcomes.append(PublishedOutcome(variable=variable))
         if not operations:
             self._requests.answer(request, outcomes)
@@ -175,22 +176,31 @@ class Publications:
     def _offer(
         self,
         variable: StatusVariable,
+        room: int,
         applied: Applied,
         operations: list[Operation],
         caught: list[Subscribed],
-    ) -> None:
-        """Let every pattern that stands for the name have the variable, if it has not yet."""
+    ) -> int:
+        """Let every pattern that stands for the name have the variable, if it has not yet.
+
+        As many as there is room for at once, which is the answer, and the others later.
+        """
         registry = self._desk.registry
         publication = registry.publications[variable.name]
         having = {
             registry.subscriptions[number].record.pattern_id for number in publication.subscriptions
         }
-        for pattern_id in registry.pattern_tree.answering(variable.name):
-            if pattern_id not in having:
-                held = registry.patterns[pattern_id]
-                words = self._subscriptions.catch(held, publication, applied, operations, caught)
-                if words:
-                    self._desk.note("pattern_refused", pattern_id=pattern_id, reason=words)
+        answering = registry.pattern_tree.answering(variable.name)
+        missing = [pattern_id for pattern_id in answering if pattern_id not in having]
+        for pattern_id in missing[:room]:
+            held = registry.patterns[pattern_id]
+            words = self._subscriptions.catch(held, publication, applied, operations, caught)
+            if words:
+                self._desk.note("pattern_refused", pattern_id=pattern_id, reason=words)
+        if missing[room:]:
+            left = CatchingLeft(pattern_id=0, name=variable.name)
+            self._subscriptions.catching.later(left, applied, operations)
+        return min(room, len(missing))
 
     def _when_durable(
         self,

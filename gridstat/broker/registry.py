@@ -168,6 +168,8 @@ class Registry:
         """Contracts from the journal whose routers or channels the broker's file has lost."""
         self.patterns: dict[int, PatternHeld] = {}
         self.pattern_tree = NameTree()
+        self.catching: dict[tuple[int, str], None] = {}
+        """Patterns, and names (of pattern 0), that are still being matched, in their order."""
         self.attached_to: dict[str, set[str]] = {}
         self.over_channel: dict[int, set[int]] = {}
         self.through_router: dict[str, set[int]] = {}

@@ -45,5 +45,7 @@ class BrokerSettings:
     notices_kept_max: int = 256
     replan_at_once: int = 64
     """Subscriptions moved in one turn after a failure, so that others are heard in between."""
+    catch_at_once: int = 16
+    """Variables that patterns catch in one turn, for the same reason."""
     quotas: Quotas = field(default_factory=Quotas)
     probes: ProbeSettings = field(default_factory=ProbeSettings)

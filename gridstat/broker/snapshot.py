@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gridstat.broker.operations import (
     Answered,
     Attached,
+    CatchingLeft,
     ChannelAdded,
     ChannelRemoved,
     EndPointEnded,
@@ -62,6 +63,8 @@ def snapshot_operations(
 def _contracts(registry: Registry) -> Iterator[Operation]:
     for _, pattern in sorted(registry.patterns.items()):
         yield pattern
+    for pattern_id, name in registry.catching:
+        yield CatchingLeft(pattern_id=pattern_id, name=name)
     for _, subscription in sorted(registry.subscriptions.items()):
         if subscription.record.name not in registry.changing:
             yield subscription.record

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gridstat.broker.applied import Applied
+from gridstat.broker.catching import Catching
 from gridstat.broker.contracts import AllocationRequest, Refusal
 from gridstat.broker.moves import has_a_way, routers_of
-from gridstat.broker.operations import Answered, PatternHeld, Subscribed, Unsubscribed
+from gridstat.broker.operations import Answered, CatchingLeft, PatternHeld, Subscribed, Unsubscribed
 from gridstat.broker.orders import TERMS_MAX, terms_of
 from gridstat.broker.outcomes import (
     ANSWER_BYTES_MAX,
@@ -57,6 +58,7 @@ class Subscriptions:
         self._desk = desk
         self._requests = requests
         self._notices = notices
+        self.catching = Catching(desk, self.catch, self.follow_caught)
 
     # Subscribing.
 
@@ -254,9 +256,13 @@ class Subscriptions:
         )
         operations.append(held)
         self._desk.effects.apply(held, applied)
+        found = list(registry.matching(held.pattern))
+        room = max(0, self._desk.settings.catch_at_once - len(operations))
+        if found[room:]:
+            self.catching.later(CatchingLeft(pattern_id=held.pattern_id), applied, operations)
         words = [
             words
-            for publication in list(registry.matching(held.pattern))
+            for publication in found[:room]
             if (words := self.catch(held, publication, applied, operations, caught))
         ]
         return GrantedOutcome(
