@@ -67,7 +67,10 @@ class RegistrationEffects:
         endpoint = registry.endpoints.get(operation.endpoint)
         if endpoint is None:
             endpoint = EndPoint(operation.endpoint, "", b"", 0)
-            endpoint.book.floor = registry.retired.get(operation.endpoint, 0)
+            floor = registry.retired.pop(operation.endpoint, None)
+            if floor is not None:
+                endpoint.book.floor = floor
+                done.undo.append(partial(registry.retire, operation.endpoint, floor))
             registry.endpoints[operation.endpoint] = endpoint
             done.undo.append(partial(registry.endpoints.pop, operation.endpoint, None))
         endpoint.book.floor = max(endpoint.book.floor, operation.floor)
@@ -119,7 +122,10 @@ class RegistrationEffects:
         endpoint = registry.endpoints.pop(operation.endpoint, None)
         registry.retire(operation.endpoint, operation.floor)
         if endpoint is not None:
-            done.undo.append(partial(registry.endpoints.__setitem__, endpoint.name, endpoint))
+            done.undo += [
+                partial(registry.endpoints.__setitem__, endpoint.name, endpoint),
+                partial(registry.retired.pop, endpoint.name, None),
+            ]
 
     def _answer(self, operation: Answered, done: Applied) -> None:
         endpoint = self._registry.endpoints.get(operation.endpoint)
