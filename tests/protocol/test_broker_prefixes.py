@@ -41,7 +41,11 @@ def durable_of(broker: LeafBroker) -> dict[str, Any]:
         "routers": dict(registry.routers),
         "channels": dict(registry.channels),
         "reports": dict(registry.reports),
-        "retired": dict(registry.retired),
+        "retired": {  # Whoever has come back has a floor of its own.
+            name: floor
+            for name, floor in registry.retired.items()
+            if name not in registry.endpoints
+        },
         "endpoints": {name: _endpoint(one) for name, one in registry.endpoints.items()},
         "publications": {
             name: (one.variable, one.publisher, one.is_dormant, set(one.subscriptions), one.change)
