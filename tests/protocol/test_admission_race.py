@@ -1,8 +1,12 @@
-"""A thousand subscriptions race for the last twentieth of a cloud's capacity."""
+"""A thousand subscriptions race for the last twentieth of a cloud's capacity.
+
+Once at the allocator alone, and once through a leaf broker whose journal is late, or full.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -11,9 +15,13 @@ import pytest
 from gridstat.broker.allocation import Allocator
 from gridstat.broker.contracts import Allocation, Refusal
 from gridstat.broker.planning import claims_of
-from gridstat.model.errors import ChannelFull, RouterFull
+from gridstat.model.errors import ChannelFull, RouterFull, StorageFailed
 from gridstat.model.qos import QosRequest
+from gridstat.net.command.endpoint_messages import Unsubscribe
 from tests.unit.broker.clouds import LADDER, Recount, ask, cloud, numbers, variable
+from tests.unit.broker.conversation import Conversation, pair
+from tests.unit.broker.stand_ins import CENTRE, PMU, publish, subscribe
+from tests.unit.broker.stand_ins import variable as variable_of
 
 if TYPE_CHECKING:
     from gridstat.broker.contracts import AllocationRequest
@@ -101,3 +109,48 @@ def test_a_race_at_95_percent_never_exceeds_capacity_and_refusals_leave_nothing(
         allocator.release(number)
     empty = cloud(LADDER, bandwidth=BANDWIDTH, queue_events_max=100_000)
     assert numbers(allocator.resources) == numbers(empty)
+
+
+def _write_some(cloud: Conversation, random: Random) -> None:
+    """The journal comes to a few of the entries that wait, or fails the first."""
+    if random.random() < 0.05 and cloud.held_persists:
+        cloud.fail_first_write()
+    else:
+        cloud.write(random.randint(0, 8))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_race_through_a_broker_with_a_late_journal_never_exceeds_capacity(seed: int) -> None:
+    random = Random(seed)
+    cloud = pair(bandwidth_bytes_per_s=20_000)
+    names = [f"{PMU}/v{number}" for number in range(20)]
+    cloud.ask(PMU, "c1/e0", publish(*(variable_of(name) for name in names)))
+    resources = cloud.broker.reservations.resources
+    empty = numbers(resources)
+    cloud.is_journal_held = True
+    for _ in range(SUBSCRIBERS):
+        quality = QosRequest(every=random.choice([1, 2, 3, 5]), redundancy=random.choice([1, 2]))
+        cloud.send(
+            CENTRE, random.choice(["c1/e2", "c1/e3"]), subscribe(random.choice(names), quality)
+        )
+        _nothing_above_capacity(resources)
+        if random.random() < 0.3:
+            _write_some(cloud, random)
+            _nothing_above_capacity(resources)
+        if random.random() < 0.05:
+            everything = Unsubscribe(subscription_ids=())
+            cloud.send(CENTRE, "c1/e2", everything)
+            _nothing_above_capacity(resources)
+    cloud.is_journal_held = False
+    cloud.write()
+    cloud.settle()
+    codes = Counter(
+        getattr(outcome, "code", 0) for outcomes in cloud.answers.values() for outcome in outcomes
+    )
+    assert codes[ChannelFull.code] > SUBSCRIBERS / 20, "the channels have been full"
+    assert codes[StorageFailed.code], "and the disk too"
+    contracts = cloud.broker.reservations.allocator.contracts
+    assert contracts.keys() == cloud.broker.registry.subscriptions.keys()
+    cloud.ask(CENTRE, "c1/e2", Unsubscribe(subscription_ids=()))
+    cloud.settle()
+    assert numbers(resources) == empty

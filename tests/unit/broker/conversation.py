@@ -7,6 +7,7 @@ test says so, and every message goes through its bytes.
 from __future__ import annotations
 
 from collections import deque
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -315,9 +316,10 @@ class Conversation:
                     self.notes.append(instruction)
                     assert instruction.word != "request_failed" or self.may_fail, instruction
 
-    def write(self) -> None:
+    def write(self, count_max: int | None = None) -> None:
         """Let the journal take what waits; a full disk fails the rest of the epoch too."""
-        while self.held_persists:
+        left = count()
+        while self.held_persists and (count_max is None or next(left) < count_max):
             persist = self.held_persists.popleft()
             epoch = persist.token >> 32
             if self.is_disk_full or epoch <= self.failed_epoch:
