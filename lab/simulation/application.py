@@ -61,7 +61,7 @@ class Asked:
 
 
 class Application:
-    """`publications`, `contracts` and `caught` are what it believes to have, by what it was told."""
+    """`publications`, `contracts` and `caught` are what it believes to have."""
 
     def __init__(self, node: EndPointNode) -> None:
         self.node = node

@@ -91,7 +91,9 @@ class BrokerNode(Node):
         """Another process has taken the journal, and this one does not know."""
         self.is_impostor = True
         for order in self.journal.abandon():
-            self.world.after(FAILED_NS, self.tell, PersistFailed(order.token, "the journal is locked"))
+            self.world.after(
+                FAILED_NS, self.tell, PersistFailed(order.token, "the journal is locked")
+            )
 
     def _wall_clock_ns(self) -> int:
         return WALL_NS + self.world.now_ns + self.clock_offset_ns
@@ -108,7 +110,9 @@ class BrokerNode(Node):
 
     def _persist(self, order: Persist) -> None:
         if self.is_impostor:
-            self.world.after(FAILED_NS, self.tell, PersistFailed(order.token, "the journal is locked"))
+            self.world.after(
+                FAILED_NS, self.tell, PersistFailed(order.token, "the journal is locked")
+            )
         else:
             self.journal.persist(order, self)
 

@@ -106,5 +106,6 @@ class Cloud:
     def _set_clocks(self) -> None:
         most_ns = self.swarm.clock_offset_ns_max
         if most_ns:
-            for node in (self.broker_node, *self.endpoints.values()):
+            self.broker_node.clock_offset_ns = self.world.between(-most_ns, most_ns)
+            for node in self.endpoints.values():
                 node.clock_offset_ns = self.world.between(-most_ns, most_ns)

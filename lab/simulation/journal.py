@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from gridstat.broker.operations import (
     SNAPSHOT_MARK,
     Moved,
+    PatternHeld,
     PublicationMoved,
     Published,
     Subscribed,
@@ -63,9 +64,10 @@ class Facts:
                 gone = self._variable_of.pop(name, None)
                 if gone is not None:
                     self.withdrawn.add(gone)
+            case PatternHeld(pattern_id=number, qos=qos):
+                self.subscribed[number] = qos
             case _:
-                if type(operation).__name__ == "PatternHeld":
-                    self.subscribed[operation.pattern_id] = operation.qos
+                pass
 
 
 class SimulatedJournal:

@@ -191,16 +191,22 @@ class RouterNode(Node):
         for change in changes:
             complaint = self.table.apply(change)
             self.is_whole = self.is_whole or change.begins_anew
-            for order in (*change.channels, *change.sources):
-                self.channels.look_later(order.channel_id)
-            for channel_id in (*change.closed_channels, *change.closed_sources):
-                self.channels.look_later(channel_id)
+            self._look_at_channels(change)
             if complaint:
                 self.tell(TableFailed(self._number, UnknownName.code, complaint))
                 raise PropertyBroken("orders make sense", f"{self.name}: {complaint}")
         if gone and self.on_torn_down is not None:
             self.on_torn_down(sorted(gone - self.table.paths.keys()))
         self.tell(TableApplied(self._number))
+
+    def _look_at_channels(self, change: ChangeTable) -> None:
+        look_later = self.channels.look_later
+        for channel in change.channels:
+            look_later(channel.channel_id)
+        for source in change.sources:
+            look_later(source.channel_id)
+        for channel_id in (*change.closed_channels, *change.closed_sources):
+            look_later(channel_id)
 
     def _read_counters(self, _: ReadCounters) -> None:
         self.tell(CountersRead(_COUNTERS))

@@ -1,4 +1,4 @@
-"""What one seed does: start, chaos, and then faults stop and all must come to rest, and end clean."""
+"""What one seed does: start, chaos, and then faults stop, all comes to rest and ends clean."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ class Run:
             self._run()
         except PropertyBroken as broken:
             rule, words = broken.rule, str(broken)
-        except Exception as error:  # noqa: BLE001 — a machine's bug is a finding like any other.
+        except Exception as error:
+            # A machine's own failure is a finding like any other.
             rule, words = "machines do not fail", f"{type(error).__name__}: {error}"
             if self.cloud.world.is_told:
                 raise

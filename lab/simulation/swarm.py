@@ -160,7 +160,7 @@ def _draw_endpoints(random: Random, cloud: Topology) -> tuple[EndPointPlan, ...]
     return tuple(
         EndPointPlan(
             f"{CLOUD}/z{number % 2}/p{number}",
-            tuple(random.sample(cloud.edges, 1 + (random.random() < 0.5))),
+            tuple(random.sample(cloud.edges, random.choice((1, 2)))),
         )
         for number in range(random.randint(4, 6))
     )

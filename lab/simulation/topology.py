@@ -50,7 +50,7 @@ def topology(shape: str, size: int, room: str, variant: int) -> Topology:
         )
         for number in range(size)
     )
-    channels = []
+    channels: list[EventChannel] = []
     for one, other in _pairs(shape, size, random):
         latency_us = random.choice(LATENCIES_US)
         for sender, receiver in ((one, other), (other, one)):

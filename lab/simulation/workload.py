@@ -103,7 +103,7 @@ class Workload:
     # Publishing.
 
     def _publish(self, node: EndPointNode) -> None:
-        requests = []
+        requests: list[PublicationRequest] = []
         for number in range(1, VARIABLES_MAX + 1):
             name = f"{node.name}/v{number}"
             if name not in node.wanted and len(requests) < self._world.between(1, 3):

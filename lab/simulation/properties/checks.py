@@ -115,24 +115,28 @@ class Properties:
 
     def _unrest_of_broker(self, broker: LeafBroker) -> str | None:
         registry = broker.registry
-        resources = broker.reservations.resources
         if not self.cloud.journal.is_idle:
             return "the journal writes"
         if registry.changing:
             return f"a change of period is under way: {sorted(registry.changing)}"
         for number, subscription in registry.subscriptions.items():
-            if subscription.retiring:
-                return f"subscription {number} has old paths"
-            if subscription.troubles:
-                return f"subscription {number} is impaired: {subscription.troubles}"
-        for name, publication in registry.publications.items():
+            if subscription.retiring or subscription.troubles:
+                return f"subscription {number} moves or is impaired: {subscription.troubles}"
+        return self._absent(broker) or self._unusable(broker)
+
+    @staticmethod
+    def _absent(broker: LeafBroker) -> str | None:
+        for name, publication in broker.registry.publications.items():
             if publication.is_dormant:
                 return f"{name} is dormant"
-        for name, endpoint in registry.endpoints.items():
+        for name, endpoint in broker.registry.endpoints.items():
             if not endpoint.is_up:
                 return f"the broker awaits the return of {name}"
+        return None
+
+    def _unusable(self, broker: LeafBroker) -> str | None:
+        resources = broker.reservations.resources
         if resources.unusable_channels():
             return f"channels are not usable: {sorted(resources.unusable_channels())[:5]}"
-        down = resources.down_routers()
-        unstarted = [name for name in down if name in self.cloud.routers]
-        return f"routers are not usable: {sorted(unstarted)}" if unstarted else None
+        down = [name for name in resources.down_routers() if name in self.cloud.routers]
+        return f"routers are not usable: {sorted(down)}" if down else None

@@ -1,4 +1,4 @@
-"""Whether events arrive: walked from a publisher's edges through the routers' tables, by the law."""
+"""Whether events arrive: walked from a publisher's edges through the routers' tables."""
 
 from __future__ import annotations
 

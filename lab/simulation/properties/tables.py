@@ -68,12 +68,12 @@ def expected_tables(registry: Registry) -> dict[str, ModelTable]:
     local: set[tuple[str, int]] = set()
     for publication in registry.publications.values():
         publisher = registry.endpoints[publication.publisher]
-        number = publication.variable.variable_id
+        number = int(publication.variable.variable_id)
         for edge, attachment in publisher.attachments.items():
             carried[edge, number] = publication.variable
             sources[edge, number] = attachment.up_channel_id
     for subscription in registry.subscriptions.values():
-        record, number = subscription.record, subscription.variable.variable_id
+        record, number = subscription.record, int(subscription.variable.variable_id)
         subscriber = registry.endpoints[record.subscriber]
         for index, path in enumerate(record.paths):
             last = path.routers[-1]

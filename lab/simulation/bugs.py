@@ -1,0 +1,259 @@
+"""Protocol bugs, planted one at a time, that the simulator must find: the tester is tested.
+
+Each is a mistake that somebody could make, put over the real code from outside and taken away
+again; the product never holds any of them.
+"""
+
+# ruff: noqa: ANN401 — a patch knows of what it patches only what it changes.
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+
+from gridstat.broker.answers import AnswerBook
+from gridstat.broker.applied import Applied
+from gridstat.broker.desk import Desk
+from gridstat.broker.effects import Effects
+from gridstat.broker.moves import Moves
+from gridstat.broker.notices import Notices
+from gridstat.broker.operations import Unsubscribed
+from gridstat.broker.planning import Planner
+from gridstat.broker.registration_effects import RegistrationEffects
+from gridstat.broker.registry import Registry
+from gridstat.broker.router_table import RouterTable
+from gridstat.net.command.machine import Send
+from gridstat.net.command.router_messages import TableChanged
+from gridstat.router.agent_words import ApplyTable
+from gridstat.router.edge_router import EdgeRouter
+from gridstat.router.router_agent import RouterAgent
+from gridstat.router.table_intake import TableIntake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Function: TypeAlias = "Callable[..., Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A method, and how to make the wrong one from the right one."""
+
+    owner: type
+    name: str
+    make: Callable[[Function], Function]
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """What is wrong, in words, and where."""
+
+    words: str
+    patches: tuple[Patch, ...]
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Run with this bug; without any if the name is empty."""
+    patches = BUGS[name].patches if name else ()
+    before = [(patch, patch.owner.__dict__[patch.name]) for patch in patches]
+    try:
+        for patch, right in before:
+            setattr(patch.owner, patch.name, patch.make(right))
+        yield
+    finally:
+        for patch, right in before:
+            setattr(patch.owner, patch.name, right)
+
+
+# Mistakes of a broker.
+
+
+def _acknowledge_at_once(right: Function) -> Function:
+    def _persist(self: Any, *words: Any) -> None:
+        right(self, *words)
+        self.persisted(next(reversed(self._pending)))
+
+    return _persist
+
+
+def _leave_claims(_: Function) -> Function:
+    def undo(self: Any, plan: Any) -> None:
+        del self, plan
+
+    return undo
+
+
+def _leave_decisions(_: Function) -> Function:
+    def roll_back(self: Any) -> None:
+        del self
+
+    return roll_back
+
+
+def _retire_first(right: Function) -> Function:
+    def follow(self: Any, old: Any, new: Any, told: Any) -> None:
+        self._desk.effects.retire(new.subscription_id, new.generation)
+        right(self, old, new, told)
+
+    return follow
+
+
+def _believe_in_step(_: Function) -> Function:
+    def begin_session(self: Any, *, term: int, digest: int) -> list[Any]:
+        del term, digest
+        self.is_connected = True
+        self._begin_numbers()
+        self._forget_changes()
+        self._see_all()
+        return []
+
+    return begin_session
+
+
+def _first_edge_only(right: Function) -> Function:
+    def _up_channels(self: Any, publisher: str) -> Any:
+        return right(self, publisher)[:1]
+
+    return _up_channels
+
+
+def _lowest_free(_: Function) -> Function:
+    def next_variable_id(self: Any) -> int:
+        number = 1
+        while number in self.names:
+            number += 1
+        self.variable_id_last = max(self.variable_id_last, number)
+        return number
+
+    return next_variable_id
+
+
+def _say_once(_: Function) -> Function:
+    def repeat(self: Any, name: str, edge: str, *, lost_ns: int) -> None:
+        del self, name, edge, lost_ns
+
+    return repeat
+
+
+def _keep_no_answer(_: Function) -> Function:
+    def put(self: Any, request_id: int, body: bytes) -> None:
+        del self, request_id, body
+
+    return put
+
+
+def _forget_ends(right: Function) -> Function:
+    def replay(self: Any, operation: Any) -> None:
+        if not isinstance(operation, Unsubscribed):
+            right(self, operation)
+
+    return replay
+
+
+# Mistakes of a router.
+
+
+def _take_any_term(right: Function) -> Function:
+    def _from_broker(self: Any, *words: Any) -> Any:
+        self._term = 0
+        return right(self, *words)
+
+    return _from_broker
+
+
+def _drop_last_piece(right: Function) -> Function:
+    def _stage(self: Any, staged: Any, piece: Any) -> Any:
+        if piece.is_last and not piece.begins_anew:
+            nothing: dict[str, tuple[()]] = dict.fromkeys(
+                ("channels", "sources", "variables", "paths"), ()
+            )
+            piece = msgspec.structs.replace(piece, **nothing)
+        return right(self, staged, piece)
+
+    return _stage
+
+
+def _confirm_at_once(right: Function) -> Function:
+    def _change(self: Any, *words: Any) -> Any:
+        said = right(self, *words)
+        told = [
+            Send(
+                self._facts.broker,
+                TableChanged(number=each.change.number, digest=self.table.digest),
+            )
+            for each in said
+            if isinstance(each, ApplyTable)
+        ]
+        return [*said, *told]
+
+    return _change
+
+
+def _forget_the_absent(right: Function) -> Function:
+    def _pushed(self: Any, push: Any) -> Any:
+        return right(self, push) if push.endpoint in self._attachments else []
+
+    return _pushed
+
+
+BUGS: Final[dict[str, Bug]] = {
+    "acknowledge-before-persist": Bug(
+        "the broker acts on a decision before the journal has it",
+        (Patch(Desk, "_persist", _acknowledge_at_once),),
+    ),
+    "accept-a-stale-term": Bug(
+        "a router obeys a broker whose term is over",
+        (Patch(RouterAgent, "_from_broker", _take_any_term),),
+    ),
+    "keep-claims-of-a-refusal": Bug(
+        "a plan that does not fit leaves its claims behind",
+        (Patch(Planner, "undo", _leave_claims),),
+    ),
+    "keep-decisions-of-a-full-disk": Bug(
+        "what could not be written is not undone",
+        (Patch(Applied, "roll_back", _leave_decisions),),
+    ),
+    "break-before-make": Bug(
+        "a change tears the old paths down before the new ones are up",
+        (Patch(Moves, "follow", _retire_first),),
+    ),
+    "believe-a-returning-router": Bug(
+        "what a lost session left undone is forgotten: no digest is compared",
+        (Patch(RouterTable, "begin_session", _believe_in_step),),
+    ),
+    "skip-the-second-edge": Bug(
+        "a variable is sourced at the first edge of its publisher only",
+        (Patch(RegistrationEffects, "_up_channels", _first_edge_only),),
+    ),
+    "reuse-a-variable-identifier": Bug(
+        "the lowest free identifier is given out again",
+        (Patch(Registry, "next_variable_id", _lowest_free),),
+    ),
+    "drop-the-last-piece": Bug(
+        "a whole table is taken without its last piece",
+        (Patch(TableIntake, "_stage", _drop_last_piece),),
+    ),
+    "drop-a-push": Bug(
+        "a notice to somebody who is away is lost",
+        (
+            Patch(Notices, "repeat", _say_once),
+            Patch(EdgeRouter, "_pushed", _forget_the_absent),
+        ),
+    ),
+    "keep-no-answers": Bug(
+        "a repeated request is decided anew",
+        (Patch(AnswerBook, "put", _keep_no_answer),),
+    ),
+    "confirm-before-the-core": Bug(
+        "a router confirms orders that its core does not have yet",
+        (Patch(RouterAgent, "_change", _confirm_at_once),),
+    ),
+    "forget-ends-at-a-restart": Bug(
+        "a restarted broker holds contracts that had ended",
+        (Patch(Effects, "replay", _forget_ends),),
+    ),
+}

@@ -1,0 +1,129 @@
+"""Many seeds: run in several processes, counted, and each failure told for a replay."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from lab.simulation.bugs import planted
+from lab.simulation.run import run_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from lab.simulation.run import Verdict
+
+CHUNK: Final = 16
+"""Seeds that a process takes at once; their garbage is collected together."""
+STORY_LINES: Final = 60
+LINE_COLUMNS: Final = 240
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of all seeds so far; `failures` are the verdicts that are not good."""
+
+    seeds: int = 0
+    messages: int = 0
+    steps: int = 0
+    virtual_ns: int = 0
+    busy_s: float = 0.0
+    """Processor time of all processes together."""
+    failures: list[Verdict] = field(default_factory=list)
+
+    def count(self, verdicts: Iterable[Verdict], busy_s: float) -> None:
+        for verdict in verdicts:
+            self.seeds += 1
+            self.messages += verdict.messages
+            self.steps += verdict.steps
+            self.virtual_ns += verdict.virtual_ns
+            if not verdict.is_good:
+                self.failures.append(verdict)
+        self.busy_s += busy_s
+
+    @property
+    def seeds_per_min_core(self) -> float:
+        """Seeds in a minute of one core's own time."""
+        return 60 * self.seeds / self.busy_s if self.busy_s else 0.0
+
+    def words(self, wall_s: float) -> str:
+        seeds = max(1, self.seeds)
+        return (
+            f"{self.seeds:,} seeds, {len(self.failures):,} failures; "
+            f"{60 * self.seeds / max(wall_s, 1e-9):,.0f} seeds/min, "
+            f"{self.seeds_per_min_core:,.0f} a core's minute; a seed: "
+            f"{self.messages / seeds:,.0f} messages, {self.steps / seeds:,.0f} steps, "
+            f"{self.virtual_ns / seeds / 1e9:.1f} virtual s"
+        )
+
+
+def campaign(
+    seeds: range,
+    *,
+    jobs: int = 1,
+    bug: str = "",
+    failures_max: int = 10,
+    tell: Callable[[Tally], None] = lambda _: None,
+) -> Tally:
+    """Run all seeds, or until so many have failed; `tell` hears of progress now and then."""
+    tally = Tally()
+    for verdicts, busy_s in _chunks(seeds, jobs=jobs, bug=bug):
+        tally.count(verdicts, busy_s)
+        tell(tally)
+        if len(tally.failures) >= failures_max:
+            break
+    return tally
+
+
+def first_failure(bug: str, seeds: range) -> Verdict | None:
+    """The first of these seeds that finds a planted bug, or none."""
+    tally = campaign(seeds, bug=bug, failures_max=1)
+    return tally.failures[0] if tally.failures else None
+
+
+def explain(seed: int, *, bug: str = "") -> str:
+    """A failure for people: what broke, the last lines of the story, and how to see all of it."""
+    with planted(bug):
+        verdict = run_seed(seed, is_told=True)
+    lines = [line[:LINE_COLUMNS] for line in verdict.story[-STORY_LINES:]]
+    left_out = len(verdict.story) - len(lines)
+    option = f" --bug {bug}" if bug else ""
+    return "\n".join(
+        [
+            f"seed {seed}: {verdict.words or 'nothing broke'}",
+            f"... {left_out:,} lines before",
+            *lines,
+            f"replay: python -m lab.simulation --seed {seed}{option} --trace",
+        ]
+    )
+
+
+def _chunks(seeds: range, *, jobs: int, bug: str) -> Iterator[tuple[list[Verdict], float]]:
+    pieces = [seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK)]
+    if jobs == 1:
+        for piece in pieces:
+            yield run_chunk((piece, bug))
+        return
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    with context.Pool(jobs) as pool:
+        yield from pool.imap(run_chunk, [(piece, bug) for piece in pieces])
+
+
+def run_chunk(work: tuple[range, str]) -> tuple[list[Verdict], float]:
+    """Some seeds, and the processor time that they took."""
+    seeds, bug = work
+    began_s = time.process_time()
+    was_collecting = gc.isenabled()
+    gc.disable()  # Each seed makes a world and drops it whole; in between there is little to find.
+    try:
+        with planted(bug):
+            verdicts = [run_seed(seed) for seed in seeds]
+    finally:
+        if was_collecting:
+            gc.enable()
+    gc.collect()
+    return verdicts, time.process_time() - began_s
