@@ -134,6 +134,29 @@ class LeafBroker:
         self._publications = Publications(self._desk, self._requests, notices, self._subscriptions)
         self._publication_changes = PublicationChanges(self._desk, self._requests, notices)
         self._enquiries = Enquiries(self._desk, self._requests)
+        self._set_up_timers()
+        self._early: list[Event] | None = []
+        self._has_begun = False
+        self._lay_out()
+
+    def _set_up_timers(self) -> None:
+        """Who is told when a timer fires: of one name, or of many that begin alike."""
+        self._fixed_timers: dict[str, Callable[[], None]] = {
+            FLUSH_TIMER: self._desk.flush,
+            CONFIRM_TIMER: self._desk.expire,
+            RETIRE_TIMER: self._moves.retire_due,
+            REPLAN_TIMER: self._recovery.continue_replanning,
+            HOUSE_TIMER: self._housing.try_again,
+            CATCH_TIMER: self._subscriptions.catching.catch_some,
+            START_TIMER: self._begin,
+        }
+        self._named_timers = self._timers_of_things()
+        self._early: list[Event] | None = []
+        self._has_begun = False
+        self._lay_out()
+
+    def _set_up_timers(self) -> None:
+        """Who is told when a timer fires: of one name, or of many that begin alike."""
         self._fixed_timers: dict[str, Callable[[], None]] = {
             FLUSH_TIMER: self._desk.flush,
             CONFIRM_TIMER: self._desk.expire,
@@ -152,9 +175,6 @@ class LeafBroker:
             OVER_TIMER: self._publication_changes.is_over,
             ABSENT_TIMER: self._health.absence_is_long,
         }
-        self._early: list[Event] | None = []
-        self._has_begun = False
-        self._lay_out()
 
     def restore(self, written: Sequence[bytes]) -> None:
         """Stand where the journal ends."""

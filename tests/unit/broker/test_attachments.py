@@ -5,17 +5,14 @@ from __future__ import annotations
 import pytest
 
 from gridstat.broker.settings import BrokerSettings, Quotas
-from gridstat.model.cloud import Router, RouterRole
 from gridstat.model.errors import (
     CertificateRefused,
     EndPointExists,
     LayoutError,
     NoCommonVersion,
-    NoSuchRouter,
     NotAttached,
     NotAuthorised,
     QuotaReached,
-    RouterFull,
     ShuttingDown,
     WrongCloud,
 )
@@ -28,8 +25,6 @@ from gridstat.net.command.endpoint_messages import (
     Unpublish,
     Unpublished,
 )
-from gridstat.net.command.machine import Received
-from gridstat.net.command.messages import AddRouter, RemoveRouter
 from tests.unit.broker.conversation import Conversation, pair, refusal
 from tests.unit.broker.stand_ins import (
     CENTRE,
@@ -38,7 +33,6 @@ from tests.unit.broker.stand_ins import (
     PMU,
     VOLTAGE,
     WALL_NS,
-    FakeRouter,
     publish,
     subscribe,
     variable,
@@ -309,12 +303,6 @@ def test_the_grace_time_ends_everything_of_an_absent_end_point(cloud: Conversati
     assert later.code == 3
 
 
-def test_one_lost_edge_of_two_starts_no_grace_time(cloud: Conversation) -> None:
-    cloud.lose(PMU, "c1/e0")
-    cloud.advance(3 * GRACE_NS)
-    assert PMU in cloud.broker.registry.endpoints
-
-
 @pytest.mark.feature("S0-34", "S3-35", "S3-39")
 def test_detaching_ends_publications_subscriptions_and_channels(cloud: Conversation) -> None:
     cloud.publish(VOLTAGE, "c1/e0")
@@ -367,34 +355,6 @@ def test_a_certificate_that_expires_while_attached_stops_new_requests(
     assert refused.code == CertificateRefused.code
 
 
-def test_an_edge_that_returns_without_an_end_point_starts_its_grace_time(
-    cloud: Conversation,
-) -> None:
-    cloud.disconnect("c1/e0")
-    cloud.disconnect("c1/e1")
-    for name in ("c1/e0", "c1/e1"):
-        cloud.routers[name].attached.clear()
-        cloud.connect(name)
-    cloud.settle()
-    cloud.advance(GRACE_NS)
-    assert PMU not in cloud.broker.registry.endpoints
-
-
-def test_a_broker_cut_off_for_an_hour_ends_nothing(cloud: Conversation) -> None:
-    cloud.publish(VOLTAGE, "c1/e0")
-    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
-    for name in cloud.routers:
-        cloud.disconnect(name)
-    cloud.advance(3_600 * NS_PER_S)
-    for name in cloud.routers:
-        cloud.connect(name)
-    cloud.settle()
-    cloud.advance(3_600 * NS_PER_S)
-
-    assert granted.subscription_id in cloud.broker.registry.subscriptions
-    assert cloud.differing() == []
-
-
 def test_a_new_process_may_attach_by_both_edges_although_both_name_it_already(
     cloud: Conversation,
 ) -> None:
@@ -404,28 +364,3 @@ def test_a_new_process_may_attach_by_both_edges_although_both_name_it_already(
         cloud.connect(name)
     outcome = cloud.only(AttachedOutcome, cloud.ask(PMU, "c1/e0", attach(PMU, "c1/e0", "b")))
     assert outcome.code == 3
-
-
-def test_nobody_attaches_to_an_edge_that_is_just_being_removed(cloud: Conversation) -> None:
-    operator = "operator/c1/alice"
-    added = AddRouter(request_id=1, router=Router("c1/e9", RouterRole.EDGE))
-    cloud.tell(Received(operator, added))
-    cloud.routers["c1/e9"] = FakeRouter("c1/e9", 20_000)
-    cloud.connect("c1/e9")
-    cloud.settle()
-    cloud.is_journal_held = True
-    cloud.tell(Received(operator, RemoveRouter(request_id=2, name="c1/e9")))
-    command = Attach(edge="c1/e9", certificate=b"endpoint/c1/n/p", incarnation="a", first_time=True)
-    assert refusal(cloud.ask("c1/n/p", "c1/e9", command)).code == NoSuchRouter.code
-
-
-def test_a_publisher_does_not_bring_more_to_another_edge_than_that_can_take() -> None:
-    cloud = Conversation().start()
-    cloud.attach(PMU, "c1/e0", data_port=0)
-    cloud.attach(CENTRE, "c1/e1", data_port=0)
-    cloud.ask(PMU, "c1/e0", publish(variable(f"{PMU}/fast", period=Period(1, 600_000))))
-    cloud.ask(CENTRE, "c1/e1", publish(variable(f"{CENTRE}/fast", period=Period(1, 600_000))))
-    command = Attach(
-        edge="c1/e1", certificate=f"endpoint/{PMU}".encode(), incarnation="a", first_time=False
-    )
-    assert refusal(cloud.ask(PMU, "c1/e1", command)).code == RouterFull.code
