@@ -150,22 +150,6 @@ class LeafBroker:
             CATCH_TIMER: self._subscriptions.catching.catch_some,
             START_TIMER: self._begin,
         }
-        self._named_timers = self._timers_of_things()
-        self._early: list[Event] | None = []
-        self._has_begun = False
-        self._lay_out()
-
-    def _set_up_timers(self) -> None:
-        """Who is told when a timer fires: of one name, or of many that begin alike."""
-        self._fixed_timers: dict[str, Callable[[], None]] = {
-            FLUSH_TIMER: self._desk.flush,
-            CONFIRM_TIMER: self._desk.expire,
-            RETIRE_TIMER: self._moves.retire_due,
-            REPLAN_TIMER: self._recovery.continue_replanning,
-            HOUSE_TIMER: self._housing.try_again,
-            CATCH_TIMER: self._subscriptions.catching.catch_some,
-            START_TIMER: self._begin,
-        }
         self._named_timers: dict[str, Callable[[str], None]] = {
             GRACE_TIMER: self._attachments.grace_is_over,
             DORMANT_TIMER: self._attachments.dormancy_is_over,

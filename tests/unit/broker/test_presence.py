@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gridstat.model.errors import LayoutError
+from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import Attach
 from tests.unit.broker.conversation import Conversation, pair, refusal
 from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE
@@ -86,3 +87,36 @@ def test_a_subscriber_that_attaches_anew_without_a_port_is_refused(cloud: Conver
     cloud.journal[:] = cloud.broker.snapshot()
     cloud.kill_broker()
     assert {name: cloud.broker.tables[name].wanted.digest for name in cloud.routers} == before
+
+
+def test_one_lost_edge_of_two_starts_no_grace_time(cloud: Conversation) -> None:
+    cloud.lose(PMU, "c1/e0")
+    cloud.advance(3 * cloud.settings.grace_ns)
+    assert PMU in cloud.broker.registry.endpoints
+
+
+def test_an_edge_that_returns_without_an_end_point_starts_its_grace_time(
+    cloud: Conversation,
+) -> None:
+    cloud.disconnect("c1/e0")
+    cloud.disconnect("c1/e1")
+    for name in ("c1/e0", "c1/e1"):
+        cloud.routers[name].attached.clear()
+        cloud.connect(name)
+    cloud.settle()
+    cloud.advance(cloud.settings.grace_ns)
+    assert PMU not in cloud.broker.registry.endpoints
+
+
+def test_a_broker_cut_off_for_an_hour_ends_nothing(cloud: Conversation) -> None:
+    held = set(cloud.broker.registry.subscriptions)
+    for name in cloud.routers:
+        cloud.disconnect(name)
+    cloud.advance(3_600 * NS_PER_S)
+    for name in cloud.routers:
+        cloud.connect(name)
+    cloud.settle()
+    cloud.advance(3_600 * NS_PER_S)
+
+    assert set(cloud.broker.registry.subscriptions) == held
+    assert cloud.differing() == []
