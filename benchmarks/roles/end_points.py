@@ -6,6 +6,8 @@ import threading
 import time
 from collections import Counter
 from dataclasses import asdict
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -14,11 +16,11 @@ import gridstat
 from benchmarks.roles.pacing import steady
 from benchmarks.statistics import NS_PER_S, NS_PER_US, WARM_UP_S, bins_of, summary_of, warm_up_count
 from gridstat.console.daemons.garbage import collect_rarely
-from gridstat.model.errors import GridStatError
 from gridstat.model.status import EventFlag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
 
     import numpy.typing as npt
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from gridstat.endpoint.connection import Connection
     from gridstat.endpoint.publisher import Publication
     from gridstat.endpoint.subscriber import Subscription
+    from gridstat.model.errors import GridStatError
 
 NS_PER_MS = 1_000_000
 ANSWER_S_MAX = 120.0
@@ -122,22 +125,17 @@ class EndPointsRole:
     # Subscribing.
 
     def _subscribe(self, question: Question) -> Answer:
-        """All names of each end-point, by so many threads each; every call blocks to its grant."""
+        """All names of each end-point, each with so many requests under way at once."""
         qos = gridstat.qos(**question["qos"])
         asking = [
             _Asking(self._connections[name], names, question, qos)
             for name, names in question["names"].items()
         ]
         cpu_s, began_ns = time.process_time(), time.monotonic_ns()
-        threads = [
-            threading.Thread(target=one.run)
-            for one in asking
-            for _ in range(int(question["outstanding"]))
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        for one in asking:
+            one.begin(int(question["outstanding"]))
+        for one in asking:
+            one.done.wait()
         ended_ns, cpu_s = time.monotonic_ns(), time.process_time() - cpu_s
         for one in asking:
             self._subscriptions.setdefault(one.end_point, []).extend(one.granted)
@@ -206,7 +204,10 @@ def _latencies_ns(samples: Samples) -> npt.NDArray[np.int64]:
 
 
 class _Asking:
-    """The requests of one end-point; its threads take the next few names, each in turn."""
+    """The requests of one end-point; each that is answered lets the next one go.
+
+    All but the first few are asked on the session's thread, so there is nothing to lock.
+    """
 
     def __init__(
         self,
@@ -220,30 +221,44 @@ class _Asking:
         self.granted: list[Subscription] = []
         self.refused: Counter[str] = Counter()
         self.took_ms: list[float] = []
+        self.done = threading.Event()
         self._connection = connection
         self._keep_events = int(question.get("keep_events", 0))
         self._qos = qos
+        self._unanswered = -(-len(names) // per_request)
         self._left = iter(
             [names[at : at + per_request] for at in range(0, len(names), per_request)]
         )
-        self._lock = threading.Lock()
 
-    def run(self) -> None:
-        while True:
-            with self._lock:
-                names = next(self._left, None)
-            if names is None:
-                return
-            began_ns = time.monotonic_ns()
-            try:
-                found = self._connection.subscribe_many(
-                    names, qos=self._qos, keep_events=self._keep_events
-                )
-            except GridStatError as error:
-                with self._lock:
-                    self.refused[f"{type(error).__name__}: {error.args[0]}"] += len(names)
-                continue
-            took_ms = (time.monotonic_ns() - began_ns) / NS_PER_MS
-            with self._lock:
-                self.granted += found
-                self.took_ms.append(took_ms)
+    def begin(self, outstanding: int) -> None:
+        if not self._unanswered:
+            self.done.set()
+        for names in list(islice(self._left, outstanding)):
+            self._ask(names)
+
+    def _ask(self, names: Sequence[str]) -> None:
+        began_ns = time.monotonic_ns()
+        waiting = self._connection.subscribe_later(
+            names, qos=self._qos, keep_events=self._keep_events
+        )
+        waiting.add_done_callback(partial(self._answered, names, began_ns))
+
+    def _answered(
+        self,
+        names: Sequence[str],
+        began_ns: int,
+        waiting: Future[list[Subscription | GridStatError]],
+    ) -> None:
+        self.took_ms.append((time.monotonic_ns() - began_ns) / NS_PER_MS)
+        error = waiting.exception()
+        for each in waiting.result() if error is None else [error] * len(names):
+            if isinstance(each, BaseException):
+                self.refused[f"{type(each).__name__}: {each.args[0]}"] += 1
+            else:
+                self.granted.append(each)
+        following = next(self._left, None)
+        if following is not None:
+            self._ask(following)
+        self._unanswered -= 1
+        if not self._unanswered:
+            self.done.set()

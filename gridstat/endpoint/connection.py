@@ -27,9 +27,11 @@ from gridstat.endpoint.incoming import Interests
 from gridstat.endpoint.subscription_book import Order
 from gridstat.model.errors import GridStatError, GroupMismatch, LayoutError, Misuse
 from gridstat.net.command.endpoint_messages import FindVariables, FoundOutcome, RefusedOutcome
+from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from concurrent.futures import Future
 
     from numpy.typing import ArrayLike
 
@@ -212,6 +214,21 @@ class Connection:
                 subscription.unsubscribe()
             raise refused[0]
         return granted
+
+    def subscribe_later(
+        self, names: Sequence[str], **wishes: Unpack[SubscriptionWishes]
+    ) -> Future[list[Subscription | GridStatError]]:
+        """As `subscribe_many`, without waiting: for each name a subscription, or why not.
+
+        `waiting = grid.subscribe_later(["c1/a/v"])`, then `waiting.result()`; whatever is added
+        with `add_done_callback` runs on the session's thread and must not block.
+        """
+        for name in names:
+            check_pattern(name, is_pattern=False)
+        self._check_open()
+        if len(names) > MANY_MAX:
+            raise Misuse(f"{len(names)} names", hint=f"ask for at most {MANY_MAX} at once")
+        return self._link.subscriptions.subscribe_later([_order(name, wishes) for name in names])
 
     def subscribe_pattern(
         self,

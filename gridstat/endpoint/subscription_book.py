@@ -38,6 +38,7 @@ from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from concurrent.futures import Future
 
     from gridstat.endpoint.asker import Asker
     from gridstat.endpoint.deliverer import Deliverer
@@ -93,10 +94,13 @@ class SubscriptionBook:
         """Ask for contracts, many in one request; each has an answer of its own, in order."""
         found: list[Subscription | GridStatError] = []
         for at in range(0, len(orders), MANY_MAX):
-            found += self._subscribe_some(orders[at : at + MANY_MAX])
+            found += self.subscribe_later(orders[at : at + MANY_MAX]).result()
         return found
 
-    def _subscribe_some(self, orders: Sequence[Order]) -> list[Subscription | GridStatError]:
+    def subscribe_later(
+        self, orders: Sequence[Order]
+    ) -> Future[list[Subscription | GridStatError]]:
+        """Ask in one request, without waiting for the answers."""
         labels = [f"s{next(self._number)}" for _ in orders]
         requests = tuple(
             _request(order, label) for order, label in zip(orders, labels, strict=True)
@@ -114,7 +118,7 @@ class SubscriptionBook:
             self._hold_newest(newest)
             return found
 
-        return self._asker.ask(Subscribe(subscriptions=requests), use).result()
+        return self._asker.ask(Subscribe(subscriptions=requests), use)
 
     def subscribe_pattern(
         self, order: Order, on_match: Callable[[Subscription], object] | None

@@ -229,6 +229,20 @@ def test_many_values_go_in_few_datagrams(pmu: Connection, reader: Connection) ->
     assert said[0] == 40
 
 
+def test_asking_later_does_not_wait_and_tells_each_name_its_answer(
+    pmu: Connection, reader: Connection
+) -> None:
+    voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=RATE)
+    waiting = [reader.subscribe_later([voltage.name, "c1/nobody/knows"]) for _ in range(3)]
+    for each in waiting:
+        granted, refused = each.result(timeout=20)
+        assert isinstance(granted, gridstat.Subscription)
+        assert granted.name == voltage.name
+        assert isinstance(refused, gridstat.Refused)
+    with pytest.raises(gridstat.Misuse, match="1001"):
+        reader.subscribe_later([voltage.name] * 1_001)
+
+
 def test_batches_and_streams_hold_the_same_events(pmu: Connection, reader: Connection) -> None:
     voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=RATE)
     found = reader.subscribe(voltage.name, keep_events=10_000)

@@ -241,6 +241,18 @@ def test_unsubscribing_ends_one_or_all(grid: PaperGrid) -> None:
     assert grid.receiver.expected == {}
 
 
+def test_asking_later_tells_of_each_name_what_became_of_it(grid: PaperGrid) -> None:
+    other = variable("c1/a/w", 2)
+    full = RefusedOutcome(code=ChannelFull.code, reason="no room")
+    grid.cloud.ready.append((granted(VOLTAGE), full))
+    orders = [Order(VOLTAGE.name, ModalQos()), Order(other.name, ModalQos())]
+    waiting = grid.book.subscribe_later(orders)
+    voltage, refused = waiting.result(timeout=0)
+    assert isinstance(voltage, Subscription)
+    assert isinstance(refused, ChannelFull)
+    assert set(grid.receiver.expected) == {1}
+
+
 def test_ledgers_are_reported_by_subscription(grid: PaperGrid) -> None:
     subscribe(grid, every=2)
     now_slot = WALL_AHEAD_NS // (10 * MS)
