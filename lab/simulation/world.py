@@ -43,7 +43,7 @@ class World:
         self.heap: list[tuple[int, float, Callable[..., None], tuple[Any, ...]]] = []
         self.draw = self.random.random
 
-    def after(self, delay_ns: int, action: Callable[..., None], *words: Any) -> None:  # noqa: ANN401
+    def after(self, delay_ns: int, action: Callable[..., None], *words: object) -> None:
         """Call `action(*words)` so much later."""
         heappush(self.heap, (self.now_ns + delay_ns, self.draw(), action, words))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytest
@@ -187,7 +187,8 @@ def test_a_subscriber_publishes_what_it_computes(
             at_least(10, events)
     compared = [event for event in events if event.created_ns in originals]
     assert len(compared) >= 5
-    assert all(event.value == 2 * originals[event.created_ns] for event in compared)  # type: ignore[operator]
+    expected = [2 * cast("float", originals[event.created_ns]) for event in compared]
+    assert [event.value for event in compared] == expected
 
 
 def test_alerts_overtake_and_are_bounded(pmu: Connection, reader: Connection) -> None:
