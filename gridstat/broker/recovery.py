@@ -135,14 +135,11 @@ class Recovery:
         if endpoint is None:
             return
         taken = [registry.publications[one].subscriptions for one in endpoint.publications]
-        for number in endpoint.subscriptions.union(*taken):
-            record = registry.subscriptions[number].record
-            if (
-                number in self._impaired
-                or self._health.failed_paths(record)
-                or self._crowded(record) is not None
-            ):
-                self._look_at((number,))
+        self._look_at(
+            number
+            for number in endpoint.subscriptions.union(*taken)
+            if self._is_worth_a_look(registry.subscriptions[number].record)
+        )
         self._replan()
 
     def continue_replanning(self) -> None:
@@ -160,6 +157,13 @@ class Recovery:
         else:
             self._look_at(self._impaired)
 
+    def _is_worth_a_look(self, record: Subscribed) -> bool:
+        return (
+            record.subscription_id in self._impaired
+            or bool(self._health.failed_paths(record))
+            or self._crowded(record) is not None
+        )
+
     # Re-planning.
 
     def _look_at(self, subscription_ids: Iterable[int]) -> None:
@@ -174,6 +178,7 @@ class Recovery:
         heapify(self._queue)
 
     def _replan(self) -> None:
+        self._health.forget_ways()
         applied = Applied()
         operations: list[Operation] = []
         moved: list[tuple[Subscribed, Subscribed]] = []
@@ -220,12 +225,15 @@ class Recovery:
         operations.append(operation)
         return old, record
 
-    def _replace(self, found: Subscription, index: int) -> Allocation | Refusal:
+    def _replace(self, found: Subscription, index: int) -> Allocation | Refusal | None:
         """Another path, of the same quality; from or to the edges where the end-points are now.
 
-        If none is left and the end-points are elsewhere, any quality of the band will do.
+        If none is left and the end-points are elsewhere, any quality of the band will do. None
+        where nothing that is up leads from end to end.
         """
         record, request = found.record, self._request(found)
+        if not self._health.has_way(request.sources, request.targets):
+            return None
         allocated = self._desk.reservations.replace_path(request, index)
         is_elsewhere = (request.sources, request.targets) != (record.sources, record.targets)
         if not isinstance(allocated, Refusal) or not is_elsewhere:
@@ -257,8 +265,8 @@ class Recovery:
                 return index, set(used)
         return None
 
-    def _after(self, old: Subscribed, allocated: Allocation | Refusal) -> Subscribed | None:
-        if isinstance(allocated, Refusal):
+    def _after(self, old: Subscribed, allocated: Allocation | Refusal | None) -> Subscribed | None:
+        if allocated is None or isinstance(allocated, Refusal):
             return None
         return record_of(
             allocated,

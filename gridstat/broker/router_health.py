@@ -26,6 +26,7 @@ class RouterHealth:
         self._desk = desk
         self.down_channels: set[int] = set()
         self.down_routers: set[str] = set()
+        self._ways: dict[tuple[tuple[str, ...], tuple[str, ...]], bool] = {}
 
     def resume(self) -> None:
         """After a start: what has never reported is not used, the rest is awaited."""
@@ -98,6 +99,36 @@ class RouterHealth:
         subscriber = registry.endpoints[record.subscriber]
         sources = () if publisher is None else publisher.edges_usable()
         return sources, subscriber.edges_usable(is_receiver=True)
+
+    def forget_ways(self) -> None:
+        """What `has_way` has found holds for one turn: something may have changed since."""
+        self._ways.clear()
+
+    def has_way(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> bool:
+        """Whether anything that is up leads from one of these edges to one of those, room or not.
+
+        When an edge with thousands of contracts dies, this spares as many searches in vain.
+        """
+        ends = (sources, targets)
+        if ends not in self._ways:
+            self._ways[ends] = not self._within_reach(sources).isdisjoint(targets)
+        return self._ways[ends]
+
+    def _within_reach(self, sources: tuple[str, ...]) -> set[str]:
+        registry = self._desk.registry
+        waiting = [name for name in sources if name not in self.down_routers]
+        reached = set(waiting)
+        while waiting:
+            here = waiting.pop()
+            for channel_id in registry.channels_of.get(here, ()):
+                to_router = registry.channels[channel_id].to_router
+                if to_router not in reached and not self._is_closed(channel_id, to_router):
+                    reached.add(to_router)
+                    waiting.append(to_router)
+        return reached
+
+    def _is_closed(self, channel_id: int, to_router: str) -> bool:
+        return channel_id in self.down_channels or to_router in self.down_routers
 
     def words(self, record: Subscribed, failed: Iterable[int]) -> tuple[str, ...]:
         """What is wrong with each of the failed paths."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gridstat.broker import recovery
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.errors import BackPressured
 from gridstat.model.identifiers import ChannelId
@@ -322,6 +323,63 @@ def test_many_contracts_move_in_turns_the_most_urgent_first(cloud: Conversation)
     cloud.advance(NS_PER_S)
     cloud.settle()
     assert dead not in cloud.broker.registry.through_router
+
+
+def test_contracts_that_nothing_can_mend_cost_no_search_and_resume(
+    cloud: Conversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [cloud.publish(f"{PMU}/v{number}", "c1/e0").name for number in range(20)]
+    cloud.ask(CENTRE, "c1/e2", subscribe(*names))
+    searched: list[object] = []
+    replace_path = cloud.broker.reservations.replace_path
+
+    def replace(*asked: object) -> object:
+        searched.append(asked)
+        return replace_path(*asked)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cloud.broker.reservations, "replace_path", replace)
+    ends = [channel.channel_id for channel in cloud.channels_given if is_at_an_end(channel)]
+    for number in ends:
+        cut(cloud, number)
+    cloud.advance(NS_PER_S)
+    impaired = [one for one in cloud.broker.registry.subscriptions.values() if one.troubles]
+    assert len(impaired) == len(names)
+    searched.clear()
+    cloud.lose(CENTRE, "c1/e2", "c1/e3")
+    cloud.attach(CENTRE, "c1/e2", "c1/e3", first_time=False)
+    cloud.advance(NS_PER_S)
+    assert searched == [], "nothing leads to the subscriber's edges"
+
+    for number in ends:
+        heal(cloud, number)
+    cloud.advance(NS_PER_S)
+    assert not [one for one in cloud.broker.registry.subscriptions.values() if one.troubles]
+
+
+def is_at_an_end(channel: EventChannel) -> bool:
+    """Whether it leads to one of the subscriber's edges."""
+    return channel.to_router in {"c1/e2", "c1/e3"}
+
+
+def test_the_contracts_of_an_end_point_that_moves_are_put_in_order_once(
+    cloud: Conversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [cloud.publish(f"{PMU}/v{number}", "c1/e0").name for number in range(100)]
+    cloud.ask(CENTRE, "c1/e2", subscribe(*names))
+    kill(cloud, "c1/e2")
+    kill(cloud, "c1/e3")
+    ordered: list[int] = []
+
+    def heapify(queue: list[tuple[int, int]]) -> None:
+        ordered.append(len(queue))
+        queue.sort()
+
+    monkeypatch.setattr(recovery, "heapify", heapify)
+    cloud.lose(PMU, "c1/e0")
+    cloud.attach(PMU, "c1/e0", first_time=False, data_port=0)
+    cloud.advance(NS_PER_S)
+    assert len(names) in ordered
+    assert len(ordered) < 10
 
 
 def test_an_end_point_that_attaches_elsewhere_is_served_there() -> None:
