@@ -256,7 +256,7 @@ SUBSCRIBE = Experiment(
         Parameter("clients", 10, "clients, each an end-point at an edge router of its own"),
         Parameter("ring", 5, "inner routers in each of the two rings"),
         Parameter("processes", 2, "processes that the clients share"),
-        Parameter("outstanding", 32, "requests that each client keeps under way"),
+        Parameter("outstanding", 64, "requests that each client keeps under way"),
         Parameter("redundancy", 1, "disjoint paths of each subscription in the storms"),
         Parameter("many", 100, "variables a request in the storms of many"),
         Parameter("lone", 200, "subscriptions asked for one at a time"),
