@@ -85,7 +85,7 @@ def test_without_another_way_the_subscriber_is_told_and_the_stream_resumes_by_it
     assert now["subscription_id"] == contract["subscription_id"]
 
 
-@pytest.mark.feature("S0-116", "S3-53", "S3-106")
+@pytest.mark.feature("S0-116", "S3-106")
 def test_a_killed_router_costs_two_paths_nothing_and_gets_its_table_back(square: Square) -> None:
     name = square.stream("two-paths", redundancy=2)
     assert {path[1] for path in square.paths(name)} == {"i0", "i1"}
@@ -157,7 +157,7 @@ def test_a_router_without_its_broker_goes_on_and_hears_later_what_it_missed(
     square.await_whole()
 
 
-@pytest.mark.feature("S0-115", "S3-53")
+@pytest.mark.feature("S0-115")
 def test_a_killed_broker_costs_no_event_and_comes_back_as_it_was(square: Square) -> None:
     single = square.stream("broker-single")
     double = square.stream("broker-double", redundancy=2)
