@@ -107,7 +107,7 @@ def test_a_killed_router_costs_two_paths_nothing_and_gets_its_table_back(square:
     assert square.view.subscribed(name)["lost"] == lost
 
 
-@pytest.mark.feature("S0-114", "S0-116")
+@pytest.mark.feature("S0-114")
 def test_a_killed_router_is_left_by_the_streams_that_have_another_way(square: Square) -> None:
     name = square.stream("another-way")
     contract = square.view.subscribed(name)
