@@ -75,12 +75,18 @@ def test_a_router_survives_a_bad_wire_and_forwards_all_once_it_is_good(
     assert grid.daemons["i0"].pid == process_id
     eventually(lambda: complaint_of_counters(grid))
 
-    window = Window(time.time_ns(), time.time_ns() + NS_PER_S)
+    windows = [Window(time.time_ns(), time.time_ns() + NS_PER_S)]
 
     def complaint_of_window() -> str | None:
-        if time.time_ns() < window.to_ns:
+        """Of the newest whole second; a forged stamp takes the place of an event at most 256 slots
+        ahead, so on an unauthenticated channel the first seconds may still lack one."""
+        if time.time_ns() < windows[-1].to_ns:
             return "the second has not passed"
-        verdict: Verdict = load.judge(window)
-        return None if verdict.is_clean and verdict.expected > OFTEN else str(verdict)
+        verdict: Verdict = load.judge(windows[-1])
+        if verdict.is_clean and verdict.expected > OFTEN:
+            return None
+        if time.time_ns() > windows[-1].to_ns + NS_PER_S:
+            windows.append(Window(time.time_ns(), time.time_ns() + NS_PER_S))
+        return str(verdict)
 
     eventually(complaint_of_window)

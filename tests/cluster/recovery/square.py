@@ -146,7 +146,14 @@ class Square:
     def stream(self, quantity: str, **wishes: Any) -> str:
         """A variable of the pmu at 60 events a second, to which the view has subscribed."""
         name: str = self.pmu.tell("publish", name=quantity)["name"]
-        self.view.tell("subscribe", name=name, **wishes)
+
+        def refusal() -> str | None:
+            """On a starved machine a channel may look silent for a moment."""
+            self.view.order("subscribe", name=name, **wishes)
+            refused: str | None = self.view.answer().get("refused")
+            return refused
+
+        eventually(refusal)
         self.await_event(name)
         return name
 
