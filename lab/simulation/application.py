@@ -86,6 +86,11 @@ class Application:
         """Whether some wait to be granted again by a cloud that forgot them."""
         return any(not one.number for one in (*self.contracts.values(), *self.patterns.values()))
 
+    @property
+    def is_ending_all(self) -> bool:
+        """Whether it has asked to end everything; what it asked for now might end with it."""
+        return any(asked.command == Unsubscribe() for asked in self.waiting.values())
+
     def next_label(self) -> str:
         self._labels += 1
         return f"s{self._labels}"

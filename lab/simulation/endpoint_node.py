@@ -16,6 +16,7 @@ from gridstat.endpoint.session_words import (
     Told,
     Unanswered,
 )
+from gridstat.model.errors import RouterFull
 from gridstat.net.command.endpoint_messages import Answer, GrantedOutcome, PublishedOutcome
 from gridstat.net.command.frames import decode_outcomes
 from gridstat.net.command.machine import Received
@@ -57,6 +58,8 @@ class EndPointNode(Node):
         self.wanted: dict[str, Period | None] = {}
         self.clock_offset_ns = 0
         self.attached: set[str] = set()
+        self.turned_away: set[str] = set()
+        """Edges that have no room for what it publishes."""
         self.channels_up: dict[str, int] = {}
         self.application = Application(self)
         self.is_gone = False
@@ -89,6 +92,7 @@ class EndPointNode(Node):
             datagram_versions=(1, 2),
         )
         self.attached.clear()
+        self.turned_away.clear()
         self.channels_up.clear()
         self._bodies.clear()
         self.is_gone = False
@@ -136,12 +140,15 @@ class EndPointNode(Node):
 
     def _attached(self, word: EdgeAttached) -> None:
         self.attached.add(word.edge)
+        self.turned_away.discard(word.edge)
         self.channels_up[word.edge] = word.outcome.up_channel_id
 
     def _lost(self, word: EdgeLost) -> None:
         self.attached.discard(word.edge)
 
     def _refused(self, word: AttachRefused) -> None:
+        if word.refused.code == RouterFull.code:
+            self.turned_away.add(word.edge)
         if self.world.is_told:
             self.world.tell(self.peer, f"is refused: {word.refused.reason}")
 

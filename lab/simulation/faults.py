@@ -107,7 +107,7 @@ class Faults:
             if f"router/{node.edges[0]}" in chosen
         }
         self._cloud.network.separate(chosen)
-        self._mend_after(200, 4_000, partial(self._cloud.network.separate, set()))
+        self._mend_after(200, 2_500, partial(self._cloud.network.separate, set()))
 
     def _slow_down(self) -> None:
         node = self._some_router() if self._world.chance(0.7) else self._some_endpoint()
@@ -138,7 +138,7 @@ class Faults:
             cut += [other for other, found in channels.ends.items() if found == ends]
         for one in cut:
             channels.set_cut(one, is_cut=True)
-            self._mend_after(50, 4_000, partial(channels.set_cut, one, is_cut=False))
+            self._mend_after(50, 1_500, partial(channels.set_cut, one, is_cut=False))
 
     def _press(self) -> None:
         """A paced channel's queue fills up, and empties again."""
@@ -165,7 +165,7 @@ class Faults:
         if router is not None:
             self._cloud.crashes += 1
             router.crash(is_sudden=self._world.chance(SUDDEN_SHARE))
-            self._mend_after(20, 4_000, partial(self._restart, router))
+            self._mend_after(20, 2_000, partial(self._restart, router))
 
     def _crash_broker(self) -> None:
         broker = self._cloud.broker_node

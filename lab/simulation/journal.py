@@ -28,6 +28,22 @@ if TYPE_CHECKING:
     from lab.simulation.world import World
 
 EPOCH_BITS: Final = 32
+READ: Final = frozenset(
+    kind.__name__.encode()
+    for kind in (
+        Moved,
+        PatternHeld,
+        PublicationMoved,
+        Published,
+        Subscribed,
+        Unsubscribed,
+        Withdrawn,
+    )
+)
+"""The operations that matter to `Facts`."""
+FIX_MASK: Final = 0xF0
+FIX_MAP: Final = 0x80
+"""A map of at most 15 entries has a head of one byte; a longer one has three."""
 
 
 class Facts:
@@ -41,7 +57,7 @@ class Facts:
         self._variable_of: dict[str, int] = {}
 
     def read(self, written: bytes) -> None:
-        if written == SNAPSHOT_MARK:
+        if _name_of(written) not in READ:
             return
         operation = decode(written)
         match operation:
@@ -68,6 +84,12 @@ class Facts:
                 self.subscribed[number] = qos
             case _:
                 pass
+
+
+def _name_of(written: bytes) -> bytes:
+    """The name of an operation: behind the head of a MessagePack map and the word "type"."""
+    at = 6 if written[0] & FIX_MASK == FIX_MAP else 8
+    return written[at + 1 : at + 1 + (written[at] & 0x1F)]
 
 
 class SimulatedJournal:

@@ -187,9 +187,10 @@ class Link:
         if older is not None:
             older.is_cut = True
             older.lose_at_server()
+        network = self.network
+        network.world.messages += 2  # Both sides say Hello.
         session.is_at_server = True
         server.sessions[client.peer] = session
-        network = self.network
         at_ns = network.world.now_ns + network.delay_ns() + session.slowness_ns
         session.to_client_ns = at_ns
         network.world.at(at_ns, self._accepted, session, server.hello)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lab.simulation.network import Network
 
 COMMIT_NS_MAX: Final = 10 * NS_PER_MS
-COUNTERS_STRETCH: Final = 2
+COUNTERS_STRETCH: Final = 1
 """Counters are reported so much more rarely than in production: many words about nothing."""
 PORTS_FIRST: Final = 10_000
 PORTS_STEP: Final = 7

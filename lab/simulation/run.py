@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lab.simulation.swarm import Swarm
 
 START_NS: Final = 800 * NS_PER_MS
-SLICE_NS: Final = 200 * NS_PER_MS
+SLICE_NS: Final = 500 * NS_PER_MS
 """How often safety is looked at during chaos."""
 LOOK_NS: Final = 250 * NS_PER_MS
 REST_NS_MAX: Final = 40 * NS_PER_S

@@ -17,6 +17,7 @@ from lab.simulation.world import NS_PER_MS, NS_PER_S
 
 ROUTERS_MIN: Final = 20
 ROUTERS_MANY: Final = 40
+LARGER_SHARE: Final = 0.2
 TIGHT_SHARE: Final = 0.15
 """Seeds where capacity is short; most refusals, and most searches, are theirs."""
 QUIET_SHARE: Final = 0.12
@@ -42,7 +43,7 @@ class FaultKind(Enum):
 
 
 FAULTS_A_SEED: Final = {
-    FaultKind.SESSION_LOSS: 10,
+    FaultKind.SESSION_LOSS: 8,
     FaultKind.ROUTER_CRASH: 2,
     FaultKind.BROKER_CRASH: 2,
     FaultKind.END_POINT_CRASH: 2,
@@ -50,7 +51,7 @@ FAULTS_A_SEED: Final = {
     FaultKind.PARTITION: 1,
     FaultKind.SLOW_PEER: 2,
     FaultKind.DISK_FULL: 1,
-    FaultKind.CHANNEL_CUT: 4,
+    FaultKind.CHANNEL_CUT: 3,
     FaultKind.CORE_FULL: 1,
     FaultKind.STALE_BROKER: 1,
     FaultKind.BACK_PRESSURE: 2,
@@ -150,7 +151,9 @@ def draw(seed: int) -> Swarm:
 
 
 def _draw_topology(random: Random) -> Topology:
-    size = ROUTERS_MIN + int(random.random() ** 3 * (ROUTERS_MANY - ROUTERS_MIN + 1))
+    size = ROUTERS_MIN
+    if random.random() < LARGER_SHARE:
+        size += int(random.random() ** 2 * (ROUTERS_MANY - ROUTERS_MIN + 1))
     shape = random.choices(SHAPES, (1, 1, 6))[0]
     room = "tight" if random.random() < TIGHT_SHARE else "ample"
     return topology(shape, size, room, random.randrange(VARIANTS))
@@ -162,14 +165,14 @@ def _draw_endpoints(random: Random, cloud: Topology) -> tuple[EndPointPlan, ...]
             f"{CLOUD}/z{number % 2}/p{number}",
             tuple(random.sample(cloud.edges, random.choice((1, 2)))),
         )
-        for number in range(random.randint(4, 6))
+        for number in range(random.randint(3, 5))
     )
 
 
 def _draw_faults(random: Random, chaos_ns: int) -> list[tuple[int, FaultKind]]:
     if random.random() < QUIET_SHARE:
         return []
-    share = random.choice((0.2, 0.5))
+    share = random.choice((0.15, 0.4))
     found = [
         (random.randint(0, chaos_ns), kind)
         for kind, most in FAULTS_A_SEED.items()

@@ -20,8 +20,8 @@ BANDWIDTHS: Final = {"ample": (0, 400_000), "tight": (12_000, 40_000)}
 """Bytes a second: none declared, or room for so many streams of 4,000."""
 EVENTS_PER_S: Final = {"ample": (1_000_000,), "tight": (400, 5_000)}
 EDGES: Final = 6
-EDGES_APART: Final = 10
-"""In a chain or ring edges lie within so many routers, or every path would be as long as it."""
+NEAR: Final = 9
+"""Edges lie among so many neighbours, or most of the time would go into long paths."""
 LATENCIES_US: Final = (100, 400, 900)
 
 
@@ -40,8 +40,8 @@ def topology(shape: str, size: int, room: str, variant: int) -> Topology:
     """The same for the same words."""
     random = Random(f"{shape}/{size}/{room}/{variant}")
     bandwidth = random.choice(BANDWIDTHS[room])
-    apart = size if shape == "random" else EDGES_APART
-    edge_numbers = sorted(random.sample(range(apart), EDGES))
+    pairs = _pairs(shape, size, random)
+    edge_numbers = sorted(random.sample(_near(pairs, random.randrange(size)), EDGES))
     routers = tuple(
         Router(
             f"{CLOUD}/r{number}",
@@ -51,7 +51,7 @@ def topology(shape: str, size: int, room: str, variant: int) -> Topology:
         for number in range(size)
     )
     channels: list[EventChannel] = []
-    for one, other in _pairs(shape, size, random):
+    for one, other in pairs:
         latency_us = random.choice(LATENCIES_US)
         for sender, receiver in ((one, other), (other, one)):
             channels.append(
@@ -67,6 +67,20 @@ def topology(shape: str, size: int, room: str, variant: int) -> Topology:
     return Topology(shape, routers, tuple(channels), edges)
 
 
+def _near(pairs: list[tuple[int, int]], centre: int) -> list[int]:
+    """The routers around one of them, nearest first."""
+    found = [centre]
+    for here in found:
+        for one, other in pairs:
+            if here in (one, other):
+                there = other if here == one else one
+                if there not in found:
+                    found.append(there)
+        if len(found) >= NEAR:
+            break
+    return found[:NEAR]
+
+
 def _pairs(shape: str, size: int, random: Random) -> list[tuple[int, int]]:
     chain = [(number, number + 1) for number in range(size - 1)]
     if shape == "chain":
@@ -75,7 +89,7 @@ def _pairs(shape: str, size: int, random: Random) -> list[tuple[int, int]]:
     if shape == "ring":
         return ring
     found = set(ring)
-    while len(found) < size + size // 2:
+    while len(found) < size + size // 4:
         one, other = sorted(random.sample(range(size), 2))
         found.add((one, other))
     return sorted(found)

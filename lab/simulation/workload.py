@@ -15,8 +15,10 @@ from gridstat.net.command.endpoint_messages import (
     ChangeSubscription,
     Detach,
     FindVariables,
+    LedgerEntry,
     PublicationRequest,
     Publish,
+    ReportLedger,
     Subscribe,
     SubscriptionRequest,
     Unpublish,
@@ -46,6 +48,7 @@ TIGHT_US: Final = (1_500, 6_000, 50_000)
 """For single paths; disjoint ones within a tight bound are a search of their own, tested apart."""
 VARIABLES_MAX: Final = 6
 """Of one end-point."""
+LEDGER_NS: Final = NS_PER_S
 ALERT_NS_MIN: Final = 20 * NS_PER_MS
 RETURN_MS: Final = (50, 3_000)
 
@@ -76,6 +79,7 @@ class Workload:
         for node in nodes:
             self._world.at(start_ns, self._do, Work.PUBLISH, node)
             self._world.at(start_ns + NS_PER_S // 2, self._do, Work.SUBSCRIBE, node)
+            self._world.at(start_ns + self._world.between(0, LEDGER_NS), self._report, node)
         for at_ns, work, number in self._cloud.swarm.work:
             self._world.at(start_ns + at_ns, self._do, work, nodes[number])
 
@@ -92,10 +96,16 @@ class Workload:
     def _do(self, work: Work, node: EndPointNode) -> None:
         if work is Work.CHANGE_CLOUD:
             self._change_cloud()
-        elif node.is_up and not node.is_paused and not node.application.has_left:
+        elif self._is_free(node):
             if self._world.is_told:
                 self._world.tell(node.peer, f"WANTS {work.name}")
             self._doing[work](node)
+
+    @staticmethod
+    def _is_free(node: EndPointNode) -> bool:
+        application = node.application
+        is_awake = node.is_up and not node.is_paused
+        return is_awake and not application.has_left and not application.is_ending_all
 
     def _pick(self, some: list[str]) -> str:
         return some[self._world.between(0, len(some) - 1)]
@@ -142,7 +152,7 @@ class Workload:
         if self._world.chance(0.05):
             names = [f"{CLOUD}/nobody/nothing"]
         if names:
-            count = self._world.between(1, 2)
+            count = 1 + self._world.chance(0.25)
             node.application.ask(
                 Subscribe(
                     subscriptions=tuple(
@@ -197,6 +207,19 @@ class Workload:
         chosen = held[self._world.between(0, len(held) - 1)]
         if chosen.number:
             application.ask(Unsubscribe(subscription_ids=(chosen.number,)))
+
+    def _report(self, node: EndPointNode) -> None:
+        """What came of its contracts so far, every few moments, as every subscriber tells it."""
+        if self.is_over:
+            return
+        contracts = node.application.contracts.values()
+        if self._is_free(node) and contracts:
+            entries = tuple(
+                LedgerEntry(subscription_id=one.number, delivered=self._world.steps)
+                for one in contracts
+            )
+            node.application.ask(ReportLedger(entries=entries))
+        self._world.after(LEDGER_NS, self._report, node)
 
     def _find(self, node: EndPointNode) -> None:
         node.application.ask(FindVariables(pattern=f"{CLOUD}/**"))

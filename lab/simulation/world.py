@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
-STEPS_MAX: Final = 50_000
-"""No seed needs a tenth of it; whoever reaches it talks to himself."""
+STEPS_MAX: Final = 20_000
+"""No seed needs half of it; whoever reaches it talks to himself."""
 
 
 class PropertyBroken(Exception):  # noqa: N818 — it is a finding, not an error of the simulator.

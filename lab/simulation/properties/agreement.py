@@ -21,7 +21,7 @@ def check_agreement(cloud: Cloud, broker: LeafBroker) -> None:
         raise PropertyBroken(RULE, f"end-points {sorted(registry.endpoints)}, not {present}")
     for name in sorted(present):
         node, held = cloud.endpoints[name], registry.endpoints[name]
-        if held.attachments.keys() != set(node.edges):
+        if held.attachments.keys() != node.attached:
             raise PropertyBroken(RULE, f"{name} is attached to {sorted(held.attachments)}")
         for edge, attachment in held.attachments.items():
             if attachment.up_channel_id != node.channels_up[edge]:

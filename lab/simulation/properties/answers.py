@@ -95,6 +95,8 @@ class Answers:
 
     def returned(self, broker: LeafBroker, body: bytes) -> None:
         """The broker sends an answer: one way of each contract is up, hop by hop."""
+        if b"GrantedOutcome" not in body:
+            return
         for outcome in decode_outcomes(body).outcomes:
             if not isinstance(outcome, GrantedOutcome) or outcome.variable is None:
                 continue

@@ -9,8 +9,8 @@ from lab.simulation.properties.agreement import check_agreement, check_nothing_i
 from lab.simulation.properties.answers import Answers
 from lab.simulation.properties.continuity import Continuity
 from lab.simulation.properties.delivery import check_deliveries
-from lab.simulation.properties.ledger import check_capacity, check_ledger
-from lab.simulation.properties.tables import check_tables
+from lab.simulation.properties.ledger import check_capacity, check_ledger, check_no_promise
+from lab.simulation.properties.tables import check_bare_tables, check_tables
 
 if TYPE_CHECKING:
     from gridstat.broker.leaf_broker import LeafBroker
@@ -65,8 +65,8 @@ class Properties:
         """All end-points have left: nothing of them is anywhere."""
         broker = self._broker()
         check_nothing_is_left(broker)
-        check_ledger(broker)
-        check_tables(self.cloud, broker)
+        check_no_promise(broker)
+        check_bare_tables(self.cloud, broker)
 
     def unrest(self) -> str | None:
         """What is still to come, if anything."""
@@ -104,12 +104,13 @@ class Properties:
             application = node.application
             if application.has_left:
                 return f"end-point {name} is leaving"
-            if node.attached != set(node.edges):
+            if not node.attached or node.attached | node.turned_away != set(node.edges):
                 return f"end-point {name} is attached to {sorted(node.attached)} only"
             if not application.is_idle:
                 asked = next(iter(application.waiting.values()), None)
                 return f"end-point {name} waits for an answer: {asked}"
-            if node.has_timer(TICK) and not application.has_lost_contracts:
+            is_trying = bool(node.turned_away) or application.has_lost_contracts
+            if node.has_timer(TICK) and not is_trying:
                 return f"the session of {name} is busy"
         return None
 

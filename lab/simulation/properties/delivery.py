@@ -33,9 +33,14 @@ def check_deliveries(cloud: Cloud, broker: LeafBroker) -> None:
         for number in publication.subscriptions:
             record = registry.subscriptions[number].record
             takers.setdefault(record.subscriber, []).append(record.granted[0].every)
-        for slot in SLOTS:
-            variable = publisher.application.publications[name]
-            arrived = arrivals(cloud, publisher, variable.variable_id, slot)
+        variable_id = publisher.application.publications[name].variable_id
+        if not takers:
+            if arrivals(cloud, publisher, variable_id, 0):
+                raise PropertyBroken(RULE, f"{name} reaches somebody, and nobody takes it")
+            continue
+        everys = {every for some in takers.values() for every in some}
+        for slot in SLOTS if everys != {1} else SLOTS[:2]:
+            arrived = arrivals(cloud, publisher, variable_id, slot)
             if any(count > 1 for count in arrived.values()):
                 raise PropertyBroken(RULE, f"slot {slot} of {name} came twice by one channel")
             reached = {owners.get(channel_id, "nobody") for channel_id in arrived}

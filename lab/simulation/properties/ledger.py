@@ -116,6 +116,17 @@ def _contracts(broker: LeafBroker) -> Count:
     return count
 
 
+def check_no_promise(broker: LeafBroker) -> None:
+    """Nobody has a contract: nothing is promised anywhere."""
+    resources = broker.reservations.resources
+    for number, carriage in resources.channels.items():
+        if carriage.streams:
+            raise PropertyBroken(RULE, f"channel {number} carries {list(carriage.streams)}")
+    for name, account in resources.routers.items():
+        if account.events:
+            raise PropertyBroken(RULE, f"router {name} has {account.events.value} events/s")
+
+
 @lru_cache(maxsize=1_024)
 def rate_of(variable: StatusVariable) -> Fraction:
     """Events a second that a publisher may send."""

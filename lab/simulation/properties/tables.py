@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gridstat.broker.leaf_broker import LeafBroker
     from gridstat.broker.registry import Registry
     from gridstat.model.status import StatusVariable
+    from gridstat.net.command.order_table import OrderTable
     from lab.simulation.cloud import Cloud
 
 PROBE_INTERVAL_MS: Final = 25
@@ -35,28 +36,48 @@ def check_tables(cloud: Cloud, broker: LeafBroker) -> None:
     for name, table in expected.items():
         wanted = broker.tables[name].wanted
         node = cloud.routers.get(name)
-        for kind in KINDS:
-            _compare(name, kind, "the broker wants", getattr(wanted, kind), getattr(table, kind))
-            if node is not None and node.is_up and node.agent is not None:
-                held = getattr(node.agent.table, kind)
-                _compare(name, kind, "the agent holds", held, getattr(table, kind))
-                done = getattr(node.table, kind)
-                _compare(name, kind, "the core holds", done, getattr(table, kind))
-        if node is not None and node.agent is not None and wanted.digest != node.agent.table.digest:
-            raise PropertyBroken("tables are in step", f"{name} has another digest")
+        _compare(name, "the broker wants", wanted, table)
+        if node is not None and node.is_up and node.agent is not None:
+            _compare(name, "the core holds", node.table, table)
+            if wanted.digest != node.agent.table.digest:
+                raise PropertyBroken("tables are in step", f"{name} has another digest")
+
+
+def check_bare_tables(cloud: Cloud, broker: LeafBroker) -> None:
+    """Nobody is attached: routers hold their channels with each other, and nothing else."""
+    channels = broker.registry.channels
+    for name in broker.registry.routers:
+        node, wanted = cloud.routers.get(name), broker.tables[name].wanted
+        extra = [*wanted.variables, *wanted.paths]
+        extra += [
+            number for number in (*wanted.channels, *wanted.sources) if number not in channels
+        ]
+        if extra:
+            raise PropertyBroken("nothing is left behind", f"orders {extra} of router {name}")
+        if node is not None and node.agent is not None and node.is_up:
+            _compare(name, "the core holds", node.table, wanted)
+            if wanted.digest != node.agent.table.digest:
+                raise PropertyBroken("tables are in step", f"{name} has another digest")
 
 
 def _compare(
-    router: str, kind: str, whose: str, found: dict[int, object], expected: dict[int, object]
+    router: str, whose: str, found: ModelTable | OrderTable, expected: ModelTable | OrderTable
 ) -> None:
-    if found == expected:
+    if (
+        found.paths == expected.paths
+        and found.variables == expected.variables
+        and found.channels == expected.channels
+        and found.sources == expected.sources
+    ):
         return
-    for key in sorted(found.keys() | expected.keys()):
-        if found.get(key) != expected.get(key):
-            raise PropertyBroken(
-                "tables are those of the contracts",
-                f"{router}, {kind} {key}: {whose} {found.get(key)}, and not {expected.get(key)}",
-            )
+    for kind in KINDS:
+        left, right = getattr(found, kind), getattr(expected, kind)
+        for key in sorted(left.keys() | right.keys()):
+            if left.get(key) != right.get(key):
+                raise PropertyBroken(
+                    "tables are those of the contracts",
+                    f"{router}, {kind} {key}: {whose} {left.get(key)}, and not {right.get(key)}",
+                )
 
 
 def expected_tables(registry: Registry) -> dict[str, ModelTable]:
