@@ -39,7 +39,7 @@ class Cloud:
         self._number = 0
         self.broker_lives = 0
         self.crashes = 0
-        """Processes that have died so far."""
+        """Routers that have lost their tables, or could not take one, so far."""
         self.on_restored: Callable[[LeafBroker], None] = lambda _: None
         self.on_returned: Callable[[LeafBroker, bytes], None] | None = None
         self.broker_node = self.new_broker()

@@ -232,6 +232,7 @@ class Faults:
     def _fill_core(self) -> None:
         router = self._some_router()
         if router is not None:
+            self._cloud.crashes += 1
             router.is_core_full = True
             self._mend_after(20, 1_500, partial(self._empty_core, router))
 
