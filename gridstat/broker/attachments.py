@@ -95,6 +95,7 @@ class Attachments:
             self._when_attached, request, body, routers, is_other_process=is_other_process
         )
         lost_ns = None if endpoint is None else endpoint.lost_ns
+        self._presence.session_found(edge, request.endpoint)
         self._desk.commit(operations, then, partial(self._when_not_attached, request))
         if code in {LINK_WAS_LOST, EDGE_WAS_RESTARTED}:
             since_ns = self._desk.now_ns if lost_ns is None else lost_ns

@@ -115,6 +115,7 @@ class LeafBroker:
         self._moves = Moves(self._desk)
         self._router_desk = RouterDesk(self._desk)
         self._presence = Presence(self._desk, notices)
+        self._requests.attached_again = self._presence.attached_again
         self._attachments = Attachments(
             self._desk,
             self._requests,
@@ -245,6 +246,7 @@ class LeafBroker:
                 self._desk.persisted(token)
             case PersistFailed(token=token, reason=reason):
                 self._desk.persist_failed(token, reason)
+                self._presence.undone()
             case TimerFired(name=name):
                 self._fire(name)
             case Connected(peer=peer):
@@ -292,7 +294,9 @@ class LeafBroker:
                     self._recovery.session_changed(name, is_connected=True)
                     self._housing.try_again()
             case AttachmentChanged():
-                if not message.is_up:
+                if message.is_up:
+                    self._presence.session_found(name, message.endpoint)
+                else:
                     self._presence.session_lost(name, message.endpoint)
             case ChannelStateChanged():
                 self._recovery.channel_changed(name, message)

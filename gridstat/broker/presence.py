@@ -24,13 +24,49 @@ class Presence:
         self._desk = desk
         self._notices = notices
         self._edge_lost_ns: dict[str, int] = {}
+        self._gone: set[tuple[str, str]] = set()
+        """Edges and the end-points that were at them; a fact that no failed write undoes."""
 
     def session_lost(self, edge: str, name: str) -> None:
         """An edge says that an end-point's session is gone; only an attachment brings it back."""
-        endpoint = self._desk.registry.endpoints.get(name)
+        registry = self._desk.registry
+        if name in registry.endpoints or name in registry.retired:
+            self._gone.add((edge, name))
+        endpoint = registry.endpoints.get(name)
         if endpoint is not None and edge in endpoint.attachments:
             self._see_down(endpoint, edge)
             self.look_later(endpoint)
+
+    def session_found(self, edge: str, name: str) -> None:
+        """An edge says that an end-point has a session; whose it is, its attachment will tell."""
+        self._gone.discard((edge, name))
+
+    def attached_again(self, edge: str, name: str, incarnation: str) -> None:
+        """A request to attach was repeated by a later session: the end-point is there, after all.
+
+        The first session may have broken between the two.
+        """
+        endpoint = self._desk.registry.endpoints.get(name)
+        if (
+            endpoint is not None
+            and endpoint.incarnation == incarnation
+            and edge in endpoint.attachments
+        ):
+            self.session_found(edge, name)
+            self._see_up(endpoint, edge)
+
+    def undone(self) -> None:
+        """Decisions were taken back; who has gone meanwhile is gone from what is back, too."""
+        registry = self._desk.registry
+        self._gone = {
+            (edge, name)
+            for edge, name in self._gone
+            if name in registry.endpoints or name in registry.retired
+        }
+        for edge, name in sorted(self._gone):
+            endpoint = registry.endpoints.get(name)
+            if endpoint is not None and edge in endpoint.attachments:
+                self._see_down(endpoint, edge)
 
     def edge_reported(self, edge: str, attached: tuple[str, ...], *, is_new: bool) -> None:
         """An edge has a new session; at most the end-points that it names are still at it.
@@ -46,6 +82,7 @@ class Presence:
         for name in sorted(self._desk.registry.attached_to.get(edge, ())):
             endpoint = self._desk.registry.endpoints[name]
             if name in there:
+                self.session_found(edge, name)
                 self._see_up(endpoint, edge)
                 endpoint.attachments[edge].is_doubtful = True
                 self._notices.repeat(name, edge, lost_ns=lost_ns)

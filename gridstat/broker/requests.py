@@ -67,6 +67,7 @@ class Requests:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self.attached_again: Callable[[str, str, str], None] = _nobody
         self._pending: dict[tuple[str, int], Request] = {}
         self._pending_count: dict[str, int] = {}
 
@@ -88,6 +89,8 @@ class Requests:
                 return None
             facts = self._check(edge, forward, command)
             if self._is_answered(edge, forward):
+                if isinstance(command, Attach):
+                    self.attached_again(edge, forward.endpoint, command.incarnation)
                 return None
         except GridStatError as error:
             self._send(edge, forward, encode_outcomes((refused(error),)))
@@ -247,6 +250,10 @@ class Requests:
         self._desk.send_router(
             edge, Return(term=term, endpoint=endpoint, request_id=request_id, body=body)
         )
+
+
+def _nobody(edge: str, endpoint: str, incarnation: str) -> None:
+    """Nobody minds that an end-point attaches again."""
 
 
 def _decode(body: bytes) -> EndPointCommand:

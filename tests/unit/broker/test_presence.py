@@ -6,7 +6,7 @@ import pytest
 
 from gridstat.model.errors import LayoutError
 from gridstat.model.rate_law import NS_PER_S
-from gridstat.net.command.endpoint_messages import Attach
+from gridstat.net.command.endpoint_messages import Attach, Detach
 from tests.unit.broker.conversation import Conversation, pair, refusal
 from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE
 
@@ -120,3 +120,47 @@ def test_a_broker_cut_off_for_an_hour_ends_nothing(cloud: Conversation) -> None:
 
     assert set(cloud.broker.registry.subscriptions) == held
     assert cloud.differing() == []
+
+
+def test_an_attachment_that_is_repeated_by_a_later_session_says_that_the_end_point_is_there(
+    cloud: Conversation,
+) -> None:
+    (again,) = cloud.attach(CENTRE, "c1/e2")
+    number = cloud.request_id
+    cloud.lose(CENTRE, "c1/e2", "c1/e3")
+
+    # The answer was lost with the session, so the same request comes again by the next one.
+    repeated = cloud.ask(CENTRE, "c1/e2", attach_command("c1/e2"), request_id=number)
+
+    assert repeated == (again,)
+    cloud.advance(3 * cloud.settings.grace_ns)
+    assert CENTRE in cloud.broker.registry.endpoints
+
+
+def test_an_end_point_that_goes_while_its_farewell_cannot_be_written_is_gone(
+    cloud: Conversation,
+) -> None:
+    cloud.is_journal_held = True
+    cloud.send(CENTRE, "c1/e2", Detach())
+    cloud.lose(CENTRE, "c1/e2", "c1/e3")
+    cloud.fail_first_write()
+    cloud.write()
+    cloud.is_journal_held = False
+
+    endpoint = cloud.broker.registry.endpoints[CENTRE]
+    assert endpoint.edges_up() == []
+    cloud.attach(CENTRE, "c1/e2", incarnation="b")  # Not refused for the sake of the first one.
+    assert cloud.broker.registry.endpoints[CENTRE].incarnation == "b"
+
+
+def attach_command(edge: str) -> Attach:
+    return Attach(
+        edge=edge,
+        certificate=f"endpoint/{CENTRE}".encode(),
+        incarnation="a",
+        first_time=True,
+        host="10.1.0.1",
+        data_port=5_000,
+        urgent_port=5_001,
+        datagram_versions=(1, 2),
+    )
