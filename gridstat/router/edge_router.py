@@ -157,6 +157,8 @@ class EdgeRouter:
         """The session is gone; the end-point may come back."""
         if not self._attachments.depart(endpoint, now_ns):
             return []
+        # Said without its session it would attach somebody who is not there.
+        self._requests.forget_attaching(endpoint)
         timer = SetTimer(EXPIRY_TIMER, self._kept_ns_max)
         return [*self._tell_broker(endpoint, is_up=False), timer]
 

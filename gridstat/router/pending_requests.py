@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:
@@ -66,6 +68,15 @@ class _Held:
     submit: Submit
     said_ns: int
     landings: int = 0
+
+
+class _Command(msgspec.Struct):
+    """The part of a request that is asked for."""
+
+    type: str = ""
+
+
+_COMMAND: Final = msgspec.msgpack.Decoder(_Command)
 
 
 class PendingRequests:
@@ -158,6 +169,13 @@ class PendingRequests:
         for request_id in (*asker.waiting, *asker.in_flight):
             self.answered(endpoint, request_id)
 
+    def forget_attaching(self, endpoint: str) -> None:
+        """The session is gone from which the end-point asked to be attached."""
+        asker = self._askers.get(endpoint, _Asker())
+        for request_id in (*asker.waiting, *asker.in_flight):
+            if _is_attaching(self._requests[endpoint, request_id].submit):
+                self.answered(endpoint, request_id)
+
     def _is_too_much(self) -> bool:
         bounds = self._bounds
         return len(self._requests) > bounds.requests_max or self._size_bytes > bounds.bytes_max
@@ -202,3 +220,10 @@ class PendingRequests:
 
 def _size_bytes(submit: Submit) -> int:
     return len(submit.body) + len(submit.signature)
+
+
+def _is_attaching(submit: Submit) -> bool:
+    try:
+        return _COMMAND.decode(submit.body).type == "Attach"
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False  # Whoever can read it will say what is wrong with it.

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridstat.model.rate_law import NS_PER_S
-from gridstat.net.command.endpoint_messages import Submit
+from gridstat.net.command.endpoint_messages import Attach, Detach, Submit
+from gridstat.net.command.frames import encode_body
 from gridstat.router.pending_requests import PendingRequests, RequestBounds
 
 PMU, DESK = "c1/pmu", "c1/desk"
@@ -206,3 +207,15 @@ def test_the_bounds_hold_whatever_happens(steps: list[tuple[str, str, int, int]]
     assert requests._size_bytes == 0
     assert not requests._waiting
     assert not requests._askers
+
+
+def test_with_a_session_goes_only_the_request_to_be_attached() -> None:
+    requests = PendingRequests(RequestBounds())
+    attach = Attach(edge="c1/e0", certificate=b"", incarnation="1", first_time=True)
+    for number, body in enumerate((b"unreadable", encode_body(attach), encode_body(Detach()))):
+        requests.add(PMU, submit(number, body), 0)
+    assert flown(requests, PMU) == [0, 1, 2]
+    requests.forget_attaching(DESK)
+    requests.forget_attaching(PMU)
+    requests.land()
+    assert all_flown(requests) == [(PMU, 0), (PMU, 2)]
