@@ -27,7 +27,7 @@ STRESS_RUNS := $(addprefix build/sanitize/address/,$(STRESSES)) \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install up test lint type tidy features sanitize sanitize-python sanitize-c fuzz \
-	bench wheel fmt clean soak-faults
+	bench wheel fmt clean soak-faults soak-simulation
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +93,12 @@ build/fuzz/%: tests/fuzz/%.c $(OUR_H) $(CORE_C)
 
 soak-faults: install ## Break a cloud 300 times and more, in namespaces: nothing may be lost
 	@$(BIN)/python -m lab.soak --trials 300
+
+SIMULATION_SEEDS ?= 10000
+
+soak-simulation: install ## Run 10,000 clouds in virtual time, and find every planted bug in as many
+	@$(BIN)/python -m lab.simulation --bugs --seeds $(SIMULATION_SEEDS) --jobs 2
+	@$(BIN)/python -m lab.simulation --seeds $(SIMULATION_SEEDS) --jobs 2
 
 bench: install ## Run the forwarding experiment; others: gridstat experiment run NAME
 	@$(BIN)/gridstat experiment run forwarding

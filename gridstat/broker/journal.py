@@ -23,6 +23,7 @@ from gridstat.broker.journal_rows import (
     chained,
     check_schema,
     create_schema,
+    insert_rows,
     read_rows,
 )
 from gridstat.broker.operations import SNAPSHOT_MARK
@@ -224,17 +225,18 @@ class Journal:
         database = self._database
         try:
             database.execute("BEGIN IMMEDIATE")
+            rows: list[tuple[int, bytes, bytes]] = []
             for entry in batch:
                 if entry.operations and entry.operations[0] == SNAPSHOT_MARK:
                     database.execute("DELETE FROM operations")
                     checksum, row_count = b"", 0
-                rows = []
+                    rows.clear()
                 for operation in entry.operations:
                     number += 1
                     checksum = chained(checksum, number, operation)
                     rows.append((number, operation, checksum))
-                database.executemany("INSERT INTO operations VALUES (?, ?, ?)", rows)
-                row_count += len(rows)
+            insert_rows(database, rows)
+            row_count += len(rows)
             database.execute("COMMIT")
         except sqlite3.Error:
             if database.in_transaction:

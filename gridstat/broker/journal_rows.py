@@ -21,11 +21,16 @@ from gridstat.model.errors import StorageFailed
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Sequence
     from pathlib import Path
 
 SCHEMA: Final = 1
 CHECKSUM_BYTES: Final = 16
 APPLICATION_ID: Final = 0x67726964
+_INSERTS: Final = tuple(
+    (size, f"INSERT INTO operations VALUES {', '.join(['(?, ?, ?)'] * size)}")
+    for size in (128, 64, 32, 16, 8, 4, 2, 1)
+)
 _HEAD: Final = struct.Struct(">Q16s")
 _HEAD_CHECKSUM_BYTES: Final = 8
 
@@ -73,6 +78,20 @@ def create_schema(database: sqlite3.Connection) -> None:
     database.execute(f"PRAGMA application_id={APPLICATION_ID}")
     database.execute(f"PRAGMA user_version={SCHEMA}")
     database.execute("COMMIT")
+
+
+def insert_rows(database: sqlite3.Connection, rows: Sequence[tuple[int, bytes, bytes]]) -> None:
+    """Write rows of number, operation and checksum; many of them in one statement.
+
+    Each statement lets go of the interpreter and then waits for it, beside an event loop that is
+    busy for milliseconds, so a statement for each row would be most of a commit's time.
+    """
+    at = 0
+    for size, statement in _INSERTS:
+        while len(rows) - at >= size:
+            values = [value for row in rows[at : at + size] for value in row]
+            database.execute(statement, values)
+            at += size
 
 
 def read_rows(database: sqlite3.Connection, path: Path) -> list[JournalRow]:

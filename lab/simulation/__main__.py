@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lab.simulation.campaign import Tally
+    from lab.simulation.run import Verdict
 
 TELL_EVERY_S: Final = 2.0
 EXPLAINED_MAX: Final = 3
@@ -25,6 +26,8 @@ def main(words: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(words)
     if options.seed is not None:
         return _replay(options.seed, options.bug, is_traced=options.trace)
+    if options.digests:
+        return _print_digests(range(options.first, options.first + options.seeds))
     if options.bugs:
         return _find_bugs(range(options.first, options.first + options.seeds), options.jobs)
     return _run(options)
@@ -39,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="run this one and say what became of it")
     parser.add_argument("--trace", action="store_true", help="with --seed: tell everything")
     parser.add_argument("--bug", default="", choices=["", *BUGS], help="with a planted bug")
+    parser.add_argument("--digests", action="store_true", help="print each seed's trace hash")
     parser.add_argument("--bugs", action="store_true", help="look for each planted bug in turn")
     return parser
 
@@ -53,6 +57,13 @@ def _replay(seed: int, bug: str, *, is_traced: bool) -> int:
         f"{verdict.messages:,} messages, {verdict.steps:,} steps"
     )
     return 0 if verdict.is_good else 1
+
+
+def _print_digests(seeds: range) -> int:
+    for seed in seeds:
+        verdict = run_seed(seed)
+        _say(f"{seed} {verdict.digest} {verdict.steps} {verdict.messages} {verdict.rule}")
+    return 0
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -78,16 +89,26 @@ def _find_bugs(seeds: range, jobs: int) -> int:
     missed = []
     for name, bug in BUGS.items():
         began_s = time.monotonic()
-        tally = campaign(seeds, jobs=jobs, bug=name, failures_max=1)
+        found = _found(name, seeds, jobs)
         took_s = time.monotonic() - began_s
-        if tally.failures:
-            found = tally.failures[0]
-            _say(f"{name}: found at seed {found.seed} ({found.rule}), {took_s:.1f} s; {bug.words}")
-        else:
+        if found is None:
             missed.append(name)
-            _say(f"{name}: NOT FOUND in {tally.seeds:,} seeds, {took_s:.1f} s; {bug.words}")
+            _say(f"{name}: NOT FOUND in {len(seeds):,} seeds, {took_s:.1f} s; {bug.words}")
+        else:
+            _say(f"{name}: found at seed {found.seed} ({found.rule}), {took_s:.1f} s; {bug.words}")
     _say(f"{len(BUGS) - len(missed)} of {len(BUGS)} planted bugs found")
     return 1 if missed else 0
+
+
+def _found(bug: str, seeds: range, jobs: int) -> Verdict | None:
+    """The first failure that is the planted bug's own: without it the seed holds."""
+    while seeds:
+        tally = campaign(seeds, jobs=jobs, bug=bug, failures_max=1)
+        for verdict in tally.failures:
+            if run_seed(verdict.seed).is_good:
+                return verdict
+        seeds = seeds[tally.failures[-1].seed - seeds[0] + 1 :] if tally.failures else seeds[:0]
+    return None
 
 
 def _progress(wanted: int, began_s: float) -> Callable[[Tally], None]:

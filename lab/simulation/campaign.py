@@ -79,10 +79,14 @@ def campaign(
     return tally
 
 
-def first_failure(bug: str, seeds: range) -> Verdict | None:
-    """The first of these seeds that finds a planted bug, or none."""
-    tally = campaign(seeds, bug=bug, failures_max=1)
-    return tally.failures[0] if tally.failures else None
+def finding(bug: str, seeds: range) -> Verdict | None:
+    """The first of these seeds that fails with a planted bug and holds without it, if any."""
+    for seed in seeds:
+        with planted(bug):
+            verdict = run_seed(seed)
+        if not verdict.is_good and run_seed(seed).is_good:
+            return verdict
+    return None
 
 
 def explain(seed: int, *, bug: str = "") -> str:

@@ -59,6 +59,29 @@ def test_a_snapshot_replaces_all_that_was_before_it(path: Path) -> None:
     assert load(path) == [SNAPSHOT_MARK, b"ab", b"c"]
 
 
+@pytest.mark.parametrize("count", [1, 127, 128, 129, 300])
+def test_any_number_of_operations_comes_back_whole(path: Path, count: int) -> None:
+    operations = tuple(b"%d" % number for number in range(count))
+    write(path, operations, (b"last",))
+    assert load(path) == [*operations, b"last"]
+
+
+def test_a_snapshot_among_what_waits_together_replaces_what_stood_before_it(path: Path) -> None:
+    journal = Journal(path)
+    groups = [(b"a",), (b"b", b"c"), (SNAPSHOT_MARK, b"abc"), (b"d",), (b"e",)]
+
+    async def persist_all() -> None:
+        await asyncio.gather(
+            *(journal.persist(token, group) for token, group in enumerate(groups, start=1))
+        )
+
+    asyncio.run(persist_all())
+    rows = journal.figures()["rows"]
+    journal.close()
+    assert load(path) == [SNAPSHOT_MARK, b"abc", b"d", b"e"]
+    assert rows == 4
+
+
 def test_what_waits_together_is_committed_together(path: Path) -> None:
     journal = Journal(path)
 

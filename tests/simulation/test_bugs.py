@@ -1,0 +1,39 @@
+"""The tester is tested: every planted bug is found, and by nothing but itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.simulation.bugs import BUGS, planted
+from lab.simulation.campaign import finding
+from lab.simulation.run import run_seed
+
+SEEDS_MAX = 500
+NEAR = {
+    "accept-a-stale-term": 120,
+    "drop-a-push": 30,
+}
+"""Where the rarer ones are found; looked at first, for the sake of the time that a test takes."""
+NEAR_SEEDS = 24
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str) -> None:
+    near = NEAR.get(name, 0)
+    found = finding(name, range(near, near + NEAR_SEEDS)) or finding(name, range(SEEDS_MAX))
+    assert found is not None, f"{name} was not found in {SEEDS_MAX} seeds"
+
+
+def test_there_are_ten_planted_bugs_at_least_and_none_stays() -> None:
+    assert len(BUGS) >= 10
+    before = {
+        (patch.owner, patch.name): patch.owner.__dict__[patch.name]
+        for bug in BUGS.values()
+        for patch in bug.patches
+    }
+    for name in BUGS:
+        with planted(name):
+            changed = [key for key, right in before.items() if key[0].__dict__[key[1]] is not right]
+            assert changed == [(patch.owner, patch.name) for patch in BUGS[name].patches]
+    assert all(key[0].__dict__[key[1]] is right for key, right in before.items())
+    assert run_seed(2).is_good
