@@ -81,7 +81,7 @@ class Attachments:
             code = LINK_WAS_LOST if is_same_edge else EDGE_WAS_RESTARTED
         elif endpoint.is_restarted:
             code = WAS_RESTARTED
-        attached = self._attached(edge, command, facts, endpoint, code=code)
+        attached = self._attached(request, edge, command, facts, endpoint, code=code)
         outcome = self._outcome(attached, endpoint, code=code)
         body = encode_outcomes((outcome,))
         operations = [
@@ -223,6 +223,7 @@ class Attachments:
 
     def _attached(
         self,
+        request: Request,
         edge: str,
         command: Attach,
         facts: CertificateFacts,
@@ -232,8 +233,10 @@ class Attachments:
     ) -> Attached:
         registry = self._desk.registry
         known: Attachment | None = None
+        known_since = request.request_id
         if endpoint is not None and endpoint.incarnation == command.incarnation:
             known = endpoint.attachments.get(edge)
+            known_since = endpoint.known_since
         return Attached(
             endpoint=facts.name,
             edge=edge,
@@ -248,6 +251,7 @@ class Attachments:
             data_port=command.data_port,
             urgent_port=command.urgent_port,
             datagram_versions=tuple(sorted(command.datagram_versions)),
+            known_since=known_since,
         )
 
     def _outcome(
@@ -270,6 +274,7 @@ class Attachments:
             code=code,
             kept=() if endpoint is None else tuple(sorted(endpoint.publications)),
             grace_s=self._desk.settings.grace_ns / NS_PER_S,
+            known_since=attached.known_since,
         )
 
     def _when_attached(

@@ -79,7 +79,8 @@ class RouterReported(_Operation, frozen=True):
 class Attached(_Operation, frozen=True):
     """An end-point is attached to an edge, for the first time or anew.
 
-    Requests up to `floor` that are not answered after it are replays.
+    Requests up to `floor` that are not answered after it are replays. `known_since` is the request
+    by which this process became known; whatever it has, it has registered after that.
     """
 
     endpoint: str
@@ -96,6 +97,7 @@ class Attached(_Operation, frozen=True):
     urgent_port: int = 0
     datagram_versions: tuple[int, ...] = (1,)
     floor: int = 0
+    known_since: int = 0
 
 
 class AttachmentEnded(_Operation, frozen=True):

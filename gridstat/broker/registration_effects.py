@@ -229,6 +229,7 @@ def _identify(endpoint: EndPoint, operation: Attached) -> partial[None]:
         endpoint.public_key,
         endpoint.not_after_s,
         is_restarted=endpoint.is_restarted,
+        known_since=endpoint.known_since,
     )
     _become(
         endpoint,
@@ -236,6 +237,7 @@ def _identify(endpoint: EndPoint, operation: Attached) -> partial[None]:
         operation.public_key,
         operation.not_after_s,
         is_restarted=operation.is_restarted,
+        known_since=operation.known_since,
     )
     return before
 
@@ -247,8 +249,10 @@ def _become(
     not_after_s: int,
     *,
     is_restarted: bool,
+    known_since: int,
 ) -> None:
     endpoint.incarnation = incarnation
     endpoint.public_key = public_key
     endpoint.not_after_s = not_after_s
     endpoint.is_restarted = is_restarted
+    endpoint.known_since = known_since

@@ -59,6 +59,8 @@ class EndPoint:
     public_key: bytes
     not_after_s: int
     is_restarted: bool = False
+    known_since: int = 0
+    """The request by which this process became known; a later one if it was forgotten between."""
     attachments: dict[str, Attachment] = field(default_factory=dict)
     publications: set[str] = field(default_factory=set)
     subscriptions: set[int] = field(default_factory=set)

@@ -127,4 +127,5 @@ def _attached(endpoint: EndPoint, attachment: Attachment) -> Attached:
         urgent_port=attachment.urgent_port,
         datagram_versions=attachment.datagram_versions,
         floor=endpoint.book.durable_floor(),
+        known_since=endpoint.known_since,
     )

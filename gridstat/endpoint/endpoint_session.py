@@ -59,9 +59,6 @@ TICK: Final = "session/tick"
 TICK_NS: Final = 100_000_000
 """Repetitions and deadlines are looked after so often, while there are any."""
 REPEATS_MAX: Final = 3
-STRANGER: Final = 0
-RESTARTED: Final = 3
-"""`AttachedOutcome.code`: the cloud does not know us, or has purged what it knew."""
 
 
 @dataclass(slots=True)
@@ -318,9 +315,8 @@ class EndPointSession:
             return [AttachRefused(edge.name, outcome), *self._attach(now_ns)]
         if not isinstance(outcome, AttachedOutcome):
             return []
-        # A second edge may repeat the first one's code, and the first was told of the loss.
         is_alone = not self.attached_edges
-        has_lost = self._was_attached and is_alone and outcome.code in (STRANGER, RESTARTED)
+        has_lost = self._registrations.attached(outcome, is_alone=is_alone) and self._was_attached
         edge.attach = None
         edge.is_attached = self._was_attached = True
         said: list[SessionInstruction] = [EdgeAttached(edge.name, outcome)]

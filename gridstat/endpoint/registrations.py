@@ -7,7 +7,7 @@ end-point (it was away beyond the grace time, or its state was purged) is told a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -32,7 +32,16 @@ from gridstat.net.command.session_messages import MANY_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gridstat.net.command.endpoint_messages import EndPointCommand, Notice, Outcome
+    from gridstat.net.command.endpoint_messages import (
+        AttachedOutcome,
+        EndPointCommand,
+        Notice,
+        Outcome,
+    )
+
+STRANGER: Final = 0
+RESTARTED: Final = 3
+"""`AttachedOutcome.code`: the cloud does not know us, or has purged what it knew."""
 
 
 @dataclass(slots=True)
@@ -53,11 +62,23 @@ class Registrations:
         self._labels: dict[int, str] = {}
         self._lost_publications: set[str] = set()
         self._lost_subscriptions: set[str] = set()
+        self._known_since = 0
 
     @property
     def is_whole(self) -> bool:
         """Whether the cloud holds all that is wanted, as far as we know."""
         return not (self._lost_publications or self._lost_subscriptions)
+
+    def attached(self, outcome: AttachedOutcome, *, is_alone: bool) -> bool:
+        """Whether the cloud has come to know us anew, and so has nothing of what it had before.
+
+        The code alone does not tell: it is the same at an edge that is new to a cloud which knows
+        us well. A broker that does not say since when is believed by its code at the first edge.
+        """
+        if not outcome.known_since:
+            return is_alone and outcome.code in (STRANGER, RESTARTED)
+        before, self._known_since = self._known_since, max(self._known_since, outcome.known_since)
+        return outcome.known_since > before
 
     def asked(self, command: EndPointCommand) -> None:
         """What is to end is no longer wanted, whether or not anybody answers."""

@@ -71,6 +71,7 @@ def _endpoint(endpoint: EndPoint) -> dict[str, Any]:
     return {
         "process": (endpoint.incarnation, endpoint.public_key, endpoint.not_after_s),
         "is_restarted": endpoint.is_restarted,
+        "known_since": endpoint.known_since,
         "attachments": {
             edge: replace(found, is_up=True, is_doubtful=False)
             for edge, found in endpoint.attachments.items()

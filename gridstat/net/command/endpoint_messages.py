@@ -162,7 +162,8 @@ class AttachedOutcome(Struct, frozen=True):
     """Where to send events (`up_channel_id`) and what to expect (`down_channel_id`).
 
     `code` is 0, or the source's 1 (after a link failure), 3 (end-point was restarted, its old
-    registrations are gone), 4 (the edge was restarted).
+    registrations are gone), 4 (the edge was restarted). `known_since` is the request by which the
+    cloud came to know this process; while it stays the same, nothing that was registered is lost.
     """
 
     edge: str
@@ -176,6 +177,7 @@ class AttachedOutcome(Struct, frozen=True):
     code: int = 0
     kept: tuple[str, ...] = ()
     grace_s: float = 0.0
+    known_since: int = 0
 
 
 class PublishedOutcome(Struct, frozen=True):

@@ -364,3 +364,21 @@ def test_a_new_process_may_attach_by_both_edges_although_both_name_it_already(
         cloud.connect(name)
     outcome = cloud.only(AttachedOutcome, cloud.ask(PMU, "c1/e0", attach(PMU, "c1/e0", "b")))
     assert outcome.code == 3
+
+
+def test_an_end_point_hears_since_which_request_the_cloud_knows_it(cloud: Conversation) -> None:
+    (first,) = cloud.attach("c1/new", "c1/e0")
+    assert first.known_since
+    cloud.lose("c1/new", "c1/e0")
+    (elsewhere,) = cloud.attach("c1/new", "c1/e1", first_time=False)
+    assert elsewhere.known_since == first.known_since
+    cloud.kill_broker()
+    cloud.start()
+    (again,) = cloud.attach("c1/new", "c1/e1", first_time=False)
+    assert again.known_since == first.known_since
+
+    cloud.lose("c1/new", "c1/e1")
+    cloud.advance(GRACE_NS + NS_PER_S)
+    cloud.settle()
+    (anew,) = cloud.attach("c1/new", "c1/e1", first_time=False)
+    assert anew.known_since > first.known_since

@@ -56,7 +56,7 @@ def subscribe(*labels: str) -> Subscribe:
     )
 
 
-def attached(edge: str = "c1/e0", code: int = 0) -> AttachedOutcome:
+def attached(edge: str = "c1/e0", code: int = 0, known_since: int = 0) -> AttachedOutcome:
     return AttachedOutcome(
         edge=edge,
         host="127.0.0.1",
@@ -65,6 +65,7 @@ def attached(edge: str = "c1/e0", code: int = 0) -> AttachedOutcome:
         up_channel_id=3,
         down_channel_id=4,
         code=code,
+        known_since=known_since,
     )
 
 
@@ -141,10 +142,12 @@ class ScriptedCloud:
     def tell(self, notice: Notice, edge: str = "c1/e0") -> list[SessionInstruction]:
         return self.handle(Received(f"router/{edge}", Tell(body=encode_body(notice))))
 
-    def attach(self, edge: str = "c1/e0", code: int = 0) -> list[SessionInstruction]:
+    def attach(
+        self, edge: str = "c1/e0", code: int = 0, known_since: int = 0
+    ) -> list[SessionInstruction]:
         """Connect and answer the attachment."""
         self.connect(edge)
-        return self.answer(attached(edge, code))
+        return self.answer(attached(edge, code, known_since))
 
 
 def attached_cloud(*edges: str) -> ScriptedCloud:

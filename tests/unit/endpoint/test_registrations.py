@@ -196,3 +196,34 @@ def test_a_loss_that_both_edges_tell_of_is_one_loss() -> None:
     cloud.attach("c1/e0", code=3)
     cloud.attach("c1/e1", code=3)
     assert [type(command) for command in cloud.commands()] == [Attach, Subscribe, Attach]
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_the_first_attachment_to_a_second_edge_is_no_loss_though_the_first_is_gone(
+    code: int,
+) -> None:
+    cloud = ScriptedCloud("c1/e0", "c1/e1")
+    cloud.attach("c1/e0", code, known_since=1_000)
+    cloud.ask(subscribe("x"))
+    cloud.answer(granted("x", 5))
+    cloud.cut("c1/e0")
+    cloud.submitted.clear()
+    cloud.attach("c1/e1", code, known_since=1_000)
+    assert [type(command) for command in cloud.commands()] == [Attach]
+
+
+def test_a_loss_is_seen_though_the_edge_that_was_told_of_it_broke_before_it_told_us() -> None:
+    cloud = ScriptedCloud("c1/e0", "c1/e1")
+    cloud.attach("c1/e0", known_since=1_000)
+    cloud.attach("c1/e1", known_since=1_000)
+    cloud.ask(subscribe("x"))
+    cloud.answer(granted("x", 5))
+    cloud.cut("c1/e0")
+    cloud.cut("c1/e1")
+    cloud.connect("c1/e0")
+    cloud.cut("c1/e0")
+    cloud.submitted.clear()
+    cloud.attach("c1/e1", code=1, known_since=1_003)
+    assert [type(command) for command in cloud.commands()] == [Attach, Subscribe]
+    cloud.attach("c1/e0", code=3, known_since=1_003)
+    assert [type(command) for command in cloud.commands()] == [Attach, Subscribe, Attach]
