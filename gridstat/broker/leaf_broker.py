@@ -34,7 +34,7 @@ from gridstat.broker.router_desk import WHOLE_TIMER, RouterDesk
 from gridstat.broker.router_health import ABSENT_TIMER, RouterHealth
 from gridstat.broker.router_tables import RouterTables
 from gridstat.broker.snapshot import snapshot_operations
-from gridstat.broker.subscriptions import Subscriptions
+from gridstat.broker.subscriptions import OWED_TIMER, Subscriptions
 from gridstat.broker.survey import Surveyor
 from gridstat.model.errors import GridStatError, NotAuthorised, Refused
 from gridstat.net.command.endpoint_messages import (
@@ -149,6 +149,7 @@ class LeafBroker:
             REPLAN_TIMER: self._recovery.continue_replanning,
             HOUSE_TIMER: self._housing.try_again,
             CATCH_TIMER: self._subscriptions.catching.catch_some,
+            OWED_TIMER: self._subscriptions.answer_owed,
             START_TIMER: self._begin,
         }
         self._named_timers: dict[str, Callable[[str], None]] = {

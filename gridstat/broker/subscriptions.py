@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -34,7 +34,7 @@ from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched
 from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
+    from collections.abc import Callable, Iterable, Set
 
     from gridstat.broker.confirmation import Confirmation
     from gridstat.broker.contracts import Allocation
@@ -50,15 +50,21 @@ if TYPE_CHECKING:
         SubscriptionRequest,
     )
 
+OWED_TIMER: Final = "owed"
+
 
 class Subscriptions:
-    """A subscriber is answered `Granted` when its paths are durable and up."""
+    """A subscriber is answered `Granted` when its paths are durable and up.
+
+    `_owed` are the requests whose answer the disk did not take; it is tried again.
+    """
 
     def __init__(self, desk: Desk, requests: Requests, notices: Notices) -> None:
         self._desk = desk
         self._requests = requests
         self._notices = notices
         self.catching = Catching(desk, self.catch, self.follow_caught)
+        self._owed: list[Callable[[], None]] = []
 
     # Subscribing.
 
@@ -168,17 +174,22 @@ class Subscriptions:
         _: Applied,
     ) -> None:
         self.follow_caught(caught)
-        if not direct:
+        if direct:
+            self._await_paths(request, body, outcomes, direct)
+        else:
             self._requests.send(request, body)
-            return
 
+    def _await_paths(
+        self, request: Request, body: bytes, outcomes: list[Outcome], direct: list[Subscribed]
+    ) -> None:
         def confirmed(waiting: Confirmation) -> None:
             live = self._desk.registry.subscriptions
             is_whole = all(record.subscription_id in live for record in direct)
             if is_whole and not waiting.silent:
                 self._requests.send(request, body)
             else:
-                self._answer_in_part(request, outcomes, direct, set(waiting.silent))
+                again = partial(self._await_paths, request, body, outcomes, direct)
+                self._answer_in_part(request, outcomes, direct, set(waiting.silent), again)
 
         def judge(silent: Set[str]) -> bool:
             return all(has_a_way(record, silent) for record in direct)
@@ -196,12 +207,14 @@ class Subscriptions:
         outcomes: list[Outcome],
         direct: list[Subscribed],
         silent: set[str],
+        again: Callable[[], None],
     ) -> None:
         """Some routers kept silent: what works without them is granted, and says so.
 
         A contract of which no path is up would be a promise without a stream, so it is refused and
         taken back; the silent router drops it when it returns. One that has ended meanwhile, with
-        its variable, was never granted.
+        its variable, was never granted. While the disk takes none of this nobody is answered: the
+        answer that it has would grant what is not up.
         """
         live = self._desk.registry.subscriptions
         dead = {
@@ -216,10 +229,18 @@ class Subscriptions:
             Answered(endpoint=request.endpoint, request_id=request.request_id, body=body),
         ]
         self._desk.commit(
-            operations,
-            lambda _: self._requests.send(request, body),
-            self._requests.fail(request),  # What was granted stands, and is told when asked again.
+            operations, lambda _: self._requests.send(request, body), partial(self._owe, again)
         )
+
+    def _owe(self, again: Callable[[], None], _: str) -> None:
+        self._owed.append(again)
+        self._desk.set_timer(OWED_TIMER, self._desk.settings.retry_after_ns)
+
+    def answer_owed(self) -> None:
+        """Look again at what could not be answered; its routers may have confirmed meanwhile."""
+        owed, self._owed = self._owed, []
+        for again in owed:
+            again()
 
     def _in_part(self, outcome: Outcome, dead: set[int], silent: set[str]) -> Outcome:
         if not isinstance(outcome, GrantedOutcome):

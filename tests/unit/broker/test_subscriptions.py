@@ -15,7 +15,6 @@ from gridstat.model.errors import (
     NotAttached,
     QuotaReached,
     RedundancyNotSatisfiable,
-    StorageFailed,
     TypeMismatch,
 )
 from gridstat.model.qos import ModalQos, QosRequest
@@ -234,7 +233,7 @@ def test_a_subscription_of_which_no_path_is_up_is_refused_and_taken_back(
     assert cloud.differing() == []
 
 
-def test_a_contract_that_cannot_be_taken_back_on_a_full_disk_is_not_refused_either(
+def test_a_contract_that_cannot_be_taken_back_on_a_full_disk_is_neither_refused_nor_granted(
     cloud: Conversation,
 ) -> None:
     for name in ("c1/i0", "c1/i1"):
@@ -242,14 +241,51 @@ def test_a_contract_that_cannot_be_taken_back_on_a_full_disk_is_not_refused_eith
     command = subscribe(VOLTAGE, QosRequest(redundancy=2))
     cloud.ask(CENTRE, "c1/e2", command)
     cloud.is_disk_full = True
-    cloud.advance(cloud.settings.confirm_within_ns)
-    cloud.settle()
+    cloud.advance(2 * cloud.settings.confirm_within_ns)
+    assert cloud.ask(CENTRE, "c1/e2", command, request_id=cloud.request_id) == ()
 
-    assert refusal(cloud.answers[CENTRE, cloud.request_id]).code == StorageFailed.code
-    (number,) = cloud.broker.registry.subscriptions
     cloud.is_disk_full = False
-    again = cloud.ask(CENTRE, "c1/e2", command, request_id=cloud.request_id)
-    assert cloud.only(GrantedOutcome, again).subscription_id == number
+    cloud.advance(2 * cloud.settings.confirm_within_ns)
+    refused = refusal(cloud.answers[CENTRE, cloud.request_id])
+    assert refused.code == DeadlinePassed.code
+    assert cloud.broker.registry.subscriptions == {}
+
+
+def test_a_contract_that_could_not_be_taken_back_is_granted_once_its_paths_are_up(
+    cloud: Conversation,
+) -> None:
+    for name in ("c1/i0", "c1/i1"):
+        cloud.routers[name].is_silent = True
+    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE, QosRequest(redundancy=2)))
+    cloud.is_disk_full = True
+    cloud.advance(cloud.settings.confirm_within_ns)
+    for name in ("c1/i0", "c1/i1"):
+        cloud.confirm(name)
+    cloud.advance(cloud.settings.retry_after_ns)
+
+    (outcome,) = cloud.answers[CENTRE, cloud.request_id]
+    assert isinstance(outcome, GrantedOutcome)
+    assert outcome.subscription_id in cloud.broker.registry.subscriptions
+
+
+def test_a_withdrawal_that_the_disk_cannot_take_is_answered_when_it_can(
+    cloud: Conversation,
+) -> None:
+    for name in ("c1/i0", "c1/i1"):
+        cloud.routers[name].is_silent = True
+    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    number = cloud.request_id
+    cloud.ask(PMU, "c1/e0", Unpublish(names=(VOLTAGE,)))
+    cloud.is_disk_full = True
+    for name in ("c1/i0", "c1/i1"):
+        cloud.confirm(name)
+        cloud.routers[name].is_silent = False
+    cloud.settle()
+    assert (CENTRE, number) not in cloud.answers
+
+    cloud.is_disk_full = False
+    cloud.advance(cloud.settings.retry_after_ns)
+    assert refusal(cloud.answers[CENTRE, number]).code == NoSuchVariable.code
 
 
 def test_a_router_that_leaves_while_asked_is_not_waited_for_if_another_path_works(
