@@ -121,7 +121,11 @@ class OperatorDesk:
             self._desk.close(f"router/{name}", NoSuchRouter(f"router {name} was removed"))
             self._answer(peer, command.request_id, {})
 
-        self._commit(peer, command.request_id, RouterRemoved(name=name), removed)
+        def kept(reason: str) -> None:
+            self._health.absence_is_long(name)  # Whoever was away before is away still.
+            self._failed(peer, command.request_id, reason)
+
+        self._desk.commit([RouterRemoved(name=name)], removed, kept)
 
     def _add_channel(self, peer: str, command: AddChannel) -> None:
         registry, channel = self._desk.registry, command.channel
@@ -163,7 +167,12 @@ class OperatorDesk:
             self._health.forget_channel(number)
             self._answer(peer, command.request_id, {})
 
-        self._commit(peer, command.request_id, ChannelRemoved(channel_id=number), removed)
+        def kept(reason: str) -> None:
+            if number in registry.channels and number in self._health.down_channels:
+                self._desk.reservations.resources.mark_channel(number, is_up=False)
+            self._failed(peer, command.request_id, reason)
+
+        self._desk.commit([ChannelRemoved(channel_id=number)], removed, kept)
 
     # Answers.
 

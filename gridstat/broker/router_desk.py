@@ -41,8 +41,7 @@ class RouterDesk:
 
     def connect(self, name: str, hello: Hello) -> None:
         if name not in self._desk.registry.routers:
-            error = NoSuchRouter(f"cloud {self._desk.registry.cloud} has no router {name}")
-            self._desk.close(f"router/{name}", error)
+            self._send_away(name)
             return
         self._instances[name] = hello.instance
 
@@ -62,6 +61,9 @@ class RouterDesk:
         desk = self._desk
         if name not in self._instances or desk.tables[name].is_connected:
             return None  # Not of this cloud, or it has reported in this session already.
+        if name not in desk.registry.routers:
+            self._send_away(name)  # Removed since it came; it comes again, should that be undone.
+            return None
         try:
             _check(name, message)
         except LayoutError as error:
@@ -129,6 +131,10 @@ class RouterDesk:
 
     def is_connected(self, name: str) -> bool:
         return self._desk.tables[name].is_connected
+
+    def _send_away(self, name: str) -> None:
+        error = NoSuchRouter(f"cloud {self._desk.registry.cloud} has no router {name}")
+        self._desk.close(f"router/{name}", error)
 
     def _send_whole(self, name: str) -> None:
         for change in self._desk.tables.whole(name, term=self._desk.registry.term):

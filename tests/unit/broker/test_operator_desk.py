@@ -11,17 +11,19 @@ from gridstat.model.errors import (
     NoSuchRouter,
     NoSuchVariable,
     StillInUse,
+    StorageFailed,
     WrongCloud,
 )
 from gridstat.model.identifiers import ChannelId
 from gridstat.model.qos import QosRequest
 from gridstat.net.command.endpoint_messages import Unsubscribe
-from gridstat.net.command.machine import Received
+from gridstat.net.command.machine import Connected, Received
 from gridstat.net.command.messages import (
     AddChannel,
     AddRouter,
     ChannelStateChanged,
     Explain,
+    Hello,
     OperatorAnswer,
     OperatorCommand,
     RemoveChannel,
@@ -125,12 +127,7 @@ def test_a_channel_is_not_removed_while_a_contract_is_just_leaving_it(
 
 
 def test_a_removed_router_is_sent_away_and_stays_removed(cloud: Conversation) -> None:
-    for found in list(cloud.broker.registry.channels.values()):
-        if "c1/i0" in {found.from_router, found.to_router}:
-            command = RemoveChannel(
-                request_id=1, from_router=found.from_router, to_router=found.to_router
-            )
-            assert code(cloud, command) == 0
+    remove_channels_of(cloud, "c1/i0")
     assert code(cloud, RemoveRouter(request_id=2, name="c1/i0")) == 0
     assert (cloud.closed[-1].peer, cloud.closed[-1].code) == ("router/c1/i0", NoSuchRouter.code)
 
@@ -139,6 +136,56 @@ def test_a_removed_router_is_sent_away_and_stays_removed(cloud: Conversation) ->
     assert "c1/i0" not in cloud.broker.registry.routers
     granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
     assert "c1/i0" not in granted.paths[0].routers
+
+
+def remove_channels_of(cloud: Conversation, router: str) -> None:
+    for found in list(cloud.broker.registry.channels.values()):
+        if router in {found.from_router, found.to_router}:
+            command = RemoveChannel(
+                request_id=1, from_router=found.from_router, to_router=found.to_router
+            )
+            assert code(cloud, command) == 0
+
+
+def test_a_router_that_reports_while_it_is_being_removed_is_sent_away(
+    cloud: Conversation,
+) -> None:
+    remove_channels_of(cloud, "c1/i0")
+    cloud.disconnect("c1/i0")
+    hello = Hello(role="router", name="c1/i0", instance=cloud.routers["c1/i0"].instance)
+    cloud.tell(Connected("router/c1/i0", hello))
+    cloud.is_journal_held = True
+    cloud.tell(Received("operator/c1/alice", RemoveRouter(request_id=2, name="c1/i0")))
+    cloud.hear("c1/i0", cloud.routers["c1/i0"].report())
+    assert (cloud.closed[-1].peer, cloud.closed[-1].code) == ("router/c1/i0", NoSuchRouter.code)
+
+    cloud.is_journal_held = False
+    cloud.write()
+    assert cloud.operator_answers[-1].refused is None
+
+
+def test_what_was_down_is_down_still_when_the_disk_does_not_take_its_removal(
+    cloud: Conversation,
+) -> None:
+    resources = cloud.broker.reservations.resources
+    down = next(
+        number
+        for number, found in cloud.broker.registry.channels.items()
+        if found.from_router == "c1/i1" and found.to_router.startswith("c1/e")
+    )
+    found = cloud.broker.registry.channels[down]
+    lost = ChannelStateChanged(channel_id=down, is_up=False, silent_ms=100)
+    cloud.hear(found.to_router, lost)
+    remove_channels_of(cloud, "c1/i0")
+    cloud.disconnect("c1/i0")
+    cloud.advance(cloud.settings.confirm_within_ns)
+    cloud.is_disk_full = True
+    ends = {"from_router": found.from_router, "to_router": found.to_router}
+    assert code(cloud, RemoveChannel(request_id=2, **ends)) == StorageFailed.code
+    assert code(cloud, RemoveRouter(request_id=3, name="c1/i0")) == StorageFailed.code
+
+    assert resources.down_channels() == {down}
+    assert "c1/i0" in resources.down_routers()
 
 
 def test_commands_that_make_no_sense_are_refused_with_their_codes(cloud: Conversation) -> None:
