@@ -8,7 +8,7 @@ from gridstat.endpoint.endpoint_session import TICK
 from lab.simulation.properties.agreement import check_agreement, check_nothing_is_left
 from lab.simulation.properties.answers import Answers
 from lab.simulation.properties.continuity import Continuity
-from lab.simulation.properties.delivery import check_deliveries
+from lab.simulation.properties.delivery import check_deliveries, is_turned_away
 from lab.simulation.properties.ledger import check_capacity, check_ledger, check_no_promise
 from lab.simulation.properties.tables import check_bare_tables, check_tables
 
@@ -121,7 +121,10 @@ class Properties:
         if registry.changing:
             return f"a change of period is under way: {sorted(registry.changing)}"
         for number, subscription in registry.subscriptions.items():
-            if subscription.retiring or subscription.troubles:
+            is_impaired = bool(subscription.troubles)
+            if subscription.retiring or (
+                is_impaired and not is_turned_away(self.cloud, broker, subscription.record)
+            ):
                 return f"subscription {number} moves or is impaired: {subscription.troubles}"
         return self._absent(broker) or self._unusable(broker)
 

@@ -21,7 +21,7 @@ def check_deliveries(cloud: Cloud, broker: LeafBroker) -> None:
     """Every slot of every variable comes to those who take it, and to nobody else."""
     registry = broker.registry
     for subscription in registry.subscriptions.values():
-        check_paths(subscription.record, broker)
+        check_paths(cloud, subscription.record, broker)
     owners = {
         here.down_channel_id: name
         for name, endpoint in registry.endpoints.items()
@@ -51,11 +51,28 @@ def check_deliveries(cloud: Cloud, broker: LeafBroker) -> None:
                 )
 
 
-def check_paths(record: Subscribed, broker: LeafBroker) -> None:
+def is_turned_away(cloud: Cloud, broker: LeafBroker, record: Subscribed) -> bool:
+    """Whether an end of this contract came back to an edge where others have taken its room.
+
+    Then a path that cannot be replaced stays as it was, and resumes when there is room again.
+    """
+    publisher = cloud.endpoints[broker.registry.publications[record.name].publisher]
+    subscriber = cloud.endpoints[record.subscriber]
+    return any(
+        path.routers[0] in publisher.turned_away or path.routers[-1] in subscriber.turned_away
+        for path in record.paths
+    )
+
+
+def check_paths(cloud: Cloud, record: Subscribed, broker: LeafBroker) -> None:
     """The paths of a contract lead from edge to edge, and are as disjoint as it says."""
     registry = broker.registry
-    sources = registry.endpoints[registry.publications[record.name].publisher].attachments
-    targets = registry.endpoints[record.subscriber].attachments
+    publisher, subscriber = registry.publications[record.name].publisher, record.subscriber
+    sources = {*registry.endpoints[publisher].attachments, *cloud.endpoints[publisher].turned_away}
+    targets = {
+        *registry.endpoints[subscriber].attachments,
+        *cloud.endpoints[subscriber].turned_away,
+    }
     used: set[int] = set()
     inner: list[str] = []
     for path in record.paths:
