@@ -53,6 +53,8 @@ class Continuity:
         variable = publisher.application.publications.get(record.name)
         if variable is None or variable != publication.variable or not publisher.is_up:
             return  # It changes its period, or is not there.
+        if publisher.attached != registry.endpoints[publisher.name].attachments.keys():
+            return  # Back at one edge, it does not know yet that it may send to the other.
         downs = {here.down_channel_id for here in subscriber.attachments.values()}
         if downs.isdisjoint(arrivals(self._cloud, publisher, variable.variable_id, 0)):
             raise PropertyBroken(
