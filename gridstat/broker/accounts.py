@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _STEP_US_MIN: Final = 10
 _STEPS_PER_OCTAVE: Final = 8
+_BASELINE: Final = (BASELINE_MODE,)
 
 
 class Stream:
@@ -125,9 +126,7 @@ class Carriage:
     def serves(self, variable_id: int, everys: Mapping[int, int]) -> bool:
         """Whether the variable could be taken here at these divisors without carrying more."""
         stream = self.streams.get(variable_id)
-        return stream is not None and all(
-            stream.counts.serves(mode, every) for mode, every in everys.items()
-        )
+        return stream is not None and stream.counts.serves(everys)
 
     def has_ample_room(self, tariff: Tariff, modes: int, margin: float) -> bool:
         """Whether the variable fits at full rate in so many modes, by a quick look from above."""
@@ -172,28 +171,20 @@ class Carriage:
     def _charge(self, stream: Stream) -> bool:
         before, after = stream.taken, stream.counts.taken()
         stream.taken = after
-        old, new = stream.tariff.events_per_s(before), stream.tariff.events_per_s(after)
-        changes = [
-            (mode, was, now)
-            for mode in old.keys() | new.keys()
-            if (was := old.get(mode)) is not (now := new.get(mode))
-            and (was is None or now is None or was.value != now.value)
-        ]
-        for mode, was, now in changes:
+        steps = stream.tariff.steps(before, after)
+        for mode, was, now in steps:
             for router in self.routers:
                 router.events.replace(mode, was, now)
         if self.channel is None:
-            return bool(changes)
-        if changes:
-            mtu_bytes = self.channel.mtu_bytes
-            old = stream.tariff.bytes_per_s(before, mtu_bytes)
-            new = stream.tariff.bytes_per_s(after, mtu_bytes)
-            for mode, _, _ in changes:
-                self.bytes.replace(mode, old.get(mode), new.get(mode))
-        return self._charge_burst(stream) or bool(changes)
+            return bool(steps)
+        if steps:
+            for mode, was, now in stream.tariff.byte_steps(before, after, self.channel.mtu_bytes):
+                self.bytes.replace(mode, was, now)
+        return self._charge_burst(stream) or bool(steps)
 
     def _charge_burst(self, stream: Stream) -> bool:
-        modes = burst_modes(stream.counts.modes())
+        counts = stream.counts
+        modes = _BASELINE if counts.is_of_the_baseline else burst_modes(counts.modes())
         if modes == stream.burst_modes:
             return False
         if modes:
@@ -207,7 +198,7 @@ class Carriage:
 def burst_modes(modes: Iterable[int]) -> tuple[int, ...]:
     """In which modes a variable adds to a burst: one event each, the baseline's in all modes."""
     taken = tuple(modes)
-    return (BASELINE_MODE,) if BASELINE_MODE in taken else taken
+    return _BASELINE if BASELINE_MODE in taken else taken
 
 
 def stepped_us(us: int) -> int:

@@ -87,12 +87,16 @@ def obstacles(
     found: list[Obstacle] = []
     for element in touched.elements:
         if isinstance(element, str):
-            found.extend(_router_obstacles(resources, element))
+            if resources.router(element).is_over:
+                found.append(_router_obstacle(resources, element))
         else:
-            found.extend(_channel_obstacles(resources, element))
+            carriage = resources.channel(element)
+            if carriage.is_over or carriage.is_burst_over:
+                found.extend(_channel_obstacles(resources, element))
             if pressed and element in pressed:
                 found.extend(_pressure_obstacles(resources, element, pressed[element]))
-    found.extend(_late_obstacles(resources, touched))
+    if touched.late:
+        found.extend(_late_obstacles(resources, touched))
     return [obstacle for obstacle in found if obstacle.limit not in ignoring]
 
 
@@ -169,19 +173,18 @@ def channel_label(resources: Resources, channel_id: int) -> str:
     return channel.label
 
 
-def _router_obstacles(resources: Resources, name: str) -> Iterable[Obstacle]:
+def _router_obstacle(resources: Resources, name: str) -> Obstacle:
     account = resources.router(name)
-    if account.is_over:
-        missing = ceil(account.shortfall())
-        yield Obstacle(
-            Limit.ROUTER,
-            name,
-            f"router {name}",
-            missing,
-            "events/s",
-            f"router {name} has no capacity left: {missing} of the "
-            f"{account.router.events_per_s_max} events/s that it takes are missing",
-        )
+    missing = ceil(account.shortfall())
+    return Obstacle(
+        Limit.ROUTER,
+        name,
+        f"router {name}",
+        missing,
+        "events/s",
+        f"router {name} has no capacity left: {missing} of the "
+        f"{account.router.events_per_s_max} events/s that it takes are missing",
+    )
 
 
 def _channel_obstacles(resources: Resources, channel_id: int) -> Iterable[Obstacle]:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.admission import Limit, Obstacle
-from gridstat.broker.charges import event_rate
+from gridstat.broker.charges import check_rate
 from gridstat.broker.contracts import (
     AllocatedPath,
     Allocation,
@@ -173,7 +173,7 @@ class Allocator:
         request = trial.request
         try:
             band = band_of(request.qos, request.variable.period)
-            event_rate(request.variable)
+            check_rate(request.variable)
             for name in (*request.sources, *request.targets):
                 self.resources.router(name)
         except (IntervalNotSatisfiable, NoSuchRouter) as refused:
@@ -319,12 +319,12 @@ class Allocator:
 
     def _trial(self, request: AllocationRequest, old: Allocation | None = None) -> Trial:
         unusable = self.resources.unusable_channels()
-        own: frozenset[int] = frozenset()
-        if old is not None:
-            own = frozenset(number for path in old.paths for number in path.channel_ids)
+        if old is None:
+            return Trial(request, unusable, self.resources.down_routers())
+        own = frozenset(number for path in old.paths for number in path.channel_ids)
         down = self.resources.down_channels() if unusable & own else frozenset()
         tolerated = (unusable & own) - down
-        is_same = old is not None and old.request.variable == request.variable
+        is_same = old.request.variable == request.variable
         return Trial(
             request=request,
             excluded_channels=unusable - tolerated,
@@ -335,10 +335,11 @@ class Allocator:
 
     def _sign(self, contract: Allocation) -> None:
         """Enter a contract whose claims are taken."""
-        self._contracts[contract.subscription_id] = contract
+        subscription_id = contract.request.subscription_id
+        self._contracts[subscription_id] = contract
         for index, path in enumerate(contract.paths):
             self.resources.promises.make(
-                PathKey(contract.subscription_id, index),
+                PathKey(subscription_id, index),
                 (*path.routers, *path.channel_ids),
                 self.resources.path_us(path.routers, path.channel_ids),
                 latency_us_max(contract.granted, index),

@@ -119,15 +119,16 @@ class Burst:
         before = self._worst
         self._worst = None
         worst_events, worst_bytes = before or (0, 0)
+        is_known = before is not None and events > 0  # Only what grew can be the new worst.
         for met in crowd.meets:
             other = self._crowds[met]
             for mode in modes:
                 _count(other.events, mode, events)
                 _count(other.bytes, mode, event_bytes)
-            if before is not None and events > 0:
+            if is_known:
                 worst_events = max(worst_events, modal_total(other.events, self._mode_sets))
                 worst_bytes = max(worst_bytes, modal_total(other.bytes, self._mode_sets))
-        if before is not None and events > 0:  # Only what grew can be the new worst.
+        if is_known:
             self._worst = (worst_events, worst_bytes)
 
     def _open(self, phase: PhaseClass) -> _Crowd:

@@ -24,7 +24,7 @@ from gridstat.model.rate_law import (
 from gridstat.model.status import OPTION_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from gridstat.model.status import StatusVariable
 
@@ -39,18 +39,24 @@ NOTHING: Final = Fraction(0)
 _KNOWN_MAX: Final = 256
 _BITS: Final = 64
 """Places behind the binary point at which quick comparisons are made."""
+_ONE: Final = 1 << _BITS
 
 
 def event_rate(variable: StatusVariable) -> Fraction:
     """Events a second that its publisher may send; an aperiodic one must bound itself."""
+    check_rate(variable)
     if variable.period is not None:
         return Fraction(variable.period.per_seconds, variable.period.seconds)
-    if variable.interval_ns_min < 1:
+    return Fraction(NS_PER_S, variable.interval_ns_min)
+
+
+def check_rate(variable: StatusVariable) -> None:
+    """Raises unless something bounds how often the variable is sent."""
+    if variable.period is None and variable.interval_ns_min < 1:
         raise IntervalNotSatisfiable(
             f"{variable.name} is aperiodic and declares no minimum interval, so nothing bounds it",
             hint="register it with interval_ns_min, the shortest time between two of its events",
         )
-    return Fraction(NS_PER_S, variable.interval_ns_min)
 
 
 def event_bytes(variable: StatusVariable, mtu_bytes: int) -> int:
@@ -76,6 +82,10 @@ class Amount:
         self.is_cut = bool(rest)
 
 
+Step: TypeAlias = tuple[int, Amount | None, Amount | None]
+"""In one mode, what was charged and what is to be charged instead."""
+
+
 class ExactSum:
     """A sum of fractions that is exact and yet cheap, however odd the denominators.
 
@@ -92,11 +102,15 @@ class ExactSum:
         self._cut = 0
 
     def add(self, part: Amount) -> None:
-        self._count(part, 1)
+        self._count(part.denominator, part.numerator)
+        self._floor += part.floor
+        self._cut += part.is_cut
 
     def remove(self, part: Amount) -> None:
         """Take back what was added as one part before."""
-        self._count(part, -1)
+        self._count(part.denominator, -part.numerator)
+        self._floor -= part.floor
+        self._cut -= part.is_cut
 
     @property
     def value(self) -> Fraction:
@@ -110,15 +124,12 @@ class ExactSum:
     def __bool__(self) -> bool:
         return bool(self._numerators)
 
-    def _count(self, part: Amount, sign: int) -> None:
-        numerator = self._numerators.get(part.denominator, 0) + sign * part.numerator
-        if numerator:
-            self._numerators[part.denominator] = numerator
+    def _count(self, of: int, by: int) -> None:
+        numerators = self._numerators
+        if numerator := numerators.get(of, 0) + by:
+            numerators[of] = numerator
         else:
-            self._numerators.pop(part.denominator, None)
-        self._floor += sign * part.floor
-        if part.is_cut:
-            self._cut += sign
+            numerators.pop(of, None)
 
 
 class ModalSum:
@@ -157,7 +168,7 @@ class ModalSum:
 
     def at_most(self) -> float:
         """The total as a float that may be a hair above it, for latencies and for people."""
-        return self._ceiling() / (1 << _BITS)
+        return self._ceiling() / _ONE
 
     def in_modes(self, amounts: Mapping[int, Fraction]) -> Fraction:
         return amounts.get(BASELINE_MODE, NOTHING) + sum(
@@ -200,9 +211,14 @@ class DivisorCounts:
         """Take one divisor more in each of these modes; whether any is a new one."""
         is_new = False
         for mode, every in everys.items():
-            counts = self._counts.setdefault(mode, {})
-            counts[every] = counts.get(every, 0) + 1
-            is_new = is_new or counts[every] == 1
+            counts = self._counts.get(mode)
+            if counts is None:
+                counts = self._counts[mode] = {}
+            if every in counts:
+                counts[every] += 1
+            else:
+                counts[every] = 1
+                is_new = True
         return is_new
 
     def remove(self, everys: Mapping[int, int]) -> bool:
@@ -218,19 +234,26 @@ class DivisorCounts:
                     del self._counts[mode]
         return is_gone
 
-    def serves(self, mode: int, every: int) -> bool:
-        """Whether one more subscription at this divisor would add nothing."""
-        return any(
-            every % taken == 0
-            for served in (BASELINE_MODE, mode)
-            for taken in self._counts.get(served, ())
-        )
+    def serves(self, everys: Mapping[int, int]) -> bool:
+        """Whether one more subscription at these divisors would add nothing."""
+        always = self._counts.get(BASELINE_MODE, ())
+        for mode, every in everys.items():
+            if every in always or _divides(always, every):
+                continue
+            if mode == BASELINE_MODE or not _divides(self._counts.get(mode, ()), every):
+                return False
+        return True
 
     def divisors(self, mode: int) -> tuple[int, ...]:
         return tuple(sorted(self._counts.get(mode, ())))
 
     def modes(self) -> tuple[int, ...]:
         return tuple(sorted(self._counts))
+
+    @property
+    def is_of_the_baseline(self) -> bool:
+        """Whether anybody takes it in all modes."""
+        return BASELINE_MODE in self._counts
 
     def __bool__(self) -> bool:
         return bool(self._counts)
@@ -239,8 +262,12 @@ class DivisorCounts:
         """The distinct divisors of each mode, as a key."""
         if len(self._counts) == 1:
             ((mode, counts),) = self._counts.items()
-            return ((mode, tuple(sorted(counts))),)
+            return ((mode, tuple(counts) if len(counts) == 1 else tuple(sorted(counts))),)
         return tuple((mode, tuple(sorted(counts))) for mode, counts in sorted(self._counts.items()))
+
+
+def _divides(taken: Iterable[int], every: int) -> bool:
+    return any(every % divisor == 0 for divisor in taken)
 
 
 @lru_cache(maxsize=4_096)
@@ -272,13 +299,15 @@ def _share(divisors: tuple[int, ...]) -> Fraction:
 class Tariff:
     """What one variable costs for any divisors that are taken, worked out once for each."""
 
-    __slots__ = ("_bytes", "_rates", "event_rate", "variable")
+    __slots__ = ("_byte_steps", "_bytes", "_rates", "_steps", "event_rate", "variable")
 
     def __init__(self, variable: StatusVariable) -> None:
         self.variable = variable
         self.event_rate = event_rate(variable)
         self._rates: dict[Divisors, Mapping[int, Amount]] = {}
         self._bytes: dict[tuple[int, Divisors], Mapping[int, Amount]] = {}
+        self._steps: dict[tuple[Divisors, Divisors], tuple[Step, ...]] = {}
+        self._byte_steps: dict[tuple[Divisors, Divisors, int], tuple[Step, ...]] = {}
 
     def events_per_s(self, taken: Divisors) -> Mapping[int, Amount]:
         """What a router or channel sees of it, per mode."""
@@ -300,6 +329,33 @@ class Tariff:
                 mode: Amount(rate.value * size) for mode, rate in self.events_per_s(taken).items()
             }
         return found
+
+    def steps(self, before: Divisors, after: Divisors) -> tuple[Step, ...]:
+        """What changes in events a second, where other divisors are taken than before."""
+        found = self._steps.get((before, after))
+        if found is None:
+            _make_room(self._steps)
+            found = _steps(self.events_per_s(before), self.events_per_s(after))
+            self._steps[before, after] = found
+        return found
+
+    def byte_steps(self, before: Divisors, after: Divisors, mtu_bytes: int) -> tuple[Step, ...]:
+        """The same in bytes a second, on a channel of this MTU."""
+        found = self._byte_steps.get((before, after, mtu_bytes))
+        if found is None:
+            _make_room(self._byte_steps)
+            found = _steps(self.bytes_per_s(before, mtu_bytes), self.bytes_per_s(after, mtu_bytes))
+            self._byte_steps[before, after, mtu_bytes] = found
+        return found
+
+
+def _steps(old: Mapping[int, Amount], new: Mapping[int, Amount]) -> tuple[Step, ...]:
+    return tuple(
+        (mode, was, now)
+        for mode in sorted(old.keys() | new.keys())
+        if (was := old.get(mode)) is not (now := new.get(mode))
+        and (was is None or now is None or was.value != now.value)
+    )
 
 
 def _make_room(known: dict[Any, Any]) -> None:

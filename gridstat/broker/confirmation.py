@@ -34,7 +34,8 @@ class Confirmation:
     def confirm(self, router: str) -> None:
         self.missing.discard(router)
         self.absent.discard(router)
-        self.settle()
+        if not self.missing:
+            self.settle()
 
     def lose(self, router: str) -> None:
         """The router's session went before it confirmed."""

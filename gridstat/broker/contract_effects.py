@@ -54,11 +54,12 @@ class ContractEffects:
             or record.subscriber not in registry.endpoints
         ):
             return
-        if not self._reservations.has_a_place(record.paths):
-            registry.homeless[record.subscription_id] = record
-            return
         variable = registry.publications[record.name].variable
-        self._reservations.adopt(allocation_of(record, variable))
+        if not self._reservations.holds(record.subscription_id):
+            if not self._reservations.has_a_place(record.paths):
+                registry.homeless[record.subscription_id] = record
+                return
+            self._reservations.adopt(allocation_of(record, variable))
         registry.add_subscription(Subscription(record, variable))
         done.undo += [
             partial(self._reservations.release, record.subscription_id),
@@ -159,10 +160,7 @@ class ContractEffects:
             done.undo.append(partial(catching.pop, key, None))
 
     def _orders(self, record: Subscribed) -> list[RoutedOrder]:
-        attachments = self._registry.endpoints[record.subscriber].attachments
-        return path_orders(
-            record, {edge: found.down_channel_id for edge, found in attachments.items()}
-        )
+        return path_orders(record, self._registry.endpoints[record.subscriber].attachments)
 
 
 def allocation_of(record: Subscribed, variable: StatusVariable) -> Allocation:
@@ -187,4 +185,6 @@ def allocation_of(record: Subscribed, variable: StatusVariable) -> Allocation:
 
 def local_edges(record: Subscribed) -> tuple[str, ...]:
     """Where the subscriber takes its events."""
+    if len(record.paths) == 1:
+        return record.paths[0].routers[-1:]
     return tuple(sorted({path.routers[-1] for path in record.paths}))

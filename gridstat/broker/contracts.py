@@ -89,12 +89,14 @@ class Refusal:
 
 
 def everys(granted: dict[int, Qos], index: int) -> dict[int, int]:
-    return {mode: qos.every for mode, qos in sorted(granted.items()) if qos.redundancy > index}
+    return {
+        mode: granted[mode].every for mode in sorted(granted) if granted[mode].redundancy > index
+    }
 
 
 def latency_us_max(granted: dict[int, Qos], index: int) -> int:
-    return min(qos.latency_us for qos in granted.values() if qos.redundancy > index)
+    return min([qos.latency_us for qos in granted.values() if qos.redundancy > index])
 
 
 def paths_wanted(granted: dict[int, Qos]) -> int:
-    return max(qos.redundancy for qos in granted.values())
+    return max([qos.redundancy for qos in granted.values()])

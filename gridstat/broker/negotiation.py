@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gridstat.model.errors import IntervalNotSatisfiable
@@ -96,6 +97,8 @@ def band_of(qos: ModalQos, period: Period | None) -> Band:
     for mode, request in sorted(qos.modes.items()):
         desired[mode], worst[mode], found = _limits(request, period)
         notes.extend(_in_mode(mode, note) for note in found)
+    if len(desired) == 1:
+        return Band(desired, worst, tuple(notes))
     chained = _chained(desired)
     notes.extend(
         _in_mode(
@@ -123,21 +126,24 @@ def differences(desired: Quality, granted: Quality, why: str) -> tuple[str, ...]
     return tuple(_in_mode(mode, f"{text}: {why}" if why else text) for mode, text in found)
 
 
-def _limits(request: QosRequest, period: Period | None) -> tuple[Qos, Qos, list[str]]:
+@lru_cache(maxsize=4_096)
+def _limits(request: QosRequest, period: Period | None) -> tuple[Qos, Qos, tuple[str, ...]]:
     try:
         desired = request.desired(period)
     except IntervalNotSatisfiable:
         return _published_too_slowly(request, period)
-    notes = []
+    notes: tuple[str, ...] = ()
     if request.interval is not None and period is not None:
         asked = Fraction(request.interval.seconds, request.interval.per_seconds)
         given = Fraction(period.seconds, period.per_seconds) * desired.every
         if given != asked:
-            notes.append(f"interval {asked} s rounded down to {given} s, a multiple of the period")
+            notes = (f"interval {asked} s rounded down to {given} s, a multiple of the period",)
     return desired, request.worst(period), notes
 
 
-def _published_too_slowly(request: QosRequest, period: Period | None) -> tuple[Qos, Qos, list[str]]:
+def _published_too_slowly(
+    request: QosRequest, period: Period | None
+) -> tuple[Qos, Qos, tuple[str, ...]]:
     """Every slot, if the worst acceptable interval allows it; otherwise the error goes on."""
     if request.interval_worst is None:
         request.desired(period)
@@ -145,7 +151,7 @@ def _published_too_slowly(request: QosRequest, period: Period | None) -> tuple[Q
     every_slot = replace(request, interval=None, interval_worst=None)
     worst = replace(every_slot, every_worst=at_worst.desired(period).every)
     note = f"interval {request.interval} lowered to {period}: it is not published more often"
-    return every_slot.desired(period), worst.worst(period), [note]
+    return every_slot.desired(period), worst.worst(period), (note,)
 
 
 def _chained(quality: Mapping[int, Qos]) -> Quality:

@@ -33,13 +33,13 @@ class RoutedOrder(NamedTuple):
     order: PathOrder
 
 
-def path_orders(record: Subscribed, down_channels: Mapping[str, int]) -> list[RoutedOrder]:
+def path_orders(record: Subscribed, attachments: Mapping[str, Attachment]) -> list[RoutedOrder]:
     """Orders for every router of every path; the last leads down to the subscriber."""
     head = record.subscription_id << 16 | (record.generation & 0xFF) << 8
     found = []
     for index, path in enumerate(record.paths):
         terms = terms_of(record.granted, index)
-        hops = (*path.channel_ids, down_channels[path.routers[-1]])
+        hops = (*path.channel_ids, attachments[path.routers[-1]].down_channel_id)
         for router, channel_id in zip(path.routers, hops, strict=True):
             for number, (every, priority, modes) in enumerate(terms):
                 order = PathOrder(
@@ -56,6 +56,9 @@ def path_orders(record: Subscribed, down_channels: Mapping[str, int]) -> list[Ro
 
 def terms_of(granted: Mapping[int, Qos], index: int) -> list[tuple[int, int, int]]:
     """Divisor, priority and mode mask of each quality that the path of this index serves."""
+    if len(granted) == 1:
+        ((mode, qos),) = granted.items()
+        return [(qos.every, qos.priority, 1 << mode)] if qos.redundancy > index else []
     masks: dict[tuple[int, int], int] = {}
     for mode, qos in granted.items():
         if qos.redundancy > index:

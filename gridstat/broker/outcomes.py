@@ -31,16 +31,26 @@ WORDS_MAX: Final = 100
 _ENCODER = msgspec.msgpack.Encoder()
 
 
+class _EncodedOutcomes(msgspec.Struct, frozen=True, tag="Outcomes"):
+    outcomes: tuple[msgspec.Raw, ...]
+
+
 def encode_outcomes(outcomes: Iterable[Outcome]) -> bytes:
     return _ENCODER.encode(Outcomes(outcomes=tuple(outcomes)))
+
+
+def join_outcomes(encoded: Iterable[bytes]) -> bytes:
+    """As `encode_outcomes`, of outcomes that `encode_outcome` has made bytes of."""
+    return _ENCODER.encode(_EncodedOutcomes(tuple([msgspec.Raw(one) for one in encoded])))
 
 
 def encode_notice(notice: Notice) -> bytes:
     return _ENCODER.encode(notice)
 
 
-def size_bytes(outcome: Outcome) -> int:
-    return len(_ENCODER.encode(outcome))
+def encode_outcome(outcome: Outcome) -> bytes:
+    """One of several, so that their size is known before all of them are there."""
+    return _ENCODER.encode(outcome)
 
 
 def few_words(words: Sequence[str]) -> tuple[str, ...]:
@@ -71,10 +81,12 @@ def granted(
         variable=variable,
         granted=record.granted,
         paths=tuple(
-            GrantedPath(
-                routers=path.routers, channel_ids=path.channel_ids, latency_us=path.latency_us
-            )
-            for path in record.paths
+            [
+                GrantedPath(
+                    routers=path.routers, channel_ids=path.channel_ids, latency_us=path.latency_us
+                )
+                for path in record.paths
+            ]
         ),
         is_node_disjoint=record.is_node_disjoint,
         shares_edge=record.shares_edge,

@@ -6,7 +6,7 @@ whoever takes it checks that first; a search that failed for its latency is not 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never
 
 from gridstat.model.paths import Found, NotFound, disjoint_paths
@@ -20,6 +20,7 @@ CHOICES_MAX: Final = 65_536
 SEARCH_BUDGET_S: Final = 0.1
 SEARCHES: Final = 3
 """A request that is refused may search a dozen times, few of them for long; so many budgets do."""
+_NONE_FAVOURED: Final[frozenset[int]] = frozenset()
 REUSE_COST: Final = 1
 """A channel that carries the variable already is nearly free, but a shorter way is still better."""
 
@@ -79,7 +80,16 @@ class PathChoices:
         if known is not None or not question.favoured_channels:
             return known
         # Another variable's choice between the same ends is as good if no choice could add less.
-        plain = self._known.get(replace(question, favoured_channels=frozenset()))
+        plain = self._known.get(
+            Question(
+                question.sources,
+                question.targets,
+                question.bounds_us,
+                question.excluded_channels,
+                question.excluded_routers,
+                _NONE_FAVOURED,
+            )
+        )
         if isinstance(plain, Found) and self._adds_least(plain, question):
             return plain
         return None
@@ -87,7 +97,9 @@ class PathChoices:
     def _adds_least(self, found: Found, question: Question) -> bool:
         """Whether any other paths would put the variable on at least as many new channels."""
         favoured = question.favoured_channels
-        added = sum(number not in favoured for path in found.paths for number in path.channel_ids)
+        added = sum([len(path.channel_ids) for path in found.paths])
+        for path in found.paths:
+            added -= len(favoured.intersection(path.channel_ids))
         if added == 0:
             return True
         return added <= len(found.paths) and not any(

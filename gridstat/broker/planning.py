@@ -172,12 +172,14 @@ class Planner:
         claims = claims_of(trial.request, quality, found.paths)
         touched = self._resources.take(claims)
         paths = tuple(
-            AllocatedPath(
-                path.routers,
-                path.channel_ids,
-                self._resources.path_us(path.routers, path.channel_ids),
-            )
-            for path in found.paths
+            [
+                AllocatedPath(
+                    path.routers,
+                    path.channel_ids,
+                    self._resources.path_us(path.routers, path.channel_ids),
+                )
+                for path in found.paths
+            ]
         )
         return Plan(quality, paths, claims, touched, found.is_node_disjoint, found.shares_edge)
 
@@ -224,7 +226,7 @@ def claims_of(
     request: AllocationRequest, quality: Quality, paths: Sequence[FoundPath | AllocatedPath]
 ) -> tuple[Claim, ...]:
     """What the paths take, in their order."""
-    return tuple(claim_of(request, quality, index, path) for index, path in enumerate(paths))
+    return tuple([claim_of(request, quality, index, path) for index, path in enumerate(paths)])
 
 
 def claim_of(
@@ -243,7 +245,7 @@ def claim_of(
 def path_bounds_us(quality: Quality, ends_us: int) -> tuple[int, ...]:
     """What the network may take of each path's latency; later paths serve fewer modes."""
     return tuple(
-        max(0, latency_us_max(quality, index) - ends_us) for index in range(paths_wanted(quality))
+        [max(0, latency_us_max(quality, index) - ends_us) for index in range(paths_wanted(quality))]
     )
 
 

@@ -78,6 +78,9 @@ class EndPoint:
 
     def edges_usable(self, *, is_receiver: bool = False) -> tuple[str, ...]:
         """Where paths begin or end: where it is now; while it is away, where it has been."""
+        if len(self.attachments) == 1:
+            ((edge, found),) = self.attachments.items()
+            return (edge,) if found.data_port > 0 or not is_receiver else ()
         here = {
             edge: found.is_up
             for edge, found in sorted(self.attachments.items())

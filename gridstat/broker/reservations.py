@@ -79,16 +79,18 @@ class Reservations:
 
     def has_a_place(self, paths: Iterable[AllocatedPath]) -> bool:
         """Whether the cloud has all routers and channels of these paths."""
-        resources = self.resources
+        routers, channels = self.resources.routers.keys(), self.resources.channels.keys()
         return all(
-            all(name in resources.routers for name in path.routers)
-            and all(channel_id in resources.channels for channel_id in path.channel_ids)
-            for path in paths
+            routers >= set(path.routers) and channels >= set(path.channel_ids) for path in paths
         )
+
+    def holds(self, subscription_id: int) -> bool:
+        """Whether a decision has reserved for it already; a replay has not."""
+        return subscription_id in self.allocator.contracts
 
     def adopt(self, contract: Allocation) -> None:
         """Hold a contract, unless the decision that granted it holds it already."""
-        if contract.subscription_id not in self.allocator.contracts:
+        if not self.holds(contract.subscription_id):
             self.allocator.restore(contract)
 
     def move(self, contract: Allocation, generation: int) -> None:

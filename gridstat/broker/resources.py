@@ -265,10 +265,13 @@ class Resources:
 
     def serving_channels(self, variable_id: int, everys: Mapping[int, int]) -> frozenset[int]:
         """Channels that could carry the variable at these divisors without carrying more."""
+        channels = self._channels
         return frozenset(
-            number
-            for number in self._carriers.get(variable_id, ())
-            if self._channels[number].serves(variable_id, everys)
+            [
+                number
+                for number in self._carriers.get(variable_id, ())
+                if channels[number].serves(variable_id, everys)
+            ]
         )
 
     def carriers(self, variable_id: int) -> tuple[int, ...]:
@@ -284,11 +287,12 @@ class Resources:
 
     def path_us(self, routers: Iterable[str], channel_ids: Iterable[int]) -> int:
         """The p99 predicted for a path from end-point to end-point, as things are now."""
-        return (
-            self.ends_us
-            + sum(self._routers[name].latency_us for name in routers)
-            + sum(self._channels[number].latency_us for number in channel_ids)
-        )
+        total_us = self.ends_us
+        for name in routers:
+            total_us += self._routers[name].latency_us
+        for number in channel_ids:
+            total_us += self._channels[number].latency_us
+        return total_us
 
     def tariff(self, variable: StatusVariable) -> Tariff:
         """What the variable costs; raises unless its rate is bounded."""
@@ -337,9 +341,11 @@ class Resources:
         first, last = claim.routers[0], claim.routers[-1]
         tariff = self.tariff(claim.variable)
         self._note(touched, first, is_changed=self._entries[first].add(tariff, _ALL_SLOTS))
+        if claim.channel_ids:
+            carriers = self._carriers.setdefault(claim.variable.variable_id, set())
+            carriers.update(claim.channel_ids)
         for number in claim.channel_ids:
             carriage = self._channels[number]
-            self._carriers.setdefault(claim.variable.variable_id, set()).add(number)
             if carriage.add(tariff, claim.everys):
                 self._note_channel(touched, number, carriage)
         delivery = self._deliveries.get((last, claim.subscriber))

@@ -61,19 +61,21 @@ class RouterTables:
     ) -> None:
         """Paths of a subscription; `local` are the edges at which its subscriber takes them."""
         touched = set()
+        variable_id = variable.variable_id
         for router in local:
-            carriage = self._carriage(router, variable.variable_id)
+            carriage = self._carriage(router, variable_id)
             carriage.local_count += 1
             if carriage.local_count == 1:
                 touched.add(router)
         for router, order in orders:
-            carriage = self._carriage(router, variable.variable_id)
+            carriage = self._carriage(router, variable_id)
             carriage.path_count += 1
             if carriage.path_count == 1:
                 touched.add(router)
             if self[router].put_path(order):
                 self._changed.add(router)
-        self._order_variables(touched, variable)
+        if touched:
+            self._order_variables(touched, variable)
 
     def tear_down(
         self, variable: StatusVariable, orders: Iterable[RoutedOrder], local: Iterable[str]

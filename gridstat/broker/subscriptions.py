@@ -15,11 +15,12 @@ from gridstat.broker.operations import Answered, CatchingLeft, PatternHeld, Subs
 from gridstat.broker.orders import TERMS_MAX, terms_of
 from gridstat.broker.outcomes import (
     ANSWER_BYTES_MAX,
+    encode_outcome,
     encode_outcomes,
     few_words,
     granted,
+    join_outcomes,
     refused,
-    size_bytes,
 )
 from gridstat.broker.type_check import check_type, encode_type, expected_type
 from gridstat.model.cloud import check_name, check_pattern, is_pattern
@@ -75,7 +76,8 @@ class Subscriptions:
         applied = Applied()
         operations: list[Operation] = []
         caught: list[Subscribed] = []
-        outcomes = []
+        outcomes: list[Outcome] = []
+        encoded: list[bytes] = []
         answer_bytes = 0
         for asked in command.subscriptions:
             try:
@@ -87,11 +89,12 @@ class Subscriptions:
             except GridStatError as error:
                 found = refused(error)
             outcomes.append(found)
-            answer_bytes += size_bytes(found)
+            encoded.append(encode_outcome(found))
+            answer_bytes += len(encoded[-1])
         if not operations:
             self._requests.answer(request, outcomes)
             return
-        body = encode_outcomes(outcomes)
+        body = join_outcomes(encoded)
         operations.append(
             Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
         )
@@ -153,7 +156,7 @@ class Subscriptions:
         if isinstance(answer, Refusal):
             return answer
         registry.next_subscription_id()
-        if len(terms_of(answer.granted, 0)) > TERMS_MAX:
+        if len(answer.granted) > TERMS_MAX and len(terms_of(answer.granted, 0)) > TERMS_MAX:
             self._desk.reservations.release(request.subscription_id)
             raise LayoutError(f"over its modes a subscription has at most {TERMS_MAX} qualities")
         return record_of(answer, label=label, pattern_id=pattern_id)

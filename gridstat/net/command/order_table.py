@@ -85,7 +85,9 @@ class OrderTable:
             )
 
     def put(self, held: dict[int, Order], key: int, order: Order) -> None:
-        self.remove(held, key)
+        before = held.get(key)
+        if before is not None:
+            self.digest ^= order_hash(before)
         held[key] = order
         self.digest ^= order_hash(order)
 

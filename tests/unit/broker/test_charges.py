@@ -171,10 +171,10 @@ def test_only_the_first_and_the_last_of_equal_divisors_matter() -> None:
 
 def test_a_multiple_of_a_taken_divisor_adds_nothing() -> None:
     counts = counted({0: [2], 3: [5]})
-    assert counts.serves(0, 4)
-    assert counts.serves(3, 10)
-    assert not counts.serves(0, 5)
-    assert not counts.serves(2, 5)
+    assert counts.serves({0: 4})
+    assert counts.serves({3: 10})
+    assert not counts.serves({0: 5})
+    assert not counts.serves({2: 5})
 
 
 @given(st.lists(st.fractions(min_value=Fraction(1, 1_000), max_value=1_000), max_size=30))

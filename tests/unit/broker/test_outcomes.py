@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from gridstat.broker.outcomes import WORDS_MAX, few_words
+from gridstat.broker.outcomes import (
+    WORDS_MAX,
+    encode_outcome,
+    encode_outcomes,
+    few_words,
+    join_outcomes,
+)
+from gridstat.net.command.endpoint_messages import DoneOutcome, GrantedOutcome, RefusedOutcome
 
 
 def test_of_many_words_the_first_are_said_and_the_others_counted() -> None:
@@ -10,3 +17,13 @@ def test_of_many_words_the_first_are_said_and_the_others_counted() -> None:
     assert few_words(words) == (*words[:WORDS_MAX], "and 7 more")
     assert few_words(words[:WORDS_MAX]) == tuple(words[:WORDS_MAX])
     assert few_words([]) == ()
+
+
+def test_outcomes_that_are_bytes_already_make_the_same_answer() -> None:
+    outcomes = (
+        GrantedOutcome(subscription_id=7, variable=None, label="s"),
+        RefusedOutcome(code=1039, reason="full"),
+        DoneOutcome(),
+    )
+    for some in (outcomes, outcomes[:1], ()):
+        assert join_outcomes(map(encode_outcome, some)) == encode_outcomes(some)
