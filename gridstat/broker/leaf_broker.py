@@ -159,7 +159,7 @@ class LeafBroker:
             SETTLED_TIMER: self._recovery.endpoint_moved,
             WHOLE_TIMER: self._router_desk.send_whole_again,
             OVER_TIMER: self._publication_changes.is_over,
-            ABSENT_TIMER: self._health.absence_is_long,
+            ABSENT_TIMER: self._recovery.absence_is_long,
         }
 
     def restore(self, written: Sequence[bytes]) -> None:

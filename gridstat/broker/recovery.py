@@ -76,7 +76,7 @@ class Recovery:
             self._look_at(self._impaired)
         else:
             self._look_at(registry.over_channel.get(message.channel_id, ()))
-        self._replan()
+        self._replan_soon()
 
     def back_pressure_changed(self, reporter: str, message: BackPressureChanged) -> None:
         channel = self._desk.registry.channels.get(message.channel_id)
@@ -99,6 +99,13 @@ class Recovery:
         if is_connected:
             self._look_at(self._impaired)
         self._replan()
+
+    def absence_is_long(self, name: str) -> None:
+        """It has had time to report, also to a broker that has just started."""
+        self._health.absence_is_long(name)
+        if name in self._desk.registry.routers:
+            self._judge(name)
+            self._replan()
 
     def router_reported(self, name: str, *, is_new: bool) -> None:
         """A new process has neither full queues nor complaints; it tells of its own.
@@ -177,6 +184,11 @@ class Recovery:
                 self._queue.append((priority, number))
         heapify(self._queue)
 
+    def _replan_soon(self) -> None:
+        """Once all that waits has been heard: after a pause of the broker it may be over again."""
+        if self._queue:
+            self._desk.set_timer(REPLAN_TIMER, 0)
+
     def _replan(self) -> None:
         self._health.forget_ways()
         applied = Applied()
@@ -192,6 +204,7 @@ class Recovery:
                 pair = self._mend(found, applied, operations)
                 moved += [] if pair is None else [pair]
         if operations:
+            self._desk.note("contracts_moved", count=len(moved), first=moved[0][0].subscription_id)
             self._desk.commit_applied(
                 applied,
                 operations,

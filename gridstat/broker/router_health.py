@@ -2,7 +2,9 @@
 
 A lost session alone is no dead router: it goes on forwarding (S0 A20). A router is down when its
 session is lost and a neighbour hears nothing from it. One that is away for long is merely not used
-for new paths, since it could not be told of them.
+for new paths, since it could not be told of them. After the broker's own start no router has a
+session yet, which says nothing of any of them: until it could have reported, one is down only when
+no neighbour hears it.
 """
 
 from __future__ import annotations
@@ -20,12 +22,16 @@ ABSENT_TIMER: Final = "absent/"
 
 
 class RouterHealth:
-    """`down_channels` and `down_routers` are what paths cannot go over at the moment."""
+    """`down_channels` and `down_routers` are what paths cannot go over at the moment.
+
+    `_awaited` are the routers that had reported to a process before this one, and may yet report.
+    """
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self.down_channels: set[int] = set()
         self.down_routers: set[str] = set()
+        self._awaited: set[str] = set()
         self._ways: dict[tuple[tuple[str, ...], tuple[str, ...]], bool] = {}
 
     def resume(self) -> None:
@@ -36,6 +42,7 @@ class RouterHealth:
     def watch(self, name: str) -> None:
         """A router of the cloud that has no session now."""
         if name in self._desk.registry.reports:
+            self._awaited.add(name)
             self._desk.set_timer(ABSENT_TIMER + name, self._desk.settings.confirm_within_ns)
         else:
             self._mark(name, is_usable=False)
@@ -52,6 +59,7 @@ class RouterHealth:
         return True
 
     def session_changed(self, name: str, *, is_connected: bool) -> None:
+        self._awaited.discard(name)
         if is_connected:
             self._desk.cancel_timer(ABSENT_TIMER + name)
             self._mark(name, is_usable=True)
@@ -60,6 +68,7 @@ class RouterHealth:
 
     def absence_is_long(self, name: str) -> None:
         registry = self._desk.registry
+        self._awaited.discard(name)
         if name in registry.routers and not self._desk.tables[name].is_connected:
             self._mark(name, is_usable=False)
 
@@ -80,6 +89,7 @@ class RouterHealth:
 
     def forget_router(self, name: str) -> None:
         self.down_routers.discard(name)
+        self._awaited.discard(name)
         self._desk.cancel_timer(ABSENT_TIMER + name)
 
     def failed_paths(self, record: Subscribed) -> list[int]:
@@ -160,11 +170,17 @@ class RouterHealth:
         )
 
     def _is_silent(self, name: str) -> bool:
-        channels = self._desk.registry.channels
-        return any(
-            channel_id in self.down_channels and channels[channel_id].from_router == name
-            for channel_id in self._desk.registry.channels_of.get(name, ())
-        )
+        registry = self._desk.registry
+        outgoing = [
+            registry.channels[channel_id]
+            for channel_id in registry.channels_of.get(name, ())
+            if registry.channels[channel_id].from_router == name
+        ]
+        silent = [each for each in outgoing if each.channel_id in self.down_channels]
+        if name not in self._awaited:
+            return bool(silent)
+        are_heard = all(self._desk.tables[each.to_router].is_connected for each in outgoing)
+        return are_heard and bool(silent) and len(silent) == len(outgoing)
 
     def _mark(self, name: str, *, is_usable: bool) -> None:
         self._desk.reservations.resources.mark_router(name, is_up=is_usable)

@@ -282,7 +282,7 @@ class Conversation:
 
     def settle(self) -> None:
         """Let the flush timer fire until nothing more is on its way."""
-        while "flush" in self.timers:
+        while "flush" in self.timers or self.timers.get("replan") == self.now_ns:
             self.advance(self.settings.flush_after_ns)
 
     def advance(self, by_ns: int) -> None:

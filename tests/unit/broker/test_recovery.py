@@ -263,6 +263,7 @@ def test_many_contracts_move_in_turns_the_most_urgent_first(cloud: Conversation)
     number = next(found.channel_id for found in cloud.channels_given if found.from_router == dead)
     message = ChannelStateChanged(channel_id=number, is_up=False)
     cloud.hear(channel(cloud, number).to_router, message)
+    cloud.fire(recovery.REPLAN_TIMER)
     records = cloud.broker.registry.subscriptions
     moved = [found for found in going if records[found].record.generation == 1]
     assert len(moved) == cloud.settings.replan_at_once
