@@ -71,6 +71,10 @@ class CoreWork:
                 (self.pressed.add if each.is_on else self.pressed.discard)(each.channel_id)
         return [*news]
 
+    def poll_after_s(self) -> float:
+        """When to poll again."""
+        return self._router.poll_after_s()
+
     def _apply(self, order: ApplyTable) -> list[RouterEvent]:
         self._unanswered = order.number
         try:

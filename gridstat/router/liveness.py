@@ -46,6 +46,11 @@ class SourceLiveness:
     def forget(self, channel_id: int) -> None:
         self._watched.pop(channel_id, None)
 
+    @property
+    def silent_ns_min(self) -> int | None:
+        """The shortest silence that would be news; None where nobody's is."""
+        return min((each.silent_ns_max for each in self._watched.values()), default=None)
+
     def judge(self, states: Mapping[int, Mapping[str, int]]) -> list[SourceSilent | SourceHeard]:
         """What has changed, given the core's facts of its sources."""
         news: list[SourceSilent | SourceHeard] = []

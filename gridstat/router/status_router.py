@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 RETRY_EVERY_NS: Final = NS_PER_S
 """How often a channel is tried whose address could not be reached."""
+POLLS_PER_SILENCE: Final = 5
+POLL_S_MIN, POLL_S_MAX = 0.02, 0.1
+"""A poll wakes the process; a congested channel waits for the longest to be told of."""
 
 
 class ForwardingCore(ChannelCore, Protocol):
@@ -89,6 +92,7 @@ class StatusRouter:
         self._marks = WaterMarks()
         self._retry_ns = 0
         self._is_running = False
+        self._fifo_priority = 0
 
     def listen(self, host: str, *, data_port: int = 0, urgent_port: int = 0) -> tuple[int, int]:
         """Take the two ports (0: any free one); the answer says which."""
@@ -168,6 +172,13 @@ class StatusRouter:
         }
         return [*self._liveness.judge(self._core.source_states()), *self._marks.judge(queued)]
 
+    def poll_after_s(self) -> float:
+        """When to poll again: often enough for the shortest silence that somebody minds."""
+        silent_ns = self._liveness.silent_ns_min
+        if silent_ns is None:
+            return POLL_S_MAX
+        return max(POLL_S_MIN, min(POLL_S_MAX, silent_ns / NS_PER_S / POLLS_PER_SILENCE))
+
     def report(self) -> ReportCounters:
         """All counters, as a broker wants them."""
         counters = {
@@ -175,6 +186,7 @@ class StatusRouter:
             "channels_waiting": len(self._channels.waiting_ids()),
             "orders_refused": self._orders_refused,
             "rows_refused": len(self._refused),
+            "fifo_priority": self._fifo_priority,
         }
         return ReportCounters(
             router=counters, channels=self.channel_counters(), sources=self._core.source_states()
@@ -276,6 +288,7 @@ class StatusRouter:
         self.commit_all()
         complaint = self._core.start(cpu=cpu, fifo_priority=fifo_priority)
         self._is_running = True
+        self._fifo_priority = fifo_priority
         return complaint if isinstance(complaint, str) else None
 
     def refuse_new(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from gridstat.model.errors import ConfigurationError
 
 US_PER_MS: Final = 1_000
+SILENT_MS_MAX: Final = 100
+PROBES_PER_SILENCE: Final = 4
+PROBE_INTERVAL_MS_MAX: Final = 60_000
 _WORD: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 HINT: Final = "`gridstat up --keep FOLDER` writes the files of a working cloud, to begin from"
 
@@ -70,11 +73,19 @@ class ChannelSection(Section):
     queue_events_max: int = Field(default=1_024, ge=1, le=2**20)
 
 
+def _probe_interval_ms(read: dict[str, Any]) -> int:
+    """Three probes may be lost before a silence is a failure; more of them would tell no more."""
+    silent_ms_max = int(read.get("silent_ms_max", SILENT_MS_MAX))
+    return max(1, min(PROBE_INTERVAL_MS_MAX, silent_ms_max // PROBES_PER_SILENCE))
+
+
 class TimingSection(Section):
     """`[timing]`: how quickly a silence is a failure, and how long the absent are waited for."""
 
-    probe_interval_ms: int = Field(default=25, ge=1, le=60_000)
-    silent_ms_max: int = Field(default=100, ge=3, le=600_000)
+    silent_ms_max: int = Field(default=SILENT_MS_MAX, ge=3, le=600_000)
+    probe_interval_ms: int = Field(
+        default_factory=_probe_interval_ms, ge=1, le=PROBE_INTERVAL_MS_MAX
+    )
     grace_s: float = Field(default=60.0, ge=0, le=86_400, strict=False)
     quarantine_s: float = Field(default=600.0, ge=1, le=10**7, strict=False)
 

@@ -92,9 +92,20 @@ def test_defaults_stand_where_the_file_is_silent(tmp_path: Path) -> None:
     settings, topology = load_cloud(written(tmp_path, 'cloud = "c1"\n[[router]]\nname = "i0"\n'))
     assert (settings.parent, settings.x, settings.y) == ("", 100.0, 100.0)
     assert (settings.host, settings.port, settings.metrics_port) == ("127.0.0.1", 0, None)
-    assert settings.timing.probe_interval_ms == 25
+    assert (settings.timing.probe_interval_ms, settings.timing.silent_ms_max) == (25, 100)
     assert topology.routers == (Router("c1/i0"),)
     assert topology.channels == ()
+
+
+@pytest.mark.parametrize(
+    ("silent_ms_max", "probe_interval_ms"), [(3, 1), (5_000, 1_250), (600_000, 60_000)]
+)
+def test_probes_are_as_frequent_as_the_allowed_silence_needs(
+    tmp_path: Path, silent_ms_max: int, probe_interval_ms: int
+) -> None:
+    timing = f"[timing]\nsilent_ms_max = {silent_ms_max}\n"
+    path = written(tmp_path, f'cloud = "c1"\n[[router]]\nname = "i0"\n{timing}')
+    assert load_cloud(path)[0].timing.probe_interval_ms == probe_interval_ms
 
 
 MISTAKES = {

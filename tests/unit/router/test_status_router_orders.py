@@ -232,6 +232,18 @@ def test_silence_return_and_pressure_are_told_of_what_the_table_names(
     assert router.poll() == []
 
 
+def test_a_router_polls_as_often_as_the_shortest_allowed_silence_needs(
+    router: StatusRouter,
+) -> None:
+    assert router.poll_after_s() == pytest.approx(0.02)  # 100 ms are minded on channel 3.
+    patient = SourceOrder(channel_id=3, sender="c1/w0", silent_ms_max=300)
+    router.apply(ChangeTable(term=1, number=2, sources=(patient,)))
+    assert router.poll_after_s() == pytest.approx(0.06)
+    nobody = SourceOrder(channel_id=3, sender="c1/w0", silent_ms_max=0)
+    router.apply(ChangeTable(term=1, number=3, sources=(nobody,)))
+    assert router.poll_after_s() == pytest.approx(0.1)
+
+
 def test_the_report_holds_all_counters(router: StatusRouter, recording: RecordingCore) -> None:
     recording.states = {3: {"lost": 4}}
     report = router.report()
@@ -241,6 +253,7 @@ def test_the_report_holds_all_counters(router: StatusRouter, recording: Recordin
         "channels_waiting": 0,
         "orders_refused": 0,
         "rows_refused": 0,
+        "fifo_priority": 0,
     }
     assert report.channels == {7: {"queued": 0, "sent": 7}, 8: {"queued": 0, "sent": 8}}
     assert report.sources == {3: {"lost": 4}}
