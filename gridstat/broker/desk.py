@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 EPOCH_BITS: Final = 32
 FLUSH_TIMER: Final = "flush"
 CONFIRM_TIMER: Final = "confirm"
+REPORTS_TIMER: Final = "reports"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +144,20 @@ class Desk:
         self.effects.unwritten.clear()
 
     def learn(self, report: RouterReported) -> None:
-        """Where a router listens: a fact that holds at once, and is journalled when it can be."""
+        """Where a router listens: a fact that holds at once, and is journalled when it can be.
+
+        With whatever is written next, or on its own a little after the disk was full.
+        """
         applied = Applied()
         self.effects.apply(report, applied)
         for step in applied.tables:
             step()
         self.unsaved_reports[report.name] = report
-        self._write(Applied(), (), _nothing, _nobody)
+        self.save_reports()
+
+    def save_reports(self) -> None:
+        if self.unsaved_reports:
+            self._write(Applied(), (), _nothing, _nobody)
 
     def compact(self, operations: Iterable[Operation]) -> None:
         """Let the journal begin anew with a snapshot."""
@@ -181,6 +189,8 @@ class Desk:
             found.applied.roll_back()
             for report in found.reports:
                 self.unsaved_reports.setdefault(report.name, report)
+        if self.unsaved_reports:
+            self.set_timer(REPORTS_TIMER, self.settings.retry_after_ns)
         self.note("storage_failed", reason=reason, requests=len(failed))
         for _, found in failed:
             found.failed(reason)

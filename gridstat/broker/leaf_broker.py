@@ -14,7 +14,7 @@ from gridstat.broker.attachments import DORMANT_TIMER, Attachments
 from gridstat.broker.catching import CATCH_TIMER
 from gridstat.broker.channel_plan import ChannelPlan
 from gridstat.broker.contract_changes import ContractChanges
-from gridstat.broker.desk import CONFIRM_TIMER, FLUSH_TIMER, Desk, Outside
+from gridstat.broker.desk import CONFIRM_TIMER, FLUSH_TIMER, REPORTS_TIMER, Desk, Outside
 from gridstat.broker.effects import Effects
 from gridstat.broker.enquiries import Enquiries
 from gridstat.broker.housing import HOUSE_TIMER, Housing
@@ -145,6 +145,7 @@ class LeafBroker:
         self._fixed_timers: dict[str, Callable[[], None]] = {
             FLUSH_TIMER: self._desk.flush,
             CONFIRM_TIMER: self._desk.expire,
+            REPORTS_TIMER: self._desk.save_reports,
             RETIRE_TIMER: self._moves.retire_due,
             REPLAN_TIMER: self._recovery.continue_replanning,
             HOUSE_TIMER: self._housing.try_again,

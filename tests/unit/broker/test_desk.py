@@ -176,6 +176,20 @@ def test_a_router_that_moves_while_the_disk_is_full_is_journalled_later(
     assert cloud.broker.registry.reports["c1/i0"].data_port == cloud.routers["c1/i0"].port
 
 
+def test_where_a_router_listens_is_journalled_though_nothing_else_is_written_after_a_full_disk(
+    cloud: Conversation,
+) -> None:
+    cloud.is_disk_full = True
+    cloud.disconnect("c1/i0")
+    cloud.routers["c1/i0"].crash()
+    cloud.connect("c1/i0")
+    cloud.settle()
+    cloud.is_disk_full = False
+    cloud.advance(cloud.settings.retry_after_ns)
+    cloud.kill_broker()
+    assert cloud.broker.registry.reports["c1/i0"].data_port == cloud.routers["c1/i0"].port
+
+
 def test_the_journal_is_compacted_when_it_has_grown() -> None:
     cloud = pair(settings=BrokerSettings(CLOUD, snapshot_after=50))
     voltage = cloud.publish(VOLTAGE, "c1/e0")
