@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import uuid4
 
 from gridstat.core import _ends
+from gridstat.core.scheduling import END_POINT_PRIORITY, starting_threads
 from gridstat.endpoint.asking import refusal
 from gridstat.endpoint.deliverer import Deliverer
 from gridstat.endpoint.edge_address import local_host_toward
@@ -73,6 +74,8 @@ class LinkSettings:
     ring_events: int = 65_536
     option_bytes: int = 1 << 20
     variables_max: int = 131_072
+    fifo_priority: int | None = None
+    """Of the receiving thread; None: the usual one, where the process may have it."""
 
 
 class CloudLink:
@@ -126,7 +129,9 @@ class CloudLink:
     def open(self, timeout_s: float) -> None:
         """Start everything and wait until the cloud has taken us; raises why it does not."""
         try:
-            self._receiver.start()
+            with starting_threads(self._settings.fifo_priority, END_POINT_PRIORITY) as granted:
+                self._receiver.start()
+            log.info("receiving_thread scheduling=%r", str(granted))
             self.deliverer.start()
             self._session.start(self._edges)
             self._await_edges(time.monotonic() + timeout_s)

@@ -34,6 +34,7 @@ class ConnectWishes(TypedDict, total=False):
     ring_events: int
     option_bytes: int
     variables_max: int
+    fifo_priority: int
 
 
 def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishes]) -> Connection:
@@ -42,7 +43,8 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishe
     `connect(["c1/e0@127.0.0.1:7101", "c1/e1@127.0.0.1:7102"], name="c1/north/pmu-1",
     certificates="certs/")`. With two edges, whatever fails singly loses nothing. Waits up to
     `timeout_s` (10) for the first edge; raises why it could not attach. With
-    `name_service="host:port"`, the broker's, edges may be given by their names alone.
+    `name_service="host:port"`, the broker's, edges may be given by their names alone. The
+    receiving thread is real-time where the process may be; `fifo_priority=0` keeps it ordinary.
     """
     given = (edges,) if isinstance(edges, str) else tuple(edges)
     if not 1 <= len(given) <= EDGES_MAX:
@@ -58,6 +60,7 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishe
         ring_events=wishes.get("ring_events", defaults.ring_events),
         option_bytes=wishes.get("option_bytes", defaults.option_bytes),
         variables_max=wishes.get("variables_max", defaults.variables_max),
+        fifo_priority=wishes.get("fifo_priority", defaults.fifo_priority),
     )
     link = CloudLink(credentials, addresses, settings)
     link.open(wishes.get("timeout_s", 10.0))

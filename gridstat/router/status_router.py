@@ -92,6 +92,7 @@ class StatusRouter:
         self._marks = WaterMarks()
         self._retry_ns = 0
         self._is_running = False
+        self._fifo_priority = 0
 
     def listen(self, host: str, *, data_port: int = 0, urgent_port: int = 0) -> tuple[int, int]:
         """Take the two ports (0: any free one); the answer says which."""
@@ -185,6 +186,7 @@ class StatusRouter:
             "channels_waiting": len(self._channels.waiting_ids()),
             "orders_refused": self._orders_refused,
             "rows_refused": len(self._refused),
+            "fifo_priority": self._fifo_priority,
         }
         return ReportCounters(
             router=counters, channels=self.channel_counters(), sources=self._core.source_states()
@@ -286,6 +288,7 @@ class StatusRouter:
         self.commit_all()
         complaint = self._core.start(cpu=cpu, fifo_priority=fifo_priority)
         self._is_running = True
+        self._fifo_priority = fifo_priority
         return complaint if isinstance(complaint, str) else None
 
     def refuse_new(self) -> None:

@@ -90,7 +90,7 @@ class ThreadSection(Section):
     """`[thread]`: what the forwarding thread asks of the machine."""
 
     cpu: int | None = Field(default=None, ge=0, le=4_095)
-    fifo_priority: int = Field(default=0, ge=0, le=99)
+    fifo_priority: int | None = Field(default=None, ge=0, le=99)
     locks_memory: bool = False
 
 
@@ -127,7 +127,8 @@ class RouterPlan:
     end_points_max: int = 1_024
     versions_max: int = DATAGRAM_VERSION_MAX
     cpu: int | None = None
-    fifo_priority: int = 0
+    fifo_priority: int | None = None
+    """None: the usual one, where the process may have it; 0: ordinary scheduling."""
     locks_memory: bool = False
     metrics_port: int | None = None
     log_level: str = "info"

@@ -19,6 +19,7 @@ from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.router_metrics import RouterCollector, RouterFigures
 from gridstat.console.daemons.service import daemon_signals, notify
 from gridstat.core._core import Core
+from gridstat.core.scheduling import ROUTER_PRIORITY, scheduling_granted
 from gridstat.model.errors import GridStatError, LinkDown
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.driver import Driver
@@ -89,9 +90,7 @@ class RouterDaemon:
         )
         if plan.locks_memory and not self._core.lock_memory():
             log.warning("memory_not_locked hint='allow it: ulimit -l, or CAP_IPC_LOCK'")
-        complaint = self._router.start(cpu=plan.cpu, fifo_priority=plan.fifo_priority)
-        if complaint:
-            log.warning("thread_not_as_wished reason=%r", complaint)
+        self._start_forwarding()
         self._poll()
         ready: Line = {
             "state": "ready",
@@ -104,6 +103,17 @@ class RouterDaemon:
             ready["metrics"] = list(await self._metrics.start(plan.command[0], plan.metrics_port))
         self._find_broker(plan.brokers, plan.name_services)
         return ready
+
+    def _start_forwarding(self) -> None:
+        """As the file wishes; without a wish in real time, if the process has the right."""
+        plan = self._plan
+        granted = scheduling_granted(plan.fifo_priority, ROUTER_PRIORITY)
+        complaint = self._router.start(cpu=plan.cpu, fifo_priority=granted.fifo_priority)
+        if complaint is None and plan.fifo_priority and not granted.fifo_priority:
+            complaint = granted.reason
+        if complaint:
+            log.warning("thread_not_as_wished reason=%r hint='see gridstat host'", complaint)
+        log.info("forwarding_thread scheduling=%r", str(granted))
 
     async def _serve_commands(self) -> int:
         """Listen for end-points; an inner router too, to refuse them in words."""

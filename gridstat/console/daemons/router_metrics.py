@@ -128,6 +128,11 @@ def _router_families(figures: RouterFigures) -> Iterator[Metric]:
         "Channels whose address cannot be reached yet.",
         counters.get("channels_waiting", 0),
     )
+    yield _gauge(
+        "thread_fifo_priority",
+        "Real-time priority of the forwarding thread; 0 is ordinary scheduling.",
+        counters.get("fifo_priority", 0),
+    )
 
 
 def _agent_families(figures: RouterFigures) -> Iterator[Metric]:

@@ -27,7 +27,9 @@ def survey_tables(facts: Mapping[str, Any]) -> Group:
 
 
 def router_table(routers: Iterable[dict[str, Any]]) -> Table:
-    table = Table("router", "role", "state", "promised/s", "of", "variables", "in", "dropped")
+    table = Table(
+        "router", "role", "state", "promised/s", "of", "variables", "in", "dropped", "thread"
+    )
     for router in routers:
         counters = router["counters"]
         table.add_row(
@@ -39,8 +41,17 @@ def router_table(routers: Iterable[dict[str, Any]]) -> Table:
             f"{router['variables']:,}",
             f"{counters.get('in', 0):,}",
             f"{dropped(counters):,}",
+            thread_scheduling(counters),
         )
     return table
+
+
+def thread_scheduling(counters: dict[str, int]) -> str:
+    """How the router's machine lets it forward; a router says so with its first counters."""
+    priority = counters.get("fifo_priority")
+    if priority is None:
+        return ""
+    return f"real-time {priority}" if priority else "ordinary"
 
 
 def router_state(router: dict[str, Any]) -> str:

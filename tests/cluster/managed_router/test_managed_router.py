@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import socket
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 import pytest
 
+from gridstat.core.scheduling import ROUTER_PRIORITY, scheduling_granted
 from gridstat.net.command.identity import Role
 from gridstat.net.command.machine import Received, Send
 from gridstat.net.command.messages import ReportRouter, RouterAccepted
@@ -27,7 +31,6 @@ from tests.protocol.command_parties import BROKER, ROUTER, RecordingMachine, Reg
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
 
     from gridstat.net.command.machine import Event, Instruction
     from tests.protocol.command_parties import Party
@@ -124,6 +127,30 @@ def test_a_killed_router_is_rebuilt_and_a_drained_one_says_bye(
             assert "Traceback" not in command.errors
 
     asyncio.run(talk())
+
+
+@pytest.mark.parametrize("wish", [None, 0, 3])
+def test_the_forwarding_thread_is_as_real_time_as_the_machine_lets_it_be(
+    tmp_path: Path, registry: Registry, wish: int | None
+) -> None:
+    assert registry.folder.has_authority
+    file = file_in(tmp_path, "127.0.0.1:9")
+    if wish is not None:
+        file.write_text(f"{file.read_text()}[thread]\nfifo_priority = {wish}\n")
+    granted = scheduling_granted(wish, ROUTER_PRIORITY)
+    with Command.gridstat(tmp_path, "router", file, "--json") as command:
+        host, port = ready_line(command)["metrics"]
+        with urlopen(f"http://{host}:{port}/metrics", timeout=10) as page:
+            told = page.read().decode()
+        assert thread_priorities(command.process.pid) == {granted.fifo_priority, 0}
+    assert f"gridstat_router_thread_fifo_priority {granted.fifo_priority:.1f}\n" in told
+    assert str(granted) in command.errors
+
+
+def thread_priorities(pid: int) -> set[int]:
+    """The real-time priorities of a process; its Python threads have none."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return {os.sched_getparam(int(task.name)).sched_priority for task in tasks}
 
 
 def test_it_tells_the_service_manager_and_reloads(

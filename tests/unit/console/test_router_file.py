@@ -74,6 +74,7 @@ def test_little_is_needed_and_the_rest_has_sound_defaults(file: Path) -> None:
     assert plan.command == ("127.0.0.1", 0)
     assert plan.certificates == file.parent / "certificates"
     assert (plan.versions_max, plan.metrics_port, plan.is_edge) == (2, None, False)
+    assert plan.fifo_priority is None  # Real-time where it may be.
 
 
 def test_everything_that_is_written_is_taken(file: Path) -> None:
