@@ -115,10 +115,9 @@ class EndPointsRole:
         ]
 
         def send(tick: int) -> int:
-            created_ns = time.time_ns()
-            if abs(created_ns - tick * tick_ns) >= tick_ns // 2:
+            if abs(time.time_ns() - tick * tick_ns) >= tick_ns // 2:
                 return 0  # Too late: it would be the second event of the slot after its own.
-            return sum(each.send(0.0, created_ns=created_ns) for each in made)
+            return sum(each.send(0.0) for each in made)
 
         return asdict(steady(send, tick_s=tick_s, seconds=seconds, is_aligned=True))
 

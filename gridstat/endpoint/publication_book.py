@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,9 +25,9 @@ from gridstat.net.command.endpoint_messages import (
 from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from gridstat.endpoint.asker import Asker
     from gridstat.endpoint.event_channels import EventChannels
@@ -110,13 +111,19 @@ class PublicationBook:
             raise LayoutError(f"{len(publications)} publications and values of {column.shape}")
         if not len(publications):
             return 0
+        kinds = {publication.column() for publication in publications}
+        kind = kinds.pop() if len(kinds) == 1 else None
+        if kind is not None and created_ns is None:
+            return self._send_now(publications, _column_of(kind, column))
         stamps = np.broadcast_to(
             np.asarray(time.time_ns() if created_ns is None else created_ns, np.uint64),
             column.shape,
         )
-        kinds = {publication.column() for publication in publications}
-        if len(kinds) == 1 and None not in kinds:
-            return self._send_column(publications, column, stamps)
+        if kind is not None:
+            identifiers = _identifiers_at(publications, stamps.tolist())
+            return self._channels.send_many(
+                identifiers, _column_of(kind, column), stamps, flag_byte()
+            )
         return sum(
             publication.send(value, created_ns=int(stamp_ns))
             for publication, value, stamp_ns in zip(
@@ -124,25 +131,17 @@ class PublicationBook:
             )
         )
 
-    def _send_column(
-        self, publications: Sequence[Publication], column: np.ndarray, stamps: np.ndarray
-    ) -> int:
-        kind = publications[0].column()
-        is_number = column.dtype.kind in "iuf"
-        if kind is BuiltinType.FLOAT64 and is_number:
-            column = column.astype(np.float64)
-        elif not (kind is BuiltinType.INT64 and column.dtype.kind in "iu") and not (
-            kind is BuiltinType.BOOL and column.dtype.kind == "b"
-        ):
-            assert kind is not None, "a column has one type"
-            raise LayoutError(f"values of {column.dtype.name} for variables of {kind.value}")
-        identifiers = np.array(
-            [
-                publication.identifier_at(stamp_ns)
-                for publication, stamp_ns in zip(publications, stamps.tolist(), strict=True)
-            ],
-            np.uint32,
-        )
+    def _send_now(self, publications: Sequence[Publication], column: np.ndarray) -> int:
+        """Stamped last, so that no event is charged for what is done here.
+
+        Should a period change in between, the earlier stamp holds, by which it was looked up.
+        """
+        looked_ns = time.time_ns()
+        identifiers = _identifiers_at(publications, repeat(looked_ns))
+        changes_ns = min(publication.changes_ns for publication in publications)
+        stamps = np.empty(len(publications), np.uint64)
+        now_ns = time.time_ns()
+        stamps.fill(now_ns if now_ns < changes_ns else looked_ns)
         return self._channels.send_many(identifiers, column, stamps, flag_byte())
 
     def _published(
@@ -155,3 +154,22 @@ class PublicationBook:
         publication = Publication(self, self._channels, outcome, derived)
         self._publications[publication.name] = publication
         return publication
+
+
+def _identifiers_at(
+    publications: Iterable[Publication], stamps_ns: Iterable[int]
+) -> NDArray[np.uint32]:
+    # The stamps may have no end.
+    pairs = zip(publications, stamps_ns, strict=False)
+    return np.array([each.identifier_at(stamp_ns) for each, stamp_ns in pairs], np.uint32)
+
+
+def _column_of(kind: BuiltinType, column: np.ndarray) -> np.ndarray:
+    """The values as the senders take them, if they are of this type."""
+    if kind is BuiltinType.FLOAT64 and column.dtype.kind in "iuf":
+        return column.astype(np.float64)
+    if kind is BuiltinType.INT64 and column.dtype.kind in "iu":
+        return column
+    if kind is BuiltinType.BOOL and column.dtype.kind == "b":
+        return column
+    raise LayoutError(f"values of {column.dtype.name} for variables of {kind.value}")

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+NEVER_NS: Final = 2**64
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,10 @@ class Publication:
         False while no edge router is reachable, or for an alert that comes too soon after the last;
         never waits. Raises `LayoutError` for a value of another type.
         """
-        stamp_ns = time.time_ns() if created_ns is None else created_ns
         with self._lock:
             self._check()
+            # Inside the lock, so that stamps are in the order of sending.
+            stamp_ns = time.time_ns() if created_ns is None else created_ns
             variable = self._variable_at(stamp_ns)
             payload = self._payload(value, stamp_ns)
             if variable.interval_ns_min and not self._may_send_now(variable.interval_ns_min):
@@ -177,6 +179,12 @@ class Publication:
         with self._lock:
             self._check()
             return self._variable_at(stamp_ns).variable_id
+
+    @property
+    def changes_ns(self) -> int:
+        """From when on its events have another identifier, as far as that is announced."""
+        announced = self._next
+        return NEVER_NS if announced is None else announced.from_ns
 
     def _check(self) -> None:
         if self._is_over:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -336,6 +338,37 @@ def test_many_values_leave_as_one_column() -> None:
     assert station.book.send_many(loads, [1, 2, 3], created_ns=99) == 3
     assert station.sent() == [(5, 1.0), (5, 2.0), (5, 3.0)]
     assert station.book.send_many([], []) == 0
+
+
+def test_many_values_are_stamped_after_all_that_is_done_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    station = Station("c1/e0", "c1/e1")
+    loads = [station.publish() for _ in range(2)]
+    reads = count(100)
+    monkeypatch.setattr(time, "time_ns", lambda: next(reads))
+    station.book.send_many(loads, [1.0, 2.0])
+    last = next(reads) - 1
+    assert last > 100  # The identifiers were looked up by an earlier one.
+    for sender in station.open_senders:
+        assert [words["created_ns"] for _, _, words in sender.sent] == [last, last]
+
+
+def test_a_period_that_changes_under_many_values_keeps_identifier_and_stamp_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    station = Station("c1/e0")
+    loads = [station.publish() for _ in range(2)]
+    station.cloud.ready.append(
+        (PublishedOutcome(variable=numbered(loads[1].variable, 6), from_ns=101),)
+    )
+    loads[1].change_period(Period(1, 30))
+    reads = count(100)
+    monkeypatch.setattr(time, "time_ns", lambda: next(reads))
+    for _ in range(2):
+        station.book.send_many(loads, [1.0, 2.0])
+    told = [(number, words["created_ns"]) for number, _, words in station.open_senders[0].sent]
+    assert told == [(5, 100), (5, 100), (5, 103), (6, 103)]
 
 
 def test_many_values_of_mixed_kinds_leave_one_by_one() -> None:
