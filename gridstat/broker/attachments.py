@@ -313,9 +313,9 @@ class Attachments:
     ) -> None:
         self._tell(ending, applied)
         self._notices.forget(name)
-        self._desk.cancel_timer(GRACE_TIMER + name)
-        self._desk.cancel_timer(DORMANT_TIMER + name)
-
+        if name not in self._desk.registry.endpoints:  # Else it is back, and these are its own.
+            self._desk.cancel_timer(GRACE_TIMER + name)
+            self._desk.cancel_timer(DORMANT_TIMER + name)
         if answer is not None:
             self._desk.tables.await_confirmations(
                 ending.routers,

@@ -78,14 +78,14 @@ class Requests:
         try:
             self._check_number(forward)
             command = _decode(forward.body)
+            if self._is_under_way(edge, forward):
+                return None
             if (
                 isinstance(command, Detach)
                 and forward.endpoint not in self._desk.registry.endpoints
             ):
                 # Whoever repeats a lost farewell has left already; there is no key to check it by.
-                self._send(edge, forward, encode_outcomes((DoneOutcome(),)))
-                return None
-            if self._is_under_way(edge, forward):
+                self._send_when_durable(edge, forward, encode_outcomes((DoneOutcome(),)))
                 return None
             facts = self._check(edge, forward, command)
             if self._is_answered(edge, forward):
@@ -244,6 +244,18 @@ class Requests:
 
     def _send(self, edge: str, forward: Forward, body: bytes) -> None:
         self._return(edge, forward.endpoint, forward.request_id, body)
+
+    def _send_when_durable(self, edge: str, forward: Forward, body: bytes) -> None:
+        """Send what rests on operations that may still be on their way to the disk."""
+        if not self._desk.pending_count:
+            self._send(edge, forward, body)
+            return
+        unwritten = encode_outcomes((refused(StorageFailed("nothing was changed")),))
+        self._desk.commit(
+            (),
+            lambda _: self._send(edge, forward, body),
+            lambda _: self._send(edge, forward, unwritten),
+        )
 
     def _return(self, edge: str, endpoint: str, request_id: int, body: bytes) -> None:
         term = self._desk.registry.term

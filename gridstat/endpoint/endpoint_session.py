@@ -332,6 +332,7 @@ class EndPointSession:
         return (
             request.purpose in (Purpose.ASKED, Purpose.RESTORING)
             and request.repeats < REPEATS_MAX
+            and not self._registrations.is_leaving
             and any(
                 isinstance(each, RefusedOutcome) and each.code == NotAttached.code
                 for each in outcomes

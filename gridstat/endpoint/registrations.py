@@ -63,6 +63,8 @@ class Registrations:
         self._lost_publications: set[str] = set()
         self._lost_subscriptions: set[str] = set()
         self._known_since = 0
+        self.is_leaving = False
+        """Whether the application has asked to detach: a cloud that does not know us is right."""
 
     @property
     def is_whole(self) -> bool:
@@ -92,6 +94,7 @@ class Registrations:
                 self._labels.clear()
                 self._lost_subscriptions.clear()
                 if isinstance(command, Detach):
+                    self.is_leaving = True
                     self._publications.clear()
                     self._lost_publications.clear()
             case Unsubscribe(subscription_ids=ids):

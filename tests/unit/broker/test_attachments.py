@@ -382,3 +382,20 @@ def test_an_end_point_hears_since_which_request_the_cloud_knows_it(cloud: Conver
     cloud.settle()
     (anew,) = cloud.attach("c1/new", "c1/e1", first_time=False)
     assert anew.known_since > first.known_since
+
+
+def test_who_attaches_and_goes_while_its_farewell_is_being_written_is_forgotten_in_time(
+    cloud: Conversation,
+) -> None:
+    cloud.is_journal_held = True
+    cloud.send(PMU, "c1/e0", Detach())
+    cloud.send(PMU, "c1/e0", attach(PMU, "c1/e0"))
+    cloud.lose(PMU, "c1/e0")
+    cloud.is_journal_held = False
+    cloud.write()
+    cloud.settle()
+    assert PMU in cloud.broker.registry.endpoints
+
+    cloud.advance(GRACE_NS + NS_PER_S)
+    cloud.settle()
+    assert PMU not in cloud.broker.registry.endpoints

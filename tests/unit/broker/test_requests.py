@@ -14,6 +14,7 @@ from gridstat.model.errors import (
     NotAuthorised,
     QuotaReached,
     Refused,
+    StorageFailed,
 )
 from gridstat.model.qos import ModalQos
 from gridstat.model.rate_law import NS_PER_S
@@ -361,3 +362,20 @@ def test_what_an_edge_forwards_before_it_has_reported_waits_for_its_report(
     cloud.settle()
     outcomes = cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=number)
     assert isinstance(outcomes[0], GrantedOutcome)
+
+
+def test_a_farewell_said_again_is_not_answered_before_the_first_is_durable(
+    cloud: Conversation,
+) -> None:
+    cloud.is_journal_held = True
+    farewell = cloud.send(PMU, "c1/e0", Detach())
+    cloud.send(PMU, "c1/e1", Detach(), request_id=farewell)
+    another = cloud.send(PMU, "c1/e1", Detach())
+    assert not {(PMU, farewell), (PMU, another)} & cloud.answers.keys()
+
+    cloud.is_disk_full = True
+    cloud.is_journal_held = False
+    cloud.write()
+    for number in (farewell, another):
+        assert refusal(cloud.answers[PMU, number]).code == StorageFailed.code
+    assert PMU in cloud.broker.registry.endpoints

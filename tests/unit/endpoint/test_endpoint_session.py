@@ -18,6 +18,7 @@ from gridstat.net.command.authority import signed_bytes
 from gridstat.net.command.endpoint_messages import (
     Answer,
     Attach,
+    Detach,
     ModesChanged,
     Publish,
     RefusedOutcome,
@@ -248,6 +249,14 @@ def test_a_broker_that_does_not_know_us_is_attached_to_anew_and_asked_again() ->
     assert cloud.words(cloud.answer(granted("x", 5))) == [
         Answered(3, (granted("x", 5),), (b"newest",))
     ]
+
+
+def test_who_has_said_farewell_does_not_attach_again_to_a_broker_that_let_it_go() -> None:
+    cloud = attached_cloud()
+    cloud.ask(subscribe("x"), token=3)
+    cloud.ask(Detach(), token=4)
+    assert cloud.words(cloud.answer(UNKNOWN, at=0)) == [Answered(3, (UNKNOWN,), (b"newest",))]
+    assert [type(command) for command in cloud.commands()] == [Subscribe, Detach]
 
 
 def test_a_broker_that_never_knows_us_is_believed_in_the_end() -> None:
