@@ -78,6 +78,16 @@ def survey_of(grid: Grid) -> Facts:
     return found[0]
 
 
+def complaint_of_contracts(survey: Facts) -> str | None:
+    """None if each contract is on the paths that it is to have, and on no other."""
+    unsettled = [
+        f"contract {each['subscription_id']} is {each['state']}"
+        for each in survey["subscriptions"]
+        if each["state"] != "granted"
+    ]
+    return "; ".join(unsettled) or None
+
+
 class RecoveryRig:
     """Grid and load run, and are whole, from the start of the `with` block to its end."""
 
@@ -102,8 +112,15 @@ class RecoveryRig:
         return self.grid.plan.full_name(name)
 
     def await_whole(self) -> None:
-        """Until every router is in step, every channel up, and every stream flows."""
-        self.await_none(lambda: self.grid.complaint_of_state() or self.load.complaint())
+        """Until every router is in step, every channel up, every stream flows, and no contract
+        has an old path left."""
+        self.await_none(
+            lambda: (
+                self.grid.complaint_of_state()
+                or self.load.complaint()
+                or complaint_of_contracts(self.survey())
+            )
+        )
 
     def await_none(self, complaint: Callable[[], str | None]) -> None:
         self.grid.wait_for(complaint, within_s=WHOLE_S_MAX)

@@ -19,8 +19,10 @@ from lab.ledger import Window
 from lab.relay import Direction
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from random import Random
 
+    from benchmarks.recovery_rig import Facts
     from lab.ledger import Verdict
 
 SINGLE: Final = "centre/view-0"
@@ -48,11 +50,48 @@ class Outage:
 
 
 @dataclass(frozen=True, slots=True)
+class CloudState:
+    """What must be the same before and after: contracts and their paths, identifiers, tables."""
+
+    paths: Mapping[int, Sequence[Sequence[str]]]
+    variables: Mapping[str, int]
+    digests: Mapping[str, str]
+
+    @classmethod
+    def of(cls, survey: Facts) -> CloudState:
+        return cls(
+            paths={each["subscription_id"]: each["paths"] for each in survey["subscriptions"]},
+            variables={each["name"]: each["variable_id"] for each in survey["publications"]},
+            digests={router["name"]: router["digest"] for router in survey["routers"]},
+        )
+
+    def change_to(self, after: CloudState) -> StateChange:
+        kept = self.paths.keys() & after.paths.keys()
+        moved = sum(self.paths[number] != after.paths[number] for number in kept)
+        return StateChange(
+            moved=moved,
+            are_others=self.paths.keys() != after.paths.keys() or self.variables != after.variables,
+            are_reordered=moved == 0 and self.digests != after.digests,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """How many contracts were moved; whether contracts or variables are others than before, and
+    whether routers have other orders although nothing was moved."""
+
+    moved: int = 0
+    are_others: bool = False
+    are_reordered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerOutage:
     """The broker was dead for so long, and back in step with all routers after `digest_equal_s`,
-    counted from the start of its new process."""
+    counted from the start of its new process; `change` is what was not as before."""
 
     dead_s: float
+    change: StateChange
     expected: int
     lost: int
     two_path_lost: int
@@ -89,13 +128,15 @@ class PathFaults:
         from_ns = time.time_ns()
         rig.grid.network.cut(wire, direction=direction if is_one_way else Direction.BOTH)
         broken = self._broken(from_ns, hit)
-        restored_ns = self._restored_ns(broken)
         label = f"{rig.full_name(near)}→{rig.full_name(far)}"
-        down = rig.mark("channel_down", from_ns=from_ns, channel=label)
-        for name in hit:
-            if (near, far) in pairwise(self._paths()[name]):
-                raise BenchmarkError(f"{name} still goes over {label}, which is cut")
-        rig.grid.network.heal(wire)
+        try:
+            restored_ns = self._restored_ns(broken)
+            down = rig.mark("channel_down", from_ns=from_ns, channel=label)
+            for name in hit:
+                if (near, far) in pairwise(self._paths()[name]):
+                    raise BenchmarkError(f"{name} still goes over {label}, which is cut")
+        finally:
+            rig.grid.network.heal(wire)
         return self._outage(f"cut {label}", broken, down.at_ns, restored_ns)
 
     def kill_router(self) -> Outage:
@@ -109,11 +150,13 @@ class PathFaults:
         from_ns = time.time_ns()
         rig.grid.daemons[victim].kill()
         broken = self._broken(from_ns, hit)
-        restored_ns = self._restored_ns(broken)
         name = rig.full_name(victim)
-        down = rig.mark("router_down", from_ns=from_ns, router=name)
-        started_ns = time.time_ns()
-        rig.grid.daemons[victim].start()
+        try:
+            restored_ns = self._restored_ns(broken)
+            down = rig.mark("router_down", from_ns=from_ns, router=name)
+        finally:
+            started_ns = time.time_ns()
+            rig.grid.daemons[victim].start()
         await_in_step(rig, name, since_ns=started_ns)
         back_s = (time.time_ns() - started_ns) / NS_PER_S
         return self._outage(f"kill {name}", broken, down.at_ns, restored_ns, back_s=back_s)
@@ -134,8 +177,10 @@ class PathFaults:
         from_ns = time.time_ns()
         rig.grid.network.cut(link_name(end, edge))
         broken = self._broken(from_ns, hit)
-        restored_ns = self._restored_ns(broken)
-        rig.grid.network.heal(link_name(end, edge))
+        try:
+            restored_ns = self._restored_ns(broken)
+        finally:
+            rig.grid.network.heal(link_name(end, edge))
         return self._outage(f"cut {end} from {edge}", broken, restored_ns, restored_ns)
 
     def _outage(
@@ -189,10 +234,10 @@ class PathFaults:
 
 
 def kill_broker(rig: RecoveryRig, *, dead_s: float) -> BrokerOutage:
-    """Kill the broker, leave it dead, start it: what it knew is as it was, and nothing was lost."""
+    """Kill the broker, leave it dead, start it: is what it knew as it was, and nothing lost?"""
     rig.await_whole()
-    before = _state(rig)
-    term = rig.survey()["term"]
+    survey = rig.survey()
+    before, term = CloudState.of(survey), survey["term"]
     window_ns = time.time_ns()
     rig.grid.daemons[BROKER].kill()
     time.sleep(dead_s)
@@ -205,15 +250,16 @@ def kill_broker(rig: RecoveryRig, *, dead_s: float) -> BrokerOutage:
         # The survey comes by a session that waits, too; the log has the very moments.
         in_step_ns = max(report.at_ns for report in reports)
     rig.await_whole()
-    after = _state(rig)
-    if after != before or rig.survey()["term"] <= term:
-        raise BenchmarkError(f"the broker came back with another state: {before} became {after}")
+    survey = rig.survey()
+    if survey["term"] <= term:
+        raise BenchmarkError(f"term {term} of the broker became {survey['term']}")
     window = Window(window_ns - BEFORE_NS, time.time_ns())
     rig.settle()
     single, double = (rig.load.judge_one(name, window) for name in (SINGLE, DOUBLE))
     rig.load.forget_before(window.from_ns)
     return BrokerOutage(
         dead_s=dead_s,
+        change=before.change_to(CloudState.of(survey)),
         expected=single.expected + double.expected,
         lost=len(single.lost),
         two_path_lost=len(double.lost),
@@ -246,13 +292,3 @@ def _complaint_of_digests(rig: RecoveryRig) -> str | None:
         if not (router["is_connected"] and router["digest"] == router["confirmed_digest"])
     ]
     return f"not in step: {', '.join(behind)}" if behind else None
-
-
-def _state(rig: RecoveryRig) -> dict[str, object]:
-    """What must be the same before and after: tables, contracts, identifiers."""
-    survey = rig.survey()
-    return {
-        "digests": {router["name"]: router["digest"] for router in survey["routers"]},
-        "subscriptions": sorted(each["subscription_id"] for each in survey["subscriptions"]),
-        "variables": rig.variable_ids(),
-    }

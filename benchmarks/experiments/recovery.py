@@ -11,8 +11,9 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from benchmarks.errors import BenchmarkError
 from benchmarks.experiments.experiment import (
     Experiment,
     Figure,
@@ -25,6 +26,7 @@ from benchmarks.recovery_returns import EndPointReturns, ManyOrders, chain_plan
 from benchmarks.recovery_rig import RecoveryRig
 from benchmarks.recovery_trials import DOUBLE, RATE, SINGLE, PathFaults, kill_broker
 from benchmarks.subscribing import quantile
+from lab.errors import LabError
 from lab.grid_plan import two_ways
 from lab.load import LoadPlan
 from lab.trials import processor_ticks
@@ -32,29 +34,63 @@ from lab.trials import processor_ticks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from benchmarks.recovery_trials import BrokerOutage, Outage
+    from benchmarks.recovery_trials import BrokerOutage, Outage, StateChange
 
+Trial = TypeVar("Trial")
 PARTS: Final = ("channel", "router", "access", "broker", "endpoints", "orders")
 ON_TWO_WAYS: Final = ("channel", "router", "access", "broker")
-DEAD_S_SHORT: Final = (4.0, 8.0)
+DEAD_S_SHORT: Final = (3.0, 6.0)
 """Of the repeated deaths of the broker: long enough for routers to retry at their slowest pace."""
+FAILURES_MAX: Final = 3
+"""Trials of one kind that fail before the rest of them is left out."""
+FAILURE_LETTERS_MAX: Final = 300
 
 
 @dataclass(slots=True)
-class _Run:
-    """Options and progress of one run, and its figures so far."""
+class Trials:
+    """Progress over all trials, and those that failed."""
 
-    options: Options
     progress: Progress
-    random: Random
-    parts: tuple[str, ...]
     steps: int
     done: int = 0
-    figures: dict[str, Figure] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    left_out: int = 0
 
     def step(self, what: str) -> None:
         self.progress(min(0.99, self.done / max(1, self.steps)), what)
         self.done += 1
+
+    def several(self, count: int, what: str, trial: Callable[[int], Trial]) -> list[Trial]:
+        """What came of each; one that fails is counted, and spoils no other."""
+        found: list[Trial] = []
+        failed = 0
+        for at in range(count):
+            self.step(f"{what}, trial {at + 1} of {count}")
+            try:
+                found.append(trial(at))
+            except (BenchmarkError, LabError) as error:
+                failed += 1
+                reason = str(error).partition("\n")[0]
+                self.failures.append(f"{what}, trial {at + 1}: {reason}"[:FAILURE_LETTERS_MAX])
+            if failed == FAILURES_MAX:
+                self.left_out += count - at - 1
+                break
+        return found
+
+    def figures_of_failures(self) -> dict[str, Figure]:
+        words = {f"failure_{at}": text for at, text in enumerate(self.failures, start=1)}
+        return {"trials_failed": len(self.failures), "trials_left_out": self.left_out, **words}
+
+
+@dataclass(slots=True)
+class _Run:
+    """Options of one run, its trials, and its figures so far."""
+
+    options: Options
+    random: Random
+    parts: tuple[str, ...]
+    trials: Trials
+    figures: dict[str, Figure] = field(default_factory=dict)
 
 
 def measure(options: Options, progress: Progress) -> Result:
@@ -71,10 +107,9 @@ def measure(options: Options, progress: Progress) -> Result:
     }
     run = _Run(
         options=options,
-        progress=progress,
         random=Random(options.whole("seed")),
         parts=parts,
-        steps=sum(counts[part] for part in parts) + 4,
+        trials=Trials(progress, steps=sum(counts[part] for part in parts) + 4),
     )
     with tempfile.TemporaryDirectory(
         prefix="gridstat-recovery-", dir=options.text("folder") or None
@@ -88,6 +123,7 @@ def measure(options: Options, progress: Progress) -> Result:
     ticks = processor_ticks()
     busy = (ticks[0] - ticks_before[0]) / max(1, ticks[1] - ticks_before[1])
     run.figures |= {
+        **run.trials.figures_of_failures(),
         "trials": trials,
         "restarts": restarts,
         "returns": options.whole("returns"),
@@ -106,7 +142,7 @@ def measure(options: Options, progress: Progress) -> Result:
 
 def _on_two_ways(run: _Run, folder: Path) -> None:
     """Single-path streams with another way at hand, and the same variables over two paths."""
-    run.step("starting a cloud of 8 routers in namespaces")
+    run.trials.step("starting a cloud of 8 routers in namespaces")
     load = LoadPlan(
         variables=run.options.whole("variables"),
         rate=RATE,
@@ -117,13 +153,13 @@ def _on_two_ways(run: _Run, folder: Path) -> None:
         faults = PathFaults(rig, run.random)
         outages: list[Outage] = []
         if "channel" in run.parts:
-            cuts = _several(
-                run, trials, "cut", lambda at: faults.cut_channel(is_one_way=at % 2 == 1)
+            cuts = run.trials.several(
+                trials, "cut", lambda at: faults.cut_channel(is_one_way=at % 2 == 1)
             )
             run.figures |= _outage_figures("channel_", cuts)
             outages += cuts
         if "router" in run.parts:
-            kills = _several(run, trials, "kill", lambda _: faults.kill_router())
+            kills = run.trials.several(trials, "kill", lambda _: faults.kill_router())
             run.figures |= _outage_figures("router_", kills)
             run.figures |= spread("router_back_s", [each.back_s for each in kills])
             outages += kills
@@ -135,19 +171,9 @@ def _on_two_ways(run: _Run, folder: Path) -> None:
             run.figures |= _broker(run, rig)
 
 
-def _several(run: _Run, count: int, what: str, trial: Callable[[int], Outage]) -> list[Outage]:
-    outages: list[Outage] = []
-    for at in range(count):
-        last = f", last: {outages[-1].what}" if outages else ""
-        run.step(f"{what} {at + 1} of {count}{last}")
-        outages.append(trial(at))
-    return outages
-
-
 def _access(run: _Run, faults: PathFaults) -> dict[str, Figure]:
     """Wires of end-points that have a second edge; not among the channels of a cloud."""
-    cuts = _several(
-        run,
+    cuts = run.trials.several(
         run.options.whole("returns"),
         "end-point cut off",
         lambda at: faults.cut_access(is_publishers=at % 2 == 0),
@@ -161,30 +187,33 @@ def _access(run: _Run, faults: PathFaults) -> dict[str, Figure]:
 def _broker(run: _Run, rig: RecoveryRig) -> dict[str, Figure]:
     """Dead for a minute once, then for some seconds again and again."""
     dead_s = run.options.real("dead_s")
-    restarts = run.options.whole("restarts")
-    run.step(f"broker dead for {dead_s:g} s")
-    outages: list[BrokerOutage] = [kill_broker(rig, dead_s=dead_s)]
-    run.done += 9
-    for at in range(restarts):
-        run.step(f"broker restart {at + 1} of {restarts}")
-        short_s = min(dead_s, run.random.uniform(*DEAD_S_SHORT))
-        outages.append(kill_broker(rig, dead_s=short_s))
+    long = run.trials.several(
+        1, f"broker dead for {dead_s:g} s", lambda _: kill_broker(rig, dead_s=dead_s)
+    )
+    run.trials.done += 9
+    short = run.trials.several(
+        run.options.whole("restarts"),
+        "broker restart",
+        lambda _: kill_broker(rig, dead_s=min(dead_s, run.random.uniform(*DEAD_S_SHORT))),
+    )
+    outages = long + short
     return {
         "broker_dead_s": dead_s,
         "broker_deaths": len(outages),
-        "broker_dead_expected": outages[0].expected,
+        "broker_dead_expected": sum(each.expected for each in long),
+        **_change_figures([each.change for each in outages]),
         "lost": sum(each.lost + each.two_path_lost for each in outages),
         "single_path_lost": sum(each.lost for each in outages),
         "two_path_lost": sum(each.two_path_lost for each in outages),
         "events_expected": sum(each.expected for each in outages),
-        "digest_equal_s_after_long": round(outages[0].digest_equal_s, 3),
+        **_after_long(long),
         **spread("digest_equal_s", [each.digest_equal_s for each in outages]),
     }
 
 
 def _end_points(run: _Run, folder: Path) -> None:
     """End-points with one edge each: their crash, and their edge's, is felt."""
-    run.step("starting a chain of 3 routers")
+    run.trials.step("starting a chain of 3 routers")
     load = LoadPlan(variables=run.options.whole("variables"), rate=RATE, redundancy=1)
     with RecoveryRig(chain_plan(), load, folder) as rig:
         returns = EndPointReturns(rig)
@@ -194,22 +223,18 @@ def _end_points(run: _Run, folder: Path) -> None:
             "edge_return_s": returns.edge,
         }
         for name, trial in kinds.items():
-            took_s = []
-            for at in range(run.options.whole("returns")):
-                run.step(f"{name}, trial {at + 1}")
-                took_s.append(trial(at))
-            run.figures |= spread(name, took_s)
+            run.figures |= spread(
+                name, run.trials.several(run.options.whole("returns"), name, trial)
+            )
 
 
 def _orders(run: _Run, folder: Path) -> None:
     """A router whose table is large is killed, and gets it back whole."""
     orders = run.options.whole("orders")
-    run.step(f"registering {orders} variables along a chain")
+    run.trials.step(f"registering {orders} variables along a chain")
     with ManyOrders(folder, orders) as many:
-        took = []
-        for at in range(run.options.whole("returns")):
-            run.step(f"router with {orders} variables, trial {at + 1}")
-            took.append(many.restart(at))
+        returns = run.options.whole("returns")
+        took = run.trials.several(returns, f"router with {orders} variables", many.restart)
         run.figures |= {
             "router_orders": orders,
             **spread("router_restore_s", [each.restore_s for each in took]),
@@ -217,9 +242,27 @@ def _orders(run: _Run, folder: Path) -> None:
         }
 
 
+def _after_long(outages: Sequence[BrokerOutage]) -> dict[str, Figure]:
+    if not outages:
+        return {}
+    return {"digest_equal_s_after_long": round(outages[0].digest_equal_s, 3)}
+
+
+def _change_figures(changes: Sequence[StateChange]) -> dict[str, Figure]:
+    """All of them are 0 where a broker's return changes nothing."""
+    return {
+        "restarts_with_moves": sum(change.moved > 0 for change in changes),
+        "restarts_with_other_contracts": sum(change.are_others for change in changes),
+        "restarts_with_other_orders": sum(change.are_reordered for change in changes),
+    }
+
+
 def _outage_figures(prefix: str, outages: Sequence[Outage]) -> dict[str, Figure]:
+    if not outages:
+        return {f"{prefix}faults": 0}
     lost = [each.lost for each in outages]
     return {
+        f"{prefix}faults": len(outages),
         **spread(f"{prefix}detect_ms", [each.detect_ms for each in outages], digits=1),
         **spread(f"{prefix}restore_ms", [each.restore_ms for each in outages], digits=1),
         f"{prefix}lost_per_fault": round(sum(lost) / len(lost), 2),
@@ -230,12 +273,14 @@ def _outage_figures(prefix: str, outages: Sequence[Outage]) -> dict[str, Figure]
 
 
 def spread(name: str, values: Iterable[float], *, digits: int = 3) -> dict[str, Figure]:
-    """Median, 95th percentile and greatest of one figure."""
+    """Median, 95th percentile and greatest of one figure; of nothing there is none."""
     ordered = sorted(values)
+    if not ordered:
+        return {}
     return {
         f"{name}_p50": round(quantile(ordered, 0.5), digits),
         f"{name}_p95": round(quantile(ordered, 0.95), digits),
-        f"{name}_max": round(ordered[-1], digits) if ordered else 0.0,
+        f"{name}_max": round(ordered[-1], digits),
     }
 
 

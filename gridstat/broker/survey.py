@@ -182,6 +182,7 @@ class Surveyor:
             "granted": msgspec.to_builtins(record.granted),
             "paths": [list(path.routers) for path in record.paths],
             "degraded": [*record.degraded, *found.troubles],
+            "state": self._state(found),
             "ledger": None if found.ledger is None else _ledger(found),
         }
 

@@ -155,6 +155,7 @@ def test_an_explanation_tells_of_trouble_and_of_moves(cloud: Conversation) -> No
     cloud.hear(receiver, ChannelStateChanged(channel_id=number, is_up=False))
     cloud.settle()
     assert explain(cloud, VOLTAGE)["subscriptions"][0]["state"] == "moving"
+    assert survey(cloud)["subscriptions"][0]["state"] == "moving"
     cloud.advance(1_000_000_000)
     cloud.settle()
     assert explain(cloud, VOLTAGE)["subscriptions"][0]["state"] == "granted"
