@@ -69,6 +69,8 @@ class Application:
         self.contracts: dict[str, Contract] = {}
         self.patterns: dict[str, Contract] = {}
         self.caught: dict[int, int] = {}
+        self.orphans: dict[int, int] = {}
+        """Caught by patterns that it knows nothing of: not yet, or those of an earlier process."""
         self.over: set[int] = set()
         self.waiting: dict[int, Asked] = {}
         self.has_left = False
@@ -131,6 +133,7 @@ class Application:
     def _end(self, number: int) -> None:
         self.over.add(number)
         self.caught.pop(number, None)
+        self.orphans.pop(number, None)
         for held in (self.contracts, self.patterns):
             for label in [one.label for one in held.values() if one.number == number]:
                 del held[label]
@@ -167,6 +170,12 @@ class Application:
             return  # It was withdrawn while the answer was on its way.
         held = self.patterns if outcome.variable is None else self.contracts
         held[contract.label] = contract
+        self._adopt(number)
+
+    def _adopt(self, pattern_id: int) -> None:
+        """By the other edge, a catch may be ahead of the pattern's own answer."""
+        for number in [one for one, found in self.orphans.items() if found == pattern_id]:
+            self.caught[number] = self.orphans.pop(number)
 
     def _period_changed(self, outcome: Outcome) -> None:
         if isinstance(outcome, PublishedOutcome):
@@ -209,7 +218,8 @@ class Application:
             case Matched(pattern_id=pattern_id, granted=granted):
                 number = granted.subscription_id
                 if number not in self.over and pattern_id not in self.over:
-                    self.caught[number] = pattern_id
+                    is_known = any(one.number == pattern_id for one in self.patterns.values())
+                    (self.caught if is_known else self.orphans)[number] = pattern_id
             case PublicationChanged():
                 pass
             case _:
@@ -223,6 +233,7 @@ class Application:
             contract.number = 0
         self.over.update(self.caught)
         self.caught.clear()
+        self.orphans.clear()
         self.publications.clear()
 
     def publication_restored(self, word: PublicationRestored) -> None:
@@ -235,6 +246,8 @@ class Application:
             contract.number = word.outcome.subscription_id
             if contract.number in self.over:
                 self._end(contract.number)
+            else:
+                self._adopt(contract.number)
 
     def wanted_period(self, name: str) -> Period | None:
         return self.node.wanted[name]
