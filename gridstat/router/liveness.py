@@ -33,6 +33,8 @@ class SourceLiveness:
 
     def __init__(self) -> None:
         self._watched: dict[int, _Watched] = {}
+        self.silent_after_ns: int | None = None
+        """How soon after the last judgement a source can be silent for too long; None: none can."""
 
     def watch(self, channel_id: int, *, silent_ms_max: int) -> None:
         """Mind the silence of a channel from now on; 0: no longer."""
@@ -54,6 +56,7 @@ class SourceLiveness:
     def judge(self, states: Mapping[int, Mapping[str, int]]) -> list[SourceSilent | SourceHeard]:
         """What has changed, given the core's facts of its sources."""
         news: list[SourceSilent | SourceHeard] = []
+        self.silent_after_ns = None
         for channel_id in sorted(self._watched.keys() & states.keys()):
             watched, facts = self._watched[channel_id], states[channel_id]
             silent_ns, probes = facts["silent_ns"], facts["probes"]
@@ -62,10 +65,17 @@ class SourceLiveness:
                 if watched.is_up is not False:
                     watched.is_up = False
                     news.append(SourceSilent(channel_id, silent_ns // NS_PER_MS))
-            elif not watched.is_up:
+                continue
+            if watched.is_up is not False:
+                self._expect_silence(watched.silent_ns_max - silent_ns)
+            if not watched.is_up:
                 if watched.probes_before is None:
                     watched.probes_before = probes
                 if probes - watched.probes_before >= PROBES_TO_RETURN:
                     watched.is_up = True
                     news.append(SourceHeard(channel_id))
         return news
+
+    def _expect_silence(self, after_ns: int) -> None:
+        if self.silent_after_ns is None or after_ns < self.silent_after_ns:
+            self.silent_after_ns = after_ns

@@ -35,6 +35,8 @@ RETRY_EVERY_NS: Final = NS_PER_S
 POLLS_PER_SILENCE: Final = 5
 POLL_S_MIN, POLL_S_MAX = 0.02, 0.1
 """A poll wakes the process; a congested channel waits for the longest to be told of."""
+NEAR_POLL_S_MIN: Final = 0.004
+"""Between two looks at a source that is nearly silent; the forwarding thread looks every 10 ms."""
 
 
 class ForwardingCore(ChannelCore, Protocol):
@@ -173,11 +175,17 @@ class StatusRouter:
         return [*self._liveness.judge(self._core.source_states()), *self._marks.judge(queued)]
 
     def poll_after_s(self) -> float:
-        """When to poll again: often enough for the shortest silence that somebody minds."""
-        silent_ns = self._liveness.silent_ns_min
+        """When to poll again: often enough for the shortest silence that somebody minds.
+
+        When a source has nearly been silent for too long, at the moment when it will have been.
+        """
+        silent_ns, after_ns = self._liveness.silent_ns_min, self._liveness.silent_after_ns
         if silent_ns is None:
             return POLL_S_MAX
-        return max(POLL_S_MIN, min(POLL_S_MAX, silent_ns / NS_PER_S / POLLS_PER_SILENCE))
+        regular_s = max(POLL_S_MIN, min(POLL_S_MAX, silent_ns / NS_PER_S / POLLS_PER_SILENCE))
+        if after_ns is None:
+            return regular_s
+        return min(regular_s, max(NEAR_POLL_S_MIN, after_ns / NS_PER_S))
 
     def report(self) -> ReportCounters:
         """All counters, as a broker wants them."""

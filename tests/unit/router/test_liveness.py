@@ -73,3 +73,18 @@ def test_a_closed_source_is_forgotten(heard: SourceLiveness) -> None:
     assert heard.judge(facts(silent_ms=10_000, probes=0)) == []
     heard.watch(WEST, silent_ms_max=100)
     assert heard.judge({}) == []
+
+
+@pytest.mark.parametrize(("silent_ms", "after_ms"), [(0, 100), (60, 40), (95, 5), (100, 0)])
+def test_it_knows_how_soon_a_source_can_be_silent_for_too_long(
+    heard: SourceLiveness, silent_ms: int, after_ms: int
+) -> None:
+    heard.judge(facts(silent_ms=silent_ms, probes=4))
+    assert heard.silent_after_ns == after_ms * MS
+
+
+def test_what_is_silent_already_is_not_awaited(heard: SourceLiveness) -> None:
+    heard.judge(facts(silent_ms=101, probes=4))
+    assert heard.silent_after_ns is None
+    heard.judge(facts(silent_ms=90, probes=5))  # One probe is no return yet.
+    assert heard.silent_after_ns is None

@@ -244,6 +244,17 @@ def test_a_router_polls_as_often_as_the_shortest_allowed_silence_needs(
     assert router.poll_after_s() == pytest.approx(0.1)
 
 
+@pytest.mark.parametrize(
+    ("silent_ms", "after_s"), [(5, 0.02), (80, 0.02), (91, 0.009), (99, 0.004), (101, 0.02)]
+)
+def test_a_router_looks_at_a_source_when_it_will_have_been_silent_for_too_long(
+    router: StatusRouter, recording: RecordingCore, silent_ms: int, after_s: float
+) -> None:
+    recording.states = {3: {"silent_ns": silent_ms * MS, "probes": 0}}
+    router.poll()
+    assert router.poll_after_s() == pytest.approx(after_s)
+
+
 def test_the_report_holds_all_counters(router: StatusRouter, recording: RecordingCore) -> None:
     recording.states = {3: {"lost": 4}}
     report = router.report()
