@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -72,4 +73,5 @@ async def observe(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.WARNING)  # Why there is no session is in the answer.
     asyncio.run(observe(Path(sys.argv[1])))

@@ -23,6 +23,7 @@ BACK_OFF_MOST_S: Final = 2.0
 SETTLED_S: Final = 1.0
 """A session that lasted so long was a success; a shorter one does not reset the back-off, or two
 processes that push each other out would do so twenty times a second."""
+REASONS_TOLD_MAX: Final = 8
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class Dialler:
         self._back_off = back_off
         self._connect_within_s = connect_within_s
         self._session: Session | None = None
-        self._told = ""
+        self._told: set[str] = set()
 
     def retarget(self, target: Target) -> None:
         """Other addresses for the same peer; they count from the next attempt on."""
@@ -117,14 +118,16 @@ class Dialler:
         await asyncio.shield(session.finished)
         if session.was_open and loop.time() - began_s >= SETTLED_S:
             self._back_off.reset()
+            self._told.clear()
         if session.error is not None:
             self._tell(session.error)
 
     def _tell(self, error: GridStatError) -> None:
         text = str(error.args[0])
-        if text != self._told:
-            # Once for each new reason: a peer that is away for a day is no news every second.
+        if text not in self._told and len(self._told) < REASONS_TOLD_MAX:
+            # Each reason once while it is away: a day without a peer is no news every second,
+            # nor are its addresses, of which each fails with words of its own.
             log.warning("no_session peer=%s reason=%r", self._target.identity, text)
-            self._told = text
+            self._told.add(text)
         if self._target.on_failure is not None:
             self._target.on_failure(error)

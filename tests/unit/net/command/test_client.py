@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gridstat.model.errors import LayoutError, NotAuthorised, WrongCloud
 from gridstat.net.command.address import address_text, parse_address
-from gridstat.net.command.client import BackOff
+from gridstat.net.command.client import BackOff, Dialler, Target
 from gridstat.net.command.gate import ClientGate, ServerGate
 from gridstat.net.command.identity import Identity, Role, parse_peer
 from gridstat.net.command.session_settings import SessionCounters, SessionSettings
+
+if TYPE_CHECKING:
+    from gridstat.net.command.address import Address
+    from gridstat.net.command.session import Session
 
 
 def test_waits_double_from_50_ms_to_2_s_with_jitter() -> None:
@@ -28,6 +34,36 @@ def test_success_brings_the_short_wait_back() -> None:
         back_off.next_s()
     back_off.reset()
     assert back_off.next_s() <= 0.05
+
+
+def test_a_peer_that_is_away_is_told_once_for_each_address_however_often_it_is_tried(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    attempts: list[Address] = []
+
+    async def dial() -> None:
+        over = asyncio.Event()
+
+        async def connect(address: Address) -> Session:
+            attempts.append(address)
+            if len(attempts) == 100:
+                over.set()
+            raise ConnectionRefusedError("refused")
+
+        target = Target(parse_peer("broker/c1"), [("10.0.0.1", 1), ("10.0.0.2", 2)])
+        at_once = BackOff(random.Random(1), first_s=0.0, most_s=0.0)
+        dialler = Dialler(target, connect, at_once, connect_within_s=60.0)
+        task = asyncio.create_task(dialler.run())
+        await over.wait()
+        dialler.stop(task)
+
+    asyncio.run(dial())
+    said = [record.getMessage() for record in caplog.records]
+    assert len(attempts) >= 100
+    assert sorted(said) == [
+        "no_session peer=broker/c1 reason='broker/c1 at 10.0.0.1:1: refused'",
+        "no_session peer=broker/c1 reason='broker/c1 at 10.0.0.2:2: refused'",
+    ]
 
 
 @pytest.mark.parametrize(
