@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from benchmarks.measurements import OUT, PACKED, flood_question
+from benchmarks.measurements import OUT, PACKED, flood_question, let_arrive
 from benchmarks.plan import Exit, Group, RouterPlan
 from benchmarks.rig import CORE, Rig, warm_up_s
 from benchmarks.statistics import NS_PER_S
@@ -64,6 +64,7 @@ def saturate_once(seconds: float, *, fifo_priority: int = 0) -> Saturated:
         sent = probe.ask(_probe_question(seconds), within_s=total_s + 30.0)
         flooded = load.finish(within_s=total_s + 30.0)
         used_s = (hop.process.cpu_ns() - cpu_ns) / NS_PER_S
+        let_arrive(probed, int(sent["sent"]))
         slow, alerts = probed.take(0, warm_up_s=0.0), probed.take(1, warm_up_s=0.0)
         arrived = int(slow["taken"]) + int(alerts["taken"])
         return Saturated(

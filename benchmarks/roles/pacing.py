@@ -84,12 +84,12 @@ def flood(
         room = in_flight_max - (sent - lost - (delivered() - base))
         if room < in_flight_max // 2:
             goal = base + sent - lost - in_flight_max // 2
-            if not _reached(delivered, goal, is_spinning=is_spinning):
+            if not reached(delivered, goal, is_spinning=is_spinning):
                 lost = sent - (delivered() - base)
             continue
         sent += send(min(room, chunk_max))
     ended_s = time.monotonic()
-    if not _reached(delivered, base + sent - lost, is_spinning=False):
+    if not reached(delivered, base + sent - lost):
         lost = sent - (delivered() - base)
     return Flood(sent, lost, ended_s - started_s)
 
@@ -142,7 +142,7 @@ def generate_load(
     return LoadRun(cycles * variables, cycles, publish_s, clock.now_s() - started_s)
 
 
-def _reached(delivered: Callable[[], int], goal: int, *, is_spinning: bool) -> bool:
+def reached(delivered: Callable[[], int], goal: int, *, is_spinning: bool = False) -> bool:
     """Wait until `goal` has been delivered; give up half a second after the last arrival.
 
     Each look costs processor time that the hop could use, so the pauses between them grow.
