@@ -184,7 +184,8 @@ class ReferenceCore:
         """Send what waits for its channel's pace and may go by now, and the probes that are due."""
         self._pump_paced(now_ns)
         for channel in self._channels.values():
-            channel.egress.probe(now_ns)
+            if channel.spec.probe_interval_ns:
+                channel.egress.probe(now_ns)
         self._note_quiet(now_ns)
 
     def _pump_paced(self, now_ns: int) -> None:

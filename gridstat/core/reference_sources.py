@@ -38,7 +38,12 @@ class SourceState:
         self.heard_ns = now_ns
         self.datagrams += 1
         self.probes += is_probe
-        self._place(counter, port, is_first=is_first)
+        if counter == self.newest + 1:
+            self.newest = counter
+            self.seen.discard((counter - SEEN_DATAGRAMS) % _U64)
+            self.seen.add(counter)
+        else:
+            self._place(counter, port, is_first=is_first)
         self.last[port] = counter
 
     def _place(self, counter: int, port: int, *, is_first: bool) -> None:
@@ -69,8 +74,12 @@ class SourceState:
 
     def _advance(self, counter: int, ahead: int) -> None:
         self.lost += ahead - 1
+        oldest = self.newest - SEEN_DATAGRAMS + 1
+        # Only those that leave: a walk over all that were seen would cost more than the event.
+        for left in range(min(ahead, SEEN_DATAGRAMS)):
+            self.seen.discard((oldest + left) % _U64)
+        self.seen.add(counter)
         self.newest = counter
-        self.seen = {n for n in self.seen if (counter - n) % _U64 < SEEN_DATAGRAMS} | {counter}
 
     def _has_fallen(self, counter: int, port: int) -> bool:
         """A port keeps the order but for a little; numbers of the other one may be far ahead."""
