@@ -27,7 +27,7 @@ STRESS_RUNS := $(addprefix build/sanitize/address/,$(STRESSES)) \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install up test lint type tidy features sanitize sanitize-python sanitize-c fuzz \
-	bench wheel fmt clean soak-faults soak-simulation
+	bench wheel fmt clean soak-faults soak-simulation promtool
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ SIMULATION_SEEDS ?= 10000
 soak-simulation: install ## Run 10,000 clouds in virtual time, and find every planted bug in as many
 	@$(BIN)/python -m lab.simulation --bugs --seeds $(SIMULATION_SEEDS) --jobs 2
 	@$(BIN)/python -m lab.simulation --seeds $(SIMULATION_SEEDS) --jobs 2
+
+promtool: install ## Hold a running cloud's metrics against Prometheus' checker (Debian: prometheus)
+	@$(BIN)/python tools/promtool.py
 
 bench: install ## Run the forwarding experiment; others: gridstat experiment run NAME
 	@$(BIN)/gridstat experiment run forwarding

@@ -83,6 +83,7 @@ class Journal:
         self._commit_count = 0
         self._operation_count = 0
         self._failure_count = 0
+        self._trouble = ""
         self._head_failure_count = 0
         self._row_count = 0
         self._number = 0
@@ -133,6 +134,10 @@ class Journal:
         """Let the file grow no further than this; a write that would fails as on a full disk."""
         (page_bytes,) = self._database.execute("PRAGMA page_size").fetchone()
         self._database.execute(f"PRAGMA max_page_count={max(1, bytes_max // page_bytes)}")
+
+    def complaint(self) -> str:
+        """Why the latest operations are not durable; empty where they are."""
+        return self._trouble
 
     def figures(self) -> dict[str, int | float]:
         """For people and experiments; times are of whole commits, fsync included."""
@@ -213,8 +218,10 @@ class Journal:
         except sqlite3.Error as error:
             self._failed_epoch = max(entry.token >> EPOCH_BITS for entry in fresh)
             self._failure_count += 1
+            self._trouble = f"the journal cannot be written: {error}"
             self._answer(fresh, str(error))
             return
+        self._trouble = ""
         self._commit_ns.append(self._clock_ns() - started_ns)
         self._commit_count += 1
         self._operation_count += sum(len(entry.operations) for entry in fresh)

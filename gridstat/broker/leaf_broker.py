@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from gridstat.broker.applied import Applied
     from gridstat.broker.requests import Request
     from gridstat.broker.settings import BrokerSettings
+    from gridstat.broker.survey import ReportedLedger
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.net.command.authority import CertificateFacts
     from gridstat.net.command.endpoint_messages import EndPointCommand
@@ -178,6 +179,10 @@ class LeafBroker:
     def survey(self) -> dict[str, Any]:
         """The cloud at a glance, for metrics; operators ask for the same."""
         return self._operator_desk.survey()
+
+    def ledgers(self) -> list[ReportedLedger]:
+        """What every subscriber has counted, also where a survey lists only the first ones."""
+        return self._operator_desk.ledgers()
 
     def start(self, now_ns: int) -> list[Instruction]:
         """Begin a new term; `handle` does so too, when its first event comes."""

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from gridstat.broker.desk import Desk
     from gridstat.broker.operations import Operation
     from gridstat.broker.router_health import RouterHealth
-    from gridstat.broker.survey import Facts, Surveyor
+    from gridstat.broker.survey import Facts, ReportedLedger, Surveyor
     from gridstat.model.cloud import EventChannel
 
 
@@ -66,6 +66,9 @@ class OperatorDesk:
 
     def survey(self) -> Facts:
         return self._surveyor.survey(started_ns=self.started_ns)
+
+    def ledgers(self) -> list[ReportedLedger]:
+        return self._surveyor.ledgers()
 
     def _do(self, peer: str, command: OperatorCommand) -> None:
         match command:

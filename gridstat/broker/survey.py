@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from gridstat.broker.registry import EndPoint, Publication, Subscription
     from gridstat.broker.router_desk import RouterDesk
     from gridstat.broker.router_health import RouterHealth
+    from gridstat.net.command.endpoint_messages import LedgerEntry
 
 LISTED_MAX: Final = 1_000
 """Publications, and subscriptions, of one survey; totals count all of them."""
 
 Facts = dict[str, Any]
+ReportedLedger: TypeAlias = "tuple[int, str, str, LedgerEntry]"
+"""Subscription, subscriber, variable, and what the subscriber counted."""
 
 
 class Surveyor:
@@ -80,6 +83,14 @@ class Surveyor:
             },
             "journal": dict(self._desk.outside.journal_figures()),
         }
+
+    def ledgers(self) -> list[ReportedLedger]:
+        """Of every subscription that has reported one, however many there are."""
+        return [
+            (found.record.subscription_id, found.record.subscriber, found.record.name, found.ledger)
+            for found in self._desk.registry.subscriptions.values()
+            if found.ledger is not None
+        ]
 
     def explain(self, name: str) -> Facts:
         """All about one variable; raises `NoSuchVariable`."""

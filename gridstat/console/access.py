@@ -71,7 +71,7 @@ class Access:
         if not files.certificate.exists():
             raise ConfigurationError(
                 f"{files.certificate} is missing",
-                hint=f"have it issued: `gridstat certificates issue {role.value} {name}`",
+                hint=f"have it issued: `gridstat certificates issue {role.value}/{name}`",
             )
         return files
 

@@ -39,6 +39,8 @@ class GridFolder:
         self._grid = grid
         self._text = text
         self._certificates = CertificateFolder(path / CERTIFICATES)
+        self.metrics: dict[str, int] = {}
+        """Ports of `/metrics` by daemon, once the files are written."""
 
     @property
     def broker_file(self) -> Path:
@@ -56,8 +58,11 @@ class GridFolder:
         if not self._certificates.has_authority:
             self._certificates.create_authority()
         edges = [router.name for router in grid.topology.routers if router.role.value == "edge"]
-        broker_port, names_port, *edge_ports = free_ports(grid.host, 2 + len(edges))
-        command_ports = dict(zip(edges, edge_ports, strict=True))
+        routers = [router.name for router in grid.topology.routers]
+        wanted = 3 + len(edges) + len(routers)
+        broker_port, names_port, *ports = free_ports(grid.host, wanted)
+        command_ports = dict(zip(edges, ports, strict=False))
+        self.metrics = dict(zip(("broker", *routers), ports[len(edges) :], strict=True))
         # Yesterday's contracts belong to yesterday's processes; a demonstration begins anew.
         for path in self.path.glob("journal.sqlite*"):
             path.unlink()
@@ -68,6 +73,7 @@ class GridFolder:
             lines = [
                 f'name = "{router.name}"',
                 f'role = "{router.role.value}"',
+                f"metrics_port = {self.metrics[router.name]}",
                 "[broker]",
                 f'addresses = ["{_joined(grid.host, broker_port)}"]',
                 "[listen]",
@@ -90,6 +96,7 @@ class GridFolder:
             f'host = "{self._grid.host}"',
             f"port = {port}",
             f"name_service_port = {names_port}",
+            f"metrics_port = {self.metrics['broker']}",
         ]
         for router in topology.routers:
             lines += [

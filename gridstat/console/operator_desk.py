@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import os
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -85,10 +86,18 @@ class OperatorDesk:
             answer.set_exception(error_from(refused.code, refused.reason, hint=refused.hint))
 
 
+def person() -> str:
+    """Who sits here; by number where the system has no name for it, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user-{os.getuid()}"
+
+
 @asynccontextmanager
 async def operator_desk(access: Access) -> AsyncIterator[OperatorDesk]:
     """A session as this person; it is closed with the block."""
-    name = f"{access.cloud}/{getpass.getuser()}"
+    name = f"{access.cloud}/{person()}"
     credentials = Credentials(access.files_of(Role.OPERATOR, name))
     broker = Identity(Role.BROKER, access.cloud)
     desk = OperatorDesk(broker)

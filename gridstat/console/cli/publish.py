@@ -53,19 +53,24 @@ def publish(
     with attached(load_access(folder), end_point, edge) as grid:
         publication = grid.publish(name, BuiltinType.FLOAT64, period=period)
         print_plainly(console, f"publishing {name} as variable {publication.variable.variable_id}")
-        slot = slot_of(time.time_ns(), period) + 1
+        slot = slot_of(time.time_ns(), period)
         try:
             for value in _numbers() if stdin else _wave():
+                slot = next_slot(slot, time.time_ns(), period)
                 created_ns = instant_ns(slot, period)
                 time.sleep(max(0, created_ns - time.time_ns()) / NS_PER_S)
                 is_sent = publication.send(value, created_ns=created_ns)
                 sent, failed = sent + is_sent, failed + (not is_sent)
-                slot += 1
                 if count and sent + failed >= count:
                     break
         except KeyboardInterrupt:
             pass
     print_plainly(console, f"sent {sent:,}, not sent for want of an edge router {failed:,}")
+
+
+def next_slot(slot: int, now_ns: int, period: Period) -> int:
+    """The one after this; after a pause of the input the one that comes next, not a past one."""
+    return max(slot + 1, slot_of(now_ns, period))
 
 
 def _period(rate: str) -> Period:

@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.failure import print_plainly
 from gridstat.console.cli.options import AsJson, Folder
 from gridstat.console.live.tables import survey_tables
 from gridstat.console.operator_desk import operator_desk
+from gridstat.model.errors import GridStatError
 from gridstat.net.command.messages import Survey
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from gridstat.console.access import Access
+    from gridstat.console.operator_desk import OperatorDesk
 
 HELP = """Watch a cloud: routers and channels with what is promised and what is carried, and the
 ledger of each subscription. On a terminal until Ctrl-C; through a pipe, one survey.
@@ -61,4 +66,12 @@ async def _watch(
             ) as live:
                 while True:
                     await asyncio.sleep(interval_s)
-                    live.update(survey_tables(await desk.ask(Survey(request_id=0))), refresh=True)
+                    live.update(await newest_tables(desk), refresh=True)
+
+
+async def newest_tables(desk: OperatorDesk) -> RenderableType:
+    """A survey, or why there is none: the broker may be starting again, just when one watches."""
+    try:
+        return survey_tables(await desk.ask(Survey(request_id=0)))
+    except GridStatError as error:
+        return Text(f"no survey: {error.args[0]}; asking again", style="yellow")

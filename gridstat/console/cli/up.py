@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -21,6 +21,8 @@ from gridstat.console.config.grid_file import (
 from gridstat.console.config.toml_file import read_text
 from gridstat.console.live.displays import Display, JsonDisplay, LiveDisplay, TextDisplay
 from gridstat.console.live.run import Run, run_grid
+
+INTERRUPTED: Final = 130
 
 HELP = """Start a cloud on this machine and watch it until Ctrl-C.
 
@@ -59,7 +61,11 @@ def up(
     text = default_grid_text() if file is None else read_text(file, hint=HINT)
     grid = grid_from_text(text, file=DEFAULT_GRID_FILE if file is None else str(file))
     run = Run(grid, text=text, folder=folder_from(folder), seconds=seconds)
-    asyncio.run(run_grid(run, _display(is_json=json)))
+    account = asyncio.run(run_grid(run, _display(is_json=json)))
+    if account is None:
+        raise typer.Exit(INTERRUPTED)
+    if account.silent:
+        raise typer.Exit(1)
 
 
 def _display(*, is_json: bool) -> Display:

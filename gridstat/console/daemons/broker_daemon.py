@@ -16,7 +16,7 @@ from gridstat.broker.name_service import NameService
 from gridstat.broker.settings import BrokerSettings, Quotas
 from gridstat.console.config.cloud_file import load_cloud
 from gridstat.console.config.toml_file import beside
-from gridstat.console.daemons.broker_metrics import BrokerCollector
+from gridstat.console.daemons.broker_metrics import BrokerCollector, BrokerFigures
 from gridstat.console.daemons.garbage import collect_rarely
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
@@ -89,10 +89,9 @@ class BrokerDaemon:
         self._names = NameService(self.broker.registry)
         self._driver: Driver[Event] = Driver(self.broker, self._credentials, journal=self._journal)
         self._names_driver: Driver[Event] = Driver(self._names, self._credentials)
-        collector = BrokerCollector(
-            self.broker.survey, self._journal.figures, self._driver.counters
+        self._metrics = MetricsServer(
+            lambda: BrokerCollector(self.figures()), health=self._journal.complaint
         )
-        self._metrics = MetricsServer(collector, health=lambda: "")
 
     async def start(self) -> Line:
         """Stand where the journal ends, then listen; the answer is where."""
@@ -113,6 +112,15 @@ class BrokerDaemon:
             place = await self._metrics.start(settings.host, settings.metrics_port)
             ready["metrics"] = list(place)
         return ready
+
+    def figures(self) -> BrokerFigures:
+        """Everything that is counted, at this moment."""
+        return BrokerFigures(
+            survey=self.broker.survey(),
+            ledgers=self.broker.ledgers(),
+            journal=dict(self._journal.figures()),
+            sessions=self._driver.counters.as_facts(),
+        )
 
     async def _listening(
         self, driver: Driver[Event], port: int, roles: tuple[Role, ...], *, key: str

@@ -2,48 +2,52 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from prometheus_client.core import Metric
 
-    from gridstat.net.command.session_settings import SessionCounters
+    from gridstat.broker.survey import ReportedLedger
 
 PREFIX: Final = "gridstat_broker"
 LEDGER: Final = ("expected", "delivered", "late", "lost", "duplicate", "extrapolated", "unknown")
 MS_PER_S: Final = 1_000
 
 
-class BrokerCollector(Collector):
-    """Takes a survey whenever somebody asks for the metrics."""
+@dataclass(frozen=True, slots=True)
+class BrokerFigures:
+    """All that is told of a broker at one moment; nothing in it changes afterwards."""
 
-    def __init__(
-        self,
-        survey: Callable[[], dict[str, Any]],
-        journal: Callable[[], Mapping[str, float]],
-        sessions: SessionCounters,
-    ) -> None:
-        self._survey = survey
-        self._journal = journal
-        self._sessions = sessions
+    survey: Mapping[str, Any]
+    ledgers: Sequence[ReportedLedger]
+    journal: Mapping[str, float]
+    sessions: Mapping[str, int]
+
+
+class BrokerCollector(Collector):
+    """The figures of one moment as families; it touches no live state."""
+
+    def __init__(self, figures: BrokerFigures) -> None:
+        self._figures = figures
 
     def collect(self) -> Iterator[Metric]:
-        facts = self._survey()
+        facts = self._figures.survey
         yield _gauge("term", "The broker's term, which grows with every start.", facts["term"])
         yield from _totals(facts["totals"])
         yield from _routers(facts["routers"])
         yield from _channels(facts["channels"])
-        yield _ledgers(facts["subscriptions"])
-        yield from _journal(self._journal())
+        yield _ledgers(self._figures.ledgers)
+        yield from _journal(self._figures.journal)
         yield from self._session_families()
 
     def _session_families(self) -> Iterator[Metric]:
-        facts = self._sessions.as_facts()
+        facts = self._figures.sessions
         yield _gauge("sessions", "Sessions that are up.", facts["sessions"])
         refused = CounterMetricFamily(
             f"{PREFIX}_refused_sessions", "Peers that were turned away.", labels=["reason"]
@@ -84,17 +88,15 @@ def _channels(channels: list[dict[str, Any]]) -> Iterator[Metric]:
     yield from (up, pressed, promised, lost)
 
 
-def _ledgers(subscriptions: list[dict[str, Any]]) -> Metric:
+def _ledgers(ledgers: Sequence[ReportedLedger]) -> Metric:
     family = CounterMetricFamily(
         f"{PREFIX}_ledger_events",
         "Events of a subscription by what became of them, as its subscriber counts.",
-        labels=["subscriber", "variable", "outcome"],
+        labels=["subscription", "subscriber", "variable", "outcome"],
     )
-    for subscription in subscriptions:
-        ledger = subscription["ledger"]
-        for outcome in LEDGER if ledger else ():
-            labels = [subscription["subscriber"], subscription["name"], outcome]
-            family.add_metric(labels, ledger.get(outcome, 0))
+    for number, subscriber, name, ledger in ledgers:
+        for outcome in LEDGER:
+            family.add_metric([str(number), subscriber, name, outcome], getattr(ledger, outcome))
     return family
 
 
@@ -103,6 +105,7 @@ def _journal(figures: Mapping[str, float]) -> Iterator[Metric]:
         ("commits", "Transactions of the journal."),
         ("operations", "Operations made durable."),
         ("failures", "Transactions that failed."),
+        ("head_failures", "Times that the file beside the journal could not be written."),
     ):
         family = CounterMetricFamily(f"{PREFIX}_journal_{name}", text)
         family.add_metric([], figures.get(name, 0))

@@ -70,7 +70,9 @@ class RouterDaemon:
         self._driver: Driver[RouterEvent] = Driver(
             self._agent, self._credentials, perform=self._perform
         )
-        self._metrics = MetricsServer(RouterCollector(self.figures), health=self._complaint)
+        self._metrics = MetricsServer(
+            lambda: RouterCollector(self.figures()), health=self._complaint
+        )
         self._timers: dict[str, asyncio.Handle] = {}
         self._finding: asyncio.Task[None] | None = None
         self._is_draining = False

@@ -17,7 +17,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from prometheus_client.core import Metric
 
@@ -48,7 +48,7 @@ OUTCOMES: Final = (
 ROUTER_COUNTERS: Final = (
     ("datagrams_in", "received_datagrams", "Datagrams that came in."),
     ("bytes_in", "received_bytes", "Bytes of the datagrams that came in."),
-    ("kernel_dropped", "kernel_dropped_datagrams", "Datagrams that the kernel's queue lost."),
+    ("kernel_dropped", "kernel_dropped_messages", "Datagrams that the kernel's queue lost."),
     ("flooded", "flooded_events", "Events that were flooded."),
     ("newest_too_large", "newest_too_large_events", "Events too large to be kept as the newest."),
 )
@@ -97,18 +97,19 @@ class RouterFigures:
 
 
 class RouterCollector(Collector):
-    """Asks for the figures whenever somebody asks for the metrics."""
+    """Makes all families when it is made, for the table in the figures is a live one."""
 
-    def __init__(self, figures: Callable[[], RouterFigures]) -> None:
-        self._figures = figures
+    def __init__(self, figures: RouterFigures) -> None:
+        self._families = (
+            *_router_families(figures),
+            *_agent_families(figures),
+            *_channel_families(figures),
+            *_source_families(figures),
+            _latency_family(figures.latency),
+        )
 
     def collect(self) -> Iterator[Metric]:
-        figures = self._figures()
-        yield from _router_families(figures)
-        yield from _agent_families(figures)
-        yield from _channel_families(figures)
-        yield from _source_families(figures)
-        yield _latency_family(figures.latency)
+        yield from self._families
 
 
 def _router_families(figures: RouterFigures) -> Iterator[Metric]:

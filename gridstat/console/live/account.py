@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionAccount:
-    """One contract: what was due from its first delivery to the last slot published."""
+    """One contract: what was due from its grant to the last slot published."""
 
     subscriber: str
     variable: str
@@ -36,10 +36,12 @@ class ClosingAccount:
     published: int
     subscriptions: tuple[SubscriptionAccount, ...]
     restarted: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+    """Processes that did not say what they have: without them nothing is known to be whole."""
 
     @property
     def is_settled(self) -> bool:
-        return all(account.missing <= 0 for account in self.subscriptions)
+        return not self.silent and all(account.missing <= 0 for account in self.subscriptions)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -47,6 +49,7 @@ class ClosingAccount:
             "seconds": self.seconds,
             "published": self.published,
             "restarted": list(self.restarted),
+            "silent": list(self.silent),
             "missing": sum(account.missing for account in self.subscriptions),
             "duplicates": sum(account.duplicates for account in self.subscriptions),
             "subscriptions": [
@@ -64,13 +67,19 @@ class ClosingAccount:
                 f"{sum(one.missing for one in own):,} missing, "
                 f"{sum(one.duplicates for one in own):,} duplicates"
             )
+        if self.silent:
+            lines.append(f"NOT WHOLE, without an answer of {', '.join(self.silent)}")
         if self.restarted:
             lines.append(f"started again: {', '.join(self.restarted)}")
         return "\n".join(lines)
 
 
 def closing_account(
-    reports: Mapping[str, Line], *, seconds: float, restarted: Iterable[str]
+    reports: Mapping[str, Line],
+    *,
+    seconds: float,
+    restarted: Iterable[str],
+    silent: Iterable[str] = (),
 ) -> ClosingAccount:
     """Slots of the PMUs' last report against those of the subscribers'."""
     published: dict[str, list[int]] = {}
@@ -80,13 +89,13 @@ def closing_account(
     for report in reports.values():
         for one in report.get("subscriptions", ()):
             slots = published.get(one["variable"])
-            if slots is None or one["first_slot"] is None:
+            if slots is None:
                 continue
             subscriptions.append(
                 SubscriptionAccount(
                     subscriber=one["subscriber"],
                     variable=one["variable"],
-                    due=slots_due(one["first_slot"], slots[1], every=one["every"]),
+                    due=slots_due(max(slots[0], one["from_slot"]), slots[1], every=one["every"]),
                     delivered=one["delivered"],
                     duplicates=one["duplicates"],
                 )
@@ -96,4 +105,5 @@ def closing_account(
         published=sum(last - first + 1 for first, last in published.values()),
         subscriptions=tuple(subscriptions),
         restarted=tuple(sorted(restarted)),
+        silent=tuple(sorted(silent)),
     )

@@ -30,6 +30,7 @@ PMUS: Final = "PMUs"
 SUBSCRIBERS: Final = "subscribers"
 SETTLE_S_MAX: Final = 3.0
 SETTLE_STEP_S: Final = 0.1
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Run:
 
 
 async def run_grid(run: Run, display: Display) -> ClosingAccount | None:
-    """Run until a signal or the end of the time; None if stopped before it ran.
+    """Run until a signal or the end of the time; None if stopped before it ran, or in a hurry.
 
     Raises a `GridStatError` if the grid cannot go on. No process is left in any case.
     """
@@ -55,16 +56,24 @@ async def run_grid(run: Run, display: Display) -> ClosingAccount | None:
             try:
                 if not await _started(supervisor, display, stopped=stopped):
                     return None
-                display.started(run.grid.summary(), supervisor.process_ids)
+                display.started(_summary(run.grid, folder), supervisor.process_ids)
                 started_s = time.monotonic()
                 async with operator_desk(load_access(run.folder)) as desk:
                     await _watch(run, supervisor, desk=desk, display=display, stopped=stopped)
                 account = await _settled(supervisor, started_s=started_s)
             finally:
-                display.close()
-                await supervisor.end()
-    display.ended(account)
+                try:
+                    display.close()
+                finally:
+                    await supervisor.end()
+    if account is not None:
+        display.ended(account)
     return account
+
+
+def _summary(grid: Grid, folder: GridFolder) -> str:
+    ports = ", ".join(f"{name} {port}" for name, port in folder.metrics.items())
+    return f"{grid.summary()}\nmetrics for Prometheus (http://{grid.host}:PORT/metrics): {ports}"
 
 
 def jobs(grid: Grid, folder: GridFolder) -> list[list[Job]]:
@@ -136,15 +145,24 @@ async def _wait_until(end_s: float, supervisor: Supervisor, *, stopped: asyncio.
         cause.cancel()
 
 
-async def _settled(supervisor: Supervisor, *, started_s: float) -> ClosingAccount:
-    """Silence the PMUs and wait for what is on its way, within a bound; then count."""
+async def _settled(supervisor: Supervisor, *, started_s: float) -> ClosingAccount | None:
+    """Silence the PMUs and wait for what is on its way, within a bound; then count.
+
+    None where a second signal has ended everything before that.
+    """
     paused = await supervisor.ask([PMUS], do="pause", expected="paused")
     seconds = time.monotonic() - started_s
     deadline_s = time.monotonic() + SETTLE_S_MAX
     while True:
         seen = await supervisor.ask([SUBSCRIBERS], do="report", expected="report")
+        if supervisor.is_ending:
+            return None
+        reports = {**paused.reports, **seen.reports}
         account = closing_account(
-            {**paused.reports, **seen.reports}, seconds=seconds, restarted=supervisor.restarted
+            reports,
+            seconds=seconds,
+            restarted=supervisor.restarted,
+            silent={PMUS, SUBSCRIBERS}.intersection(supervisor.process_ids) - reports.keys(),
         )
         if account.is_settled or time.monotonic() > deadline_s:
             return account
@@ -158,7 +176,7 @@ def _values(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 @contextmanager
 def _stop_on_signals(supervisor: Supervisor) -> Iterator[asyncio.Event]:
-    """Ctrl-C asks for the end; a second one does not wait for draining."""
+    """Ctrl-C or a closed terminal asks for the end; a second one does not wait for draining."""
     stopped = asyncio.Event()
 
     def on_signal() -> None:
@@ -167,10 +185,10 @@ def _stop_on_signals(supervisor: Supervisor) -> Iterator[asyncio.Event]:
         stopped.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ENDING:
         loop.add_signal_handler(number, on_signal)
     try:
         yield stopped
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ENDING:
             loop.remove_signal_handler(number)

@@ -23,7 +23,13 @@ def survey_tables(facts: Mapping[str, Any]) -> Group:
         router_table(facts["routers"]),
         channel_table(facts["channels"]),
         subscription_table(facts["subscriptions"]),
+        Text(shown_of(len(facts["subscriptions"]), facts["totals"]["subscriptions"])),
     )
+
+
+def shown_of(shown: int, total: int) -> str:
+    """Said where a survey lists fewer subscriptions than there are."""
+    return f"{shown:,} of {total:,} subscriptions are shown" if shown < total else ""
 
 
 def router_table(routers: Iterable[dict[str, Any]]) -> Table:

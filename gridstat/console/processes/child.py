@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LAST_WORDS_LINES: Final = 20
 DRAIN_S: Final = 6.0
 KILL_S: Final = 2.0
+ENDS_WITH_US: Final = ("setpriv", "--pdeathsig", "TERM", "--")
 
 
 class Child:
@@ -34,9 +35,10 @@ class Child:
     @classmethod
     async def started(cls, name: str, module: str, arguments: Sequence[str]) -> Child:
         """`python -m module arguments`, by the interpreter and the gridstat that run here."""
-        # Apart from our terminal, so that Ctrl-C reaches only the one that ends all in order.
+        # Apart from our terminal, so that Ctrl-C reaches only the one that ends all in order; but
+        # whoever is left alone, since we were killed, is told to end.
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", module, *arguments),
+            *(*ENDS_WITH_US, sys.executable, "-P", "-m", module, *arguments),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

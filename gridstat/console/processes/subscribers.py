@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,7 @@ class Tally:
     def __init__(self, subscriber: str, subscription: Subscription) -> None:
         self._subscriber = subscriber
         self._subscription = subscription
+        self._granted_ns = time.time_ns()
         self._first_slot: int | None = None
         self._delivered = 0
         self._duplicates = 0
@@ -46,16 +48,20 @@ class Tally:
                 self._duplicates += 1
                 continue
             self._recent.append(slot)
-            self._first_slot = min(self._first_slot or slot, slot)
+            self._first_slot = slot if self._first_slot is None else min(self._first_slot, slot)
             self._delivered += 1
 
     def told(self) -> dict[str, Any]:
         granted = self._subscription.contract.granted.get(BASELINE_MODE)
+        variable = self._subscription.variable
+        assert variable is not None
+        assert variable.period is not None
+        due_slot = slot_of(self._granted_ns, variable.period, variable.phase_ns) + 1
         return {
             "subscriber": self._subscriber,
             "variable": self._subscription.name,
             "every": 1 if granted is None else granted.every,
-            "first_slot": self._first_slot,
+            "from_slot": due_slot if self._first_slot is None else min(due_slot, self._first_slot),
             "delivered": self._delivered,
             "duplicates": self._duplicates,
         }

@@ -83,12 +83,16 @@ class Supervisor:
 
     async def ask(self, names: Iterable[str], *, do: str, expected: str) -> Observation:
         """Ask some processes one thing; those that answer in time are in the observation."""
-        asked = [name for name in names if name in self._children]
+        asked = [name for name in names if name in self._children and not self._is_ending]
         answers = await asyncio.gather(*(self._ask(name, do, expected) for name in asked))
         reports = {
             name: answer for name, answer in zip(asked, answers, strict=True) if answer is not None
         }
         return Observation(time.monotonic(), reports)
+
+    @property
+    def is_ending(self) -> bool:
+        return self._is_ending
 
     async def end(self) -> None:
         """End every process by its own id, draining, the last group first; then none is left."""
@@ -102,7 +106,8 @@ class Supervisor:
             self.kill()
 
     def kill(self) -> None:
-        """For a person who will not wait for draining."""
+        """For a person who will not wait for draining; nothing is started again."""
+        self._is_ending = True
         for child in self._children.values():
             child.kill()
 

@@ -87,4 +87,4 @@ class Deliveries:
 
 def slots_due(first_slot: int, last_slot: int, *, every: int) -> int:
     """How many of the slots from first to last a subscription at every n-th one sees."""
-    return last_slot // every - (first_slot - 1) // every
+    return max(0, last_slot // every - (first_slot - 1) // every)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from tests.cluster.command import GRIDSTAT, Command, survivors
 from tests.cluster.eventually import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 WITHIN_S = 120.0
@@ -48,6 +50,56 @@ def test_a_cloud_loses_nothing_redundant_by_a_killed_router_and_ends_with_an_acc
     ]
     assert redundant == [(0, 0)] * 6
     assert survivors(started["processes"]) is None
+
+
+SMALL = """cloud = "c1"
+[[router]]
+name = "e0"
+role = "edge"
+[[pmu]]
+name = "hill/pmu"
+edges = ["e0"]
+rate = "10/s"
+quantities = ["frequency"]
+[[subscriber]]
+name = "desk"
+edges = ["e0"]
+variables = ["c1/hill/*/frequency"]
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[tuple[Command, dict[str, int]]]:
+    """A cloud of one router, running; and its processes."""
+    (tmp_path / "small.toml").write_text(SMALL)
+    words = ("up", tmp_path / "small.toml", "--folder", tmp_path / "cloud", "--json")
+    with Command.gridstat(tmp_path, *words) as command:
+        eventually(lambda: command.complaint_without("running"), within_s=WITHIN_S)
+        (started,) = command.lines_in("started")
+        yield command, started["processes"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
+def test_no_process_outlives_a_closed_terminal_or_a_kill(
+    small: tuple[Command, dict[str, int]], number: signal.Signals
+) -> None:
+    command, processes = small
+    assert len(processes) == 4
+    assert command.end(number) == (0 if number is signal.SIGHUP else -signal.SIGKILL)
+    eventually(lambda: survivors(processes), within_s=WITHIN_S)
+
+
+def test_a_second_ctrl_c_ends_everything_at_once_and_starts_nothing_again(
+    small: tuple[Command, dict[str, int]],
+) -> None:
+    command, processes = small
+    os.kill(processes["subscribers"], signal.SIGSTOP)  # So that settling lasts.
+    command.signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert command.end(signal.SIGINT) == 130
+    assert "starting it again" not in command.errors
+    assert command.lines_in("ended") == []
+    assert survivors(processes) is None
 
 
 def test_a_second_cloud_in_the_same_folder_is_refused(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gridstat.console.daemons.broker_metrics import LEDGER, BrokerCollector
+from gridstat.console.daemons.broker_metrics import LEDGER, BrokerCollector, BrokerFigures
+from gridstat.console.daemons.metrics_server import exposition
+from gridstat.net.command.endpoint_messages import LedgerEntry
 from gridstat.net.command.session_settings import SessionCounters
 
 SURVEY: dict[str, Any] = {
@@ -24,15 +25,13 @@ SURVEY: dict[str, Any] = {
             "loss_ratio": 0.05,
         }
     ],
-    "subscriptions": [
-        {
-            "subscriber": "c1/desk",
-            "name": "c1/hill/pmu-1/frequency",
-            "ledger": {"expected": 10, "delivered": 9, "lost": 1},
-        },
-        {"subscriber": "c1/new", "name": "c1/hill/pmu-1/frequency", "ledger": None},
-    ],
+    "subscriptions": [],
 }
+NAME = "c1/hill/pmu-1/frequency"
+LEDGERS = [
+    (4, "c1/desk", NAME, LedgerEntry(4, expected=10, delivered=9, lost=1)),
+    (9, "c1/desk", NAME, LedgerEntry(9, expected=5, delivered=5)),
+]
 
 
 @pytest.fixture
@@ -40,9 +39,8 @@ def text() -> str:
     sessions = SessionCounters(sessions=4)
     sessions.refused["certificate_expired"] += 2
     journal = {"commits": 5, "operations": 9, "failures": 1, "fsync_ms_p50": 2.5}
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(BrokerCollector(lambda: SURVEY, lambda: journal, sessions))
-    return generate_latest(registry).decode()
+    figures = BrokerFigures(SURVEY, LEDGERS, journal, sessions.as_facts())
+    return exposition(BrokerCollector(figures)).decode()
 
 
 def sample(text: str, name: str, **labels: str) -> float:
@@ -68,14 +66,25 @@ def test_what_the_survey_tells_is_exported(text: str) -> None:
     assert sample(text, "gridstat_broker_refused_sessions_total", reason=reason) == 2
 
 
-def test_every_outcome_of_a_ledger_is_exported_for_who_has_reported_one(text: str) -> None:
-    labels = {"subscriber": "c1/desk", "variable": "c1/hill/pmu-1/frequency"}
+def test_every_outcome_of_a_ledger_is_exported(text: str) -> None:
+    labels = {"subscription": "4", "subscriber": "c1/desk", "variable": NAME}
     told = {
         outcome: sample(text, "gridstat_broker_ledger_events_total", outcome=outcome, **labels)
         for outcome in LEDGER
     }
     assert (told["expected"], told["delivered"], told["lost"], told["late"]) == (10, 9, 1, 0)
-    assert "c1/new" not in text
+
+
+def test_two_contracts_of_one_end_point_on_one_variable_are_two_series(text: str) -> None:
+    series = [
+        (each.name, *sorted(each.labels.items()))
+        for family in text_string_to_metric_families(text)
+        for each in family.samples
+    ]
+    assert len(series) == len(set(series))
+    labels = {"subscriber": "c1/desk", "variable": NAME, "outcome": "delivered"}
+    name = "gridstat_broker_ledger_events_total"
+    assert sample(text, name, subscription="9", **labels) == 5
 
 
 def test_every_family_has_a_help_text_and_counters_end_in_total(text: str) -> None:

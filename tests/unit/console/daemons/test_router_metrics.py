@@ -57,7 +57,7 @@ def text() -> str:
         latency=[(1_000, 2), (4_000, 3)],
     )
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(RouterCollector(lambda: figures))
+    registry.register(RouterCollector(figures))
     return generate_latest(registry).decode()
 
 
@@ -70,7 +70,7 @@ def families(text: str) -> list[Metric]:
     [
         'gridstat_router_events_total{outcome="dispatched"} 20.0',
         'gridstat_router_events_total{outcome="policed_slot"} 0.0',
-        "gridstat_router_kernel_dropped_datagrams_total 2.0",
+        "gridstat_router_kernel_dropped_messages_total 2.0",
         'gridstat_router_channel_sent_events_total{channel="7",to="c1/\\"e1\\""} 5.0',
         'gridstat_router_channel_back_pressure{channel="7",to="c1/\\"e1\\""} 1.0',
         'gridstat_router_source_lost_datagrams_total{channel="3",sender="c1/w0"} 6.0',
