@@ -52,6 +52,8 @@ def soak(
 def in_words(summary: Summary) -> str:
     state = "passed" if summary.is_passed else f"FAILED {summary.ended_by}".strip()
     counts = f"{summary.trials} trials, {summary.felt} felt, {len(summary.failed)} failed"
+    if summary.unfelt:
+        counts += f", never felt: {', '.join(summary.unfelt)}"
     return (
         f"{state}: seed {summary.seed}, {counts}, {summary.verdict}; "
         f"{summary.took_s:.0f} s, processors {summary.busy:.0%} busy"

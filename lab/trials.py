@@ -26,6 +26,9 @@ SETTLE_S: Final = 3.0
 """What has not come by then is lost."""
 
 POLL_S: Final = 0.05
+TRIED_OFTEN: Final = 8
+BITING: Final = {FaultKind.KILL, FaultKind.STOP, FaultKind.CUT, FaultKind.CUT_FORWARD}
+"""Of every used way some copy is missing; streams go forward, and loss spares most copies."""
 WHOLE_S_MAX: Final = 60.0
 DIRECTIONS: Final = {
     FaultKind.CUT: Direction.BOTH,
@@ -81,10 +84,12 @@ class Summary:
     ended_by: str = ""
     verdict: Verdict = field(default_factory=Verdict)
     failed: tuple[Trial, ...] = ()
+    unfelt: tuple[str, ...] = ()
+    """Kinds of faults that were tried often and never felt: they would prove nothing."""
 
     @property
     def is_passed(self) -> bool:
-        return not self.failed and not self.ended_by
+        return not self.failed and not self.ended_by and not self.unfelt
 
     @property
     def facts(self) -> dict[str, float | str]:
@@ -95,6 +100,7 @@ class Summary:
             "trials": self.trials,
             "failed": len(self.failed),
             "felt": self.felt,
+            "unfelt_kinds": ",".join(self.unfelt),
             "expected": self.verdict.expected,
             "lost": len(self.verdict.lost),
             "duplicate": len(self.verdict.duplicate),
@@ -140,6 +146,7 @@ class Trials:
             felt=sum(trial.is_felt for trial in done),
             verdict=sum((trial.verdict for trial in done), Verdict()),
             failed=tuple(trial for trial in done if not trial.verdict.is_clean),
+            unfelt=unfelt_kinds(done),
         )
 
     def _run_one(self, fault: Fault) -> Trial:
@@ -193,6 +200,20 @@ class Trials:
 
     def _complaint(self) -> str | None:
         return self._grid.complaint_of_state() or self._load.complaint()
+
+
+def unfelt_kinds(trials: Iterable[Trial]) -> tuple[str, ...]:
+    """Kinds that bite, were tried so often that one must have hit a used way, and never did."""
+    felt_by_kind: dict[FaultKind, list[bool]] = {}
+    for trial in trials:
+        felt_by_kind.setdefault(trial.fault.kind, []).append(trial.is_felt)
+    return tuple(
+        sorted(
+            kind.name.lower()
+            for kind, felt in felt_by_kind.items()
+            if kind in BITING and len(felt) >= TRIED_OFTEN and not any(felt)
+        )
+    )
 
 
 def processor_ticks() -> tuple[int, int]:

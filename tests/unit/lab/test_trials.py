@@ -11,7 +11,7 @@ import lab.trials
 from lab.errors import LabError
 from lab.faults import Fault, FaultKind
 from lab.ledger import Verdict, Window
-from lab.trials import Trials
+from lab.trials import TRIED_OFTEN, Trials
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,6 +122,17 @@ def test_a_fault_is_felt_if_a_way_is_missed_at_its_end() -> None:
     assert summary.felt == summary.facts["felt"] == 1
     assert ", felt," in told[0]
     assert "not felt" in told[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_passed"), [(FaultKind.KILL, False), (FaultKind.CUT_BACKWARD, True)]
+)
+def test_a_run_whose_faults_never_bite_proves_nothing_and_fails(
+    kind: FaultKind, is_passed: bool
+) -> None:
+    summary, _ = run(StubGrid(), StubLoad(), *[fault(kind)] * TRIED_OFTEN)
+    assert summary.felt == 0
+    assert summary.is_passed is is_passed
 
 
 def test_a_grid_that_does_not_recover_ends_the_run_as_failed() -> None:
