@@ -130,7 +130,7 @@ def test_a_fault_is_felt_if_a_way_is_missed_at_its_end() -> None:
 def test_a_run_whose_faults_never_bite_proves_nothing_and_fails(
     kind: FaultKind, is_passed: bool
 ) -> None:
-    summary, _ = run(StubGrid(), StubLoad(), *[fault(kind)] * TRIED_OFTEN)
+    summary, _ = run(StubGrid(), StubLoad([Verdict()]), *[fault(kind)] * TRIED_OFTEN)
     assert summary.felt == 0
     assert summary.is_passed is is_passed
 
