@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from benchmarks.plan import EVENT_BYTES, MILLISECOND, Exit, Group, RouterPlan, fitting_period
 from benchmarks.rig import FLOORS, Forwarder, Rig, Subscriber, run_watched, warm_up_s
 from benchmarks.statistics import Bin, Summary
+from gridstat.core.scheduling import ROUTER_PRIORITY, scheduling_granted
 
 if TYPE_CHECKING:
     from benchmarks.plan import Keep
@@ -40,6 +41,8 @@ class ChainPlan:
     halved: int = 0
     reference_s: float = 1e-3
     lag_s: float = 0.0
+    is_real_time: bool = False
+    """Hops and receivers as the daemons' are: real-time, if the process may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +137,11 @@ def _build(
     ring_events = 1 << int(total_s * LOAD_EVENTS_PER_S_MAX).bit_length()
     counting: tuple[Keep, ...] = ("count",)
     keep = (*counting * (receivers - 1), "ring")
-    subscriber = rig.subscriber([reference, *load_groups], keep, ring_events=ring_events)
+    wish = None if plan.is_real_time else 0
+    fifo_priority = scheduling_granted(wish, ROUTER_PRIORITY).fifo_priority
+    subscriber = rig.subscriber(
+        [reference, *load_groups], keep, ring_events=ring_events, is_real_time=plan.is_real_time
+    )
     hops: list[Forwarder] = []
     for position in range(plan.routers, 0, -1):
         is_last = position == plan.routers
@@ -157,6 +164,7 @@ def _build(
             groups=groups,
             publishers=(REFERENCE_CHANNEL, *LOAD_CHANNELS) if is_first else (),
             upstreams=() if is_first else (HOP_CHANNEL + position,),
+            fifo_priority=fifo_priority,
         )
         hops.insert(0, rig.forwarder(plan.kind, router))
     return subscriber, hops

@@ -108,6 +108,7 @@ class SubscriberPlan:
     ring_events: int = 262_144
     host: str = "127.0.0.1"
     is_background: bool = False
+    is_real_time: bool = False
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:

@@ -135,6 +135,7 @@ class Rig:
         *,
         ring_events: int = 65_536,
         is_background: bool = False,
+        is_real_time: bool = False,
     ) -> Subscriber:
         """A process with one receiver per entry of `keep`, all expecting the same variables."""
         path = self._new_pages(len(keep))
@@ -146,6 +147,7 @@ class Rig:
             ring_events=ring_events,
             host=self._ends.host,
             is_background=is_background,
+            is_real_time=is_real_time,
         )
         process, answer = self._processes.start_role("subscriber", plan, prefix=self._ends.prefix)
         ports = tuple((int(data), int(urgent)) for data, urgent in answer["ports"])
@@ -176,6 +178,9 @@ class Rig:
             targets = [f"{outlet.host}:{outlet.data_port}" for outlet in plan.outlets]
             argv = [*prefix, str(forwarder_path()), kind, host, *targets]
             process, answer = self._processes.start(f"floor {kind}", argv)
+            if plan.fifo_priority:
+                priority = os.sched_param(plan.fifo_priority)
+                os.sched_setscheduler(process.pid, os.SCHED_FIFO, priority)
             return Forwarder(kind, process, host, answer["ports"][0], answer["ports"][0])
         placed = replace(plan, host=host)
         process, answer = self._processes.start_role(_role_of(kind), placed, prefix=prefix)

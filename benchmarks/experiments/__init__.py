@@ -7,6 +7,7 @@ from benchmarks.experiments.changes import CHANGES
 from benchmarks.experiments.experiment import Comparison, Experiment, Parameter, Result
 from benchmarks.experiments.forwarding import FORWARDING
 from benchmarks.experiments.hops import HOPS
+from benchmarks.experiments.latency_law import LATENCY_LAW
 from benchmarks.experiments.load import LOAD, LOWER_BOUND
 from benchmarks.experiments.multicast import MULTICAST
 from benchmarks.experiments.rate_filter import RATE_FILTER
@@ -26,6 +27,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         RATE_FILTER,
         THROUGHPUT,
         BASE,
+        LATENCY_LAW,
         SUBSCRIBE,
         RECOVERY,
     )

@@ -3,18 +3,18 @@
 S0 §8.2: publisher - edge - edge - subscriber. S3 §5.2.1: publisher - one router - subscriber, with
 the router's own share. `cloud` is a broker's cloud used by the public API; `core` the same routers'
 core without a broker; `reference` the core in plain Python, as the sources set a managed language
-beside C; `single` a C program that looks at nothing. The cloud's runs under load refit the law of
-latency.
+beside C; `single` a C program that looks at nothing. Hops and receivers of all kinds but the Python
+one are real-time alike, if this process may be: the ratio compares what they do, not their rank.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.chain import ChainPlan, run_chain
-from benchmarks.cloud_chain import CloudChainPlan, CloudChainRun, run_cloud_chain
+from benchmarks.cloud_chain import CloudChainPlan, run_cloud_chain
 from benchmarks.experiments.experiment import (
     Comparison,
     Experiment,
@@ -47,7 +47,7 @@ from benchmarks.statistics import (
     histogram_quantile,
     median_ratio,
 )
-from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT, Measurement, fit
+from gridstat.core.scheduling import ROUTER_PRIORITY, scheduling_granted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,16 +76,15 @@ Runs = dict[tuple[str, str], list[Run]]
 
 
 def measure(options: Options, progress: Progress) -> Result:
-    """The pairs without load, kind by kind in turn; then chains of routers under load."""
+    """All kinds of hop in turn, without load."""
     load = os.getloadavg()[0]
     kinds = options.names("kinds", known=KINDS)
     runs = _run_all(kinds, options, progress)
-    loaded = _loaded_runs(options, progress)
     progress(1.0, "done")
     figures: dict[str, Figure] = {
         **_figures(runs),
-        **_fit_figures(loaded),
         "tick_ms": options.whole("tick_ms"),
+        "scheduling": str(scheduling_granted(None, ROUTER_PRIORITY)),
         "machine_load_before": round(load, 2),
         "runs": options.whole("runs"),
     }
@@ -109,7 +108,7 @@ def _run_all(kinds: Sequence[str], options: Options, progress: Progress) -> Runs
         for kind in (kinds if repetition % 2 == 0 else tuple(reversed(kinds)))
     ]
     for index, (source, kind) in enumerate(steps):
-        progress(0.6 * index / len(steps), f"{source}: {kind}, {SOURCES[source]} routers")
+        progress(index / len(steps), f"{source}: {kind}, {SOURCES[source]} routers")
         runs.setdefault((source, kind), []).append(_run(kind, SOURCES[source], options))
     return runs
 
@@ -121,7 +120,8 @@ def _run(kind: str, routers: int, options: Options) -> Run:
             CloudChainPlan(routers, tick_ms), seconds, folder=options.text("folder")
         )
         return Run(found.summary, found.bins, found.local, found.lost, found.broker_cpu_percent)
-    plain = run_chain(ChainPlan(kind, routers, reference_s=tick_ms / 1e3), seconds)
+    plan = ChainPlan(kind, routers, reference_s=tick_ms / 1e3, is_real_time=True)
+    plain = run_chain(plan, seconds)
     return Run(plain.summary, plain.bins, plain.local, plain.lost)
 
 
@@ -201,45 +201,6 @@ def _comparisons(figures: dict[str, Figure]) -> Iterator[Comparison]:
             yield Comparison(name, source, float(theirs), float(figures[name]), reason)
 
 
-# The law of latency, refitted.
-
-
-def _loaded_runs(options: Options, progress: Progress) -> list[CloudChainRun]:
-    cells = [
-        CloudChainPlan(routers, options.whole("tick_ms"), load)
-        for _ in range(options.whole("fit_runs"))
-        for load in options.wholes("fit_loads")
-        for routers in options.wholes("fit_routers")
-    ]
-    found: list[CloudChainRun] = []
-    for index, plan in enumerate(cells):
-        text = f"{plan.routers} routers, {plan.load_variables} load variables"
-        progress(0.6 + 0.4 * index / len(cells), text)
-        seconds = options.real("fit_seconds")
-        found.append(run_cloud_chain(plan, seconds, folder=options.text("folder")))
-    return found
-
-
-def _fit_figures(runs: Sequence[CloudChainRun]) -> dict[str, Figure]:
-    """The coefficients of least squares, and how far both laws are from what was measured."""
-    if not runs:
-        return {}
-    measurements = [Measurement(run.hops, run.summary.p99_us) for run in runs]
-    model, error_us = fit(measurements)
-    default_us = [
-        abs(LATENCY_MODEL_DEFAULT.predict(one.hops) - one.latency_us) for one in measurements
-    ]
-    coefficients: dict[str, Figure] = {
-        f"fit_{name}": round(value, 3) for name, value in asdict(model).items()
-    }
-    return {
-        **coefficients,
-        "fit_mean_abs_error_us": round(error_us, 1),
-        "default_mean_abs_error_us": round(sum(default_us) / len(default_us), 1),
-        "fit_measurements": len(measurements),
-    }
-
-
 BASE = Experiment(
     name="base",
     summary="latency across one and two routers of a managed cloud, beside raw C hops",
@@ -248,10 +209,6 @@ BASE = Experiment(
         Parameter("seconds", 20.0, "measured time of one run, after its warm-up"),
         Parameter("tick_ms", 10, "time between two events of the reference"),
         Parameter("kinds", "", f"kinds of hop, by comma: {', '.join(KINDS)}"),
-        Parameter("fit_routers", "1,2,3,4", "lengths of the chain for the law, by comma"),
-        Parameter("fit_loads", "0,30,100", "load variables for the law, 100 a second each"),
-        Parameter("fit_seconds", 10.0, "measured time of one chain for the law"),
-        Parameter("fit_runs", 2, "repetitions for the law; 0 leaves it out"),
         Parameter("folder", "", "where the cloud's files lie; a temporary one"),
     ),
     measure=measure,

@@ -8,7 +8,7 @@ from benchmarks.allocation import allocation_times_ms
 from benchmarks.cloud_chain import hops_of
 from benchmarks.cloud_plan import chain, two_rings
 from benchmarks.cloud_rig import histogram_of, routers_behind
-from benchmarks.experiments.subscribe import prediction_error, sample_of
+from benchmarks.path_latencies import kept_share, prediction_error, sample_of
 from benchmarks.statistics import histogram_mean
 from benchmarks.subscribing import Storm, quantile
 from gridstat.model.cloud import RouterRole
@@ -119,6 +119,10 @@ def test_quantiles_of_few_samples_are_samples() -> None:
 
 def test_the_error_of_predictions_is_the_median_and_relative_to_what_was_measured() -> None:
     assert prediction_error([(150, 100), (90, 100), (400, 100)]) == 0.5
+
+
+def test_a_prediction_is_kept_when_what_was_measured_is_within_it() -> None:
+    assert kept_share([(150, 100), (100, 100), (90, 100), (99, 100)]) == 0.5
 
 
 def test_a_sample_of_paths_takes_every_variable_once_and_to_another_edge() -> None:
