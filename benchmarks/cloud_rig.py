@@ -76,9 +76,8 @@ class CloudRig:
         grid = Grid(LOOPBACK, self._topology, pmus=(), subscribers=(), source="benchmarks")
         files = GridFolder(self.folder, grid, "")
         files.write()
-        _adapt(files.broker_file, after=TIMING)
-        for router in self._topology.routers:
-            _adapt(files.router_file(router.name), before="metrics_port = 0\n")
+        with files.broker_file.open("a", encoding="utf-8") as broker_file:
+            broker_file.write(TIMING)
         self.access = load_access(self.folder)
         self._processes = self._stack.enter_context(Processes())
         broker = {"broker": _daemon("broker", files.broker_file)}
@@ -153,11 +152,6 @@ def routers_behind(survey: Facts) -> list[str]:
         for router in survey["routers"]
         if not (router["is_connected"] and router["in_step"])
     ]
-
-
-def _adapt(file: Path, *, before: str = "", after: str = "") -> None:
-    """Add keys to a file: those of the whole before its first table, tables at its end."""
-    file.write_text(f"{before}{file.read_text(encoding='utf-8')}{after}", encoding="utf-8")
 
 
 def _daemon(kind: str, file: Path) -> list[str]:
