@@ -291,7 +291,7 @@ RECOVERY = Experiment(
         Parameter("trials", 20, "channels cut, and routers killed, on the path of a stream"),
         Parameter("dead_s", 60.0, "how long the broker is dead, once"),
         Parameter("restarts", 20, "further restarts of the broker after some seconds"),
-        Parameter("returns", 20, "of each: publisher, subscriber, edge, loaded router, access"),
+        Parameter("returns", 12, "of each: publisher, subscriber, edge, loaded router, access"),
         Parameter("orders", 10_000, "variables of the router that is restarted with many"),
         Parameter("variables", 4, "streams of 60 events a second, each with one and two paths"),
         Parameter("seed", 1, "fixes what is broken, and when between two events"),
