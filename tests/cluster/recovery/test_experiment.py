@@ -33,4 +33,6 @@ def test_every_fault_on_two_ways_is_noticed_and_only_single_paths_feel_it() -> N
             assert float(figures[f"{name}_{what}"]) > 0, "a single path feels it"
     assert figures["faults_two_path_lost"] == figures["faults_duplicate"] == 0
     assert figures["lost"] == 0, "a dead broker costs nothing"
+    assert figures["restarts_with_other_contracts"] == 0, "nor does it forget any"
+    assert figures["trials_failed"] == figures["trials_left_out"] == 0
     assert float(figures["digest_equal_s_p95"]) > 0
