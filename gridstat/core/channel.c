@@ -36,7 +36,7 @@ int gs_channel_open(const gs_channel_words *words, gs_channel **opened)
     channel->counter = words->counter;
     channel->mtu_bytes = words->mtu_bytes;
     channel->level = words->level;
-    channel->version = words->version;
+    channel->version = (uint8_t)words->version;
     channel->probe_interval_ns = words->probe_interval_ns;
     channel->floods = words->floods;
     channel->is_posix = words->is_posix;

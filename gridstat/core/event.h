@@ -110,8 +110,39 @@ static inline void gs_event_copy(uint8_t *to, const uint8_t *event, uint32_t byt
 
 /* Check a whole datagram before any of it is used; `bytes` is what arrived, padding included. Its
  * version must be known here: at most `versions_max`. */
-gs_form gs_datagram_read(const uint8_t *datagram, size_t bytes, uint32_t versions_max,
-                         gs_datagram *read);
+static inline gs_form gs_datagram_read(const uint8_t *datagram, size_t bytes, uint32_t versions_max,
+                                       gs_datagram *read)
+{
+    if (bytes < GS_HEADER_BYTES)
+        return GS_MALFORMED_SHORT;
+    uint32_t version = datagram[0];
+    if (version - 1 >= versions_max)
+        return GS_MALFORMED_VERSION;
+    if (datagram[1] != 0)
+        return GS_MALFORMED_EPOCH;
+    uint32_t length = gs_load_u16(datagram + 2);
+    if (length > bytes)
+        return GS_MALFORMED_LENGTH;
+    if (__builtin_expect(length < GS_HEADER_BYTES + GS_EVENT_BYTES, 0) &&
+        !(length == GS_HEADER_BYTES && version >= GS_VERSION_PROBES))
+        return GS_MALFORMED_LENGTH;
+    uint32_t at = GS_HEADER_BYTES;
+    uint32_t count = 0;
+    while (at < length) {
+        if (length - at < GS_EVENT_BYTES)
+            return GS_MALFORMED_OPTION;
+        uint32_t event_bytes = gs_event_bytes(datagram + at);
+        if (length - at < event_bytes)
+            return GS_MALFORMED_OPTION;
+        at += event_bytes;
+        count++;
+    }
+    read->channel_id = gs_load_u32(datagram + 4);
+    read->counter = gs_load_u64(datagram + 8);
+    read->events_end = length;
+    read->event_count = count;
+    return GS_WELL_FORMED;
+}
 
 static inline void gs_header_write(uint8_t *at, uint32_t version, uint32_t length,
                                    uint32_t channel_id, uint64_t counter)

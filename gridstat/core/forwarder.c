@@ -15,6 +15,7 @@ typedef struct {
     gs_core *core;
     const gs_root *root;
     const gs_source *source;
+    uint64_t heard; /* The source's newest datagram of a row that is not noted yet. */
     uint64_t active;
     gs_now now;
     uint32_t port;
@@ -300,9 +301,6 @@ static inline gs_counter *pass(const passage *way, const gs_row *row, const uint
     gs_verdict verdict = first_copy(way, row, bytes, &slot);
     if (__builtin_expect(verdict != GS_ACCEPTED, 0))
         return rejected_by(counters, verdict);
-    if (__builtin_expect(row->flags & GS_ROW_KEEPS_NEWEST, 0) &&
-        !gs_newest_keep(gs_row_newest(row), bytes, way->now.steady_ns))
-        gs_add(&counters->newest_too_large, 1);
     flight event = {
         .bytes = bytes,
         .row = row,
@@ -311,6 +309,11 @@ static inline gs_counter *pass(const passage *way, const gs_row *row, const uint
         .port = row->flags & GS_ROW_URGENT ? GS_PORT_URGENT : GS_PORT_DATA,
     };
     if (__builtin_expect(row->flags & GS_ROW_PLAIN, 1))
+        return route_plain(way, &event, slot) ? &counters->dispatched : &counters->not_due;
+    if (row->flags & GS_ROW_KEEPS_NEWEST &&
+        !gs_newest_keep(gs_row_newest(row), bytes, way->now.steady_ns))
+        gs_add(&counters->newest_too_large, 1);
+    if (row->flags & GS_ROW_PLAIN_BUT_KEEPS)
         return route_plain(way, &event, slot) ? &counters->dispatched : &counters->not_due;
     uint32_t copies = 0, scope = NO_SCOPE;
     if (__builtin_expect(row->flood_count != 0, 0)) {
@@ -354,6 +357,31 @@ static void drain_group(const passage *way, group *open)
     open->count = 0;
 }
 
+/* Once for a row of datagrams: most arrivals are one. */
+static void note_heard(const passage *way)
+{
+    if (way->source != NULL)
+        gs_source_hear_row(way->source->state, way->heard, way->port, way->now.steady_ns);
+}
+
+static void change_source(passage *way, group *open, uint32_t channel_id)
+{
+    note_heard(way);
+    drain_group(way, open);
+    way->source = gs_source_of(way->root->sources, channel_id);
+    if (way->source != NULL)
+        way->heard = way->source->state->newest;
+}
+
+/* A probe, or a counter out of the row. */
+static __attribute__((noinline)) void hear_apart(passage *way, const gs_datagram *read)
+{
+    gs_source_state *state = way->source->state;
+    note_heard(way);
+    gs_source_hear(state, read, way->port, way->now.steady_ns);
+    way->heard = state->newest;
+}
+
 /* One datagram of an arrival: checked whole, then its events join the open group. */
 static void forward_datagram(passage *way, group *open, const uint8_t *datagram, size_t bytes)
 {
@@ -366,15 +394,16 @@ static void forward_datagram(passage *way, group *open, const uint8_t *datagram,
         return;
     }
     gs_add(&counters->in, read.event_count);
-    if (way->source == NULL || way->source->channel_id != read.channel_id) {
-        drain_group(way, open);
-        way->source = gs_source_of(way->root->sources, read.channel_id);
-    }
+    if (way->source == NULL || way->source->channel_id != read.channel_id)
+        change_source(way, open, read.channel_id);
     if (__builtin_expect(way->source == NULL, 0)) {
         gs_add(&counters->unknown_channel, read.event_count);
         return;
     }
-    gs_source_hear(way->source->state, &read, way->port, way->now.steady_ns);
+    if (__builtin_expect(read.counter == way->heard + 1 && read.event_count != 0, 1))
+        way->heard = read.counter;
+    else
+        hear_apart(way, &read);
     for (uint32_t at = GS_HEADER_BYTES; at < read.events_end;) {
         open->events[open->count++] = datagram + at;
         at += gs_event_bytes(datagram + at);
@@ -403,6 +432,7 @@ void gs_forward(gs_core *core, const gs_view *view, const gs_arrival *arrival, g
         datagrams++;
     } while (at < arrival->bytes);
     drain_group(&way, &open);
+    note_heard(&way);
     gs_add(&core->counters.datagrams_in, datagrams);
     gs_add(&core->counters.bytes_in, arrival->bytes);
 }

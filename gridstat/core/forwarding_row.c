@@ -99,7 +99,7 @@ static gs_row *write_row(const gs_row_words *words, const wish *wishes, size_t w
     write_terms(row, wishes, wish_count);
     write_ways(row, words);
     if (words->route_count == 1 && term_count == 1 && words->flood_count == 0)
-        row->flags |= GS_ROW_PLAIN;
+        row->flags |= row->flags & GS_ROW_KEEPS_NEWEST ? GS_ROW_PLAIN_BUT_KEEPS : GS_ROW_PLAIN;
     return row;
 }
 

@@ -29,8 +29,9 @@ enum {
     GS_ROW_PERIODIC = 1,
     GS_ROW_URGENT = 2,
     GS_ROW_STAMP_EXEMPT = 4,
+    GS_ROW_PLAIN = 8, /* One channel, one term, nothing else: most rows of most routers. */
     GS_ROW_KEEPS_NEWEST = 16,
-    GS_ROW_PLAIN = 8, /* One channel, one term, no flooding: most rows of most routers. */
+    GS_ROW_PLAIN_BUT_KEEPS = 32, /* Plain but for the newest event, which it keeps. */
 };
 
 /* Words of a term before its bitmap; where a plain row has its only way; and how many words of a

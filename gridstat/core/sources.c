@@ -101,6 +101,16 @@ void gs_source_hear_rare(gs_source_state *state, uint64_t counter, uint32_t port
     }
 }
 
+void gs_source_mark_row(gs_source_state *state, uint64_t first, uint64_t count)
+{
+    while (count != 0) {
+        uint64_t bit = first % 64, here = 64 - bit < count ? 64 - bit : count;
+        state->seen[first / 64 % GS_SEEN_WORDS] |= UINT64_MAX >> (64 - here) << bit;
+        first += here;
+        count -= here;
+    }
+}
+
 void gs_attention_begin(gs_attention *attention, uint64_t now_ns)
 {
     gs_set(&attention->since_ns, now_ns);

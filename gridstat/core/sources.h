@@ -103,6 +103,27 @@ static inline void gs_source_hear(gs_source_state *state, const gs_datagram *rea
     state->last[port] = counter;
 }
 
+/* The bits of many datagrams in a row, up to the newest. */
+void gs_source_mark_row(gs_source_state *state, uint64_t first, uint64_t count);
+
+/* Note a row of good datagrams, none of them a probe, that ends with `newest` and goes on without a
+ * gap from the state's own: the same as hearing one after the other, at the price of one. */
+static inline void gs_source_hear_row(gs_source_state *state, uint64_t newest, uint32_t port,
+                                      uint64_t now_ns)
+{
+    uint64_t count = newest - state->newest;
+    if (count == 0)
+        return;
+    gs_set(&state->heard_ns, now_ns);
+    gs_add(&state->datagrams, count);
+    if (count == 1)
+        state->seen[newest / 64 % GS_SEEN_WORDS] |= 1ULL << newest % 64;
+    else
+        gs_source_mark_row(state, state->newest + 1, count);
+    state->newest = newest;
+    state->last[port] = newest;
+}
+
 gs_source_facts gs_source_tell(const gs_source_state *state, const gs_attention *attention);
 
 #endif
