@@ -17,6 +17,7 @@ from gridstat.broker.contract_changes import ContractChanges
 from gridstat.broker.desk import CONFIRM_TIMER, FLUSH_TIMER, REPORTS_TIMER, Desk, Outside
 from gridstat.broker.effects import Effects
 from gridstat.broker.enquiries import Enquiries
+from gridstat.broker.grants import OWED_TIMER, Grants
 from gridstat.broker.housing import HOUSE_TIMER, Housing
 from gridstat.broker.moves import RETIRE_TIMER, Moves
 from gridstat.broker.notices import Notices
@@ -34,7 +35,7 @@ from gridstat.broker.router_desk import WHOLE_TIMER, RouterDesk
 from gridstat.broker.router_health import ABSENT_TIMER, RouterHealth
 from gridstat.broker.router_tables import RouterTables
 from gridstat.broker.snapshot import snapshot_operations
-from gridstat.broker.subscriptions import OWED_TIMER, Subscriptions
+from gridstat.broker.subscriptions import Subscriptions
 from gridstat.broker.survey import Surveyor
 from gridstat.model.errors import GridStatError, NotAuthorised, Refused
 from gridstat.net.command.endpoint_messages import (
@@ -129,7 +130,9 @@ class LeafBroker:
         self._recovery = Recovery(self._desk, self._health, notices, self._moves, self._presence)
         surveyor = Surveyor(self._desk, self._router_desk, self._health, channel_plan)
         self._operator_desk = OperatorDesk(self._desk, surveyor, self._health)
-        self._subscriptions = Subscriptions(self._desk, self._requests, notices)
+        self._grants = Grants(self._desk, self._requests)
+        self._requests.granted_again = self._grants.again
+        self._subscriptions = Subscriptions(self._desk, self._requests, self._grants, notices)
         self._contract_changes = ContractChanges(
             self._desk, self._requests, self._subscriptions, self._moves
         )
@@ -151,7 +154,7 @@ class LeafBroker:
             REPLAN_TIMER: self._recovery.continue_replanning,
             HOUSE_TIMER: self._housing.try_again,
             CATCH_TIMER: self._subscriptions.catching.catch_some,
-            OWED_TIMER: self._subscriptions.answer_owed,
+            OWED_TIMER: self._grants.answer_owed,
             START_TIMER: self._begin,
         }
         self._named_timers: dict[str, Callable[[str], None]] = {

@@ -30,6 +30,7 @@ from gridstat.net.command.endpoint_messages import (
     FindVariables,
     ReportLedger,
     ResolveName,
+    Subscribe,
 )
 from gridstat.net.command.frames import decode_command
 from gridstat.net.command.router_messages import Return
@@ -68,6 +69,7 @@ class Requests:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self.attached_again: Callable[[str, str, str], None] = _nobody
+        self.granted_again: Callable[[Request, bytes], None] = self.send
         self._pending: dict[tuple[str, int], Request] = {}
         self._pending_count: dict[str, int] = {}
 
@@ -88,13 +90,32 @@ class Requests:
                 self._send_when_durable(edge, forward, encode_outcomes((DoneOutcome(),)))
                 return None
             facts = self._check(edge, forward, command)
-            if self._is_answered(edge, forward):
-                if isinstance(command, Attach):
-                    self.attached_again(edge, forward.endpoint, command.incarnation)
-                return None
+            known = self._known_answer(forward)
         except GridStatError as error:
             self._send(edge, forward, encode_outcomes((refused(error),)))
             return None
+        if known is not None:
+            self._answer_again(edge, forward, command, known)
+            return None
+        return self._begin(edge, forward, command, facts), command, facts
+
+    def _answer_again(
+        self, edge: str, forward: Forward, command: EndPointCommand, body: bytes
+    ) -> None:
+        if isinstance(command, Subscribe):
+            self.granted_again(self._begin(edge, forward, command, None), body)
+            return
+        self._send(edge, forward, body)
+        if isinstance(command, Attach):
+            self.attached_again(edge, forward.endpoint, command.incarnation)
+
+    def _begin(
+        self,
+        edge: str,
+        forward: Forward,
+        command: EndPointCommand,
+        facts: CertificateFacts | None,
+    ) -> Request:
         public_key = (
             facts.public_key
             if facts is not None
@@ -108,7 +129,7 @@ class Requests:
         self._pending[forward.endpoint, forward.request_id] = request
         count = self._pending_count.get(forward.endpoint, 0)
         self._pending_count[forward.endpoint] = count + 1
-        return request, command, facts
+        return request
 
     def drop(self, edge: str, forward: Forward) -> None:
         """Refuse what could not even be looked at."""
@@ -219,16 +240,15 @@ class Requests:
         pending.edges.add(edge)
         return True
 
-    def _is_answered(self, edge: str, forward: Forward) -> bool:
-        """Whether this very request is answered already; raises if it is a replay."""
+    def _known_answer(self, forward: Forward) -> bytes | None:
+        """The answer if this very request has one already; raises if it is a replay."""
         registry = self._desk.registry
         endpoint = registry.endpoints.get(forward.endpoint)
         floor = registry.retired.get(forward.endpoint, 0)
         if endpoint is not None:
             body = endpoint.book.held.get(forward.request_id)
             if body is not None:
-                self._send(edge, forward, body)
-                return True
+                return body
             floor = endpoint.book.floor
         if forward.request_id <= floor:
             raise NotAuthorised(
@@ -240,7 +260,7 @@ class Requests:
             self._desk.settings.quotas.pending_requests_max
         ):
             raise QuotaReached(f"{forward.endpoint} has too many requests under way")
-        return False
+        return None
 
     def _send(self, edge: str, forward: Forward, body: bytes) -> None:
         self._return(edge, forward.endpoint, forward.request_id, body)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from gridstat.broker.applied import Applied
 from gridstat.broker.catching import Catching
 from gridstat.broker.contracts import AllocationRequest, Refusal
 from gridstat.broker.moves import has_a_way, routers_of
-from gridstat.broker.operations import Answered, CatchingLeft, PatternHeld, Subscribed, Unsubscribed
+from gridstat.broker.operations import Answered, CatchingLeft, PatternHeld, Subscribed
 from gridstat.broker.orders import TERMS_MAX, terms_of
 from gridstat.broker.outcomes import (
     ANSWER_BYTES_MAX,
     encode_outcome,
-    encode_outcomes,
     few_words,
     granted,
     join_outcomes,
@@ -25,7 +22,6 @@ from gridstat.broker.outcomes import (
 from gridstat.broker.type_check import check_type, encode_type, expected_type
 from gridstat.model.cloud import check_name, check_pattern, is_pattern
 from gridstat.model.errors import (
-    DeadlinePassed,
     GridStatError,
     LayoutError,
     NoSuchVariable,
@@ -35,11 +31,12 @@ from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched
 from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Set
+    from collections.abc import Iterable
 
     from gridstat.broker.confirmation import Confirmation
     from gridstat.broker.contracts import Allocation
     from gridstat.broker.desk import Desk
+    from gridstat.broker.grants import Grants
     from gridstat.broker.notices import Notices
     from gridstat.broker.operations import Operation
     from gridstat.broker.registry import EndPoint, Publication
@@ -51,21 +48,16 @@ if TYPE_CHECKING:
         SubscriptionRequest,
     )
 
-OWED_TIMER: Final = "owed"
-
 
 class Subscriptions:
-    """A subscriber is answered `Granted` when its paths are durable and up.
+    """A subscriber is answered `Granted` when its paths are durable and up (`grants.py`)."""
 
-    `_owed` are the requests whose answer the disk did not take; it is tried again.
-    """
-
-    def __init__(self, desk: Desk, requests: Requests, notices: Notices) -> None:
+    def __init__(self, desk: Desk, requests: Requests, grants: Grants, notices: Notices) -> None:
         self._desk = desk
         self._requests = requests
+        self._grants = grants
         self._notices = notices
         self.catching = Catching(desk, self.catch, self.follow_caught)
-        self._owed: list[Callable[[], None]] = []
 
     # Subscribing.
 
@@ -178,84 +170,9 @@ class Subscriptions:
     ) -> None:
         self.follow_caught(caught)
         if direct:
-            self._await_paths(request, body, outcomes, direct)
+            self._grants.await_paths(request, body, outcomes, direct)
         else:
             self._requests.send(request, body)
-
-    def _await_paths(
-        self, request: Request, body: bytes, outcomes: list[Outcome], direct: list[Subscribed]
-    ) -> None:
-        def confirmed(waiting: Confirmation) -> None:
-            live = self._desk.registry.subscriptions
-            is_whole = all(record.subscription_id in live for record in direct)
-            if is_whole and not waiting.silent:
-                self._requests.send(request, body)
-            else:
-                again = partial(self._await_paths, request, body, outcomes, direct)
-                self._answer_in_part(request, outcomes, direct, set(waiting.silent), again)
-
-        def judge(silent: Set[str]) -> bool:
-            return all(has_a_way(record, silent) for record in direct)
-
-        self._desk.tables.await_confirmations(
-            routers_of(direct),
-            confirmed,
-            deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
-            judge=judge,
-        )
-
-    def _answer_in_part(
-        self,
-        request: Request,
-        outcomes: list[Outcome],
-        direct: list[Subscribed],
-        silent: set[str],
-        again: Callable[[], None],
-    ) -> None:
-        """Some routers kept silent: what works without them is granted, and says so.
-
-        A contract of which no path is up would be a promise without a stream, so it is refused and
-        taken back; the silent router drops it when it returns. One that has ended meanwhile, with
-        its variable, was never granted. While the disk takes none of this nobody is answered: the
-        answer that it has would grant what is not up.
-        """
-        live = self._desk.registry.subscriptions
-        dead = {
-            record.subscription_id
-            for record in direct
-            if record.subscription_id not in live or not has_a_way(record, silent)
-        }
-        changed = [self._in_part(outcome, dead, silent) for outcome in outcomes]
-        body = encode_outcomes(changed)
-        operations: list[Operation] = [
-            *(Unsubscribed(subscription_id=number) for number in sorted(dead)),
-            Answered(endpoint=request.endpoint, request_id=request.request_id, body=body),
-        ]
-        self._desk.commit(
-            operations, lambda _: self._requests.send(request, body), partial(self._owe, again)
-        )
-
-    def _owe(self, again: Callable[[], None], _: str) -> None:
-        self._owed.append(again)
-        self._desk.set_timer(OWED_TIMER, self._desk.settings.retry_after_ns)
-
-    def answer_owed(self) -> None:
-        """Look again at what could not be answered; its routers may have confirmed meanwhile."""
-        owed, self._owed = self._owed, []
-        for again in owed:
-            again()
-
-    def _in_part(self, outcome: Outcome, dead: set[int], silent: set[str]) -> Outcome:
-        if not isinstance(outcome, GrantedOutcome):
-            return outcome
-        if outcome.subscription_id in dead:
-            if outcome.subscription_id not in self._desk.registry.subscriptions:
-                return refused(NoSuchVariable("it was withdrawn while the paths were set up"))
-            names = ", ".join(sorted(silent))
-            return refused(DeadlinePassed(f"no path could be set up: {names} did not confirm"))
-        here = sorted(silent & {name for path in outcome.paths for name in path.routers})
-        words = tuple(f"router {name} has not confirmed its part yet" for name in here)
-        return msgspec.structs.replace(outcome, degraded=(*outcome.degraded, *words))
 
     # Patterns.
 

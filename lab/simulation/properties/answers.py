@@ -31,8 +31,6 @@ class Answers:
     def __init__(self) -> None:
         self._cloud: Cloud | None = None
         self.acknowledged: set[int] = set()
-        self._restored: set[int] = set()
-        """Contracts of an earlier process; a repeated answer about one waits for nobody."""
 
     def watch(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -80,7 +78,6 @@ class Answers:
         """A broker has read its journal: it knows all that it ever acknowledged."""
         assert self._cloud is not None
         registry, facts = broker.registry, self._cloud.journal.facts
-        self._restored = set(facts.subscribed)
         for number in sorted(self.acknowledged):
             if number in facts.ended:
                 self.acknowledged.discard(number)
@@ -99,8 +96,6 @@ class Answers:
             return
         for outcome in decode_outcomes(body).outcomes:
             if not isinstance(outcome, GrantedOutcome) or outcome.variable is None:
-                continue
-            if outcome.subscription_id in self._restored:
                 continue
             found = broker.registry.subscriptions.get(outcome.subscription_id)
             if found is None or found.record.generation:

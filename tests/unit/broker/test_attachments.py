@@ -393,7 +393,6 @@ def test_who_attaches_and_goes_while_its_farewell_is_being_written_is_forgotten_
     cloud.lose(PMU, "c1/e0")
     cloud.is_journal_held = False
     cloud.write()
-    cloud.settle()
     assert PMU in cloud.broker.registry.endpoints
 
     cloud.advance(GRACE_NS + NS_PER_S)
