@@ -74,7 +74,6 @@ def test_a_variable_that_was_not_heard_has_counted_nothing(stage: Stage) -> None
     }
 
 
-@pytest.mark.feature("S0-54")
 @pytest.mark.parametrize(
     ("slots", "missing", "span"),
     [

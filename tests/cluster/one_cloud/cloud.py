@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from gridstat.console.access import load_access
@@ -26,7 +26,7 @@ from lab.daemon import Daemon
 from tests.cluster.eventually import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from gridstat.endpoint.connection import Connection
@@ -94,7 +94,36 @@ class Cloud:
         command = (sys.executable, "-m", "gridstat", word, str(file))
         return Daemon(file.stem, cast("Namespace", Here()), command, self.folder / file.stem)
 
+    @contextmanager
+    def further_router(self, name: str) -> Iterator[None]:
+        """A router that the files do not know, while the block lasts."""
+        self.access.files_of(Role.ROUTER, f"c1/{name}")
+        host, port = self.access.broker
+        file = self.folder / f"router-{name}.toml"
+        file.write_text(
+            f'name = "c1/{name}"\nrole = "inner"\n[broker]\naddresses = ["{host}:{port}"]\n'
+            f'[listen]\nhost = "{host}"\n'
+        )
+        daemon = self._daemon("router", file)
+        try:
+            daemon.start()
+            daemon.wait_ready(within_s=READY_WITHIN_S)
+            yield
+        finally:
+            daemon.close()
+
     # Asking the broker.
+
+    def command(self, *words: str) -> None:
+        """`gridstat cloud ...`, as an operator would type it."""
+        done = subprocess.run(
+            [sys.executable, "-m", "gridstat", "cloud", *words, "--folder", str(self.folder)],
+            capture_output=True,
+            text=True,
+            timeout=READY_WITHIN_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
 
     def ask(self, command: OperatorCommand) -> dict[str, Any]:
         async def asking() -> dict[str, Any]:
