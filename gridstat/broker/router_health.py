@@ -2,9 +2,9 @@
 
 A lost session alone is no dead router: it goes on forwarding (S0 A20). A router is down when its
 session is lost and a neighbour hears nothing from it. One that is away for long is merely not used
-for new paths, since it could not be told of them. After the broker's own start no router has a
-session yet, which says nothing of any of them: until it could have reported, one is down only when
-no neighbour hears it.
+for new paths, since it could not be told of them. After the broker's own start, or when it was cut
+off itself, no router has a session, which says nothing of any of them: until it could have
+reported, one is down only when no neighbour hears it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ABSENT_TIMER: Final = "absent/"
 class RouterHealth:
     """`down_channels` and `down_routers` are what paths cannot go over at the moment.
 
-    `_awaited` are the routers that had reported to a process before this one, and may yet report.
+    `_awaited` are the routers that have no session because the broker was away, and may yet report.
     """
 
     def __init__(self, desk: Desk) -> None:
@@ -63,8 +63,17 @@ class RouterHealth:
         if is_connected:
             self._desk.cancel_timer(ABSENT_TIMER + name)
             self._mark(name, is_usable=True)
+            self._await_others(name)
         else:
             self._desk.set_timer(ABSENT_TIMER + name, self._desk.settings.confirm_within_ns)
+
+    def _await_others(self, first: str) -> None:
+        """If nobody else has a session it was the broker that was away: the others come, too."""
+        others = self._desk.registry.routers.keys() - {first}
+        if any(self._desk.tables[name].is_connected for name in others):
+            return
+        for name in sorted(others - self.down_routers):
+            self.watch(name)
 
     def absence_is_long(self, name: str) -> None:
         registry = self._desk.registry

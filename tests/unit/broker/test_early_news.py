@@ -60,6 +60,31 @@ def test_a_router_that_has_not_reported_to_a_restarted_broker_is_not_dead_for_on
     assert cloud.differing() == []
 
 
+def test_nor_for_one_to_a_broker_that_was_cut_off_from_all_of_them(cloud: Conversation) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    (path,) = granted.paths
+    awaited = path.routers[1]
+    aside = next(
+        found
+        for found in cloud.channels_given
+        if found.from_router == awaited and found.channel_id not in path.channel_ids
+    )
+    for name in sorted(cloud.routers):
+        cloud.disconnect(name)
+    cloud.advance(2 * cloud.settings.confirm_within_ns)
+    cloud.connect(aside.to_router)
+
+    say(cloud, aside.channel_id, is_up=False)
+    cloud.settle()
+    for name in sorted(cloud.routers.keys() - {aside.to_router}):
+        cloud.connect(name)
+    cloud.advance(NS_PER_S)
+    cloud.settle()
+
+    assert "router_down" not in words(cloud)
+    assert contract(cloud, granted.subscription_id) == [path.routers]
+
+
 def start_without(cloud: Conversation, dead: str) -> None:
     """A broker starts, and all routers but this one report."""
     cloud.kill_broker()
