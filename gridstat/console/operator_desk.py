@@ -15,7 +15,16 @@ from gridstat.model.errors import DeadlinePassed, GridStatError, LinkDown
 from gridstat.net.command.driver import Driver, DriverEvent
 from gridstat.net.command.identity import Identity, Role
 from gridstat.net.command.machine import Connected, Disconnected, Received, Send
-from gridstat.net.command.messages import OperatorAnswer, OperatorCommand
+from gridstat.net.command.messages import (
+    AddChannel,
+    AddRouter,
+    Explain,
+    OperatorAnswer,
+    OperatorCommand,
+    RemoveChannel,
+    RemoveRouter,
+    Survey,
+)
 from gridstat.net.command.tls import Credentials
 
 if TYPE_CHECKING:
@@ -69,7 +78,9 @@ class OperatorDesk:
                         answer.set_exception(LinkDown(f"the session with {self._broker} was lost"))
             case Received(_, OperatorAnswer() as message):
                 self._take(message)
-            case msgspec.Struct():
+            case (
+                AddRouter() | RemoveRouter() | AddChannel() | RemoveChannel() | Explain() | Survey()
+            ):
                 return [Send(self._broker.peer, event)]
             case _:
                 pass  # Nothing else concerns an operator.
