@@ -89,6 +89,9 @@ class Refusal:
 
 
 def everys(granted: dict[int, Qos], index: int) -> dict[int, int]:
+    if len(granted) == 1:  # By far the most frequent: the same quality in all modes.
+        ((mode, qos),) = granted.items()
+        return {mode: qos.every} if qos.redundancy > index else {}
     return {
         mode: granted[mode].every for mode in sorted(granted) if granted[mode].redundancy > index
     }

@@ -105,20 +105,21 @@ class Journal:
         self._head.compare(self._number, self._checksum)
         return [row.operation for row in rows]
 
-    async def persist(self, token: int, operations: tuple[bytes, ...]) -> None:
-        """Return once all of them are durable; raise `StorageFailed` if none of them is."""
+    def persist(self, token: int, operations: tuple[bytes, ...]) -> asyncio.Future[None]:
+        """Done once all of them are durable; fails with `StorageFailed` if none of them is."""
         loop = asyncio.get_running_loop()
-        entry = _Entry(token, operations, loop.create_future())
+        future: asyncio.Future[None] = loop.create_future()
         with self._condition:
             if self._is_closing:
-                raise StorageFailed(f"journal {self._path} is closed")
-            self._queue.append(entry)
+                future.set_exception(StorageFailed(f"journal {self._path} is closed"))
+                return future
+            self._queue.append(_Entry(token, operations, future))
             if self._thread is None:
                 self._loop = loop
                 self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
                 self._thread.start()
             self._condition.notify()
-        await entry.future
+        return future
 
     def close(self) -> None:
         """Write what is queued, end the thread and fold the log into the file."""

@@ -94,9 +94,10 @@ def band_of(qos: ModalQos, period: Period | None) -> Band:
     desired: Quality = {}
     worst: Quality = {}
     notes: list[str] = []
-    for mode, request in sorted(qos.modes.items()):
-        desired[mode], worst[mode], found = _limits(request, period)
-        notes.extend(_in_mode(mode, note) for note in found)
+    for mode in sorted(qos.modes):
+        desired[mode], worst[mode], found = _limits(qos.modes[mode], period)
+        if found:
+            notes.extend(_in_mode(mode, note) for note in found)
     if len(desired) == 1:
         return Band(desired, worst, tuple(notes))
     chained = _chained(desired)

@@ -40,10 +40,11 @@ def path_orders(record: Subscribed, attachments: Mapping[str, Attachment]) -> li
     for index, path in enumerate(record.paths):
         terms = terms_of(record.granted, index)
         hops = (*path.channel_ids, attachments[path.routers[-1]].down_channel_id)
-        for router, channel_id in zip(path.routers, hops, strict=True):
-            for number, (every, priority, modes) in enumerate(terms):
+        for number, (every, priority, modes) in enumerate(terms):
+            path_id = head | index << 4 | number
+            for router, channel_id in zip(path.routers, hops, strict=True):
                 order = PathOrder(
-                    path_id=head | index << 4 | number,
+                    path_id=path_id,
                     variable_id=record.variable_id,
                     channel_id=channel_id,
                     every=every,

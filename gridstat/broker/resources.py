@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.accounts import Carriage, RouterAccount
+from gridstat.broker.carriers import Carriers
 from gridstat.broker.charges import MODE_SETS_DEFAULT, Tariff
 from gridstat.broker.promises import Promises
 from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, StillInUse
@@ -72,7 +73,7 @@ class Resources:
         self._channels_at: dict[str, set[int]] = {}
         self._entries: dict[str, Carriage] = {}
         self._deliveries: dict[tuple[str, str], Carriage] = {}
-        self._carriers: dict[int, set[int]] = {}
+        self._carriers = Carriers()
         self._tariffs: dict[int, Tariff] = {}
         self._unusable_channels: frozenset[int] | None = None
         self._unusable_routers: frozenset[str] | None = None
@@ -265,18 +266,19 @@ class Resources:
 
     def serving_channels(self, variable_id: int, everys: Mapping[int, int]) -> frozenset[int]:
         """Channels that could carry the variable at these divisors without carrying more."""
-        channels = self._channels
-        return frozenset(
-            [
+        found = self._carriers.serving(variable_id, everys)
+        if found is None:
+            found = frozenset(
                 number
-                for number in self._carriers.get(variable_id, ())
-                if channels[number].serves(variable_id, everys)
-            ]
-        )
+                for number in self._carriers.of(variable_id)
+                if self._channels[number].serves(variable_id, everys)
+            )
+            self._carriers.remember(variable_id, everys, found)
+        return found
 
     def carriers(self, variable_id: int) -> tuple[int, ...]:
         """The channels that carry a variable at present."""
-        return tuple(sorted(self._carriers.get(variable_id, ())))
+        return tuple(sorted(self._carriers.of(variable_id)))
 
     def variables_at(self, name: str) -> int:
         """How many variables come to a router, from publishers or by its channels."""
@@ -341,9 +343,7 @@ class Resources:
         first, last = claim.routers[0], claim.routers[-1]
         tariff = self.tariff(claim.variable)
         self._note(touched, first, is_changed=self._entries[first].add(tariff, _ALL_SLOTS))
-        if claim.channel_ids:
-            carriers = self._carriers.setdefault(claim.variable.variable_id, set())
-            carriers.update(claim.channel_ids)
+        self._carriers.join(claim.variable.variable_id, claim.channel_ids, claim.everys)
         for number in claim.channel_ids:
             carriage = self._channels[number]
             if carriage.add(tariff, claim.everys):
@@ -358,20 +358,20 @@ class Resources:
         variable_id, first, last = claim.variable.variable_id, claim.routers[0], claim.routers[-1]
         entry = self._entries[first]
         self._note(touched, first, is_changed=entry.remove(variable_id, _ALL_SLOTS))
+        gone: list[int] = []
         for number in claim.channel_ids:
             carriage = self._channels[number]
             if carriage.remove(variable_id, claim.everys):
                 self._note_channel(touched, number, carriage)
             if variable_id not in carriage.streams:
-                self._carriers[variable_id].discard(number)
+                gone.append(number)
+        self._carriers.leave(variable_id, gone)
         delivery = self._deliveries[last, claim.subscriber]
         self._note(touched, last, is_changed=delivery.remove(variable_id, claim.everys))
         if not delivery.streams:
             del self._deliveries[last, claim.subscriber]
-        if not self._carriers.get(variable_id):
-            self._carriers.pop(variable_id, None)
-            if variable_id not in entry.streams:
-                self._tariffs.pop(variable_id, None)
+        if variable_id not in self._carriers and variable_id not in entry.streams:
+            self._tariffs.pop(variable_id, None)
 
     @staticmethod
     def _note(touched: dict[Element, None], name: str, *, is_changed: bool) -> None:

@@ -12,6 +12,7 @@ import logging
 import os
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from gridstat.model.error_index import error_from
@@ -35,7 +36,7 @@ from gridstat.net.command.machine import (
 from gridstat.net.command.session_table import SessionTable, TableSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from gridstat.model.errors import GridStatError
     from gridstat.net.clock import Clock
@@ -66,8 +67,8 @@ class Drivable(Protocol[AnyEvent_contra]):
 class Journal(Protocol):
     """Where a machine's operations are made durable, in the order of the calls."""
 
-    async def persist(self, token: int, operations: tuple[bytes, ...]) -> None:
-        """Returns when they are durable; raises `StorageFailed` when none of them is."""
+    def persist(self, token: int, operations: tuple[bytes, ...]) -> asyncio.Future[None]:
+        """Done when they are durable; fails with `StorageFailed` when none of them is."""
         ...
 
 
@@ -119,7 +120,7 @@ class Driver(Generic[ExtraEvent]):
         self._is_ending = False
         self._is_over = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._persisting: set[asyncio.Task[None]] = set()
+        self._persisting: set[asyncio.Future[None]] = set()
 
     @property
     def counters(self) -> SessionCounters:
@@ -245,20 +246,21 @@ class Driver(Generic[ExtraEvent]):
     def _begin_persisting(self, order: Persist) -> None:
         assert self._journal is not None, "a machine that persists needs a journal"
         saving = self._journal.persist(order.token, order.operations)
-        task = asyncio.get_running_loop().create_task(self._persist(order, saving))
-        self._persisting.add(task)
-        task.add_done_callback(self._persisting.discard)
+        self._persisting.add(saving)
+        saving.add_done_callback(partial(self._saved, order))
 
-    async def _persist(self, order: Persist, saving: Awaitable[None]) -> None:
-        try:
-            await saving
-        except StorageFailed as error:
+    def _saved(self, order: Persist, saving: asyncio.Future[None]) -> None:
+        self._persisting.discard(saving)
+        if saving.cancelled():
+            return  # The loop is ending, and with it all that would follow.
+        error = saving.exception()
+        if error is None:
+            self._handle(Persisted(order.token), first=order.then)
+        elif isinstance(error, StorageFailed):
             self._handle(PersistFailed(order.token, str(error.args[0])))
-        except Exception as error:
+        else:
             self._is_over = True
             self._on_bug(error)
-        else:
-            self._handle(Persisted(order.token), first=order.then)
 
 
 def _fact(key: str, value: str | float) -> str:

@@ -73,7 +73,10 @@ class MemoryJournal:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def persist(self, token: int, operations: tuple[bytes, ...]) -> None:
+    def persist(self, token: int, operations: tuple[bytes, ...]) -> asyncio.Future[None]:
+        return asyncio.ensure_future(self._persist(token, operations))
+
+    async def _persist(self, token: int, operations: tuple[bytes, ...]) -> None:
         await self.gate.wait()
         if self.is_full:
             raise StorageFailed(f"no room for {token}")
