@@ -7,7 +7,14 @@ from struct import Struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from gridstat.model.status import BuiltinType, EventFlag, RecordType, TimeQuality, Value
+from gridstat.model.status import (
+    OPTION_BYTES,
+    BuiltinType,
+    EventFlag,
+    RecordType,
+    TimeQuality,
+    Value,
+)
 from gridstat.net.codec.value import ValueCodec
 
 if TYPE_CHECKING:
@@ -67,9 +74,16 @@ class EventDecoder:
     """Turns samples of one variable into deliveries, by its registered type."""
 
     def __init__(self, variable: StatusVariable) -> None:
-        self._codec = ValueCodec(variable)
+        self._variable = variable
         self._value_type = variable.value_type
-        self._option_bytes = self._codec.payload_bytes - _INT64.size
+        self._option_bytes = OPTION_BYTES * variable.option_count
+        self._made: ValueCodec | None = None
+
+    def _codec(self) -> ValueCodec:
+        """Made where it is needed: plain numbers never need one, and there may be many of them."""
+        if self._made is None:
+            self._made = ValueCodec(self._variable)
+        return self._made
 
     def delivery(self, row: Row, options: bytes, derived: frozenset[str]) -> Delivery:
         """The delivery of a sample; `derived` names the derived values that somebody wants.
@@ -84,7 +98,7 @@ class EventDecoder:
             or isinstance(self._value_type, RecordType)
             or len(options) != self._option_bytes
         ):
-            reading = self._codec.decode(_INT64.pack(word) + options)
+            reading = self._codec().decode(_INT64.pack(word) + options)
             value = reading.value
             numbers = {name: n for name, n in reading.derived.items() if name in derived}
         elif self._value_type is BuiltinType.FLOAT64:

@@ -144,7 +144,7 @@ class EndPointSession:
             edge.attach.sent_to = ""
         for request in self._requests.in_flight():
             if request.sent_to == edge.name:
-                request.sent_to, request.retry_at_ns = "", None
+                self._requests.lose(request)
         said: list[SessionInstruction] = [EdgeLost(edge.name)] if was_attached else []
         return [*said, *self._attach(now_ns), *self._flush(now_ns)]
 
@@ -208,10 +208,9 @@ class EndPointSession:
         attached = [edge for edge in self._edges.values() if edge.is_attached]
         if not attached:
             return []
-        unsent = [request for request in self._requests.in_flight() if not request.sent_to]
         return [
             self._submit(request, attached[request.tries % len(attached)], now_ns)
-            for request in (*unsent, *self._requests.begin())
+            for request in (*self._requests.take_lost(), *self._requests.begin())
         ]
 
     def _submit(self, request: Request, edge: _Edge, now_ns: int) -> Send:
@@ -370,7 +369,7 @@ class EndPointSession:
         attaching = [edge.attach for edge in self._edges.values() if edge.attach is not None]
         for request in (*attaching, *self._requests.in_flight()):
             if request.retry_at_ns is not None and now_ns >= request.retry_at_ns:
-                request.sent_to, request.retry_at_ns = "", None
+                self._requests.lose(request)
         if not self._registrations.is_whole and not self._restoring:
             if self._restore_at_ns is None:
                 self._restore_at_ns = now_ns + self._pause_ns(self._restore_tries)
@@ -379,12 +378,14 @@ class EndPointSession:
         return [*said, *self._attach(now_ns), *self._flush(now_ns)]
 
     def _keep_ticking(self) -> list[SessionInstruction]:
+        if self._is_ticking:
+            return []
         is_idle = (
             not len(self._requests)
             and self._registrations.is_whole
             and all(edge.attach is None for edge in self._edges.values())
         )
-        if is_idle or self._is_ticking:
+        if is_idle:
             return []
         self._is_ticking = True
         return [SetTimer(TICK, TICK_NS)]

@@ -65,6 +65,7 @@ class RequestTable:
         self._next_id = first_request_id
         self._waiting: deque[Request] = deque()
         self._in_flight: dict[int, Request] = {}
+        self._may_have_lost = False
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._in_flight)
@@ -98,6 +99,18 @@ class RequestTable:
     def in_flight(self) -> Iterator[Request]:
         """Those that were sent and not answered, oldest first."""
         return iter(tuple(self._in_flight.values()))
+
+    def lose(self, request: Request) -> None:
+        """Its edge is gone, or has not answered for too long: it shall be sent again."""
+        request.sent_to, request.retry_at_ns = "", None
+        self._may_have_lost = True
+
+    def take_lost(self) -> list[Request]:
+        """Those in flight that are on no edge now, oldest first; the caller sends them."""
+        if not self._may_have_lost:
+            return []
+        self._may_have_lost = False
+        return [request for request in self._in_flight.values() if not request.sent_to]
 
     def answered(self, request_id: int, outcomes: tuple[Outcome, ...]) -> Request | None:
         """The request with this number, which is now done with; None if it is unknown or goes on.

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import deque
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from gridstat.endpoint.session_words import Answered, Ask, SessionWord, Unanswered
 from gridstat.model.errors import DeadlinePassed, LinkDown
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from gridstat.model.errors import GridStatError
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
     from gridstat.net.command.tls import Credentials
+
+    _Asked: TypeAlias = tuple[EndPointCommand, Callable[[Answered | GridStatError], None], int]
 
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
@@ -54,6 +57,8 @@ class SessionThread:
         self._listener = listener
         self._loop = asyncio.new_event_loop()
         self._driver: Driver[Ask] | None = None
+        self._asked: deque[_Asked] = deque()
+        self._is_taking_due = False
         self._answers: dict[int, Callable[[Answered | GridStatError], None]] = {}
         self._last_token = 0
         self._bug: BaseException | None = None
@@ -91,8 +96,10 @@ class SessionThread:
         if self._is_closed or self._bug is not None:
             answered(self._closed_error())
         else:
-            within_ns = max(1, int(within_s * NS_PER_S))
-            self._loop.call_soon_threadsafe(self._inject, command, answered, within_ns)
+            self._asked.append((command, answered, max(1, int(within_s * NS_PER_S))))
+            if not self._is_taking_due:
+                self._is_taking_due = True
+                self._plan_taking()
         return future
 
     def close(self) -> None:
@@ -107,7 +114,21 @@ class SessionThread:
                 self._thread.join()
         self._loop.close()
 
+    def _plan_taking(self) -> None:
+        """Once for all that is asked meanwhile; what is asked on the loop's thread need not wake
+        it, which would be two system calls for each answer that leads to the next question."""
+        if threading.current_thread() is self._thread:
+            self._loop.call_soon(self._take_asked)
+        else:
+            self._loop.call_soon_threadsafe(self._take_asked)
+
     # On the session's thread.
+
+    def _take_asked(self) -> None:
+        # Before anything is taken: whoever asks from now on plans the next time.
+        self._is_taking_due = False
+        for _ in range(len(self._asked)):
+            self._inject(*self._asked.popleft())
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

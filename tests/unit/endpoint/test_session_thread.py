@@ -1,0 +1,97 @@
+"""The session's thread: every question is answered, and a crowd of them wakes it once."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from gridstat.endpoint.session_thread import SessionThread
+from gridstat.endpoint.session_words import Answered
+from gridstat.model.errors import LinkDown
+from gridstat.net.command.certificate_folder import CertificateFolder
+from gridstat.net.command.endpoint_messages import Detach, DoneOutcome
+from gridstat.net.command.identity import Identity, Role
+from gridstat.net.command.tls import Credentials
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from gridstat.endpoint.endpoint_session import EndPointSession
+    from gridstat.endpoint.session_thread import Listener
+    from gridstat.endpoint.session_words import Ask
+    from gridstat.net.command.endpoint_messages import Outcome
+
+WITHIN_S = 60.0
+ASKERS, QUESTIONS_EACH = 4, 200
+
+
+class ReadyCloud:
+    """Answers every question at once."""
+
+    def handle(self, event: Ask, _now_ns: int) -> list[Answered]:
+        return [Answered(event.token, (DoneOutcome(),))]
+
+
+def count(outcomes: tuple[Outcome, ...], _newest: tuple[bytes, ...]) -> int:
+    return len(outcomes)
+
+
+@pytest.fixture
+def thread(tmp_path: Path) -> Iterator[SessionThread]:
+    folder = CertificateFolder(tmp_path)
+    folder.create_authority()
+    credentials = Credentials(folder.ensure(Identity(Role.ENDPOINT, "c1/a")))
+    nobody = cast("Listener", None)
+    thread = SessionThread(cast("EndPointSession", ReadyCloud()), credentials, nobody)
+    thread.start(())
+    yield thread
+    thread.close()
+
+
+def test_questions_that_answers_lead_to_do_not_wake_the_thread_that_asks_them(
+    thread: SessionThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[object] = []
+    wake = thread._loop.call_soon_threadsafe
+
+    def counted(*words: Any) -> object:
+        woken.append(words)
+        return wake(*words)
+
+    monkeypatch.setattr(thread._loop, "call_soon_threadsafe", counted)
+    last: Future[int] = Future()
+
+    def ask_on(answered: Future[int], left: int = 20) -> None:
+        if not left:
+            last.set_result(answered.result())
+            return
+        following = thread.ask(Detach(), count, WITHIN_S)
+        following.add_done_callback(lambda done: ask_on(done, left - 1))
+
+    thread.ask(Detach(), count, WITHIN_S).add_done_callback(ask_on)
+    assert last.result(WITHIN_S) == 1
+    assert len(woken) == 1
+
+
+def test_every_question_of_many_threads_is_answered(thread: SessionThread) -> None:
+    asked: list[Future[int]] = []
+
+    def ask() -> None:
+        asked.extend(thread.ask(Detach(), count, WITHIN_S) for _ in range(QUESTIONS_EACH))
+
+    askers = [threading.Thread(target=ask) for _ in range(ASKERS)]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    assert sum(each.result(WITHIN_S) for each in asked) == ASKERS * QUESTIONS_EACH
+
+
+def test_who_asks_a_closed_connection_is_told_so(thread: SessionThread) -> None:
+    thread.close()
+    with pytest.raises(LinkDown, match="closed"):
+        thread.ask(Detach(), count, WITHIN_S).result(WITHIN_S)
