@@ -5,24 +5,21 @@ The driver brings the events from the core (`status_router.py`) and does what th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from gridstat.net.command.machine import Event, Instruction
-
-if TYPE_CHECKING:
-    from gridstat.net.command.router_messages import ChangeTable, ReportCounters
+from gridstat.net.command.router_messages import ChangeTable, ReportCounters
 
 
-@dataclass(frozen=True, slots=True)
-class TableApplied:
+class TableApplied(Struct, frozen=True):
     """The core has committed all changes up to this number (of `ApplyTable`)."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class TableFailed:
+class TableFailed(Struct, frozen=True):
     """A change cannot be made; what the core now holds is not what the table says.
 
     Number 0: no change waits for an answer, for a channel that opened late touched the rows.
@@ -33,23 +30,20 @@ class TableFailed:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSilent:
+class SourceSilent(Struct, frozen=True):
     """Nothing came on an incoming channel for longer than its order allows."""
 
     channel_id: int
     silent_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class SourceHeard:
+class SourceHeard(Struct, frozen=True):
     """An incoming channel speaks, for the first time or again."""
 
     channel_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class WaterMarkCrossed:
+class WaterMarkCrossed(Struct, frozen=True):
     """A paced channel's queue rose to its high mark, or fell back to its low one."""
 
     channel_id: int
@@ -57,25 +51,21 @@ class WaterMarkCrossed:
     queued_events: int
 
 
-@dataclass(frozen=True, slots=True)
-class CountersRead:
+class CountersRead(Struct, frozen=True):
     """The answer to `ReadCounters`."""
 
     report: ReportCounters
 
 
-@dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(Struct, frozen=True):
     """The process is about to end: take in nobody, and let the end-points go elsewhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(Struct, frozen=True):
     """The queues are empty: take leave of the broker too."""
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyTable:
+class ApplyTable(Struct, frozen=True):
     """Bring the core to a change; numbers count over the life of the process, not the session.
 
     With `begins_anew` the change is a whole table, in one piece: what it does not name goes.
@@ -85,15 +75,13 @@ class ApplyTable:
     change: ChangeTable
 
 
-@dataclass(frozen=True, slots=True)
-class SetModes:
+class SetModes(Struct, frozen=True):
     """The active modes as a mask; bit 0, the baseline, is always among them."""
 
     mask: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCounters:
+class ReadCounters(Struct, frozen=True):
     """Say `CountersRead` with everything that the core counts."""
 
 

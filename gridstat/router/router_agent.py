@@ -121,6 +121,7 @@ class RouterAgent:
         edge_bounds: EdgeBounds | None = None,
     ) -> None:
         self._facts = facts
+        self._broker_peer = facts.broker
         self._intake = TableIntake()
         self._edge = (
             EdgeRouter(facts.name, facts.broker, newest=newest, bounds=edge_bounds)
@@ -226,14 +227,14 @@ class RouterAgent:
 
     def _connected(self, peer: str, instance: str) -> list[RouterInstruction]:
         role, _, name = peer.partition("/")
-        if peer == self._facts.broker:
+        if peer == self._broker_peer:
             return self._report()
         if role == ENDPOINT_ROLE:
             if self._edge is None:
                 return [*refuse_endpoint(self._facts.name, name)]
             return [*self._edge.arrive(name, instance)]
         reason = (
-            f"rule: a router's sessions are with {self._facts.broker} and, at an edge router, "
+            f"rule: a router's sessions are with {self._broker_peer} and, at an edge router, "
             f"with end-points; {peer} is neither"
         )
         return [Note("peer_refused", (("peer", peer),)), Close(peer, NotAuthorised.code, reason)]
@@ -257,10 +258,10 @@ class RouterAgent:
             datagram_versions=facts.datagram_versions,
             attached=() if self._edge is None else self._edge.attached(),
         )
-        return [Send(facts.broker, report)]
+        return [Send(self._broker_peer, report)]
 
     def _disconnected(self, peer: str, now_ns: int) -> list[RouterInstruction]:
-        if peer == self._facts.broker:
+        if peer == self._broker_peer:
             self._broker = _Broker.GONE
             if self._edge is not None:
                 self._edge.broker_gone()
@@ -271,7 +272,7 @@ class RouterAgent:
         return []
 
     def _received(self, peer: str, message: Message, now_ns: int) -> list[RouterInstruction]:
-        if peer == self._facts.broker:
+        if peer == self._broker_peer:
             return self._from_broker(message, now_ns)
         role, _, name = peer.partition("/")
         if role == ENDPOINT_ROLE and self._edge is not None:
@@ -293,7 +294,7 @@ class RouterAgent:
             case Leave():
                 if self._broker is _Broker.GONE:
                     return []
-                return [Close(self._facts.broker, ShuttingDown.code, reason)]
+                return [Close(self._broker_peer, ShuttingDown.code, reason)]
             case _:
                 assert_never(event)
 
@@ -329,7 +330,7 @@ class RouterAgent:
         return [
             Note("broker_accepted", facts),
             SetModes(accepted.mode),
-            *(Send(self._facts.broker, report) for report in self._reports.everything()),
+            *(Send(self._broker_peer, report) for report in self._reports.everything()),
             SetTimer(COUNTERS_TIMER, COUNTERS_EVERY_NS),
             *(() if self._edge is None else self._edge.broker_accepted(now_ns)),
         ]
@@ -354,11 +355,11 @@ class RouterAgent:
         return [
             Note("term_refused", (("term", term), ("highest", self._term))),
             CancelTimer(COUNTERS_TIMER),
-            Close(self._facts.broker, StaleTerm.code, reason),
+            Close(self._broker_peer, StaleTerm.code, reason),
         ]
 
     def _say(self, message: Message | None) -> list[RouterInstruction]:
         """Say it if a broker listens; what matters is said again when one does."""
         if message is None or not self.is_accepted:
             return []
-        return [Send(self._facts.broker, message)]
+        return [Send(self._broker_peer, message)]

@@ -182,7 +182,7 @@ def _confirm_at_once(right: Function) -> Function:
         said = right(self, *words)
         told = [
             Send(
-                self._facts.broker,
+                self._broker_peer,
                 TableChanged(number=each.change.number, digest=self.table.digest),
             )
             for each in said

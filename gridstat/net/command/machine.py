@@ -7,15 +7,14 @@ time) does what the instructions say and brings back what happened. `now_ns` is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
-if TYPE_CHECKING:
-    from gridstat.net.command.messages import Hello, Message
+from msgspec import Struct
+
+from gridstat.net.command.messages import Hello, Message
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
+class Connected(Struct, frozen=True):
     """A session with an authenticated peer is up; `peer` is its identity, `role/name`.
 
     A new session of a peer replaces the old one; the driver says `Disconnected` of that first.
@@ -25,53 +24,46 @@ class Connected:
     hello: Hello
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnected:
+class Disconnected(Struct, frozen=True):
     """The session is gone, and with it whatever was on its way."""
 
     peer: str
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     """A message came, in the order in which the peer sent it within this session."""
 
     peer: str
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class TimerFired:
+class TimerFired(Struct, frozen=True):
     """A timer that the machine set has run out."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Persisted:
+class Persisted(Struct, frozen=True):
     """All of a `Persist` instruction is durable; the driver has run its `then` just before."""
 
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class PersistFailed:
+class PersistFailed(Struct, frozen=True):
     """The journal could not take it (disk full); none of it is durable, `then` was not run."""
 
     token: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Send on the peer's session; without one it is lost, and the machine hears nothing."""
 
     peer: str
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(Struct, frozen=True):
     """End the peer's session after what was sent before; the peer is told why."""
 
     peer: str
@@ -79,23 +71,20 @@ class Close:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetTimer(Struct, frozen=True):
     """Fire once after so long; setting a timer of the same name again replaces it."""
 
     name: str
     after_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class CancelTimer:
+class CancelTimer(Struct, frozen=True):
     """Forget the timer, if it still runs."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Persist:
+class Persist(Struct, frozen=True):
     """Make the operations durable, all or none, in order; only then run `then`.
 
     An operation is opaque bytes to the journal; the machine's `restore` reads it again.
@@ -106,8 +95,7 @@ class Persist:
     then: tuple[Instruction, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """Something for the log and for people: an event word and its facts."""
 
     word: str
