@@ -7,7 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from lab.simulation.bugs import BUGS, planted
+from lab.simulation.bugs import BUGS
 from lab.simulation.campaign import campaign, explain
 from lab.simulation.run import run_seed
 
@@ -48,8 +48,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _replay(seed: int, bug: str, *, is_traced: bool) -> int:
-    with planted(bug):
-        verdict = run_seed(seed, is_told=is_traced)
+    verdict = run_seed(seed, bug=bug, is_told=is_traced)
     for line in verdict.story:
         _say(line)
     _say(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from gridstat.broker.desk import Outside
 from gridstat.broker.leaf_broker import LeafBroker
@@ -11,18 +11,21 @@ from gridstat.net.command.machine import Persist, PersistFailed, Send
 from gridstat.net.command.router_messages import Return
 from lab.simulation.node import Node
 from lab.simulation.topology import CLOUD
-from lab.simulation.world import NS_PER_S
+from lab.simulation.world import NS_PER_S, PropertyBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gridstat.broker.settings import BrokerSettings
+    from gridstat.net.command.machine import Note
     from lab.simulation.journal import SimulatedJournal
     from lab.simulation.network import Network
     from lab.simulation.topology import Topology
 
 WALL_NS: Final = 1_800_000_000 * NS_PER_S
 FAILED_NS: Final = 1_000_000
+FAILED_WORD: Final = "request_failed"
+"""How a broker tells that it has a bug, and goes on."""
 CERTIFICATE_END_S: Final = 2_000_000_000
 
 
@@ -48,6 +51,7 @@ class BrokerNode(Node):
     """Restarts stand where the journal ends; an impostor is one whose journal is taken."""
 
     role = "broker"
+    doing: ClassVar[dict[type, str]] = {**Node.doing, Persist: "_persist"}
 
     def __init__(
         self,
@@ -64,9 +68,8 @@ class BrokerNode(Node):
         self.broker: LeafBroker | None = None
         self.clock_offset_ns = 0
         self.is_impostor = False
-        self.on_restored: Callable[[LeafBroker], None] = _nothing
+        self.on_restored: Callable[[LeafBroker], None] | None = None
         self.on_returned: Callable[[LeafBroker, bytes], None] | None = None
-        self.doing[Persist] = self._persist
 
     def start(self) -> None:
         """Begin a process from what the journal holds."""
@@ -77,7 +80,8 @@ class BrokerNode(Node):
             channels=self.topology.channels,
         )
         broker.restore(self.journal.durable)
-        self.on_restored(broker)
+        if self.on_restored is not None:
+            self.on_restored(broker)
         self.begin(broker)
         self.do_all(broker.start(self.world.now_ns))
 
@@ -108,6 +112,11 @@ class BrokerNode(Node):
             self.on_returned(self.broker, said.message.body)
         super()._send(said)
 
+    def note(self, said: Note) -> None:
+        super().note(said)
+        if said.word == FAILED_WORD:
+            raise PropertyBroken("machines do not fail", f"{self.name}: {dict(said.facts)}")
+
     def _persist(self, order: Persist) -> None:
         if self.is_impostor:
             self.world.after(
@@ -115,7 +124,3 @@ class BrokerNode(Node):
             )
         else:
             self.journal.persist(order, self)
-
-
-def _nothing(_: LeafBroker) -> None:
-    """Nobody minds that a broker has read its journal."""

@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from lab.simulation.bugs import planted
 from lab.simulation.run import run_seed
 
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ class Tally:
 
     seeds: int = 0
     messages: int = 0
+    messages_min: int = 0
+    """Of the poorest seed that held to its end."""
     steps: int = 0
     virtual_ns: int = 0
     busy_s: float = 0.0
@@ -39,6 +40,8 @@ class Tally:
         for verdict in verdicts:
             self.seeds += 1
             self.messages += verdict.messages
+            if verdict.is_good:
+                self.messages_min = min(self.messages_min or verdict.messages, verdict.messages)
             self.steps += verdict.steps
             self.virtual_ns += verdict.virtual_ns
             if not verdict.is_good:
@@ -56,8 +59,8 @@ class Tally:
             f"{self.seeds:,} seeds, {len(self.failures):,} failures; "
             f"{60 * self.seeds / max(wall_s, 1e-9):,.0f} seeds/min, "
             f"{self.seeds_per_min_core:,.0f} a core's minute; a seed: "
-            f"{self.messages / seeds:,.0f} messages, {self.steps / seeds:,.0f} steps, "
-            f"{self.virtual_ns / seeds / 1e9:.1f} virtual s"
+            f"{self.messages / seeds:,.0f} messages ({self.messages_min:,} at least), "
+            f"{self.steps / seeds:,.0f} steps, {self.virtual_ns / seeds / 1e9:.1f} virtual s"
         )
 
 
@@ -82,8 +85,7 @@ def campaign(
 def finding(bug: str, seeds: range) -> Verdict | None:
     """The first of these seeds that fails with a planted bug and holds without it, if any."""
     for seed in seeds:
-        with planted(bug):
-            verdict = run_seed(seed)
+        verdict = run_seed(seed, bug=bug)
         if not verdict.is_good and run_seed(seed).is_good:
             return verdict
     return None
@@ -91,8 +93,7 @@ def finding(bug: str, seeds: range) -> Verdict | None:
 
 def explain(seed: int, *, bug: str = "") -> str:
     """A failure for people: what broke, the last lines of the story, and how to see all of it."""
-    with planted(bug):
-        verdict = run_seed(seed, is_told=True)
+    verdict = run_seed(seed, bug=bug, is_told=True)
     lines = [line[:LINE_COLUMNS] for line in verdict.story[-STORY_LINES:]]
     left_out = len(verdict.story) - len(lines)
     option = f" --bug {bug}" if bug else ""
@@ -124,8 +125,7 @@ def run_chunk(work: tuple[range, str]) -> tuple[list[Verdict], float]:
     was_collecting = gc.isenabled()
     gc.disable()  # Each seed makes a world and drops it whole; in between there is little to find.
     try:
-        with planted(bug):
-            verdicts = [run_seed(seed) for seed in seeds]
+        verdicts = [run_seed(seed, bug=bug) for seed in seeds]
     finally:
         if was_collecting:
             gc.enable()

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class Cloud:
     """`routers` are those that exist as processes, of this cloud or no longer."""
 
-    def __init__(self, swarm: Swarm, judge: Judge, *, is_told: bool = False) -> None:
+    def __init__(self, swarm: Swarm) -> None:
         self.swarm = swarm
-        world = self.world = World(swarm.seed, is_told=is_told)
+        world = self.world = World(swarm.seed)
         self.network = Network(
             world, delay_ns_max=swarm.delay_ns_max, is_all_encoded=swarm.is_all_encoded
         )
@@ -40,7 +40,7 @@ class Cloud:
         self.broker_lives = 0
         self.crashes = 0
         """Routers that have lost their tables, or could not take one, so far."""
-        self.on_restored: Callable[[LeafBroker], None] = lambda _: None
+        self.on_restored: Callable[[LeafBroker], None] | None = None
         self.on_returned: Callable[[LeafBroker, bytes], None] | None = None
         self.broker_node = self.new_broker()
         self.operator = OperatorNode(self.network, self._next_number())
@@ -49,6 +49,15 @@ class Cloud:
         for router in swarm.topology.routers:
             self.add_router(router)
         self.endpoints: dict[str, EndPointNode] = {}
+
+    def adopt(self, swarm: Swarm, judge: Judge, *, is_told: bool) -> None:
+        """Become the cloud of this seed, whoever has made it: its draws, pace and end-points."""
+        self.swarm = swarm
+        self.world.begin(swarm.seed, is_told=is_told)
+        self.network.delay_ns_max = swarm.delay_ns_max
+        self.network.is_all_encoded = swarm.is_all_encoded
+        self.network.encoded.clear()
+        self.journal.commit_ns_max = swarm.commit_ns_max
         for plan in swarm.endpoints:
             number = self._next_number()
             node = EndPointNode(self.network, plan.name, plan.edges, judge, number)
@@ -80,17 +89,20 @@ class Cloud:
         return node
 
     def start(self) -> None:
-        """Everything at once; who is quicker is for the seed to say."""
+        """Broker and routers at once; who is quicker is for the seed to say."""
         self.broker_node.start()
         for router in self.routers.values():
             router.start()
         self.operator.start()
+
+    def start_endpoints(self) -> None:
         for endpoint in self.endpoints.values():
             endpoint.start()
 
     def _restored(self, broker: LeafBroker) -> None:
         self.broker_lives += 1
-        self.on_restored(broker)
+        if self.on_restored is not None:
+            self.on_restored(broker)
 
     def _returned(self, broker: LeafBroker, body: bytes) -> None:
         if self.on_returned is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from gridstat.endpoint.endpoint_session import EndPointSession
 from gridstat.endpoint.session_words import (
@@ -48,6 +48,17 @@ class EndPointNode(Node):
     """`wanted` are the variables it is to publish, in its file, as it were: they outlive it."""
 
     role = "endpoint"
+    doing: ClassVar[dict[type, str]] = {
+        **Node.doing,
+        EdgeAttached: "_attached",
+        EdgeLost: "_lost",
+        AttachRefused: "_refused",
+        Answered: "_answered",
+        Unanswered: "_unanswered",
+        Told: "_told",
+        PublicationRestored: "_publication_restored",
+        SubscriptionRestored: "_subscription_restored",
+    }
 
     def __init__(
         self, network: Network, name: str, edges: tuple[str, ...], judge: Judge, number: int
@@ -66,16 +77,6 @@ class EndPointNode(Node):
         self.on_return: Callable[[EndPointNode], None] = _nothing
         self._key = self.peer.encode()
         self._bodies: dict[int, bytes] = {}
-        self.doing |= {
-            EdgeAttached: self._attached,
-            EdgeLost: self._lost,
-            AttachRefused: self._refused,
-            Answered: self._answered,
-            Unanswered: self._unanswered,
-            Told: self._told,
-            PublicationRestored: self._publication_restored,
-            SubscriptionRestored: self._subscription_restored,
-        }
 
     def start(self) -> None:
         """A new process, which knows nothing of the one before."""

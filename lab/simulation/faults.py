@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.router.agent_words import WaterMarkCrossed
 from lab.simulation.swarm import FaultKind
-from lab.simulation.world import NS_PER_MS, NS_PER_S
+from lab.simulation.world import NS_PER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from lab.simulation.node import Node
     from lab.simulation.router_node import RouterNode
 
-SILENCE_NS: Final = 3 * NS_PER_S
-"""Who says nothing for so long loses his sessions."""
 SUDDEN_SHARE: Final = 0.4
 
 
@@ -192,13 +190,7 @@ class Faults:
         if node is None or node.is_paused or not node.is_up:
             return
         node.pause()
-        self._world.after(SILENCE_NS, self._silence, node, node.process)
         self._mend_after(50, 4_500, node.resume)
-
-    def _silence(self, node: Node, process: int) -> None:
-        if node.is_paused and node.process == process:
-            for _, session in sorted(node.sessions.items()):
-                session.cut()
 
     def _replace_broker(self) -> None:
         """A broker that was taken for dead lives on, and some routers still find it."""

@@ -101,7 +101,7 @@ class SimulatedJournal:
         self.facts = Facts()
         self.is_full = False
         self.commits = 0
-        self._commit_ns_max = commit_ns_max
+        self.commit_ns_max = commit_ns_max
         self._waiting: list[Persist] = []
         self._writing: list[Persist] = []
         self._failed_epoch = -1
@@ -131,7 +131,7 @@ class SimulatedJournal:
 
     def _begin(self, owner: Node) -> None:
         self._writing, self._waiting = self._waiting, []
-        took_ns = self.world.between(100_000, self._commit_ns_max)
+        took_ns = self.world.between(100_000, self.commit_ns_max)
         self.world.after(took_ns, self._done, owner, owner.process, self._writing)
 
     def _done(self, owner: Node, process: int, batch: list[Persist]) -> None:

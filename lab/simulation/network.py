@@ -1,8 +1,9 @@
 """Sessions between simulated processes: ordered streams that take time, break, and come back.
 
-Both ends of a broken session hear of it at different times, and what was on its way is lost. A
-client dials again with back-off, as `net/command/client.py` does; a server keeps one session a
-peer, as `net/command/session_table.py` does.
+Both ends of a broken session hear of it at different times, by a reset or since their pings are not
+answered, and what was on its way is lost. A client dials again with back-off, as
+`net/command/client.py` does; a server keeps one session a peer, as `net/command/session_table.py`
+does.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.net.command.frames import decode_message, encode_body
 from gridstat.net.command.machine import Connected, Disconnected, Received
+from gridstat.net.command.session_messages import Ping, Pong
+from gridstat.net.command.session_settings import SessionSettings
 from lab.simulation.world import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
@@ -21,29 +24,37 @@ if TYPE_CHECKING:
     from lab.simulation.node import Node
     from lab.simulation.world import World
 
+DELAY_NS_MIN: Final = 100_000
 BACK_OFF_FIRST_NS: Final = 50 * NS_PER_MS
 BACK_OFF_MOST_NS: Final = 2 * NS_PER_S
-SILENT_NS: Final = 2 * NS_PER_S
-"""After so long without a word a server lets another process take a peer's place."""
-NOTICED_NS_MAX: Final = 3 * NS_PER_S
-"""Pings find a dead session within so long."""
-ENCODED_SHARE: Final = 8
-"""One message in so many goes through its bytes; in one seed of so many all of them do."""
+SETTINGS: Final = SessionSettings()
+PING_NS: Final = int(SETTINGS.ping_interval_s * NS_PER_S)
+SILENT_INTERVALS_MAX: Final = SETTINGS.silent_intervals_max
+RESET_NS_MAX: Final = 5 * NS_PER_MS
+ENCODED_SHARE: Final = 32
+"""One message in so many goes through its bytes, and the first of each kind."""
 
 
 class Session:
-    """One connection; `is_cut` means that nothing passes any more, whoever has noticed."""
+    """One connection; `is_cut` means that nothing passes any more, whoever has noticed.
+
+    Each side counts the intervals in which it has heard nothing, as `net/command/session.py` does.
+    """
 
     __slots__ = (
         "client",
-        "cut_ns",
+        "has_client_heard",
+        "has_server_heard",
         "instance",
         "is_at_client",
         "is_at_server",
         "is_cut",
         "link",
         "network",
+        "pings",
         "server",
+        "silence_at_client",
+        "silence_at_server",
         "slowness_ns",
         "to_client_ns",
         "to_server_ns",
@@ -58,7 +69,9 @@ class Session:
         self.is_at_client = False
         self.is_at_server = False
         self.is_cut = False
-        self.cut_ns = 0
+        self.has_client_heard = self.has_server_heard = True
+        self.silence_at_client = self.silence_at_server = 0
+        self.pings = 0
         self.slowness_ns = network.slowness_ns(self)
         self.to_client_ns = 0
         self.to_server_ns = 0
@@ -69,23 +82,94 @@ class Session:
         world.messages += 1
         if self.is_cut:
             return
-        if network.is_all_encoded or not world.messages % ENCODED_SHARE:
+        kind = type(message)
+        if (
+            kind not in network.encoded
+            or not world.messages % ENCODED_SHARE
+            or network.is_all_encoded
+        ):
+            network.encoded.add(kind)
             message = through_bytes(message)
-        delay_ns = network.delay_ns() + self.slowness_ns
+        draw = world.draw
+        at_ns = world.now_ns + network.delay_ns_min + int(draw() * network.delay_ns_max)
+        at_ns += self.slowness_ns
         if sender is self.client:
-            at_ns = self.to_server_ns = max(world.now_ns + delay_ns, self.to_server_ns + 1)
-            heappush(world.heap, (at_ns, world.draw(), self.reach_server, (message,)))
+            if at_ns <= self.to_server_ns:
+                at_ns = self.to_server_ns + 1
+            self.to_server_ns = at_ns
+            heappush(world.heap, (at_ns, draw(), self.reach_server, (message,)))
         else:
-            at_ns = self.to_client_ns = max(world.now_ns + delay_ns, self.to_client_ns + 1)
-            heappush(world.heap, (at_ns, world.draw(), self.reach_client, (message,)))
+            if at_ns <= self.to_client_ns:
+                at_ns = self.to_client_ns + 1
+            self.to_client_ns = at_ns
+            heappush(world.heap, (at_ns, draw(), self.reach_client, (message,)))
 
     def reach_server(self, message: Message) -> None:
         if self.is_at_server and not self.is_cut:
-            self.server.tell(Received(self.client.peer, message))
+            self.has_server_heard = True
+            if isinstance(message, Ping):
+                self._answer(self.server, message)
+            elif not isinstance(message, Pong):
+                self.server.tell(Received(self.client.peer, message))
 
     def reach_client(self, message: Message) -> None:
         if self.is_at_client and not self.is_cut:
-            self.client.tell(Received(self.server.peer, message))
+            self.has_client_heard = True
+            if isinstance(message, Ping):
+                self._answer(self.client, message)
+            elif not isinstance(message, Pong):
+                self.client.tell(Received(self.server.peer, message))
+
+    # Whether the other side is still there.
+
+    def watch(self) -> None:
+        """Look every interval from now on, until both sides are done with it."""
+        self.network.world.after(PING_NS, self._tick)
+
+    def _tick(self) -> None:
+        is_client_left = self.link.session is not self
+        if is_client_left and not self.is_at_server:
+            return
+        if not is_client_left and not self.client.is_paused:
+            if self.has_client_heard:
+                self.has_client_heard = False
+                self.silence_at_client = 0
+            else:
+                self.silence_at_client += 1
+                if self.silence_at_client >= SILENT_INTERVALS_MAX:
+                    self._give_up(self.client)
+                else:
+                    self._ping(self.client)
+        if self.is_at_server and not self.server.is_paused:
+            if self.has_server_heard:
+                self.has_server_heard = False
+                self.silence_at_server = 0
+            else:
+                self.silence_at_server += 1
+                if self.silence_at_server >= SILENT_INTERVALS_MAX:
+                    self._give_up(self.server)
+                else:
+                    self._ping(self.server)
+        self.watch()
+
+    def _ping(self, sender: Node) -> None:
+        self.pings += 1
+        self.send(sender, Ping(number=self.pings))
+
+    def _answer(self, node: Node, ping: Ping) -> None:
+        if not node.is_paused:
+            self.send(node, Pong(number=ping.number))
+
+    def _give_up(self, node: Node) -> None:
+        """Whoever hears nothing for too long says Bye, and does not wait for it to arrive."""
+        if not self.is_cut:
+            self.close(node)
+        elif node is self.client:
+            self.lose_at_client()
+        else:
+            self.lose_at_server()
+
+    # How it ends.
 
     def cut(self) -> None:
         """Nothing passes from now on; both ends notice, sooner or later."""
@@ -93,12 +177,10 @@ class Session:
             return
         self.is_cut = True
         world = self.network.world
-        self.cut_ns = world.now_ns
         for lose in (self.lose_at_client, self.lose_at_server):
             # A reset is seen at once, a dead wire only by a ping that is not answered.
-            is_quick = world.chance(0.5)
-            most_ns = 5 * NS_PER_MS if is_quick else NOTICED_NS_MAX
-            world.after(world.between(0, most_ns), lose)
+            if world.chance(0.5):
+                world.after(world.between(0, RESET_NS_MAX), lose)
 
     def close(self, closer: Node) -> None:
         """One end says Bye: it is done, and the other hears it after all that was sent before."""
@@ -190,6 +272,7 @@ class Link:
         network = self.network
         network.world.messages += 2  # Both sides say Hello.
         session.is_at_server = True
+        session.watch()
         server.sessions[client.peer] = session
         at_ns = network.world.now_ns + network.delay_ns() + session.slowness_ns
         session.to_client_ns = at_ns
@@ -207,7 +290,7 @@ class Link:
 
 
 def _is_silent(session: Session) -> bool:
-    return session.is_cut and session.network.world.now_ns - session.cut_ns >= SILENT_NS
+    return session.silence_at_server > 1 and not session.has_server_heard
 
 
 class Network:
@@ -217,15 +300,18 @@ class Network:
         self.world = world
         self.nodes: dict[str, Node] = {}
         self.is_all_encoded = is_all_encoded
+        self.encoded: set[type[Message]] = set()
+        """The kinds of message that have gone through their bytes in this seed."""
         self.impostor: Node | None = None
         """A broker of an older term that some routers take for theirs."""
         self.apart: set[str] = set()
         """The peers on the far side of a partition."""
         self.slow: dict[str, int] = {}
-        self._delay_ns_max = delay_ns_max
+        self.delay_ns_min = DELAY_NS_MIN
+        self.delay_ns_max = delay_ns_max
 
     def delay_ns(self) -> int:
-        return 100_000 + int(self.world.draw() * self._delay_ns_max)
+        return self.delay_ns_min + int(self.world.draw() * self.delay_ns_max)
 
     def slowness_ns(self, session: Session) -> int:
         slow = self.slow
@@ -281,9 +367,7 @@ class Network:
             session.is_at_server = False
         lose: Callable[[], Any] = session.lose_at_server if is_client else session.lose_at_client
         if is_sudden:
-            session.is_cut = True
-            session.cut_ns = self.world.now_ns
-            self.world.after(self.world.between(0, NOTICED_NS_MAX), lose)
+            session.is_cut = True  # The other side finds out by itself.
         else:
             sent_ns = session.to_server_ns if is_client else session.to_client_ns
             self.world.at(max(self.world.now_ns + self.delay_ns(), sent_ns + 1), lose)

@@ -7,13 +7,13 @@ their order, a timer of the same name replaces the one before.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from gridstat.net.command.machine import CancelTimer, Close, Note, Send, SetTimer, TimerFired
 from gridstat.net.command.session_messages import Hello
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from lab.simulation.network import Link, Network, Session
 
@@ -28,6 +28,14 @@ class Node:
     """`process` counts the lives; what was meant for an earlier one never reaches a later one."""
 
     role = ""
+    doing: ClassVar[dict[type, str]] = {
+        Send: "_send",
+        SetTimer: "_set_timer",
+        CancelTimer: "_cancel_timer",
+        Close: "_close",
+        Note: "note",
+    }
+    """Which method carries out which instruction."""
 
     def __init__(self, network: Network, name: str, number: int) -> None:
         self.network = network
@@ -48,13 +56,6 @@ class Node:
         self._inbox: list[object] = []
         self._work: deque[object] = deque()
         self._is_working = False
-        self.doing: dict[type, Callable[[Any], None]] = {
-            Send: self._send,
-            SetTimer: self._set_timer,
-            CancelTimer: self._cancel_timer,
-            Close: self._close,
-            Note: self.note,
-        }
 
     def begin(self, machine: AnyMachine) -> None:
         """A new process."""
@@ -97,6 +98,7 @@ class Node:
         if self._is_working:
             return
         self._is_working = True
+        doing = self.doing
         world = self.world
         world.marks.append(world.now_ns << 8 ^ self.number)
         try:
@@ -107,13 +109,13 @@ class Node:
                 machine = self.machine
                 assert machine is not None
                 for instruction in machine.handle(said, world.now_ns):
-                    self.doing[type(instruction)](instruction)
+                    getattr(self, doing[type(instruction)])(instruction)
         finally:
             self._is_working = False
 
     def do_all(self, instructions: Sequence[object]) -> None:
         for instruction in instructions:
-            self.doing[type(instruction)](instruction)
+            getattr(self, self.doing[type(instruction)])(instruction)
 
     def _send(self, said: Send) -> None:
         if self.world.is_told:

@@ -7,7 +7,7 @@ takes effect as a whole a few milliseconds later, and is lost with the process.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from gridstat.model.errors import LimitReached, UnknownName
 from gridstat.net.command.router_messages import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lab.simulation.network import Network
 
 COMMIT_NS_MAX: Final = 10 * NS_PER_MS
-COUNTERS_STRETCH: Final = 1
+COUNTERS_STRETCH: Final = 6
 """Counters are reported so much more rarely than in production: many words about nothing."""
 PORTS_FIRST: Final = 10_000
 PORTS_STEP: Final = 7
@@ -93,6 +93,12 @@ class RouterNode(Node):
     """`table` is what the core does; the agent's own table is what it was told."""
 
     role = "router"
+    doing: ClassVar[dict[type, str]] = {
+        **Node.doing,
+        ApplyTable: "_apply",
+        SetModes: "_ignore",
+        ReadCounters: "_read_counters",
+    }
 
     def __init__(self, network: Network, channels: Channels, name: str, number: int) -> None:
         super().__init__(network, name, number)
@@ -111,11 +117,6 @@ class RouterNode(Node):
         self._number = 0
         self._is_due = False
         self._changes: list[ChangeTable] = []
-        self.doing |= {
-            ApplyTable: self._apply,
-            SetModes: self._ignore,
-            ReadCounters: self._read_counters,
-        }
 
     def start(self) -> None:
         """A new process: empty, with ports of its own."""

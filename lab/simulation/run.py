@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gridstat.net.command.endpoint_messages import Detach
+from lab.simulation.bugs import planted
 from lab.simulation.cloud import Cloud
 from lab.simulation.faults import Faults
 from lab.simulation.properties import Properties
+from lab.simulation.settled import settled_cloud
 from lab.simulation.swarm import draw
 from lab.simulation.workload import Workload
 from lab.simulation.world import NS_PER_MS, NS_PER_S, PropertyBroken
@@ -17,12 +19,15 @@ if TYPE_CHECKING:
     from lab.simulation.swarm import Swarm
 
 START_NS: Final = 800 * NS_PER_MS
+ATTACH_NS: Final = 300 * NS_PER_MS
 SLICE_NS: Final = 500 * NS_PER_MS
 """How often safety is looked at during chaos."""
 LOOK_NS: Final = 250 * NS_PER_MS
 REST_NS_MAX: Final = 40 * NS_PER_S
 """Within so long after the last fault everything must have come to rest."""
 END_NS_MAX: Final = 20 * NS_PER_S
+MESSAGES_MIN: Final = 1_000
+"""A seed goes on until so many have been said, if only that everybody is still there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +48,22 @@ class Verdict:
         return not self.rule
 
 
-def run_seed(seed: int, *, is_told: bool = False) -> Verdict:
-    """Everything from an empty journal to the last check."""
-    return Run(draw(seed), is_told=is_told).verdict()
+def run_seed(seed: int, *, bug: str = "", is_told: bool = False) -> Verdict:
+    """Everything from the first session to the last check, with a planted bug if one is named."""
+    with planted(bug):
+        return Run(draw(seed), bug=bug, is_told=is_told).verdict()
 
 
 class Run:
     """One seed under way."""
 
-    def __init__(self, swarm: Swarm, *, is_told: bool = False) -> None:
+    def __init__(self, swarm: Swarm, *, bug: str = "", is_told: bool = False) -> None:
         self.swarm = swarm
         self.properties = Properties()
-        self.cloud = Cloud(swarm, self.properties, is_told=is_told)
+        found = None if swarm.is_cold else settled_cloud(swarm, bug=bug)
+        self._is_settled = found is not None
+        self.cloud = found or Cloud(swarm)
+        self.cloud.adopt(swarm, self.properties, is_told=is_told)
         self.properties.watch(self.cloud)
         self.faults = Faults(self.cloud)
         self.workload = Workload(self.cloud)
@@ -86,16 +95,22 @@ class Run:
 
     def _run(self) -> None:
         world = self.cloud.world
-        self.cloud.start()
-        self.workload.plan(START_NS)
-        self.faults.plan(START_NS)
-        end_ns = START_NS + self.swarm.chaos_ns
+        if not self._is_settled:
+            self.cloud.start()
+        self.cloud.start_endpoints()
+        start_ns = world.now_ns + (ATTACH_NS if self._is_settled else START_NS)
+        self.workload.plan(start_ns)
+        self.faults.plan(start_ns)
+        end_ns = start_ns + self.swarm.chaos_ns
         while world.now_ns < end_ns:
             world.run_until(min(end_ns, world.now_ns + SLICE_NS))
             self.properties.check_safety()
         self.workload.is_over = True
         self.faults.stop()
         self._rest(REST_NS_MAX)
+        while world.messages < MESSAGES_MIN:
+            world.run_until(world.now_ns + NS_PER_S)
+            self._rest(REST_NS_MAX)
         self.properties.check_rest()
         for node in self.cloud.endpoints.values():
             if node.is_up and not node.application.has_left:

@@ -12,16 +12,21 @@ from random import Random
 from typing import Final
 
 from gridstat.broker.settings import BrokerSettings
-from lab.simulation.topology import CLOUD, SHAPES, VARIANTS, Topology, topology
+from lab.simulation.topology import CLOUD, SHAPES, VARIANTS, Outline, Topology, topology
 from lab.simulation.world import NS_PER_MS, NS_PER_S
 
 ROUTERS_MIN: Final = 20
-ROUTERS_MANY: Final = 40
-LARGER_SHARE: Final = 0.2
+SIZES: Final = {ROUTERS_MIN: 24, 24: 3, 32: 2, 40: 1}
+"""How many routers, and how often."""
+COLD_SHARE: Final = 1 / 12
+"""Seeds in which everything starts at once; in the others the routers are up already."""
 TIGHT_SHARE: Final = 0.15
 """Seeds where capacity is short; most refusals, and most searches, are theirs."""
 QUIET_SHARE: Final = 0.12
 """Seeds without any fault."""
+
+ALL_ENCODED_SHARE: Final = 1 / 16
+"""Seeds in which every message goes through its bytes; in the others some do, of every kind."""
 
 
 class FaultKind(Enum):
@@ -89,6 +94,12 @@ WEIGHTS: Final = {
 }
 
 
+END_POINTS: Final = (2, 3, 3, 4, 5)
+WORK_MIN: Final = 3
+WORK_MANY: Final = 36
+"""A few things happen in most seeds, and many in some: faults go on whatever there is to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class EndPointPlan:
     """An end-point and the one or two edges to which it attaches."""
@@ -114,6 +125,7 @@ class Swarm:
     commit_ns_max: int
     clock_offset_ns_max: int
     is_all_encoded: bool
+    is_cold: bool
 
     @property
     def is_quiet(self) -> bool:
@@ -125,7 +137,7 @@ def draw(seed: int) -> Swarm:
     random = Random(f"swarm {seed}")
     cloud = _draw_topology(random)
     endpoints = _draw_endpoints(random, cloud)
-    chaos_ns = random.randint(4, 8) * NS_PER_S
+    chaos_ns = random.randint(3, 6) * NS_PER_S
     faults = _draw_faults(random, chaos_ns)
     kinds = {kind for _, kind in faults}
     return Swarm(
@@ -146,17 +158,16 @@ def draw(seed: int) -> Swarm:
         delay_ns_max=random.choice((1, 5, 40)) * NS_PER_MS,
         commit_ns_max=random.choice((1, 8, 60)) * NS_PER_MS,
         clock_offset_ns_max=50 * NS_PER_MS if FaultKind.CLOCK_OFFSET in kinds else 0,
-        is_all_encoded=random.random() < 1 / 8,
+        is_all_encoded=random.random() < ALL_ENCODED_SHARE,
+        is_cold=random.random() < COLD_SHARE,
     )
 
 
 def _draw_topology(random: Random) -> Topology:
-    size = ROUTERS_MIN
-    if random.random() < LARGER_SHARE:
-        size += int(random.random() ** 2 * (ROUTERS_MANY - ROUTERS_MIN + 1))
+    size = random.choices(list(SIZES), list(SIZES.values()))[0]
     shape = random.choices(SHAPES, (1, 1, 6))[0]
     room = "tight" if random.random() < TIGHT_SHARE else "ample"
-    return topology(shape, size, room, random.randrange(VARIANTS))
+    return topology(Outline(shape, size, room, random.randrange(VARIANTS)))
 
 
 def _draw_endpoints(random: Random, cloud: Topology) -> tuple[EndPointPlan, ...]:
@@ -165,7 +176,7 @@ def _draw_endpoints(random: Random, cloud: Topology) -> tuple[EndPointPlan, ...]
             f"{CLOUD}/z{number % 2}/p{number}",
             tuple(random.sample(cloud.edges, random.choice((1, 2)))),
         )
-        for number in range(random.randint(3, 5))
+        for number in range(random.choice(END_POINTS))
     )
 
 
@@ -186,7 +197,7 @@ def _draw_work(random: Random, chaos_ns: int, endpoints: int) -> tuple[tuple[int
     weights = [weight * random.choice((0, 1, 1, 2)) for weight in WEIGHTS.values()]
     if not any(weights):
         weights = list(WEIGHTS.values())
-    count = random.randint(20, 36)
+    count = WORK_MIN + int(random.random() ** 6 * (WORK_MANY - WORK_MIN + 1))
     kinds = random.choices(list(WEIGHTS), weights, k=count)
     times = sorted(random.randint(0, chaos_ns) for _ in range(count))
     return tuple(

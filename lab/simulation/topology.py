@@ -26,19 +26,30 @@ LATENCIES_US: Final = (100, 400, 900)
 
 
 @dataclass(frozen=True, slots=True)
+class Outline:
+    """All that a topology is made from."""
+
+    shape: str
+    size: int
+    room: str
+    variant: int
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """The routers and channels that the broker's file names; `edges` serve end-points."""
 
-    shape: str
+    outline: Outline
     routers: tuple[Router, ...]
     channels: tuple[EventChannel, ...]
     edges: tuple[str, ...]
 
 
 @lru_cache(maxsize=1_024)
-def topology(shape: str, size: int, room: str, variant: int) -> Topology:
+def topology(outline: Outline) -> Topology:
     """The same for the same words."""
-    random = Random(f"{shape}/{size}/{room}/{variant}")
+    shape, size, room = outline.shape, outline.size, outline.room
+    random = Random(f"{shape}/{size}/{room}/{outline.variant}")
     bandwidth = random.choice(BANDWIDTHS[room])
     pairs = _pairs(shape, size, random)
     edge_numbers = sorted(random.sample(_near(pairs, random.randrange(size)), EDGES))
@@ -64,7 +75,7 @@ def topology(shape: str, size: int, room: str, variant: int) -> Topology:
                 )
             )
     edges = tuple(f"{CLOUD}/r{number}" for number in edge_numbers)
-    return Topology(shape, routers, tuple(channels), edges)
+    return Topology(outline, routers, tuple(channels), edges)
 
 
 def _near(pairs: list[tuple[int, int]], centre: int) -> list[int]:

@@ -48,7 +48,7 @@ TIGHT_US: Final = (1_500, 6_000, 50_000)
 """For single paths; disjoint ones within a tight bound are a search of their own, tested apart."""
 VARIABLES_MAX: Final = 6
 """Of one end-point."""
-LEDGER_NS: Final = NS_PER_S
+LEDGER_NS: Final = 5 * NS_PER_S
 ALERT_NS_MIN: Final = 20 * NS_PER_MS
 RETURN_MS: Final = (50, 3_000)
 

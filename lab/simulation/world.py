@@ -33,14 +33,28 @@ class World:
     """`now_ns` only grows; of two things at the same time the seed decides which comes first."""
 
     def __init__(self, seed: int, *, is_told: bool = False) -> None:
-        self.random = Random(seed)
+        self.random = Random()
         self.now_ns = 0
+        self.begin(seed, is_told=is_told)
+        self.heap: list[tuple[int, float, Callable[..., None], tuple[Any, ...]]] = []
+        self.draw = self.random.random
+
+    def begin(self, seed: int, *, is_told: bool) -> None:
+        """From now on this seed draws, and what happens counts."""
+        self.random.seed(seed)
         self.steps = 0
         self.messages = 0
         self.is_told = is_told
         self.story: list[str] = []
         self.marks: array[int] = array("Q")
-        self.heap: list[tuple[int, float, Callable[..., None], tuple[Any, ...]]] = []
+
+    def __getstate__(self) -> dict[str, object]:
+        """A copy of a world draws for itself."""
+        return {name: held for name, held in vars(self).items() if name not in ("random", "draw")}
+
+    def __setstate__(self, held: dict[str, object]) -> None:
+        vars(self).update(held)
+        self.random = Random(0)
         self.draw = self.random.random
 
     def after(self, delay_ns: int, action: Callable[..., None], *words: object) -> None:
