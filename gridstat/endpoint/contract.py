@@ -59,17 +59,25 @@ def terms_in(contract: Contract, modes: int) -> Terms | None:
     Of several modes at once the fastest counts: the divisors of one subscription form a chain.
     """
     variable = contract.variable
-    if variable is None or variable.period is None:
+    active = _active(contract, modes)
+    if variable is None or variable.period is None or not active:
         return None
-    active = [
+    every, latency_us = min(active)
+    return Terms(variable.period, variable.phase_ns, every, latency_us * NS_PER_US)
+
+
+def latency_ns_in(contract: Contract, modes: int) -> int:
+    """Within what latency an event is promised in these modes, periodic or not; 0: within none."""
+    _, latency_us = min(_active(contract, modes), default=(0, 0))
+    return latency_us * NS_PER_US
+
+
+def _active(contract: Contract, modes: int) -> list[tuple[int, int]]:
+    return [
         (qos.every, qos.latency_us)
         for mode, qos in contract.granted.items()
         if mode == BASELINE_MODE or modes >> mode & 1
     ]
-    if not active:
-        return None
-    every, latency_us = min(active)
-    return Terms(variable.period, variable.phase_ns, every, latency_us * NS_PER_US)
 
 
 def mode_numbers(modes: int) -> frozenset[int]:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 BATCH_EVENTS_MAX: Final = 8_192
 NS_PER_MS: Final = 1_000_000
 WAIT_MS_MAX: Final = 1_000
+NEVER_NS: Final = 2**64
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class Deliverer:
         self._arrivals = ArrivalClock(clock.posix_ns(), clock.steady_ns())
         self._takers: dict[int, tuple[Taker, ...]] = {}
         self._timed: dict[Timed, None] = {}
-        self._queued: set[Timed] = set()
+        self._queued: dict[Timed, int] = {}
         self._due: list[tuple[int, int, Timed]] = []
         self._order = count()
         self._posted: deque[Callable[[], object]] = deque()
@@ -107,6 +108,8 @@ class Deliverer:
         self._wake_out, self._wake_in = os.pipe()
         os.set_blocking(self._wake_in, False)
         os.set_blocking(self._wake_out, False)
+        self.caught_up_ns = clock.steady_ns()
+        """Whatever arrived before this instant of the steady clock has been handed out."""
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gs-delivery", daemon=True)
 
@@ -175,6 +178,7 @@ class Deliverer:
         poll.register(self._receiver.fileno(), select.POLLIN)
         poll.register(self._wake_out, select.POLLIN)
         while not self._is_over.is_set():
+            began_ns = self._clock.steady_ns()
             poll.poll(self._wait_ms())
             self._drain_wake()
             self.run_posted()
@@ -185,6 +189,10 @@ class Deliverer:
             if len(batch):
                 self.deliver(batch, options, arrival)
             self.fire_due(arrival)
+            if len(batch) < BATCH_EVENTS_MAX:
+                # Not up to now: after a pause of this process the receiving thread comes to it
+                # only while we wait again.
+                self.caught_up_ns = began_ns
 
     def run_posted(self) -> None:
         """Do what others have posted; it must not stop the deliveries, whatever it is."""
@@ -206,10 +214,12 @@ class Deliverer:
                     log.exception("taker_failed events=%d", len(part))
 
     def fire_due(self, arrival: Arrival) -> None:
-        """Let everybody act whose time has come; each is queued at most once."""
+        """Let everybody act whose time has come."""
         while self._due and self._due[0][0] <= arrival.steady_ns:
-            _, _, timed = heapq.heappop(self._due)
-            self._queued.discard(timed)
+            queued_ns, _, timed = heapq.heappop(self._due)
+            if self._queued.get(timed) != queued_ns:
+                continue  # It has moved forward since.
+            del self._queued[timed]
             if timed not in self._timed:
                 continue
             due_ns = timed.next_due_ns
@@ -223,11 +233,13 @@ class Deliverer:
     def stir(self, timed: Timed) -> None:
         """Something has come to it, so that something may now be due; on this thread only.
 
-        One place in the queue is enough: when that time comes it is asked again.
+        One place in the queue is enough, the earliest: when that time comes it is asked again.
         """
         due_ns = timed.next_due_ns
-        if due_ns is not None and timed in self._timed and timed not in self._queued:
-            self._queued.add(timed)
+        if due_ns is None or timed not in self._timed:
+            return
+        if due_ns < self._queued.get(timed, NEVER_NS):
+            self._queued[timed] = due_ns
             heapq.heappush(self._due, (due_ns, next(self._order), timed))
 
     def _observe(self) -> Arrival:

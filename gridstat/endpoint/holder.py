@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from gridstat.endpoint.slot_clock import Setback
 from gridstat.model.rate_law import slot_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Holder:
 
     def __init__(self) -> None:
         self._newest: Delivery | None = None
+        self._arrived_ns = 0
+        self._setback = Setback()
         self._error_code = 0
         self._variable: StatusVariable | None = None
         self._derived: dict[str, _Wanted] = {}
@@ -71,14 +74,31 @@ class Holder:
         with self._lock:
             self._error_code = code
 
-    def put(self, delivery: Delivery) -> bool:
-        """Hold a delivery if it is the newest; whether it was."""
+    def put(self, delivery: Delivery, arrived_ns: int) -> bool:
+        """Hold a delivery if it is the newest; whether it was. `arrived_ns` is of the steady clock.
+
+        An older stamp is the newest too once the publisher's clock has been set back.
+        """
         with self._lock:
             newest = self._newest
             if newest is not None and self._is_older(delivery, newest):
-                return False
+                is_set_back = not delivery.is_extrapolated and self._setback.tells(
+                    delivery.created_ns, arrived_ns, self._arrived_ns
+                )
+                if not is_set_back:
+                    return False
             self._newest = delivery
+            if not delivery.is_extrapolated:
+                self._arrived_ns = arrived_ns
             return True
+
+    def fill(self, delivery: Delivery) -> bool:
+        """Hold what an edge router had kept, unless as new a one is here; whether it is held."""
+        with self._lock:
+            is_news = self._newest is None or self._is_older(self._newest, delivery)
+            if is_news:
+                self._newest = delivery
+            return is_news
 
     def _is_older(self, delivery: Delivery, newest: Delivery) -> bool:
         if delivery.is_extrapolated or newest.is_extrapolated:

@@ -17,7 +17,7 @@ from gridstat.endpoint.holder import Holder
 from gridstat.endpoint.violation import Reason, SlotWatch, Violation
 from gridstat.model.errors import GridStatError, Misuse
 from gridstat.model.extrapolation import guess
-from gridstat.model.rate_law import slot_of
+from gridstat.model.rate_law import is_due, slot_of
 from gridstat.model.status import BuiltinType, TimeQuality
 
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from gridstat.core.samples import Samples
     from gridstat.endpoint.deliverer import Arrival
     from gridstat.endpoint.delivery import Row
-    from gridstat.endpoint.ledger import Tally
     from gridstat.endpoint.mailbox import Mailbox
+    from gridstat.endpoint.slot_clock import Begin
+    from gridstat.endpoint.tally import Tally
     from gridstat.endpoint.violation import Missed, Terms
     from gridstat.model.extrapolation import Extrapolation
     from gridstat.model.status import StatusVariable
@@ -60,6 +61,7 @@ class _Law:
     variable: StatusVariable
     decoder: EventDecoder
     terms: Terms | None
+    tally: Tally
 
 
 class Incoming:
@@ -74,20 +76,22 @@ class Incoming:
         self.malformed = 0
         self.streams: tuple[Mailbox[Delivery], ...] = ()
         self.batches: Mailbox[Batch] | None = None
-        self.tally: Tally | None = None
         self._interests = interests
         self._call = None if interests.on_event is None else _with_delay(interests.on_event)
         self._laws: dict[int, _Law] = {}
         self._newest_law: _Law | None = None
         self._watch: SlotWatch | None = None
         self._is_paused = False
+        self._has_failed = False
         points = 1 if interests.extrapolate is None else interests.extrapolate.points
         self._points: deque[tuple[int, float]] = deque(maxlen=points)
 
-    def obey(self, variable: StatusVariable, terms: Terms | None) -> None:
-        """Events of this variable come under these terms."""
+    def obey(
+        self, variable: StatusVariable, terms: Terms | None, tally: Tally, begin: Begin
+    ) -> None:
+        """Events of this variable come under these terms, and are counted here."""
         self._check_extrapolation(variable)
-        self._newest_law = _Law(variable, EventDecoder(variable), terms)
+        self._newest_law = _Law(variable, EventDecoder(variable), terms, tally)
         self._laws[variable.variable_id] = self._newest_law
         self.holder.describe(variable)
         if self._interests.on_violation is None and self._interests.extrapolate is None:
@@ -95,9 +99,9 @@ class Incoming:
         if terms is None:
             self._watch = None
         elif self._watch is None:
-            self._watch = SlotWatch(terms)
+            self._watch = SlotWatch(terms, begin)
         else:
-            self._watch.restart(terms)
+            self._watch.renew(terms, begin)
 
     def forget(self, variable_id: int) -> None:
         """Events of this identifier come no more."""
@@ -114,10 +118,9 @@ class Incoming:
         law = self._laws.get(int(batch[0]["variable_id"]))
         if law is None:
             return
-        if self.tally is not None and law.terms is not None:
-            batch, options = self.tally.due(batch, options, law.terms, arrival)
-            if not len(batch):
-                return
+        batch, options = law.tally.due(batch, options, arrival)
+        if not len(batch):
+            return
         if self.batches is not None:
             self.batches.put((batch, options, law.variable), len(batch))
         if self._is_light:
@@ -154,20 +157,23 @@ class Incoming:
                 self._violated(missed.slot, missed.created_ns, Reason.MISSING, None)
             else:
                 self.extrapolated += 1
-                self.holder.put(made_up)
+                self.holder.put(made_up, arrival.steady_ns)
                 self._push(made_up, arrival)
 
     def hold(self, row: Row, options: bytes) -> bool:
-        """An edge router's newest event, kept for us: it fills the holder and calls nobody."""
+        """An edge router's newest event, kept for us: it fills the holder and calls nobody.
+
+        What is not due to this contract is better than nothing, and no better than what came.
+        """
         law = self._laws.get(row[2])
-        if law is None:
+        if law is None or not (self.holder.newest is None or _is_due(row[0], law.terms)):
             return False
         try:
             found = law.decoder.delivery(row, options, self.holder.derived_names)
         except GridStatError:
             self.malformed += 1
             return False
-        return self.holder.put(found)
+        return self.holder.fill(found)
 
     # The way of one event.
 
@@ -179,7 +185,7 @@ class Incoming:
         except GridStatError:
             self.malformed += 1
             return
-        self.holder.put(delivery)
+        self.holder.put(delivery, arrival.arrived_ns(received_ns))
         is_good = delivery.time_quality is TimeQuality.GOOD
         age_ns = arrival.age_ns(created_ns, received_ns) if is_good else 0
         # The last events under an old period are not held against the new one.
@@ -222,9 +228,14 @@ class Incoming:
         if how is None:
             return None
         points = sorted(self._points)
-        found = guess(
-            how, [at for at, _ in points], [value for _, value in points], missed.created_ns
-        )
+        times, values = [at for at, _ in points], [value for _, value in points]
+        try:
+            found = guess(how, times, values, missed.created_ns)
+        except Exception:  # The user's own function; whatever it does, the slot is judged.
+            if not self._has_failed:
+                log.exception("extrapolation_failed name=%s", self.name)
+            self._has_failed = True
+            return None
         if found is None:
             return None
         variable = self.holder.variable
@@ -245,6 +256,10 @@ class Incoming:
                 f"{variable.name} cannot be extrapolated: it is aperiodic, nothing is ever missing",
                 hint="leave extrapolate out",
             )
+
+
+def _is_due(created_ns: int, terms: Terms | None) -> bool:
+    return terms is None or is_due(created_ns, terms.period, terms.every, terms.phase_ns)
 
 
 def _with_delay(callback: OnEvent) -> Callable[[Delivery], object]:

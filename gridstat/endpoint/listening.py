@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Protocol
 
-from gridstat.endpoint.contract import terms_in
-from gridstat.endpoint.ledger import Ledger, Tally, ledger_of
+from gridstat.endpoint.contract import latency_ns_in, terms_in
+from gridstat.endpoint.ledger import Ledger
+from gridstat.endpoint.slot_clock import Begin
+from gridstat.endpoint.tally import Tally
 
 if TYPE_CHECKING:
     from gridstat.core.samples import VariableCounters
@@ -33,7 +37,6 @@ class Expecting(Protocol):
         phase_ns: int = 0,
         *,
         every: int = 1,
-        deadline_ns: int = 0,
     ) -> None:
         """Take this variable, the first copy of each event."""
         ...
@@ -43,22 +46,25 @@ class Expecting(Protocol):
         ...
 
     def variable_counters(self, variable_id: int) -> VariableCounters:
-        """What was counted since its terms last changed."""
+        """What was counted since it was first expected."""
         ...
 
 
 @dataclass(slots=True)
 class _Ear:
-    """A subscription's interest in one identifier; with a tally it counts for itself.
+    """A subscription's interest in one identifier, and what came of it.
 
-    Nothing stamped `until_ns` or later is expected under it any more.
+    Copies are counted by the receiver for all who listen to it; `duplicate`, `unread` and `copies`
+    are what it had counted before this one began.
     """
 
     variable: StatusVariable
     terms: Terms | None
-    tally: Tally | None
+    tally: Tally
     latency_ns: int
-    until_ns: int | None = None
+    duplicate: int = 0
+    unread: int = 0
+    copies: tuple[int, ...] = ()
 
 
 class Listening:
@@ -72,29 +78,29 @@ class Listening:
         self._listeners: dict[int, int] = {}
         self._lock = threading.RLock()
 
-    def begin(self, subscription: Subscription, modes: int) -> None:
-        """Listen to the variable of its contract; raises if it cannot be delivered as wished."""
+    def begin(self, subscription: Subscription, modes: int, from_ns: int = 0) -> None:
+        """Listen to the variable of its contract; raises if it cannot be delivered as wished.
+
+        With `from_ns` the variable bears this identifier for stamps from then on.
+        """
         variable = subscription.contract.variable
         if variable is None:
             return
         terms = terms_in(subscription.contract, modes)
-        latency_ns = _latency_ns(subscription)
+        latency_ns = latency_ns_in(subscription.contract, modes)
+        begin = self._begin(from_ns)
         with self._lock:
             ears = self._ears.setdefault(subscription, {})
             if variable.variable_id in ears:
                 self._renew(subscription, ears[variable.variable_id], terms, latency_ns)
                 return
-            is_first = not self._listeners.get(variable.variable_id)
-            tally = None if is_first else Tally()
-            ear = _Ear(variable, terms, tally, latency_ns)
-            subscription.incoming.tally = tally
-            subscription.incoming.obey(variable, terms)
-            if is_first:
-                self._expect(ear)
+            ear = _Ear(variable, terms, Tally(terms, latency_ns, begin), latency_ns)
+            subscription.incoming.obey(variable, terms, ear.tally, begin)
+            self._expect(ear)
             ears[variable.variable_id] = ear
-            self._listeners[variable.variable_id] = self._listeners.get(variable.variable_id, 0) + 1
         self._deliverer.add(variable.variable_id, subscription.incoming)
         self._deliverer.watch(subscription.incoming)
+        self._stir(subscription)
 
     def end(self, subscription: Subscription, variable_id: int | None = None) -> None:
         """Listen no longer: to one identifier, or to all of the subscription's."""
@@ -104,7 +110,8 @@ class Listening:
                 ear = ears.pop(number, None)
                 if ear is None:
                     continue
-                subscription.past += self._counted(ear)
+                counted = ear.tally.finish(self._deliverer.caught_up_ns)
+                subscription.past += self._with_copies(ear, counted)
                 self._deliverer.remove(number, subscription.incoming)
                 subscription.incoming.forget(number)
                 self._listeners[number] -= 1
@@ -120,7 +127,7 @@ class Listening:
         with self._lock:
             ear = self._ears.get(subscription, {}).get(variable_id)
             if ear is not None:
-                ear.until_ns = until_ns
+                ear.tally.limit(until_ns)
 
     def identifiers(self, subscription: Subscription) -> tuple[int, ...]:
         """What it listens to."""
@@ -132,45 +139,54 @@ class Listening:
         with self._lock:
             total = subscription.past
             for ear in self._ears.get(subscription, {}).values():
-                total += self._counted(ear)
+                counted = ear.tally.ledger(self._deliverer.caught_up_ns)
+                total += self._with_copies(ear, counted)
         return total + Ledger(extrapolated=subscription.incoming.extrapolated)
+
+    def _begin(self, from_ns: int) -> Begin:
+        """Now, or the announced instant; by no clock of ours does that lie in the past."""
+        at_ns, wall_ns = self._clock.steady_ns(), self._clock.posix_ns()
+        if not from_ns:
+            return Begin(at_ns, wall_ns)
+        return Begin(at_ns + max(0, from_ns - wall_ns), from_ns, is_exact=True)
 
     def _renew(
         self, subscription: Subscription, ear: _Ear, terms: Terms | None, latency_ns: int
     ) -> None:
-        """Other terms for the same identifier: what was counted belongs to the old ones."""
+        """Other terms for the same identifier; the receiver need not know of them."""
         if (terms, latency_ns) == (ear.terms, ear.latency_ns):
             return
-        subscription.past += self._counted(ear)
+        begin = self._begin(0)
+        ear.tally.renew(terms, latency_ns, begin)
         ear.terms, ear.latency_ns = terms, latency_ns
-        if ear.tally is None:
-            self._expect(ear)  # The receiver keeps its window, and counts anew.
-        else:
-            ear.tally = subscription.incoming.tally = Tally()
-        subscription.incoming.obey(ear.variable, terms)
+        subscription.incoming.obey(ear.variable, terms, ear.tally, begin)
+        self._stir(subscription)
+
+    def _stir(self, subscription: Subscription) -> None:
+        """It may be watched from now on, or more closely."""
+        if subscription.incoming.next_due_ns is not None:
+            self._deliverer.post(partial(self._deliverer.stir, subscription.incoming))
 
     def _expect(self, ear: _Ear) -> None:
         variable = ear.variable
-        self._receiver.expect(
-            variable.variable_id,
-            variable.period,
-            variable.phase_ns,
-            every=1 if ear.terms is None else ear.terms.every,
-            deadline_ns=ear.latency_ns,
-        )
-
-    def _counted(self, ear: _Ear) -> Ledger:
-        if ear.tally is not None:
-            counters = ear.tally.counters(ear.terms)
+        number = variable.variable_id
+        if self._listeners.get(number):
+            counted = self._receiver.variable_counters(number)
+            ear.duplicate, ear.unread = counted["duplicate"], counted["ring_full"]
+            ear.copies = tuple(counted["copies"])
         else:
-            counters = self._receiver.variable_counters(ear.variable.variable_id)
-        now_ns = self._clock.posix_ns()
-        if ear.until_ns is not None and ear.terms is not None:
-            now_ns = min(now_ns, ear.until_ns + ear.terms.latency_ns - 1)
-        return ledger_of(counters, ear.terms, now_ns)
+            every = 1 if ear.terms is None else ear.terms.every
+            self._receiver.expect(number, variable.period, variable.phase_ns, every=every)
+        self._listeners[number] = self._listeners.get(number, 0) + 1
 
-
-def _latency_ns(subscription: Subscription) -> int:
-    """The strictest latency that is promised in any mode."""
-    granted = subscription.contract.granted.values()
-    return min((qos.latency_us for qos in granted), default=0) * 1_000
+    def _with_copies(self, ear: _Ear, ledger: Ledger) -> Ledger:
+        counted = self._receiver.variable_counters(ear.variable.variable_id)
+        # A slot that found no room in the ring is missed like any other; without slots, by this.
+        unread = 0 if ear.terms is not None else counted["ring_full"] - ear.unread
+        copies = zip_longest(counted["copies"], ear.copies, fillvalue=0)
+        return ledger + Ledger(
+            expected=unread,
+            lost=unread,
+            duplicate=counted["duplicate"] - ear.duplicate,
+            copies=tuple(now - before for now, before in copies),
+        )

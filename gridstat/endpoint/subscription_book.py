@@ -338,7 +338,8 @@ class SubscriptionBook:
             if number != variable.variable_id
         ]
         subscription.replace_contract(notice.granted)
-        self._deliverer.post(partial(self._listening.begin, subscription, self.modes))
+        begin = partial(self._listening.begin, subscription, self.modes, notice.from_ns)
+        self._deliverer.post(begin)
         ahead_ns = max(0, notice.from_ns - self._clock.posix_ns())
         at_ns = self._clock.steady_ns() + ahead_ns + RETIRE_AFTER_NS
         for number in before:

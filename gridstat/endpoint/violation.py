@@ -1,8 +1,8 @@
 """QoS violations: which event of a contract is late or missing, each told once (S0 A25).
 
-The next event is expected one interval after the last one, and missing when the latency has
-passed as well. Nothing is expected before the first event has come. All instants are of the
-steady clock, so a wall clock that is set makes nothing late.
+The next event is expected one interval after the last one, or after the contract began, and is
+missing when the latency has passed as well. All instants are of the steady clock, so a wall clock
+that is set makes nothing late; a publisher's clock that is set is followed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from gridstat.endpoint.slot_clock import Setback, SlotClock
 from gridstat.model.rate_law import Period, slot_of
 
 if TYPE_CHECKING:
     from gridstat.endpoint.delivery import Delivery
+    from gridstat.endpoint.slot_clock import Begin
 
 MISSED_MAX: Final = 256
 """Slots reported at once after a long pause of this process; older ones are only counted."""
@@ -58,38 +60,40 @@ class Terms:
 
 @dataclass(slots=True)
 class _Anchor:
-    """The newest event: its slot, its stamp, and when that was on the steady clock."""
+    """The newest event: its slot, its stamp, when that was on the steady clock, and its arrival."""
 
     slot: int
     created_ns: int
     at_ns: int
+    arrived_ns: int
 
 
 class SlotWatch:
-    """Every due slot behind the first event is judged once: seen in time, or missed."""
+    """Every due slot behind the beginning is judged once: seen in time, or missed."""
 
-    def __init__(self, terms: Terms) -> None:
-        self._terms = terms
-        self._anchor: _Anchor | None = None
-        self._next_slot = 0
+    def __init__(self, terms: Terms, begin: Begin) -> None:
         self._seen: set[int] = set()
         self.skipped = 0
+        self.restart(terms, begin)
 
     @property
-    def next_due_ns(self) -> int | None:
-        """When the next slot is to be judged; None before the first event."""
-        return None if self._anchor is None else self._deadline_ns(self._next_slot)
+    def next_due_ns(self) -> int:
+        """When the next slot is to be judged."""
+        return self._deadline_ns(self._next_slot)
 
     def saw(self, created_ns: int, arrived_ns: int, age_ns: int) -> bool:
         """An event has come, so old at its arrival; whether its slot is still unjudged."""
         terms = self._terms
         slot = slot_of(created_ns, terms.period, terms.phase_ns)
-        if self._anchor is None:
-            self._anchor = _Anchor(slot, created_ns, arrived_ns - max(0, age_ns))
+        found = _Anchor(slot, created_ns, arrived_ns - max(0, age_ns), arrived_ns)
+        if self._is_anew(found):
+            self._clock.restart(slot, arrived_ns)
+            self._anchor = found
             self._next_slot = (slot // terms.every + 1) * terms.every
+            self._seen.clear()
             return True
-        if slot > self._anchor.slot:
-            self._anchor = _Anchor(slot, created_ns, arrived_ns - max(0, age_ns))
+        if slot > self._anchor.slot or not self._clock.is_set:
+            self._hear(found)
         if slot < self._next_slot:
             return False
         if slot == self._next_slot and not self._seen:
@@ -100,8 +104,6 @@ class SlotWatch:
 
     def overdue(self, now_ns: int) -> list[Missed]:
         """The slots whose time has passed and that nobody saw, oldest first."""
-        if self._anchor is None:
-            return []
         self._skip(now_ns)
         missed = []
         while self._deadline_ns(self._next_slot) <= now_ns:
@@ -112,11 +114,45 @@ class SlotWatch:
             self._next_slot += self._terms.every
         return missed
 
-    def restart(self, terms: Terms) -> None:
-        """Other terms hold: nothing is expected until the next event has come."""
+    def restart(self, terms: Terms, begin: Begin) -> None:
+        """Other terms hold: the first slot is due one interval after they began."""
+        slot = slot_of(begin.stamp_ns, terms.period, terms.phase_ns)
         self._terms = terms
-        self._anchor = None
+        self._clock = SlotClock(terms.period)
+        self._setback = Setback()
+        self._anchor = _Anchor(slot, begin.stamp_ns, begin.at_ns, begin.at_ns)
+        self._next_slot = (slot // terms.every + 1) * terms.every
         self._seen.clear()
+
+    def renew(self, terms: Terms, begin: Begin) -> None:
+        """The same, but what is known of the publisher's slots is kept if they stay."""
+        before, anchor, clock, due = self._terms, self._anchor, self._clock, self._next_slot
+        self.restart(terms, begin)
+        if clock.is_set and (before.period, before.phase_ns) == (terms.period, terms.phase_ns):
+            self._anchor, self._clock = anchor, clock
+            if terms.every % before.every:  # Not slower: more is due than before, from now on.
+                due = max(due, clock.newest_due(begin.at_ns) + 1)
+            self._next_slot = -(-due // terms.every) * terms.every
+
+    def _is_anew(self, found: _Anchor) -> bool:
+        """Whether the publisher counts its slots otherwise than we thought: its clock was set, or
+        it is the first event, and our own clock does not agree with its stamp."""
+        if not self._clock.is_set:
+            ours_ns = self._anchor.at_ns + self._distance_ns(found.slot)
+            allowed_ns = self._terms.latency_ns + self._terms.period.period_ns
+            return abs(found.at_ns - ours_ns) > allowed_ns
+        if self._clock.is_ahead(found.slot, found.arrived_ns, self._terms.latency_ns):
+            return True
+        return found.slot <= self._anchor.slot and self._setback.tells(
+            self._clock.slot_ns(found.slot), found.arrived_ns, self._anchor.arrived_ns
+        )
+
+    def _hear(self, found: _Anchor) -> None:
+        if self._clock.is_set:
+            self._clock.hear(found.slot, found.arrived_ns)
+        else:
+            self._clock.restart(found.slot, found.arrived_ns)
+        self._anchor = found
 
     def _skip(self, now_ns: int) -> None:
         """After a pause beyond all bounds, judge only the newest slots."""
@@ -129,13 +165,10 @@ class SlotWatch:
             self._seen = {slot for slot in self._seen if slot >= self._next_slot}
 
     def _deadline_ns(self, slot: int) -> int:
-        assert self._anchor is not None
         return self._anchor.at_ns + self._distance_ns(slot) + self._terms.latency_ns
 
     def _expected_ns(self, slot: int) -> int:
-        assert self._anchor is not None
         return self._anchor.created_ns + self._distance_ns(slot)
 
     def _distance_ns(self, slot: int) -> int:
-        assert self._anchor is not None
         return int((slot - self._anchor.slot) * self._terms.period.period_ns)

@@ -121,6 +121,7 @@ class LedgerEntry(Struct, frozen=True):
     duplicate: Count = 0
     extrapolated: Count = 0
     unknown: Count = 0
+    recovered: Count = 0
     copies: Annotated[tuple[Count, ...], msgspec.Meta(max_length=8)] = ()
 
 

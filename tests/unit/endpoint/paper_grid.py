@@ -67,7 +67,7 @@ class PaperClock:
 class PaperReceiver:
     """Notes what is expected; its counters are what a test says."""
 
-    expected: dict[int, tuple[Period | None, int, int]] = field(default_factory=dict)
+    expected: dict[int, tuple[Period | None, int]] = field(default_factory=dict)
     counted: dict[int, VariableCounters] = field(default_factory=dict)
 
     def expect(
@@ -77,10 +77,9 @@ class PaperReceiver:
         phase_ns: int = 0,
         *,
         every: int = 1,
-        deadline_ns: int = 0,
     ) -> None:
         del phase_ns
-        self.expected[variable_id] = (period, every, deadline_ns)
+        self.expected[variable_id] = (period, every)
 
     def forget(self, variable_id: int) -> None:
         del self.expected[variable_id]
@@ -148,6 +147,7 @@ class PaperGrid:
         """What the delivering thread does between two batches."""
         self.deliverer.run_posted()
         self.deliverer.fire_due(self.arrival())
+        self.deliverer.caught_up_ns = self.clock.steady
 
     def arrival(self) -> Arrival:
         return Arrival(self.clock.steady_ns(), self.clock.posix_ns())

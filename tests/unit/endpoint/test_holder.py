@@ -10,7 +10,7 @@ from gridstat.endpoint.delivery import Delivery
 from gridstat.endpoint.holder import DerivedState, Holder
 from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import Period
-from gridstat.model.status import BuiltinType, DerivedValue, StatusVariable
+from gridstat.model.status import BuiltinType, DerivedValue, EventFlag, StatusVariable
 
 AVERAGE = DerivedValue("average_4", BuiltinType.FLOAT64)
 VOLTAGE = StatusVariable(
@@ -24,6 +24,11 @@ def delivery(created_ms: int, value: float = 0.0, *, is_extrapolated: bool = Fal
     return Delivery(value, at_ns, at_ns + 5 * MS, is_extrapolated=is_extrapolated)
 
 
+def put(holder: Holder, found: Delivery) -> bool:
+    """Put it when it arrives by its own stamp."""
+    return holder.put(found, found.received_ns)
+
+
 def described() -> Holder:
     holder = Holder()
     holder.describe(VOLTAGE)
@@ -35,29 +40,57 @@ def test_the_newest_by_stamp_is_held_whatever_came_last() -> None:
     holder = described()
     assert holder.newest is None
     for created_ms in (100, 300, 200):
-        holder.put(delivery(created_ms, created_ms))
+        put(holder, delivery(created_ms, created_ms))
     assert holder.newest == delivery(300, 300)
 
 
 def test_a_real_event_replaces_what_was_made_up_for_its_slot() -> None:
     holder = described()
-    holder.put(delivery(300, is_extrapolated=True))
-    assert holder.put(delivery(290, 7.0))
+    put(holder, delivery(300, is_extrapolated=True))
+    assert put(holder, delivery(290, 7.0))
     assert holder.newest == delivery(290, 7.0)
-    assert not holder.put(delivery(300, is_extrapolated=True))
+    assert not put(holder, delivery(300, is_extrapolated=True))
 
 
 def test_an_older_real_event_does_not_replace_a_newer_guess() -> None:
     holder = described()
-    holder.put(delivery(300, is_extrapolated=True))
-    assert not holder.put(delivery(200))
+    put(holder, delivery(300, is_extrapolated=True))
+    assert not put(holder, delivery(200))
 
 
 def test_an_aperiodic_variable_goes_by_its_stamps() -> None:
     holder = Holder()
-    holder.put(delivery(200, 2.0))
-    assert not holder.put(delivery(199, 1.0))
+    put(holder, delivery(200, 2.0))
+    assert not put(holder, delivery(199, 1.0))
     assert holder.newest == delivery(200, 2.0)
+
+
+def test_a_publisher_whose_clock_is_set_back_is_followed_after_a_second() -> None:
+    holder = described()
+    put(holder, delivery(3_600_000))
+    held = [
+        holder.put(delivery(ms, float(ms)), (3_600_005 + ms) * MS) for ms in range(100, 3_000, 100)
+    ]
+    assert held == [False] * 9 + [True] * 20
+    assert holder.newest == delivery(2_900, 2_900.0)
+
+
+def test_a_straggler_after_a_long_silence_is_not_the_newest() -> None:
+    holder = described()
+    put(holder, delivery(10_000))
+    assert not holder.put(delivery(9_900), 20_000 * MS)
+    assert not holder.put(delivery(9_950), 20_001 * MS)
+    assert holder.newest == delivery(10_000)
+
+
+def test_a_kept_event_fills_an_empty_holder_and_takes_no_live_ones_place() -> None:
+    holder = described()
+    kept = delivery(300, 1.0)._replace(flags=EventFlag.CACHED)
+    assert holder.fill(kept)
+    assert put(holder, delivery(300, 1.0))
+    assert not holder.fill(kept)
+    assert holder.newest == delivery(300, 1.0)
+    assert holder.fill(kept._replace(created_ns=400 * MS))
 
 
 @pytest.mark.feature("S0-41")
@@ -118,7 +151,7 @@ def test_a_reader_never_sees_the_value_of_one_event_with_the_stamp_of_another() 
     reader = threading.Thread(target=read)
     reader.start()
     for created_ns in range(0, 20_000 * 100, 100):
-        holder.put(Delivery(created_ns, created_ns, created_ns))
+        holder.put(Delivery(created_ns, created_ns, created_ns), created_ns)
     is_done.set()
     reader.join()
     assert mixed == []

@@ -15,9 +15,9 @@ from gridstat.endpoint.subscription_book import Order
 from gridstat.endpoint.violation import Reason, Violation
 from gridstat.model.errors import Misuse
 from gridstat.model.extrapolation import Polynomial, UserExtrapolation
-from gridstat.model.qos import ModalQos
+from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import Period
-from gridstat.model.status import BuiltinType, TimeQuality
+from gridstat.model.status import BuiltinType, EventFlag, TimeQuality
 from tests.unit.endpoint.paper_grid import MS, WALL_AHEAD_NS, PaperGrid, granted, variable
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def grid() -> Iterator[PaperGrid]:
 def subscribe(
     grid: PaperGrid, of: StatusVariable = VOLTAGE, *, every: int = 1, **interests: Any
 ) -> Subscription:
+    grid.clock.steady = max(grid.clock.steady, 98 * MS)  # The first event is stamped 100.
     grid.cloud.ready.append((granted(of, every=every),))
     order = Order(of.name, ModalQos(), interests=Interests(**interests))
     (found,) = grid.book.subscribe([order])
@@ -268,4 +269,69 @@ def test_a_slower_subscription_of_the_same_variable_gets_only_its_slots(grid: Pa
     assert len(fast) == 12
     assert [each.value for each in slow] == due
     assert second.ledger().delivered == len(due)
-    assert grid.receiver.expected == {1: (Period(1, 100), 1, 20 * MS)}
+    assert grid.receiver.expected == {1: (Period(1, 100), 1)}
+
+
+def test_a_slower_subscription_that_came_first_gets_only_its_slots(grid: PaperGrid) -> None:
+    slow: list[Delivery] = []
+    fast: list[Delivery] = []
+    first = subscribe(grid, every=3, on_event=slow.append)
+    grid.cloud.ready.append((granted(VOLTAGE, 2),))
+    order = Order(VOLTAGE.name, ModalQos(), interests=Interests(on_event=fast.append))
+    grid.book.subscribe([order])
+    first_slot = WALL_AHEAD_NS // (10 * MS)
+    grid.send(VOLTAGE, *((100 + 10 * n, float(n)) for n in range(100)))
+    due = [float(n) for n in range(100) if (first_slot + 10 + n) % 3 == 0]
+    assert len(fast) == 100
+    assert [each.value for each in slow] == due
+    assert first.value == due[-1]
+    assert first.ledger().delivered == len(due)
+
+
+def test_a_second_subscription_makes_no_live_value_of_the_first_a_kept_one(
+    grid: PaperGrid,
+) -> None:
+    first = subscribe(grid, every=3)
+    start = -(WALL_AHEAD_NS // (10 * MS)) % 3 * 10 + 300
+    grid.send(VOLTAGE, (start, 1.0))
+    for created_ms in (start, start + 10):  # The second is not due to the first subscription.
+        row = (created_ms * MS + WALL_AHEAD_NS, 10**18, 1, 0, int(EventFlag.CACHED), 0, 0)
+        assert not first.incoming.hold(row, b"")
+    assert not first.is_cached
+    assert first.latency_us == 2_000
+
+
+def test_a_contract_over_which_nothing_ever_comes_is_violated(grid: PaperGrid) -> None:
+    violated: list[Violation] = []
+    voltage = subscribe(grid, on_violation=violated.append)
+    grid.wait_until(3_000)
+    assert [each.reason for each in violated] == [Reason.MISSING] * len(violated)
+    assert len(violated) == 288
+    assert voltage.ledger().lost > 150
+
+
+@pytest.mark.parametrize("problem", [ValueError("mine"), None])
+def test_an_extrapolation_of_the_users_that_fails_in_any_way_ends_in_violations(
+    grid: PaperGrid, caplog: pytest.LogCaptureFixture, problem: Exception | None
+) -> None:
+    def mine(_times: object, _values: object, _at: int) -> float:
+        if problem is not None:
+            raise problem
+        return None  # type: ignore[return-value]
+
+    violated: list[Violation] = []
+    voltage = subscribe(grid, on_violation=violated.append, extrapolate=UserExtrapolation(mine))
+    grid.send(VOLTAGE, (100, 1.0))
+    with caplog.at_level(logging.ERROR):
+        grid.wait_until(400)
+    assert (len(violated), voltage.ledger().extrapolated) == (28, 0)
+    assert len([each for each in caplog.records if "extrapolation_failed" in each.message]) == 1
+
+
+def test_terms_that_become_faster_are_watched_from_then_on(grid: PaperGrid) -> None:
+    violated: list[Violation] = []
+    voltage = subscribe(grid, every=6_000, on_violation=violated.append)
+    grid.cloud.ready.append((granted(VOLTAGE),))
+    voltage.change(QosRequest(every=1))
+    grid.wait_until(200)
+    assert len(violated) >= 5

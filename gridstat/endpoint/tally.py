@@ -1,0 +1,264 @@
+"""Counts what came of one subscription's contract under one identifier, slot by slot.
+
+A due slot is open until its event comes or its window closes: its latency and a settling time
+after it was due, by the steady clock. Then it is lost for good, so that no counter ever falls; an
+event that comes later still is only `recovered`. Expected = delivered + lost, at any time.
+"""
+
+from __future__ import annotations
+
+import threading
+from itertools import chain, repeat
+from math import lcm
+from typing import TYPE_CHECKING, Final
+
+from gridstat.endpoint.delivery import TIME_QUALITY_BITS
+from gridstat.endpoint.ledger import Ledger
+from gridstat.endpoint.slot_clock import Setback, SlotClock
+from gridstat.endpoint.slots import slots_of
+from gridstat.model.rate_law import slot_of
+
+if TYPE_CHECKING:
+    from gridstat.core.samples import Samples
+    from gridstat.endpoint.deliverer import Arrival
+    from gridstat.endpoint.slot_clock import Begin
+    from gridstat.endpoint.violation import Terms
+
+SETTLE_NS: Final = 1_000_000_000
+"""An event that comes so long after its latency has passed finds its slot closed."""
+OPEN_SLOTS_MAX: Final = 4_096
+"""Slots passed over that may yet come; of more the oldest are lost at once."""
+_NO_SLOTS: Final[list[int]] = []
+FREE_SLOTS: Final = 256
+"""Slots before the first event that count if they come, and are not missed if not."""
+
+
+class Tally:
+    """Counted on the delivering thread, read by any.
+
+    Until the first event comes slots are counted by time alone; the first begins the exact count,
+    unless it is known from which stamp on the events were promised.
+    """
+
+    def __init__(self, terms: Terms | None, latency_ns: int, begin: Begin) -> None:
+        self._terms = terms
+        self._latency_ns = latency_ns
+        self._delivered = self._late = self._unknown = self._lost = self._recovered = 0
+        self._open: dict[int, None] = {}
+        self._until: int | None = None
+        self._next = self._close_ns = self._newest_ns = 0
+        self._is_exact = False
+        self._lock = threading.Lock()
+        if terms is not None:
+            self._begin(terms, begin)
+
+    def due(
+        self, batch: Samples, options: list[bytes], arrival: Arrival
+    ) -> tuple[Samples, list[bytes]]:
+        """Only the events that are due, each counted; all are first copies."""
+        terms = self._terms
+        slots = _NO_SLOTS
+        if terms is not None:
+            slots = slots_of(batch["created_ns"], terms.period, terms.phase_ns)
+            if terms.every > 1:
+                picked = [at for at, slot in enumerate(slots) if slot % terms.every == 0]
+                slots = [slots[at] for at in picked]
+                batch = batch[picked]
+                options = [options[at] for at in picked] if options else options
+        columns = zip(
+            chain(slots, repeat(0)),
+            batch["created_ns"].tolist(),
+            batch["received_ns"].tolist(),
+            batch["flags"].tolist(),
+            strict=False,
+        )
+        with self._lock:
+            for slot, created_ns, received_ns, flags in columns:
+                is_good = not flags & TIME_QUALITY_BITS
+                age_ns = arrival.age_ns(created_ns, received_ns) if is_good else None
+                self._count(slot, arrival.arrived_ns(received_ns), age_ns)
+        return batch, options
+
+    def ledger(self, now_ns: int) -> Ledger:
+        """The counts, all events that arrived before `now_ns` having been counted."""
+        with self._lock:
+            if self._terms is not None:
+                self._close(self._terms, now_ns)
+            return self._told()
+
+    def limit(self, until_ns: int) -> None:
+        """Nothing stamped `until_ns` or later is promised under this identifier."""
+        with self._lock:
+            if self._terms is not None:
+                terms = self._terms
+                self._until = slot_of(until_ns, terms.period, terms.phase_ns)
+
+    def renew(self, terms: Terms | None, latency_ns: int, begin: Begin) -> None:
+        """Other terms hold from now on; what was promised before is still owed."""
+        with self._lock:
+            before, self._terms, self._latency_ns = self._terms, terms, latency_ns
+            if before is not None:
+                self._close(before, begin.at_ns)
+            if terms is None or before is None or not _has_same_slots(before, terms):
+                self._lose_open()
+                if terms is not None:
+                    self._begin(terms, begin)
+            else:
+                self._align(before, terms, begin.at_ns)
+
+    def finish(self, now_ns: int) -> Ledger:
+        """Nothing more comes: what was passed over is lost, what was not yet due is not."""
+        with self._lock:
+            if self._terms is not None:
+                self._close(self._terms, now_ns)
+                self._lose_open()
+                is_known = self._is_exact or self._clock.is_set
+                if is_known and self._until is not None and self._next < self._until:
+                    self._lost += -(-(self._until - self._next) // self._terms.every)
+                    self._next = self._until
+            return self._told()
+
+    # With the lock held.
+
+    def _count(self, slot: int, arrived_ns: int, age_ns: int | None) -> None:
+        """The first copy of a due event; its age at arrival is None if its stamp is not good."""
+        terms = self._terms
+        if terms is not None:
+            if slot == self._next and arrived_ns < self._close_ns and self._clock.is_set:
+                self._next = slot + terms.every  # The ordinary case: one after the other.
+                self._newest_ns = arrived_ns
+                self._clock.hear(slot, arrived_ns)
+            elif not self._place(terms, slot, arrived_ns):
+                self._recovered += 1
+                return
+        self._delivered += 1
+        if age_ns is None:
+            self._unknown += 1
+        elif 0 < self._latency_ns < age_ns:
+            self._late += 1
+
+    def _begin(self, terms: Terms, begin: Begin) -> None:
+        self._clock = SlotClock(terms.period)
+        self._setback = Setback()
+        self._newest_ns = begin.at_ns
+        slot = slot_of(begin.stamp_ns, terms.period, terms.phase_ns)
+        self._is_exact = begin.is_exact
+        self._next = (slot // terms.every + 1) * terms.every
+        # The nearest slot may be just before or just behind the promised instant.
+        self._free = range(slot, slot + 1)
+        self._clock.guess(slot, begin.at_ns)
+        self._mark()
+
+    def _place(self, terms: Terms, slot: int, arrived_ns: int) -> bool:
+        """Whether the slot is delivered; if not it was closed before."""
+        self._close(terms, arrived_ns)
+        if not self._clock.is_set:
+            self._place_first(terms, slot, arrived_ns)
+        if slot >= self._next:
+            self._advance(terms, slot, arrived_ns)
+        elif slot in self._open:
+            del self._open[slot]
+        elif slot not in self._free:
+            return self._is_set_back(terms, slot, arrived_ns)
+        self._mark()
+        return True
+
+    def _place_first(self, terms: Terms, slot: int, arrived_ns: int) -> None:
+        self._clock.restart(slot, arrived_ns)
+        if not self._is_exact or slot - self._next > OPEN_SLOTS_MAX * terms.every:
+            self._next = slot
+            is_early = self._lost == 0
+            self._free = range(slot - FREE_SLOTS * terms.every, slot) if is_early else range(0)
+
+    def _advance(self, terms: Terms, slot: int, arrived_ns: int) -> None:
+        if self._clock.is_ahead(slot, arrived_ns, terms.latency_ns):
+            # What the publisher's clock has skipped was never promised; what time has passed was.
+            skipped = (self._clock.newest_due(arrived_ns) - self._next) // terms.every
+            self._lost += max(0, skipped)
+            self._restart(slot, arrived_ns)
+        else:
+            self._clock.hear(slot, arrived_ns)
+            self._pass_over(terms.every, slot)
+        self._next = slot + terms.every
+        self._newest_ns = arrived_ns
+
+    def _pass_over(self, every: int, slot: int) -> None:
+        """All due slots up to this one stay open for a while."""
+        too_many = len(self._open) + (slot - self._next) // every - OPEN_SLOTS_MAX
+        for _ in range(min(max(0, too_many), len(self._open))):
+            del self._open[next(iter(self._open))]
+            self._lost += 1
+        first = max(self._next, slot - OPEN_SLOTS_MAX * every)
+        self._lost += (first - self._next) // every
+        self._open.update(dict.fromkeys(range(first, slot, every)))
+
+    def _is_set_back(self, terms: Terms, slot: int, arrived_ns: int) -> bool:
+        if not self._setback.tells(self._clock.slot_ns(slot), arrived_ns, self._newest_ns):
+            return False
+        self._restart(slot, arrived_ns)
+        self._next = slot + terms.every
+        self._newest_ns = arrived_ns
+        self._mark()
+        return True
+
+    def _restart(self, slot: int, arrived_ns: int) -> None:
+        self._lose_open()
+        self._free = range(0)
+        self._clock.restart(slot, arrived_ns)
+
+    def _align(self, before: Terms, terms: Terms, now_ns: int) -> None:
+        """The same slots, but other ones of them are due."""
+        both = lcm(before.every, terms.every)
+        first = _up_to_multiple(self._next, both)
+        self._open = {slot: None for slot in self._open if slot % terms.every == 0}
+        begun = self._next - before.every + 1
+        soon = self._clock.newest_due(now_ns + terms.latency_ns) + 1
+        self._next = _up_to_multiple(max(self._next, soon), terms.every)
+        if both == terms.every:  # Slower: the routers leave out what is not due from now on.
+            self._next = first
+        self._free = range(begun, self._next)
+        if self._clock.is_set:
+            self._open.update(dict.fromkeys(range(first, self._next, both)))
+        self._mark()
+
+    def _close(self, terms: Terms, now_ns: int) -> None:
+        if now_ns < self._close_ns:
+            return
+        newest = self._clock.newest_due(now_ns - self._latency_ns - SETTLE_NS)
+        if self._until is not None:
+            newest = min(newest, self._until - 1)
+        while self._open and (slot := next(iter(self._open))) <= newest:
+            del self._open[slot]
+            self._lost += 1
+        if self._next <= newest:
+            passed = (newest - self._next) // terms.every + 1
+            self._lost += passed
+            self._next += passed * terms.every
+        self._mark()
+
+    def _mark(self) -> None:
+        """When the next slot closes; a lower bound is enough."""
+        oldest = min(next(iter(self._open), self._next), self._next)
+        self._close_ns = self._clock.due_ns(oldest) + self._latency_ns + SETTLE_NS
+
+    def _lose_open(self) -> None:
+        self._lost += len(self._open)
+        self._open.clear()
+
+    def _told(self) -> Ledger:
+        return Ledger(
+            expected=self._delivered + self._lost,
+            delivered=self._delivered,
+            late=self._late,
+            lost=self._lost,
+            unknown=self._unknown,
+            recovered=self._recovered,
+        )
+
+
+def _has_same_slots(one: Terms, other: Terms) -> bool:
+    return (one.period, one.phase_ns) == (other.period, other.phase_ns)
+
+
+def _up_to_multiple(slot: int, every: int) -> int:
+    return -(-slot // every) * every

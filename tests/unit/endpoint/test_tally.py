@@ -1,0 +1,262 @@
+"""What is counted of a contract: every slot once, by the steady clock, and never less."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gridstat.core.samples import SAMPLE
+from gridstat.endpoint.deliverer import Arrival
+from gridstat.endpoint.slot_clock import Begin
+from gridstat.endpoint.tally import OPEN_SLOTS_MAX, SETTLE_NS, Tally
+from gridstat.endpoint.violation import Terms
+from gridstat.model.rate_law import Period
+
+if TYPE_CHECKING:
+    from gridstat.endpoint.ledger import Ledger
+
+MS = 1_000_000
+WALL = 10**15
+"""How far the wall clock is ahead of the steady one."""
+TERMS = Terms(Period(1, 100), 0, 1, 20 * MS)
+BAD_TIME = 0b10
+CLOSED_MS = 20 + SETTLE_NS // MS
+"""So long after it was due to arrive a slot closes."""
+
+
+class Desk:
+    """A tally, and events that come to it; all times are in ms since the contract began."""
+
+    def __init__(self, terms: Terms | None = TERMS, *, is_exact: bool = False) -> None:
+        latency_ns = 20 * MS if terms is None else terms.latency_ns
+        self.tally = Tally(terms, latency_ns, Begin(0, WALL, is_exact))
+        self.clock_ms = 0.0
+        """How far the publisher's clock is ahead."""
+
+    def come(self, *created_ms: float, latency_ms: float = 2, flags: int = 0) -> int:
+        """Let events arrive one by one; how many of them are due."""
+        return sum(self._one(each, latency_ms, flags) for each in created_ms)
+
+    def _one(self, created_ms: float, latency_ms: float, flags: int) -> int:
+        arrived_ns = int((created_ms + latency_ms) * MS)
+        created_ns = int((created_ms + self.clock_ms) * MS) + WALL
+        row = (created_ns, arrived_ns + WALL, 1, 0, flags, 0, 0)
+        arrival = Arrival(arrived_ns, arrived_ns + WALL)
+        return len(self.tally.due(np.array([row], SAMPLE), [], arrival)[0])
+
+    def stream(self, first_ms: int, last_ms: int) -> None:
+        self.come(*range(first_ms, last_ms + 1, 10))
+
+    def at(self, ms: float) -> Ledger:
+        return self.tally.ledger(int(ms * MS))
+
+
+def told(ledger: Ledger) -> tuple[int, int, int]:
+    assert ledger.expected == ledger.delivered + ledger.lost
+    return ledger.expected, ledger.delivered, ledger.lost
+
+
+def test_a_contract_over_which_nothing_ever_comes_loses_every_slot() -> None:
+    desk = Desk()
+    assert told(desk.at(CLOSED_MS + 9)) == (0, 0, 0)
+    assert told(desk.at(CLOSED_MS + 10)) == (1, 0, 1)
+    assert told(desk.at(3_600_000 + CLOSED_MS)) == (360_000, 0, 360_000)
+
+
+def test_the_first_event_begins_the_exact_count() -> None:
+    desk = Desk()
+    desk.come(500, 480, 510)
+    assert told(desk.at(520)) == (3, 3, 0)
+
+
+def test_a_slot_passed_over_is_lost_when_its_window_closes_and_not_before() -> None:
+    desk = Desk()
+    desk.come(0, 10, 20, 50, 60)
+    assert told(desk.at(60)) == (5, 5, 0)
+    assert told(desk.at(32 + CLOSED_MS)) == (6, 5, 1)
+    assert told(desk.at(42 + CLOSED_MS)) == (7, 5, 2)
+
+
+def test_an_event_out_of_order_is_delivered_while_its_window_is_open() -> None:
+    desk = Desk()
+    desk.come(0, 10, 30)
+    desk.come(20, latency_ms=900)
+    assert told(desk.at(920)) == (4, 4, 0)
+    assert desk.at(920).late == 1
+
+
+def test_what_comes_after_its_window_has_closed_lowers_nothing() -> None:
+    desk = Desk()
+    desk.stream(0, 10)
+    desk.stream(30, 3_000)
+    before = desk.at(3_002)
+    assert told(before) == (301, 300, 1)
+    desk.come(20, latency_ms=3_010)
+    after = desk.at(3_030)
+    assert told(after) == told(before)
+    assert after.recovered == 1
+
+
+def test_silence_counts_by_the_steady_clock_since_the_last_arrival() -> None:
+    desk = Desk()
+    desk.stream(0, 100)
+    assert told(desk.at(111 + CLOSED_MS)) == (11, 11, 0)
+    assert told(desk.at(112 + CLOSED_MS)) == (12, 11, 1)
+    assert told(desk.at(1_112 + CLOSED_MS)) == (112, 11, 101)
+
+
+def test_a_publisher_whose_clock_is_always_behind_or_ahead_loses_nothing() -> None:
+    for clock_ms in (-3_600_000, -9_000, -500, 500, 3_600_000):
+        desk = Desk()
+        desk.clock_ms = clock_ms
+        desk.stream(0, 5_000)
+        assert told(desk.at(5_002)) == (501, 501, 0)
+
+
+def test_a_clock_set_forward_makes_no_loss_and_hides_none() -> None:
+    desk = Desk()
+    desk.stream(0, 1_000)
+    desk.clock_ms = 3_600_000
+    desk.stream(1_030, 5_000)
+    assert told(desk.at(5_002)) == (501, 499, 2)
+
+
+def test_a_clock_set_back_is_followed_once_nothing_newer_has_come_for_a_second() -> None:
+    desk = Desk()
+    desk.stream(0, 1_000)
+    desk.clock_ms = -3_600_000
+    desk.stream(2_010, 60_000)  # The receiver passes none of them on before.
+    ledger = desk.at(60_002)
+    assert ledger.recovered <= 1
+    assert ledger.delivered >= 101 + 5_798
+    assert ledger.lost <= 102
+    assert told(desk.at(61_000))[2] == ledger.lost
+
+
+def test_a_burst_of_stragglers_is_no_clock_that_was_set_back() -> None:
+    desk = Desk()
+    desk.stream(0, 1_000)
+    assert desk.at(6_000).lost == 397  # The last 103 are still open.
+    for slot in range(100):
+        desk.come(1_010 + 10 * slot, latency_ms=5_000 - 10 * slot)
+    desk.stream(6_010, 9_000)
+    ledger = desk.at(9_002)
+    assert ledger.recovered == 100
+    assert ledger.delivered == 101 + 300
+    assert ledger.lost == 500
+
+
+def test_bad_time_counts_as_unknown_and_never_as_late_or_lost() -> None:
+    desk = Desk()
+    desk.clock_ms = -9_000
+    for created_ms in range(0, 3_000, 10):
+        desk.come(created_ms, flags=BAD_TIME)
+    ledger = desk.at(3_000)
+    assert told(ledger) == (300, 300, 0)
+    assert (ledger.unknown, ledger.late) == (300, 0)
+
+
+def test_only_due_slots_pass_and_count() -> None:
+    desk = Desk(replace(TERMS, every=4))
+    assert desk.come(*range(0, 400, 10)) == 10
+    assert told(desk.at(400)) == (10, 10, 0)
+
+
+def test_a_faster_contract_owes_the_slots_from_then_on() -> None:
+    desk = Desk(replace(TERMS, every=4))
+    desk.stream(0, 1_000)
+    desk.tally.renew(TERMS, TERMS.latency_ns, Begin(1_005 * MS, WALL + 1_005 * MS))
+    desk.stream(1_010, 1_200)
+    desk.stream(1_220, 5_000)
+    ledger = desk.at(5_002)
+    assert ledger.lost == 1
+    assert ledger.delivered == 26 + 20 + 379
+
+
+def test_a_slower_contract_owes_no_more_than_its_own_slots() -> None:
+    desk = Desk()
+    desk.stream(0, 1_000)
+    desk.tally.renew(replace(TERMS, every=4), 20 * MS, Begin(1_005 * MS, WALL + 1_005 * MS))
+    desk.stream(1_010, 1_070)
+    desk.stream(1_130, 5_000)
+    ledger = desk.at(5_002)
+    assert ledger.lost == 2  # Of 1,080 and 1,120 ms.
+    assert ledger.delivered == 101 + 1 + 97
+
+
+def test_a_loss_right_before_other_terms_is_not_forgotten() -> None:
+    desk = Desk()
+    desk.stream(0, 900)
+    desk.stream(1_000, 1_000)
+    desk.tally.renew(replace(TERMS, latency_ns=30 * MS), 30 * MS, Begin(1_005 * MS, WALL))
+    desk.stream(1_010, 5_000)
+    assert told(desk.at(5_002)) == (501, 492, 9)
+
+
+def test_an_identifier_that_is_given_up_owes_all_slots_up_to_then() -> None:
+    desk = Desk()
+    desk.tally.limit(1_000 * MS + WALL)
+    desk.stream(0, 900)
+    assert told(desk.at(60_000)) == (100, 91, 9)
+    assert told(desk.tally.finish(60_000 * MS)) == (100, 91, 9)
+
+
+def test_an_announced_identifier_owes_all_slots_from_then_on() -> None:
+    desk = Desk(is_exact=True)
+    desk.stream(50, 5_000)
+    assert told(desk.at(5_002)) == (500, 496, 4)
+
+
+def test_what_was_passed_over_is_lost_at_the_end() -> None:
+    desk = Desk(replace(TERMS, latency_ns=3_600_000 * MS))
+    desk.come(0, 10, 40)
+    assert told(desk.at(2_000)) == (3, 3, 0)
+    assert told(desk.tally.finish(2_000 * MS)) == (5, 3, 2)
+
+
+def test_more_open_slots_than_can_be_kept_are_lost_at_once() -> None:
+    desk = Desk(replace(TERMS, latency_ns=3_600_000 * MS))
+    desk.come(0, 10 * (OPEN_SLOTS_MAX + 101))
+    assert desk.at(2_000).lost == 100
+
+
+def test_an_aperiodic_variable_is_expected_when_it_comes() -> None:
+    desk = Desk(None)
+    desk.come(1, 2, 500)
+    desk.come(501, latency_ms=21)
+    assert told(desk.at(3_600_000)) == (4, 4, 0)
+    assert desk.at(3_600_000).late == 1
+
+
+@given(
+    fates=st.lists(st.sampled_from(["in time", "lost", "behind", "long behind"]), max_size=300),
+    looks=st.sets(st.integers(0, 300)),
+)
+def test_no_count_ever_falls_and_each_slot_is_told_once(fates: list[str], looks: set[int]) -> None:
+    desk = Desk()
+    latency_ms = {"in time": 2, "behind": 900, "long behind": 1_500}
+    fates = ["in time", *fates, *["in time"] * 200]
+    arrivals = sorted(
+        (10 * slot + latency_ms[fate], 10 * slot)
+        for slot, fate in enumerate(fates)
+        if fate != "lost"
+    )
+    before = desk.at(0)
+    for turn, (arrived_ms, created_ms) in enumerate(arrivals):
+        desk.come(created_ms, latency_ms=arrived_ms - created_ms)
+        if turn in looks:
+            found = desk.at(arrived_ms)
+            told(found)
+            for name in ("expected", "delivered", "late", "lost", "unknown", "recovered"):
+                assert getattr(found, name) >= getattr(before, name)
+            before = found
+    ledger = desk.at(10 * len(fates))
+    assert told(ledger)[0] <= len(fates)
+    assert ledger.delivered + ledger.recovered == len(arrivals)
+    final = desk.tally.finish(10 * len(fates) * MS)
+    assert final.expected == len(fates)
+    assert final.lost - final.recovered == fates.count("lost")
