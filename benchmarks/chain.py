@@ -42,7 +42,7 @@ class ChainPlan:
     reference_s: float = 1e-3
     lag_s: float = 0.0
     is_real_time: bool = False
-    """Hops and receivers as the daemons' are: real-time, if the process may."""
+    """Hops, receivers and the reference's publisher are real-time, as in a cloud, if we may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +184,7 @@ def _reference_question(plan: ChainPlan, total_s: float) -> dict[str, object]:
         "tick_s": plan.reference_s,
         "event_bytes": EVENT_BYTES,
         "seconds": total_s,
+        "is_real_time": plan.is_real_time,
     }
 
 

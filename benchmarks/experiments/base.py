@@ -3,8 +3,8 @@
 S0 §8.2: publisher - edge - edge - subscriber. S3 §5.2.1: publisher - one router - subscriber, with
 the router's own share. `cloud` is a broker's cloud used by the public API; `core` the same routers'
 core without a broker; `reference` the core in plain Python, as the sources set a managed language
-beside C; `single` a C program that looks at nothing. Hops and receivers of all kinds but the Python
-one are real-time alike, if this process may be: the ratio compares what they do, not their rank.
+beside C; `single` a C program that looks at nothing. Hops (but the Python one), receivers and
+publishers are real-time alike, if this process may be: compared is what they do, not their rank.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import gridstat
 from benchmarks.roles.pacing import steady
 from benchmarks.statistics import NS_PER_S, NS_PER_US, WARM_UP_S, bins_of, summary_of, warm_up_count
 from gridstat.console.daemons.garbage import collect_rarely
+from gridstat.core.scheduling import END_POINT_PRIORITY, in_real_time
 from gridstat.model.status import EventFlag
 
 if TYPE_CHECKING:
@@ -101,7 +102,9 @@ class EndPointsRole:
 
         tick_s = float(question["period_s"]) / len(parties)
         seconds = float(question["seconds"])
-        return asdict(steady(send, tick_s=tick_s, seconds=seconds, is_aligned=True))
+        # No other end-point or daemon would be on a publisher's machine, to be waited for.
+        with in_real_time(None, END_POINT_PRIORITY):
+            return asdict(steady(send, tick_s=tick_s, seconds=seconds, is_aligned=True))
 
     def _tick(self, question: Question) -> Answer:
         """At whole multiples of a time one event of each variable, by a call of its own."""
@@ -119,7 +122,9 @@ class EndPointsRole:
                 return 0  # Too late: it would be the second event of the slot after its own.
             return sum(each.send(0.0) for each in made)
 
-        return asdict(steady(send, tick_s=tick_s, seconds=seconds, is_aligned=True))
+        # No other end-point or daemon would be on a publisher's machine, to be waited for.
+        with in_real_time(None, END_POINT_PRIORITY):
+            return asdict(steady(send, tick_s=tick_s, seconds=seconds, is_aligned=True))
 
     # Subscribing.
 

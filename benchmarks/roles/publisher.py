@@ -17,6 +17,7 @@ from benchmarks.roles.streams import Chunk, EventStream
 from benchmarks.shared_page import SharedPages
 from benchmarks.statistics import published_events_per_ms
 from gridstat.core._ends import Sender
+from gridstat.core.scheduling import END_POINT_PRIORITY, in_real_time
 
 if TYPE_CHECKING:
     from benchmarks.roles.conversation import Answer, Question
@@ -109,12 +110,14 @@ class PublisherRole:
                 senders[index % len(senders)].send(first_id + index, value, urgent=urgent)
             return per_tick
 
-        return steady(
-            send,
-            tick_s=float(question["tick_s"]),
-            seconds=float(question["seconds"]),
-            is_aligned=bool(question.get("is_aligned", False)),
-        )
+        wish = None if question.get("is_real_time", False) else 0
+        with in_real_time(wish, END_POINT_PRIORITY):
+            return steady(
+                send,
+                tick_s=float(question["tick_s"]),
+                seconds=float(question["seconds"]),
+                is_aligned=bool(question.get("is_aligned", False)),
+            )
 
     def _probe(self, question: Question) -> Ticked:
         """Slow events at even ticks from the first sender, alerts at odd ones from the second."""

@@ -14,7 +14,7 @@ from benchmarks.roles import table
 from benchmarks.roles.conversation import step_back
 from benchmarks.statistics import NS_PER_S, WARM_UP_S, bins_of, summary_of, warm_up_count
 from gridstat.core._ends import Receiver
-from gridstat.core.scheduling import END_POINT_PRIORITY, starting_threads
+from gridstat.core.scheduling import END_POINT_PRIORITY, in_real_time
 
 if TYPE_CHECKING:
     from benchmarks.roles.conversation import Answer, Question
@@ -66,7 +66,7 @@ class SubscriberRole:
             for offset in range(group.count):
                 phase_ns = offset * group.phase_step_ns
                 receiver.expect(group.first_id + offset, period, phase_ns=phase_ns)
-        with starting_threads(None if self._plan.is_real_time else 0, END_POINT_PRIORITY):
+        with in_real_time(None if self._plan.is_real_time else 0, END_POINT_PRIORITY):
             receiver.start()
         return receiver
 

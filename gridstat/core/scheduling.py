@@ -50,8 +50,8 @@ def scheduling_granted(wish: int | None, usual: int) -> Scheduling:
 
 
 @contextmanager
-def starting_threads(wish: int | None, usual: int) -> Iterator[Scheduling]:
-    """Threads that start in this block have what was granted: they inherit it from this thread."""
+def in_real_time(wish: int | None, usual: int) -> Iterator[Scheduling]:
+    """This thread has what was granted within the block; those that it starts there keep it."""
     granted = scheduling_granted(wish, usual)
     if not granted.fifo_priority:
         yield granted

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import uuid4
 
 from gridstat.core import _ends
-from gridstat.core.scheduling import END_POINT_PRIORITY, starting_threads
+from gridstat.core.scheduling import END_POINT_PRIORITY, in_real_time
 from gridstat.endpoint.asking import refusal
 from gridstat.endpoint.deliverer import Deliverer
 from gridstat.endpoint.edge_address import local_host_toward
@@ -129,7 +129,7 @@ class CloudLink:
     def open(self, timeout_s: float) -> None:
         """Start everything and wait until the cloud has taken us; raises why it does not."""
         try:
-            with starting_threads(self._settings.fifo_priority, END_POINT_PRIORITY) as granted:
+            with in_real_time(self._settings.fifo_priority, END_POINT_PRIORITY) as granted:
                 self._receiver.start()
             log.info("receiving_thread scheduling=%r", str(granted))
             self.deliverer.start()

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from gridstat.core.scheduling import Scheduling, scheduling_granted, starting_threads
+from gridstat.core.scheduling import Scheduling, in_real_time, scheduling_granted
 
 
 class Machine:
@@ -81,14 +81,14 @@ def test_a_process_that_was_made_modest_stays_modest_unless_told(
 
 
 def test_the_starting_thread_is_real_time_for_the_block_alone(machine: Machine) -> None:
-    with starting_threads(None, 7) as granted:
+    with in_real_time(None, 7) as granted:
         assert granted == Scheduling(7)
         assert (machine.policy, machine.priority) == (os.SCHED_FIFO, 7)
     assert (machine.policy, machine.priority) == (os.SCHED_OTHER, 0)
 
 
 def test_a_failure_in_the_block_gives_the_priority_back(machine: Machine) -> None:
-    with pytest.raises(RuntimeError), starting_threads(None, 7):
+    with pytest.raises(RuntimeError), in_real_time(None, 7):
         raise RuntimeError
     assert machine.policy == os.SCHED_OTHER
 
@@ -96,7 +96,7 @@ def test_a_failure_in_the_block_gives_the_priority_back(machine: Machine) -> Non
 def test_a_thread_inherits_what_this_machine_grants() -> None:
     found: list[int] = []
     before = os.sched_getscheduler(0)
-    with starting_threads(None, 1) as granted:
+    with in_real_time(None, 1) as granted:
         thread = threading.Thread(target=lambda: found.append(os.sched_getscheduler(0)))
         thread.start()
         thread.join()
