@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import pytest
 
 SEEDS = range(32)
-FAILED_ONCE = (2563, 2601, 2993, 3093, 3145, 3631, 3645, 3707, 4236, 4242)
-"""Seeds that found something; each finding has a test of its own beside what was mended."""
 REPLAYED = 12
 
 
@@ -37,11 +35,6 @@ def test_every_property_holds_in_many_clouds_under_faults() -> None:
     assert tally.messages_min >= MESSAGES_MIN
 
 
-def test_seeds_that_failed_once_hold() -> None:
-    verdicts = [run_seed(seed) for seed in FAILED_ONCE]
-    assert not [verdict.words for verdict in verdicts if not verdict.is_good]
-
-
 def test_a_seed_is_the_same_whatever_python_hashes() -> None:
     first, second = digests(1), digests(2)
     assert len(first.splitlines()) == REPLAYED
@@ -52,7 +45,8 @@ def test_a_seed_told_aloud_is_the_same_seed() -> None:
     silent, aloud = run_seed(3), run_seed(3, is_told=True)
     assert silent.digest == aloud.digest
     assert not silent.story
-    assert len(aloud.story) > aloud.messages
+    told = "\n".join(aloud.story)
+    assert all(word in told for word in (" hears Received", " says to ", " WANTS PUBLISH"))
 
 
 def test_seeds_differ() -> None:
