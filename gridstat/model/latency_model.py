@@ -80,7 +80,7 @@ class LatencyModel:
 LATENCY_MODEL_DEFAULT: Final = LatencyModel(
     ends_us=55.0, hop_us=86.0, us_per_1000_events_per_s=1.07, us_per_burst_event=1.36
 )
-"""From `benchmarks/results/forwarding.json`; `gridstat experiment run base` refits it.
+"""From `benchmarks/results/forwarding.json`; `gridstat experiment run latency-law` refits it.
 
 One router between two ends: p99 141 µs, of which the hops experiment leaves about 55 µs to the
 ends. 30,000 events a second in and as many out add 64 µs (p50 57 to 121), and 1,000 events at one

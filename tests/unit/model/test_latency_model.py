@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -20,7 +18,6 @@ from gridstat.model.latency_model import (
     serialisation_us,
 )
 
-RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
 PLAIN = LatencyModel(
     ends_us=50.0, hop_us=40.0, us_per_1000_events_per_s=2.0, us_per_burst_event=1.5
 )
@@ -139,12 +136,3 @@ def test_a_law_that_keeps_enough_is_not_lowered() -> None:
     measurements = measured(PLAIN, seed=4)
     high = LatencyModel(500.0, 400.0, 20.0, 15.0)
     assert raised(high, measurements, 0.95) == high
-
-
-@pytest.mark.feature("S0-135")
-def test_the_default_agrees_with_the_kept_measurements() -> None:
-    kept = json.loads((RESULTS / "forwarding.json").read_text(encoding="utf-8"))
-    lone = LATENCY_MODEL_DEFAULT.predict([Hop()])
-    aligned = LATENCY_MODEL_DEFAULT.predict([Hop(burst_events=1_000)])
-    assert lone == pytest.approx(kept["lone_p99_us"], rel=0.05)
-    assert aligned == pytest.approx(kept["pmu_aligned_p99_us"], rel=0.05)
