@@ -13,7 +13,13 @@ from gridstat.broker.operations import Answered, Moved
 from gridstat.broker.orders import TERMS_MAX, terms_of
 from gridstat.broker.outcomes import encode_outcomes, granted, refused
 from gridstat.broker.subscriptions import record_of, targets_of
-from gridstat.model.errors import GridStatError, LayoutError, NoSuchSubscription, QuotaReached
+from gridstat.model.errors import (
+    GridStatError,
+    LayoutError,
+    NoSuchSubscription,
+    QuotaReached,
+    RedundancyNotSatisfiable,
+)
 from gridstat.net.command.endpoint_messages import DoneOutcome
 from gridstat.net.command.session_messages import MANY_MAX
 
@@ -48,7 +54,8 @@ class ContractChanges:
         if command.subscription_ids:
             outcomes = [self._end(endpoint, number, ending) for number in command.subscription_ids]
         else:
-            ending.unsubscribe(self._desk.registry, endpoint.subscriptions | endpoint.patterns)
+            everything = self._desk.registry.contracts_of(endpoint) | endpoint.patterns
+            ending.unsubscribe(self._desk.registry, everything)
             outcomes = [DoneOutcome()]
         if not ending.operations:
             self._requests.answer(request, outcomes)
@@ -92,6 +99,8 @@ class ContractChanges:
 
     def _change(self, request: Request, command: ChangeSubscription) -> bool:
         """Whether an answer is still to come; raises what refuses it."""
+        if self._is_homeless(request.endpoint, command.subscription_id):
+            raise _without_paths(command.subscription_id)
         found = self._desk.registry.subscriptions.get(command.subscription_id)
         if found is None or found.record.subscriber != request.endpoint:
             raise _unknown(request.endpoint, command.subscription_id)
@@ -153,17 +162,17 @@ class ContractChanges:
             subscriber=found.record.subscriber,
         )
 
+    def _is_homeless(self, endpoint: str, number: int) -> bool:
+        homeless = self._desk.registry.homeless.get(number)
+        return homeless is not None and homeless.subscriber == endpoint
+
     def _end(self, endpoint: EndPoint, number: int, ending: Ending) -> Outcome:
         registry = self._desk.registry
         if number in endpoint.patterns:
-            caught = {
-                subscription_id
-                for subscription_id in endpoint.subscriptions
-                if registry.subscriptions[subscription_id].record.pattern_id == number
-            }
+            caught = registry.contracts_of(endpoint, pattern_id=number)
             ending.unsubscribe(registry, caught | {number})
             return DoneOutcome()
-        if number not in endpoint.subscriptions:
+        if number not in endpoint.subscriptions and not self._is_homeless(endpoint.name, number):
             error: GridStatError = _unknown(endpoint.name, number)
             return refused(error)
         ending.unsubscribe(registry, (number,))
@@ -172,3 +181,11 @@ class ContractChanges:
 
 def _unknown(endpoint: str, number: int) -> NoSuchSubscription:
     return NoSuchSubscription(f"{endpoint} has no subscription {number}")
+
+
+def _without_paths(number: int) -> RedundancyNotSatisfiable:
+    return RedundancyNotSatisfiable(
+        f"subscription {number} has no path at the moment, since the cloud has lost a router or "
+        "channel of it; it stays as it was",
+        hint="change it once the cloud has told of its new paths, or unsubscribe",
+    )

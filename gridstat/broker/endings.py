@@ -41,11 +41,16 @@ class Ending:
 
     def withdraw(self, registry: Registry, names: Iterable[str], *, but_not: str = "") -> None:
         """Variables end with their subscriptions; one's own need no notice."""
+        homeless: dict[str, dict[int, str]] = {}
+        for record in registry.homeless.values():
+            homeless.setdefault(record.name, {})[record.subscription_id] = record.subscriber
         for name in sorted(names):
-            publication = registry.publications[name]
-            self.unsubscribe(registry, publication.subscriptions)
-            for subscription_id in sorted(publication.subscriptions):
-                subscriber = registry.subscriptions[subscription_id].record.subscriber
+            subscribers = homeless.get(name, {}) | {
+                subscription_id: registry.subscriptions[subscription_id].record.subscriber
+                for subscription_id in registry.publications[name].subscriptions
+            }
+            self.unsubscribe(registry, subscribers)
+            for subscription_id, subscriber in sorted(subscribers.items()):
                 if subscriber != but_not:
                     notice = Unpublished(subscription_id=subscription_id, name=name)
                     self.notices.append((subscriber, notice))
@@ -53,7 +58,7 @@ class Ending:
 
     def end(self, registry: Registry, endpoint: EndPoint, *, request_id: int = 0) -> None:
         """All that an end-point has, and itself; by the given request, if it was its own wish."""
-        self.unsubscribe(registry, endpoint.subscriptions | endpoint.patterns)
+        self.unsubscribe(registry, registry.contracts_of(endpoint) | endpoint.patterns)
         self.withdraw(registry, endpoint.publications, but_not=endpoint.name)
         self._leave_edges(endpoint)
         floor = max(endpoint.book.newest(), request_id)
@@ -61,7 +66,7 @@ class Ending:
 
     def restart(self, registry: Registry, endpoint: EndPoint) -> None:
         """The process is gone, another stands in its place: only dormant publications stay."""
-        self.unsubscribe(registry, endpoint.subscriptions | endpoint.patterns)
+        self.unsubscribe(registry, registry.contracts_of(endpoint) | endpoint.patterns)
         for name in sorted(endpoint.publications):
             variable = registry.publications[name].variable
             self.operations.append(

@@ -285,6 +285,16 @@ class Registry:
         self._unindex(record)
         return subscription
 
+    def contracts_of(self, endpoint: EndPoint, *, pattern_id: int | None = None) -> set[int]:
+        """All that an end-point has, homeless or not; or what one of its patterns has caught."""
+        records = [self.subscriptions[number].record for number in endpoint.subscriptions]
+        records += [each for each in self.homeless.values() if each.subscriber == endpoint.name]
+        return {
+            record.subscription_id
+            for record in records
+            if pattern_id is None or record.pattern_id == pattern_id
+        }
+
     def replace_record(
         self, subscription: Subscription, record: Subscribed, variable: StatusVariable
     ) -> None:

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from gridstat.net.command.endpoint_messages import Detach, DoneOutcome, GrantedOutcome, Unpublished
+from gridstat.model.errors import NoSuchSubscription, RedundancyNotSatisfiable
+from gridstat.model.qos import ModalQos, QosRequest
+from gridstat.net.command.endpoint_messages import (
+    ChangeSubscription,
+    Detach,
+    DoneOutcome,
+    GrantedOutcome,
+    Matched,
+    Unpublish,
+    Unpublished,
+    Unsubscribe,
+)
 from gridstat.net.command.machine import Persisted
 from gridstat.net.command.messages import ChannelStateChanged
-from tests.unit.broker.conversation import Conversation, pair
+from tests.unit.broker.conversation import Conversation, pair, refusal
 from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, subscribe
 
 
@@ -115,3 +126,97 @@ def test_a_full_disk_leaves_a_contract_homeless_until_it_can_move_in(cloud: Conv
 
     assert granted.subscription_id in cloud.broker.registry.subscriptions
     assert cloud.broker.registry.homeless == {}
+
+
+def make_homeless(cloud: Conversation, name: str = VOLTAGE) -> int:
+    """A contract of the centre's that has no way, since the file has no channels any more."""
+    if name == VOLTAGE:
+        number = cloud.subscribe(CENTRE, "c1/e2", name).subscription_id
+    else:
+        cloud.ask(CENTRE, "c1/e2", subscribe(name))
+        (number,) = {
+            notice.granted.subscription_id
+            for notice in cloud.notices[CENTRE]
+            if isinstance(notice, Matched)
+        }
+    cloud.channels_given = []
+    restart(cloud)
+    assert list(cloud.broker.registry.homeless) == [number]
+    return number
+
+
+def test_a_homeless_contract_is_unsubscribed_by_its_owner_for_good(cloud: Conversation) -> None:
+    given = cloud.channels_given
+    number = make_homeless(cloud)
+
+    not_its_owner = cloud.ask(PMU, "c1/e0", Unsubscribe(subscription_ids=(number,)))
+    assert refusal(not_its_owner).code == NoSuchSubscription.code
+    answer = cloud.ask(CENTRE, "c1/e2", Unsubscribe(subscription_ids=(number,)))
+    assert answer == (DoneOutcome(),)
+    assert cloud.broker.registry.homeless == {}
+
+    cloud.channels_given = given  # Its way is back, and nobody wants it any more.
+    restart(cloud)
+    assert number not in cloud.broker.registry.subscriptions
+    assert cloud.broker.registry.homeless == {}
+    assert cloud.differing() == []
+
+
+def test_a_full_disk_keeps_a_homeless_contract_that_was_to_end(cloud: Conversation) -> None:
+    number = make_homeless(cloud)
+    cloud.is_journal_held = True
+    cloud.send(CENTRE, "c1/e2", Unsubscribe(subscription_ids=(number,)))
+    assert cloud.broker.registry.homeless == {}
+    cloud.fail_first_write()
+    assert list(cloud.broker.registry.homeless) == [number]
+
+
+def test_all_that_a_subscriber_ends_at_once_includes_the_homeless(cloud: Conversation) -> None:
+    make_homeless(cloud)
+    assert cloud.ask(CENTRE, "c1/e2", Unsubscribe()) == (DoneOutcome(),)
+    assert cloud.broker.registry.homeless == {}
+
+
+def test_a_pattern_ends_with_the_homeless_that_it_has_caught(cloud: Conversation) -> None:
+    make_homeless(cloud, "c1/**")
+    (pattern_id,) = cloud.broker.registry.patterns
+    answer = cloud.ask(CENTRE, "c1/e2", Unsubscribe(subscription_ids=(pattern_id,)))
+    assert answer == (DoneOutcome(),)
+    assert cloud.broker.registry.homeless == {}
+
+
+def test_a_subscriber_that_leaves_takes_its_homeless_contracts_along(cloud: Conversation) -> None:
+    given = cloud.channels_given
+    make_homeless(cloud)
+    cloud.only(DoneOutcome, cloud.ask(CENTRE, "c1/e2", Detach()))
+    assert cloud.broker.registry.homeless == {}
+    cloud.channels_given = given
+    cloud.attach(CENTRE, "c1/e2")
+    restart(cloud)
+    assert cloud.broker.registry.subscriptions == {}
+
+
+def test_a_homeless_contract_ends_with_its_variable_and_its_subscriber_is_told(
+    cloud: Conversation,
+) -> None:
+    number = make_homeless(cloud)
+    cloud.only(DoneOutcome, cloud.ask(PMU, "c1/e0", Unpublish(names=(VOLTAGE,))))
+    assert cloud.broker.registry.homeless == {}
+    assert Unpublished(subscription_id=number, name=VOLTAGE) in cloud.notices[CENTRE]
+
+
+def test_a_change_of_a_homeless_contract_is_refused_and_says_why(cloud: Conversation) -> None:
+    given = cloud.channels_given
+    number = make_homeless(cloud)
+    before = cloud.broker.registry.homeless[number]
+    command = ChangeSubscription(subscription_id=number, qos=ModalQos({0: QosRequest(every=3)}))
+
+    refused = refusal(cloud.ask(CENTRE, "c1/e2", command))
+
+    assert refused.code == RedundancyNotSatisfiable.code
+    assert "has no path at the moment" in refused.reason
+    assert cloud.broker.registry.homeless[number] == before
+    cloud.channels_given = given
+    restart(cloud)
+    changed = cloud.only(GrantedOutcome, cloud.ask(CENTRE, "c1/e2", command))
+    assert changed.granted[0].every == 3
