@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never
 
 from gridstat.endpoint.registrations import Registrations
-from gridstat.endpoint.requests import Purpose, Request, RequestTable
+from gridstat.endpoint.requests import Purpose, Request, RequestTable, give_back
 from gridstat.endpoint.session_words import (
     Answered,
     Ask,
@@ -29,13 +29,9 @@ from gridstat.net.command.endpoint_messages import (
     Answer,
     Attach,
     AttachedOutcome,
-    GrantedOutcome,
-    PublishedOutcome,
     RefusedOutcome,
     Submit,
     Tell,
-    Unpublish,
-    Unsubscribe,
 )
 from gridstat.net.command.frames import decode_notice, decode_outcomes, encode_body
 from gridstat.net.command.machine import (
@@ -281,8 +277,9 @@ class EndPointSession:
                 self._undo(unwanted)
                 return [*said]
             case Purpose.ABANDONED:
-                self._undo(outcomes)
-                return []
+                changed = self._registrations.changed(request.command, outcomes)
+                self._undo([] if changed else outcomes)
+                return [*changed]
             case Purpose.UNDOING:
                 return []
             case _:
@@ -290,12 +287,8 @@ class EndPointSession:
 
     def _undo(self, outcomes: Sequence[Outcome]) -> None:
         """Give back what was granted after the application had stopped waiting for it."""
-        ids = tuple(each.subscription_id for each in outcomes if isinstance(each, GrantedOutcome))
-        names = tuple(each.variable.name for each in outcomes if isinstance(each, PublishedOutcome))
-        if ids:
-            self._requests.add(Request(Unsubscribe(subscription_ids=ids), Purpose.UNDOING))
-        if names:
-            self._requests.add(Request(Unpublish(names=names), Purpose.UNDOING))
+        for command in give_back(outcomes):
+            self._requests.add(Request(command, Purpose.UNDOING))
 
     # Attachment and what the cloud remembers.
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from gridstat.endpoint.session_words import PublicationRestored, SubscriptionRestored
+from gridstat.endpoint.session_words import PublicationRestored, SubscriptionRestored, Told
 from gridstat.net.command.endpoint_messages import (
     ChangePublication,
     ChangeSubscription,
+    ContractChanged,
     Detach,
     GrantedOutcome,
     PublicationRequest,
@@ -125,6 +126,21 @@ class Registrations:
                     held.request = msgspec.structs.replace(held.request, qos=qos)
             case _:
                 pass
+
+    def changed(
+        self, command: EndPointCommand, outcomes: tuple[Outcome, ...]
+    ) -> list[Told | PublicationRestored]:
+        """What to tell the owner of something that has changed after nobody waited any more."""
+        if not isinstance(command, ChangeSubscription | ChangePublication):
+            return []
+        self.answered(command, outcomes)
+        said: list[Told | PublicationRestored] = []
+        for outcome in outcomes:
+            if isinstance(outcome, GrantedOutcome):
+                said.append(Told(ContractChanged(granted=outcome)))
+            elif isinstance(outcome, PublishedOutcome):
+                said.append(PublicationRestored(outcome.variable.name, outcome))
+        return said
 
     def unknown(self, outcomes: tuple[Outcome, ...]) -> list[Outcome]:
         """Those that grant a contract of which we know nothing."""

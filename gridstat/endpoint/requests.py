@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.endpoint.session_words import Answered, Unanswered
 from gridstat.model.errors import StorageFailed
-from gridstat.net.command.endpoint_messages import RefusedOutcome
+from gridstat.net.command.endpoint_messages import (
+    GrantedOutcome,
+    PublishedOutcome,
+    RefusedOutcome,
+    Unpublish,
+    Unsubscribe,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
 
@@ -146,6 +152,17 @@ class RequestTable:
                 request.deadline_ns = None
                 late.append(request)
         return late
+
+
+def give_back(outcomes: Iterable[Outcome]) -> Iterator[Unsubscribe | Unpublish]:
+    """The commands that undo what was granted to somebody who had stopped waiting for it."""
+    granted = tuple(outcomes)
+    ids = tuple(each.subscription_id for each in granted if isinstance(each, GrantedOutcome))
+    names = tuple(each.variable.name for each in granted if isinstance(each, PublishedOutcome))
+    if ids:
+        yield Unsubscribe(subscription_ids=ids)
+    if names:
+        yield Unpublish(names=names)
 
 
 def _is_late(request: Request, now_ns: int) -> bool:

@@ -12,19 +12,20 @@ import threading
 from collections import deque
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
+from gridstat.endpoint.requests import give_back
 from gridstat.endpoint.session_words import Answered, Ask, SessionWord, Unanswered
-from gridstat.model.errors import DeadlinePassed, LinkDown
+from gridstat.model.errors import DeadlinePassed, GridStatError, LinkDown
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.driver import Driver, Surroundings
+from gridstat.net.command.endpoint_messages import Publish, Subscribe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from gridstat.endpoint.edge_address import EdgeAddress
     from gridstat.endpoint.endpoint_session import EndPointSession
-    from gridstat.model.errors import GridStatError
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
     from gridstat.net.command.tls import Credentials
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
+UNDO_WITHIN_S: Final = 10.0
 
 
 class Listener(Protocol):
@@ -82,10 +84,17 @@ class SessionThread:
         use: Callable[[tuple[Outcome, ...], tuple[bytes, ...]], Result],
         within_s: float,
     ) -> Future[Result]:
-        """Ask something; `use` makes the result of the outcomes, on the session's thread."""
+        """Ask something; `use` makes the result of the outcomes, on the session's thread.
+
+        Whoever cancels the future does not want it any more: what is granted is given back.
+        """
         future: Future[Result] = Future()
 
         def answered(answer: Answered | GridStatError) -> None:
+            if not future.set_running_or_notify_cancel():
+                self._answered_in_vain(command, use, answer)
+                return
+            # From here on nobody can cancel it.
             try:
                 if not isinstance(answer, Answered):
                     raise answer
@@ -177,6 +186,26 @@ class SessionThread:
             case _:
                 self._listener.heard(word)  # type: ignore[arg-type]
         return True
+
+    def _answered_in_vain(
+        self,
+        command: EndPointCommand,
+        use: Callable[[tuple[Outcome, ...], tuple[bytes, ...]], object],
+        answer: Answered | GridStatError,
+    ) -> None:
+        """Nobody waits for it any more; no contract may be without an owner."""
+        if not isinstance(answer, Answered):
+            return
+        if isinstance(command, Publish | Subscribe):
+            for undoing in give_back(answer.outcomes):
+                self.ask(undoing, lambda *_: None, UNDO_WITHIN_S)
+            return
+        try:
+            use(answer.outcomes, answer.newest)  # What has changed has an owner, who shall know.
+        except GridStatError:
+            log.info("refused_in_vain command=%s", type(command).__name__)
+        except Exception:
+            log.exception("answered_in_vain command=%s", type(command).__name__)
 
     def _break(self, error: BaseException) -> None:
         """A bug of ours must not take the user's process with it; nothing is asked any more."""

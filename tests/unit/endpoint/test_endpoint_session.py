@@ -10,14 +10,20 @@ from gridstat.endpoint.session_words import (
     AttachRefused,
     EdgeAttached,
     EdgeLost,
+    PublicationRestored,
     Told,
     Unanswered,
 )
 from gridstat.model.errors import EndPointExists, LimitReached, NotAttached, StorageFailed
+from gridstat.model.qos import ModalQos
+from gridstat.model.rate_law import Period
 from gridstat.net.command.authority import signed_bytes
 from gridstat.net.command.endpoint_messages import (
     Answer,
     Attach,
+    ChangePublication,
+    ChangeSubscription,
+    ContractChanged,
     Detach,
     ModesChanged,
     Publish,
@@ -165,6 +171,30 @@ def test_what_is_granted_after_its_deadline_is_given_back(
     assert cloud.words(cloud.wait(3.1)) == [Unanswered(4)]
     assert cloud.words(cloud.answer(late)) == []  # type: ignore[arg-type]
     assert cloud.commands()[-1] == undone
+
+
+def test_a_contract_that_was_changed_after_its_deadline_is_kept_and_its_owner_told() -> None:
+    cloud = attached_cloud()
+    cloud.ask(subscribe("x"), token=3)
+    cloud.answer(granted("x", 5))
+    cloud.ask(ChangeSubscription(subscription_id=5, qos=ModalQos()), token=4, within_s=3)
+    assert cloud.words(cloud.wait(3.1)) == [Unanswered(4)]
+    told = cloud.words(cloud.answer(granted("x", 5)))
+    assert told == [Told(ContractChanged(granted=granted("x", 5)))]
+    assert not any(isinstance(each, Unsubscribe) for each in cloud.commands())
+
+
+def test_a_period_that_was_changed_after_its_deadline_holds_and_its_publisher_is_told() -> None:
+    cloud = attached_cloud()
+    name = f"{NAME}/a"
+    cloud.ask(publish(name), token=3)
+    cloud.answer(published(name))
+    cloud.ask(ChangePublication(name=name, period=Period(1, 30)), token=4, within_s=3)
+    assert cloud.words(cloud.wait(3.1)) == [Unanswered(4)]
+    assert cloud.words(cloud.answer(published(name, 8))) == [
+        PublicationRestored(name, published(name, 8))
+    ]
+    assert not any(isinstance(each, Unpublish) for each in cloud.commands())
 
 
 def test_a_broker_that_cannot_write_is_asked_again_under_the_same_number() -> None:

@@ -12,9 +12,18 @@ from gridstat.endpoint.session_thread import SessionThread
 from gridstat.endpoint.session_words import Answered
 from gridstat.model.errors import LinkDown
 from gridstat.net.command.certificate_folder import CertificateFolder
-from gridstat.net.command.endpoint_messages import Detach, DoneOutcome
+from gridstat.net.command.endpoint_messages import (
+    Detach,
+    DoneOutcome,
+    FindVariables,
+    Publish,
+    Subscribe,
+    Unpublish,
+    Unsubscribe,
+)
 from gridstat.net.command.identity import Identity, Role
 from gridstat.net.command.tls import Credentials
+from tests.unit.endpoint.scripted_cloud import NAME, granted, publish, published, subscribe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,17 +32,33 @@ if TYPE_CHECKING:
     from gridstat.endpoint.endpoint_session import EndPointSession
     from gridstat.endpoint.session_thread import Listener
     from gridstat.endpoint.session_words import Ask
-    from gridstat.net.command.endpoint_messages import Outcome
+    from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
 
 WITHIN_S = 60.0
 ASKERS, QUESTIONS_EACH = 4, 200
 
 
 class ReadyCloud:
-    """Answers every question at once."""
+    """Answers every question at once, unless it is busy; then when it hears of something else."""
+
+    def __init__(self) -> None:
+        self.asked: list[EndPointCommand] = []
+        self.is_busy = False
+        self._waiting: list[Answered] = []
 
     def handle(self, event: Ask, _now_ns: int) -> list[Answered]:
-        return [Answered(event.token, (DoneOutcome(),))]
+        self.asked.append(event.command)
+        outcome: Outcome = DoneOutcome()
+        if isinstance(event.command, Subscribe):
+            outcome = granted("x", 5)
+        elif isinstance(event.command, Publish):
+            outcome = published(f"{NAME}/a")
+        self._waiting.append(Answered(event.token, (outcome,)))
+        if self.is_busy:
+            self.is_busy = False
+            return []
+        answers, self._waiting = self._waiting, []
+        return answers
 
 
 def count(outcomes: tuple[Outcome, ...], _newest: tuple[bytes, ...]) -> int:
@@ -41,12 +66,17 @@ def count(outcomes: tuple[Outcome, ...], _newest: tuple[bytes, ...]) -> int:
 
 
 @pytest.fixture
-def thread(tmp_path: Path) -> Iterator[SessionThread]:
+def cloud() -> ReadyCloud:
+    return ReadyCloud()
+
+
+@pytest.fixture
+def thread(tmp_path: Path, cloud: ReadyCloud) -> Iterator[SessionThread]:
     folder = CertificateFolder(tmp_path)
     folder.create_authority()
     credentials = Credentials(folder.ensure(Identity(Role.ENDPOINT, "c1/a")))
     nobody = cast("Listener", None)
-    thread = SessionThread(cast("EndPointSession", ReadyCloud()), credentials, nobody)
+    thread = SessionThread(cast("EndPointSession", cloud), credentials, nobody)
     thread.start(())
     yield thread
     thread.close()
@@ -95,3 +125,38 @@ def test_who_asks_a_closed_connection_is_told_so(thread: SessionThread) -> None:
     thread.close()
     with pytest.raises(LinkDown, match="closed"):
         thread.ask(Detach(), count, WITHIN_S).result(WITHIN_S)
+
+
+@pytest.mark.parametrize(
+    ("asked", "undone"),
+    [
+        (subscribe("x"), Unsubscribe(subscription_ids=(5,))),
+        (publish(f"{NAME}/a"), Unpublish(names=(f"{NAME}/a",))),
+    ],
+)
+def test_a_cancelled_question_ends_no_session_and_what_is_granted_is_given_back(
+    thread: SessionThread, cloud: ReadyCloud, asked: EndPointCommand, undone: EndPointCommand
+) -> None:
+    cloud.is_busy = True
+    used: list[object] = []
+    waiting = thread.ask(asked, lambda outcomes, _: used.append(outcomes), WITHIN_S)
+    assert waiting.cancel()
+    assert thread.ask(Detach(), count, WITHIN_S).result(WITHIN_S) == 1  # Both are answered now.
+    assert thread.ask(Detach(), count, WITHIN_S).result(WITHIN_S) == 1
+    assert cloud.asked == [asked, Detach(), undone, Detach()]
+    assert used == []
+
+
+def test_who_cancels_is_not_spared_what_has_changed(
+    thread: SessionThread, cloud: ReadyCloud
+) -> None:
+    cloud.is_busy = True
+    used: list[object] = []
+
+    def use(outcomes: tuple[Outcome, ...], _: tuple[bytes, ...]) -> None:
+        used.append(outcomes)
+        raise AssertionError("whatever it does, the session lives on")
+
+    assert thread.ask(FindVariables(pattern="c1/**"), use, WITHIN_S).cancel()
+    assert thread.ask(Detach(), count, WITHIN_S).result(WITHIN_S) == 1
+    assert used == [(DoneOutcome(),)]
