@@ -28,6 +28,22 @@ class Asker(Protocol):
         ...
 
 
+def awaited(future: Future[Result], give_back: Callable[[Result], object]) -> Result:
+    """The answer. Whoever is interrupted while waiting, by Ctrl-C say, does not want it any more:
+    it is given back, by the session if it has not come yet, else here."""
+    try:
+        return future.result()
+    except BaseException:
+        if not future.cancel():
+            future.add_done_callback(lambda done: _return(done, give_back))
+        raise
+
+
+def _return(done: Future[Result], give_back: Callable[[Result], object]) -> None:
+    if done.exception() is None:
+        give_back(done.result())
+
+
 def spread(outcomes: tuple[Outcome, ...], asked: Sequence[object]) -> tuple[Outcome, ...]:
     """One outcome for each thing asked: a request refused as a whole has a single one."""
     if len(outcomes) == 1 and len(asked) != 1:

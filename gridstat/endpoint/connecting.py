@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 from gridstat.endpoint.cloud_link import CloudLink, LinkSettings
 from gridstat.endpoint.connection import Connection
 from gridstat.endpoint.edge_address import EdgeAddress, parse_edge
+from gridstat.endpoint.errand import errand
 from gridstat.endpoint.session_words import EDGES_MAX
 from gridstat.model.cloud import check_name
 from gridstat.model.errors import Misuse
@@ -72,9 +73,10 @@ async def connect_async(
 ) -> Connection:
     """As `connect`, in a coroutine: `async with await connect_async(...) as grid: ...`.
 
-    The connection is the same; wait for its blocking calls with `await grid.run(...)`.
+    The connection is the same; wait for its blocking calls with `await grid.run(...)`. If the
+    waiting is cancelled, a connection that comes about all the same is closed.
     """
-    return await asyncio.to_thread(lambda: connect(edges, name, **wishes))
+    return await errand(lambda: connect(edges, name, **wishes), Connection.close)
 
 
 def _place_of(text: str, credentials: Credentials, name_service: str | None) -> EdgeAddress:

@@ -11,6 +11,7 @@ delivery to subscriptions, which runs the application's callbacks.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from gridstat.endpoint.asking import (
@@ -21,9 +22,13 @@ from gridstat.endpoint.asking import (
     refusal,
 )
 from gridstat.endpoint.contract import mode_numbers
+from gridstat.endpoint.errand import errand
 from gridstat.endpoint.group import Group
 from gridstat.endpoint.group_sets import GroupSets
 from gridstat.endpoint.incoming import Interests
+from gridstat.endpoint.pattern import PatternSubscription
+from gridstat.endpoint.publisher import Publication
+from gridstat.endpoint.subscriber import Subscription
 from gridstat.endpoint.subscription_book import Order
 from gridstat.model.errors import GridStatError, GroupMismatch, LayoutError, Misuse
 from gridstat.net.command.endpoint_messages import FindVariables, FoundOutcome, RefusedOutcome
@@ -38,9 +43,6 @@ if TYPE_CHECKING:
     from gridstat.endpoint.asking import PublicationWishes
     from gridstat.endpoint.cloud_link import CloudLink
     from gridstat.endpoint.incoming import OnEvent, OnViolation
-    from gridstat.endpoint.pattern import PatternSubscription
-    from gridstat.endpoint.publisher import Publication
-    from gridstat.endpoint.subscriber import Subscription
     from gridstat.model.derived import Derivation
     from gridstat.model.extrapolation import Extrapolation
     from gridstat.model.qos import QosRequest
@@ -210,8 +212,8 @@ class Connection:
         refused = [each for each in found if isinstance(each, GridStatError)]
         granted = [each for each in found if not isinstance(each, GridStatError)]
         if refused:
-            for subscription in granted:
-                subscription.unsubscribe()
+            for asked in self._link.subscriptions.give_back(granted):
+                asked.result()
             raise refused[0]
         return granted
 
@@ -221,7 +223,8 @@ class Connection:
         """As `subscribe_many`, without waiting: for each name a subscription, or why not.
 
         `waiting = grid.subscribe_later(["c1/a/v"])`, then `waiting.result()`; whatever is added
-        with `add_done_callback` runs on the session's thread and must not block.
+        with `add_done_callback` runs on the session's thread and must not block. Once cancelled,
+        whatever is granted is given back.
         """
         for name in names:
             check_pattern(name, is_pattern=False)
@@ -286,8 +289,12 @@ class Connection:
     async def run(
         self, call: Callable[Words, Result], *args: Words.args, **kwargs: Words.kwargs
     ) -> Result:
-        """Wait for a blocking call in a coroutine: `await grid.run(grid.publish, "v", FLOAT64)`."""
-        return await asyncio.to_thread(call, *args, **kwargs)
+        """Wait for a blocking call in a coroutine: `await grid.run(grid.publish, "v", FLOAT64)`.
+
+        If the waiting is cancelled, what a method of this connection still gets is given back.
+        """
+        is_ours = getattr(call, "__self__", None) is self
+        return await errand(partial(call, *args, **kwargs), _give_back if is_ours else _keep)
 
     def close(self) -> None:
         """Leave the cloud: all publications and subscriptions end. `grid.close()`."""
@@ -317,14 +324,29 @@ class Connection:
         refused = [each for each in found if isinstance(each, GridStatError)]
         granted = [each for each in found if not isinstance(each, GridStatError)]
         if refused:
-            for publication in granted:
-                publication.unpublish()
+            for asked in self._link.publications.give_back(granted):
+                asked.result()
             raise refused[0]
         return granted
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise Misuse("the connection is closed", hint="connect again")
+
+
+def _give_back(result: object) -> None:
+    """End what a cancelled call has got."""
+    for each in result if isinstance(result, list) else [result]:
+        if isinstance(each, Subscription | PatternSubscription):
+            each.unsubscribe()
+        elif isinstance(each, Publication):
+            each.unpublish()
+        elif isinstance(each, Group):
+            each.close()
+
+
+def _keep(_result: object) -> None:
+    """What somebody else's function has got, it has perhaps kept."""
 
 
 def _order(name: str, wishes: SubscriptionWishes) -> Order:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gridstat.endpoint.asker import spread
+from gridstat.endpoint.asker import awaited, spread
 from gridstat.endpoint.asking import refusal
 from gridstat.endpoint.publisher import Publication
 from gridstat.model.errors import GridStatError, LayoutError, Misuse
@@ -26,6 +26,7 @@ from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from concurrent.futures import Future
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -51,11 +52,16 @@ class PublicationBook:
     def publish(self, wanted: Sequence[Wanted]) -> list[Publication | GridStatError]:
         """Register variables, many in one request; each has an answer of its own, in order."""
         found: list[Publication | GridStatError] = []
-        for at in range(0, len(wanted), MANY_MAX):
-            found += self._publish_some(wanted[at : at + MANY_MAX])
+        try:
+            for at in range(0, len(wanted), MANY_MAX):
+                some = awaited(self._ask_for(wanted[at : at + MANY_MAX]), self.give_back)
+                found += some
+        except BaseException:
+            self.give_back(found)
+            raise
         return found
 
-    def _publish_some(self, wanted: Sequence[Wanted]) -> list[Publication | GridStatError]:
+    def _ask_for(self, wanted: Sequence[Wanted]) -> Future[list[Publication | GridStatError]]:
         requests = tuple(PublicationRequest(variable=variable) for variable, _ in wanted)
 
         def use(
@@ -66,7 +72,7 @@ class PublicationBook:
                 for (_, derived), outcome in zip(wanted, spread(outcomes, wanted), strict=True)
             ]
 
-        return self._asker.ask(Publish(publications=requests), use).result()
+        return self._asker.ask(Publish(publications=requests), use)
 
     def change_period(self, publication: Publication, period: Period, phase_ns: int) -> None:
         """Ask for another period, and follow it from the announced instant on."""
@@ -83,9 +89,20 @@ class PublicationBook:
 
     def unpublish(self, publication: Publication) -> None:
         """Withdraw a publication; the cloud always agrees."""
-        self._publications.pop(publication.name, None)
-        command = Unpublish(names=(publication.name,))
-        self._asker.ask(command, lambda _outcomes, _newest: None).result()
+        for asked in self.give_back([publication]):
+            asked.result()
+
+    def give_back(self, found: Sequence[Publication | GridStatError]) -> list[Future[None]]:
+        """Withdraw several without waiting for the answers."""
+        names = [each.name for each in found if isinstance(each, Publication)]
+        for name in names:
+            publication = self._publications.pop(name, None)
+            if publication is not None:
+                publication.end()
+        return [
+            self._asker.ask(Unpublish(names=tuple(names[at : at + MANY_MAX])), lambda *_: None)
+            for at in range(0, len(names), MANY_MAX)
+        ]
 
     def restored(self, word: PublicationRestored) -> None:
         """The cloud had forgotten one of ours."""

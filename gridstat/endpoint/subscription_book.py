@@ -12,14 +12,14 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final, assert_never
 
-from gridstat.endpoint.asker import nothing, spread
+from gridstat.endpoint.asker import awaited, nothing, spread
 from gridstat.endpoint.asking import refusal
 from gridstat.endpoint.incoming import Incoming, Interests
 from gridstat.endpoint.mailbox import Mailbox
+from gridstat.endpoint.newest import kept_events
 from gridstat.endpoint.pattern import PatternSubscription
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.model.errors import GridStatError, Malformed, Misuse, NoSuchVariable
-from gridstat.net.codec.event import walk_events
+from gridstat.model.errors import GridStatError, Misuse, NoSuchVariable
 from gridstat.net.command.endpoint_messages import (
     ChangeSubscription,
     ContractChanged,
@@ -93,8 +93,14 @@ class SubscriptionBook:
     def subscribe(self, orders: Sequence[Order]) -> list[Subscription | GridStatError]:
         """Ask for contracts, many in one request; each has an answer of its own, in order."""
         found: list[Subscription | GridStatError] = []
-        for at in range(0, len(orders), MANY_MAX):
-            found += self.subscribe_later(orders[at : at + MANY_MAX]).result()
+        try:
+            for at in range(0, len(orders), MANY_MAX):
+                asked = self.subscribe_later(orders[at : at + MANY_MAX])
+                some = awaited(asked, self.give_back)
+                found += some
+        except BaseException:
+            self.give_back(found)
+            raise
         return found
 
     def subscribe_later(
@@ -137,7 +143,8 @@ class SubscriptionBook:
                 self._labelled[label] = pattern
             self._hold_pattern(pattern, outcome)
 
-        self._asker.ask(Subscribe(subscriptions=(_request(order, label),)), use).result()
+        asked = self._asker.ask(Subscribe(subscriptions=(_request(order, label),)), use)
+        awaited(asked, lambda _: self._end_pattern(pattern))
         return pattern
 
     def change(self, subscription: Subscription, qos: ModalQos) -> None:
@@ -156,12 +163,25 @@ class SubscriptionBook:
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """End one; nothing is delivered from now on, whether or not the cloud answers."""
-        self._forget(subscription)
-        ids = (subscription.contract.subscription_id,)
-        self._asker.ask(Unsubscribe(subscription_ids=ids), _whatever).result()
+        for asked in self.give_back([subscription]):
+            asked.result()
+
+    def give_back(self, found: Sequence[Subscription | GridStatError]) -> list[Future[None]]:
+        """End several without waiting for the answers; nothing is delivered from now on."""
+        held = [each for each in found if isinstance(each, Subscription) and not each.is_over]
+        for subscription in held:
+            self._forget(subscription)
+        ids = [each.contract.subscription_id for each in held]
+        return [
+            self._asker.ask(Unsubscribe(subscription_ids=tuple(ids[at : at + MANY_MAX])), _whatever)
+            for at in range(0, len(ids), MANY_MAX)
+        ]
 
     def end_pattern(self, pattern: PatternSubscription) -> None:
         """End a pattern and all that it has caught."""
+        self._end_pattern(pattern).result()
+
+    def _end_pattern(self, pattern: PatternSubscription) -> Future[None]:
         pattern.is_over = True
         with self._lock:
             self._patterns.pop(pattern.pattern_id, None)
@@ -170,7 +190,7 @@ class SubscriptionBook:
         for match in pattern.matches:
             self._forget(match)
         ids = (pattern.pattern_id,)
-        self._asker.ask(Unsubscribe(subscription_ids=ids), nothing).result()
+        return self._asker.ask(Unsubscribe(subscription_ids=ids), nothing)
 
     def unsubscribe_all(self) -> None:
         """End all of them in one request."""
@@ -359,24 +379,9 @@ class SubscriptionBook:
 
     def _hold_newest(self, newest: tuple[bytes, ...]) -> None:
         """Events that an edge router had kept fill the holders that are still empty."""
-        received_ns = self._clock.posix_ns()
-        for raw in newest:
-            try:
-                views = list(walk_events(raw))
-            except Malformed:
-                continue
-            for view in views:
-                row = (
-                    view.created_ns,
-                    received_ns,
-                    view.variable_id,
-                    view.option_count,
-                    view.flags,
-                    view.sequence,
-                    int.from_bytes(view.payload[:8], "big", signed=True),
-                )
-                for taker in self._deliverer.takers(view.variable_id):
-                    taker.hold(row, bytes(view.payload[8:]))
+        for variable_id, row, options in kept_events(newest, self._clock.posix_ns()):
+            for taker in self._deliverer.takers(variable_id):
+                taker.hold(row, options)
 
 
 def _request(order: Order, label: str) -> SubscriptionRequest:
