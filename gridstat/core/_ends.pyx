@@ -262,7 +262,7 @@ cdef class _Listening:
 cdef class Receiver:
     """Receives events in a thread of its own, which never waits for Python.
 
-    in = malformed + unknown + duplicate + policed_jump + delivered + ring_full.
+    in = malformed + policed_source + unknown + duplicate + policed_jump + delivered + ring_full.
     """
 
     cdef object __weakref__
@@ -287,6 +287,7 @@ cdef class Receiver:
         words.variables_max = spec.variables_max
         words.ring_expiry_ns = spec.ring_expiry_ns
         words.accepts_unknown = spec.accept_unknown
+        words.only_sources = spec.only_sources
         words.is_posix = spec.posix
         words.page = self._hold_page(spec.page)
         with nogil:

@@ -29,7 +29,7 @@ SENDER_COUNTERS: Final = (
 RECEIVER_COUNTERS: Final = (
     "in", "malformed", "malformed_short", "malformed_version", "malformed_epoch",
     "malformed_length", "malformed_option", "unknown", "duplicate", "policed_jump", "delivered",
-    "ring_full", "datagrams_in", "bytes_in", "probes", "newest_full",
+    "ring_full", "datagrams_in", "bytes_in", "probes", "newest_full", "policed_source",
 )  # fmt: skip
 
 _REFUSALS: Final = (

@@ -27,7 +27,15 @@ static void advance(gs_window *window, uint32_t by)
     window->policed = by < 64 ? window->policed << by : 0;
 }
 
-/* Two different events near each other, on the far side of the window, move it there. */
+/* Nothing has been accepted for a while: the stream is slow, was away, or its clock was set. */
+static bool is_quiet(const gs_window *window, uint64_t now_ns)
+{
+    uint64_t accepted_at_ns = window->accepted_at_ns & ~HAS_CANDIDATE;
+    return now_ns >= accepted_at_ns && now_ns - accepted_at_ns >= GS_QUIET_NS;
+}
+
+/* Two different events near each other, on the far side of the window, move it there; so do two far
+ * apart that follow each other, for whoever comes here with slots of the past has been quiet. */
 static gs_verdict jump(gs_window *window, int64_t slot, bool from_publisher, uint64_t now_ns)
 {
     __int128 newest = window->newest;
@@ -35,7 +43,9 @@ static gs_verdict jump(gs_window *window, int64_t slot, bool from_publisher, uin
         __int128 distance = (__int128)window->candidate - newest;
         bool same_side = slot > newest ? distance >= GS_WINDOW_SLOTS : distance <= -GS_WINDOW_SLOTS;
         __int128 apart = (__int128)slot - window->candidate;
-        if (same_side && apart != 0 && apart < GS_WINDOW_SLOTS && -apart < GS_WINDOW_SLOTS) {
+        bool is_near = apart != 0 && apart < GS_WINDOW_SLOTS && -apart < GS_WINDOW_SLOTS;
+        bool follows = slot < newest && apart > 0;
+        if (same_side && (is_near || follows)) {
             restart(window, slot, from_publisher, now_ns);
             return GS_ACCEPTED;
         }
@@ -78,10 +88,12 @@ gs_verdict gs_window_accept_rare(gs_window *window, int64_t slot, bool from_publ
     }
     if (distance <= 0 && distance > -GS_WINDOW_SLOTS)
         return behind(window, (uint32_t)-distance, from_publisher, now_ns);
-    if (distance < 0) {
-        uint64_t accepted_at_ns = window->accepted_at_ns & ~HAS_CANDIDATE;
-        if (now_ns < accepted_at_ns || now_ns - accepted_at_ns < GS_QUIET_NS)
-            return GS_DUPLICATE;
+    bool has_rested = is_quiet(window, now_ns);
+    if (distance < 0 && !has_rested)
+        return GS_DUPLICATE;
+    if (distance > 0 && has_rested) {
+        restart(window, slot, from_publisher, now_ns);
+        return GS_ACCEPTED;
     }
     return jump(window, slot, from_publisher, now_ns);
 }

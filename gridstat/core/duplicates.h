@@ -4,7 +4,8 @@
  * Aperiodic ones: a ring of the last exact (created, sequence) pairs, with expiry. Never a
  * high-water mark: under loss and jitter "newest wins" threw away a third of the good events.
  * A jump beyond the window needs two consistent events, so that one forged stamp cannot silence a
- * variable. `gridstat/core/reference.py` says the same in Python.
+ * variable; but not forward after a second without any, for the events of a slow subscription are
+ * all that far apart. `gridstat/core/reference.py` says the same in Python.
  */
 #ifndef GS_DUPLICATES_H
 #define GS_DUPLICATES_H

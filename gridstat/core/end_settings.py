@@ -45,6 +45,7 @@ class ReceiverSettings(TypedDict, total=False):
     variables_max: int
     ring_expiry_ns: int
     accept_unknown: bool
+    only_sources: bool
     page: memoryview | bytearray | None
     posix: bool
 
@@ -72,6 +73,9 @@ class ReceiverSpec:
     Their newest values have `variables_max` places of their own, taken at the start; events of
     further ones are delivered all the same, and count as `newest_full`.
     """
+    only_sources: bool = False
+    """Take events only of opened sources, each from one host at a time; others count as
+    `policed_source`. A host is followed to another address after a second of silence."""
     page: memoryview | bytearray | None = None
     """4,096 writable bytes, say of shared memory, for the counters."""
     posix: bool = False

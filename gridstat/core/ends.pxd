@@ -120,7 +120,7 @@ cdef extern from "receiver.h" nogil:
         uint32_t ring_events, option_bytes, variables_max
         uint64_t ring_expiry_ns
         gs_keep keep
-        bint accepts_unknown, is_posix
+        bint accepts_unknown, only_sources, is_posix
         uint64_t *page
     ctypedef struct gs_receiver:
         pass

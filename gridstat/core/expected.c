@@ -167,15 +167,16 @@ static bool has_line(gs_expected *expected, uint32_t variable_id)
 
 /* --- Announcing and forgetting ----------------------------------------------------------- */
 
-/* Other terms, the same slots: the window stays. */
+/* Other terms, the same slots: the window stays. The count begins anew only when no event goes by
+ * the old terms any more: what it began with would be of another divisor. */
 static bool renew(gs_expected *expected, gs_expected_variable *variable, const gs_law *law)
 {
     const gs_law *old = variable->law, *fresh = gs_laws_share(&expected->laws, law);
     if (fresh != old) {
-        if (expected->ledgers != NULL)
-            gs_ledger_renew(gs_expected_ledger(expected, variable));
         __atomic_store_n(&variable->law, fresh, __ATOMIC_RELEASE);
         gs_expected_settle(expected);
+        if (expected->ledgers != NULL)
+            gs_ledger_renew(gs_expected_ledger(expected, variable));
     }
     gs_laws_drop(&expected->laws, old);
     return true;

@@ -24,6 +24,7 @@
 #include "variable_index.h"
 
 #define GS_SAMPLE_WORDS (sizeof(gs_sample) / sizeof(uint64_t))
+#define GS_AHEAD_NS_MAX 10000000000ULL /* As far ahead a router lets a stamp be. */
 
 typedef struct {
     gs_window window;
@@ -126,10 +127,23 @@ void gs_expected_store_newest(gs_expected_variable *variable, const gs_sample *s
 gs_verdict gs_expected_accept_aperiodic(const gs_expected *expected, gs_expected_variable *variable,
                                         const gs_sample *sample, uint64_t now_ns);
 
+/* Whether a stream that is alive is asked to jump to a stamp that no clock here will show for long:
+ * no router lets such a one pass, so whoever sends it is none. */
+static inline bool gs_expected_is_forged(const gs_window *window, const gs_sample *sample,
+                                         int64_t slot, uint64_t now_ns)
+{
+    uint64_t accepted_at_ns = window->accepted_at_ns & ~1ULL;
+    return slot > window->newest && (uint64_t)slot - (uint64_t)window->newest >= GS_WINDOW_SLOTS &&
+           accepted_at_ns != 0 && now_ns < accepted_at_ns + GS_QUIET_NS &&
+           sample->created_ns > sample->received_ns + GS_AHEAD_NS_MAX;
+}
+
 /* The verdict on an event in a slot; an accepted one that is the newest becomes the value. */
 static inline gs_verdict gs_expected_accept(gs_expected_variable *variable, const gs_sample *sample,
                                             int64_t slot, uint64_t now_ns, bool keeps_newest)
 {
+    if (__builtin_expect(gs_expected_is_forged(&variable->window, sample, slot, now_ns), 0))
+        return GS_POLICED_JUMP;
     gs_verdict verdict = gs_window_accept(&variable->window, slot, false, now_ns);
     if (keeps_newest && verdict == GS_ACCEPTED && variable->window.newest == slot)
         gs_expected_store_newest(variable, sample, now_ns);

@@ -27,19 +27,28 @@ static void restart(gs_ledger *ledger, int64_t slot)
     gs_set(&ledger->last_slot, (uint64_t)slot);
 }
 
+/* Due slots between two; slots of an older divisor may be nearer than one step. */
+static uint64_t between(uint64_t distance, uint32_t every)
+{
+    return distance < every ? 0 : distance / every - 1;
+}
+
 void gs_ledger_place_rare(gs_ledger *ledger, int64_t slot, uint32_t every)
 {
     int64_t first = (int64_t)gs_read(&ledger->first_slot);
     int64_t last = (int64_t)gs_read(&ledger->last_slot);
     if (gs_ledger_is_empty(ledger)) {
         restart(ledger, slot);
+    } else if (slot > last &&
+               (uint64_t)slot - (uint64_t)last >= GS_WINDOW_SLOTS * (uint64_t)every) {
+        restart(ledger, slot); /* Further than the window goes: a clock was set, or nothing came. */
     } else if (slot > last) {
-        gs_add(&ledger->missing, ((uint64_t)slot - (uint64_t)last) / every - 1);
+        gs_add(&ledger->missing, between((uint64_t)slot - (uint64_t)last, every));
         gs_set(&ledger->last_slot, (uint64_t)slot);
     } else if ((uint64_t)last - (uint64_t)slot >= GS_WINDOW_SLOTS) {
         restart(ledger, slot); /* The window has followed a clock that was set back. */
     } else if (slot < first) {
-        gs_add(&ledger->missing, (uint64_t)(first - slot) / every - 1);
+        gs_add(&ledger->missing, between((uint64_t)(first - slot), every));
         gs_set(&ledger->first_slot, (uint64_t)slot);
     } else if (gs_read(&ledger->missing) != 0) {
         gs_subtract(&ledger->missing, 1); /* Passed over, and here after all. */

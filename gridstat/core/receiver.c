@@ -1,6 +1,8 @@
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
 #include <time.h>
 
 #include "event.h"
@@ -144,6 +146,35 @@ static uint32_t source_of(const gs_receiver *receiver, uint32_t channel_id)
     return GS_RECEIVER_SOURCES;
 }
 
+/* The sender's address, whatever its port; the message has room for the next one's. */
+static void note_sender(gs_receiver *receiver, struct msghdr *header)
+{
+    const struct sockaddr_storage *from = header->msg_name;
+    receiver->sender[0] = receiver->sender[1] = 0;
+    if (from->ss_family == AF_INET6)
+        memcpy(receiver->sender, &((const struct sockaddr_in6 *)from)->sin6_addr, 16);
+    else if (from->ss_family == AF_INET)
+        memcpy(receiver->sender, &((const struct sockaddr_in *)from)->sin_addr, 4);
+    header->msg_namelen = sizeof *from;
+}
+
+/* Whether the datagram in hand comes from an opened source, and from the host that speaks on it: as
+ * long as that one is heard nobody else is, whatever he knows of channels. */
+static bool is_from_source(gs_receiver *receiver)
+{
+    if (receiver->source == GS_RECEIVER_SOURCES)
+        return false;
+    gs_known_source *source = &receiver->sources[receiver->source];
+    uint64_t now_ns = receiver->now.steady_ns;
+    bool is_same = source->host[0] == receiver->sender[0] && source->host[1] == receiver->sender[1];
+    if (!is_same && source->host_heard_ns != 0 && now_ns - source->host_heard_ns < GS_QUIET_NS)
+        return false;
+    source->host[0] = receiver->sender[0];
+    source->host[1] = receiver->sender[1];
+    source->host_heard_ns = now_ns;
+    return true;
+}
+
 static void receive_datagram(gs_receiver *receiver, uint32_t port, const uint8_t *datagram,
                              size_t bytes)
 {
@@ -160,6 +191,10 @@ static void receive_datagram(gs_receiver *receiver, uint32_t port, const uint8_t
     receiver->batch[GS_RECEIVED_IN] += read.event_count;
     receiver->batch[GS_RECEIVED_PROBES] += read.event_count == 0;
     receiver->source = source_of(receiver, read.channel_id);
+    if (receiver->only_sources && !is_from_source(receiver)) {
+        receiver->batch[GS_RECEIVED_POLICED_SOURCE] += read.event_count;
+        return;
+    }
     if (receiver->source != GS_RECEIVER_SOURCES)
         gs_source_hear(&receiver->sources[receiver->source].state, &read, port,
                        receiver->now.steady_ns);
@@ -193,6 +228,7 @@ static uint64_t receive_message(gs_receiver *receiver, uint32_t port, gs_message
     size_t bytes = message->bytes;
     /* The kernel may have joined several datagrams of one length. */
     gs_remarks found = gs_read_remarks(&message->header);
+    note_sender(receiver, &message->header);
     size_t stride = found.segment_bytes != 0 ? found.segment_bytes : bytes;
     if (bytes == 0)
         receive_datagram(receiver, port, buffer, 0);
@@ -350,6 +386,8 @@ static void open_buffers(gs_receiver *receiver)
         receiver->messages[i].header.msg_iovlen = 1;
         receiver->messages[i].header.msg_control = receiver->controls[i];
         receiver->messages[i].header.msg_controllen = GS_CONTROL_BYTES;
+        receiver->messages[i].header.msg_name = &receiver->senders[i];
+        receiver->messages[i].header.msg_namelen = sizeof receiver->senders[i];
     }
 }
 
@@ -365,6 +403,7 @@ gs_end_status gs_receiver_open(const gs_receiver_words *words, gs_receiver **ope
     gs_receiver *receiver = gs_allocate(sizeof *receiver);
     receiver->keep = words->keep;
     receiver->accepts_unknown = words->accepts_unknown;
+    receiver->only_sources = words->only_sources;
     receiver->is_posix = words->is_posix;
     receiver->page = words->page;
     receiver->fork_generation = gs_fork_generation();

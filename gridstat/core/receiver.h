@@ -3,8 +3,8 @@
  *   urgent port, then data port -> check -> first copy? -> ring, newest value, counters
  *
  * The thread blocks all signals, takes no lock, neither Python's nor ours, and never allocates.
- * Every event ends in exactly one counter: in = malformed + unknown + duplicate + policed_jump +
- * delivered + ring_full, where a malformed datagram counts once.
+ * Every event ends in exactly one counter: in = malformed + policed_source + unknown + duplicate +
+ * policed_jump + delivered + ring_full, where a malformed datagram counts once.
  */
 #ifndef GS_RECEIVER_H
 #define GS_RECEIVER_H
@@ -44,6 +44,7 @@ typedef enum {
     GS_RECEIVED_BYTES,
     GS_RECEIVED_PROBES,
     GS_RECEIVED_NEWEST_FULL, /* Accepted though unknown, and there was no place for the newest. */
+    GS_RECEIVED_POLICED_SOURCE,
     GS_RECEIVED_COUNTERS,
 } gs_received;
 
@@ -65,6 +66,7 @@ typedef struct {
     uint64_t ring_expiry_ns;
     gs_keep keep;
     bool accepts_unknown;
+    bool only_sources; /* Take nothing but from opened sources, each from one host at a time. */
     bool is_posix;
     uint64_t *page; /* NULL: none. */
 } gs_receiver_words;

@@ -54,6 +54,7 @@ static bool open_source(gs_receiver *receiver, uint32_t channel_id)
     if (source == NULL)
         return false;
     memset(&source->state, 0, sizeof source->state);
+    source->host_heard_ns = 0;
     source->state.opened_ns = gs_clock_ns(CLOCK_MONOTONIC);
     __atomic_store_n(&source->channel_id, channel_id, __ATOMIC_RELEASE);
     uint32_t count = (uint32_t)(source - receiver->sources) + 1;

@@ -16,11 +16,13 @@
 typedef struct {
     uint32_t channel_id; /* Atomic; 0: none. */
     gs_source_state state;
+    uint64_t host[2]; /* Whom the thread hears on it; another one only after a silence. */
+    uint64_t host_heard_ns;
 } gs_known_source;
 
 struct gs_receiver {
     gs_keep keep;
-    bool accepts_unknown, is_posix;
+    bool accepts_unknown, only_sources, is_posix;
     bool is_running; /* Atomic; changed under `running`. */
     int sockets[GS_PORTS];
     gs_wake stop, wake; /* For the thread, and for the reader. */
@@ -35,6 +37,7 @@ struct gs_receiver {
     gs_known_source sources[GS_RECEIVER_SOURCES];
     uint32_t source_count; /* Atomic: places that were ever taken. */
     uint32_t source;       /* Of the datagram in hand; beyond all: unknown. */
+    uint64_t sender[2];    /* The host of the message in hand. */
     gs_now now; /* The wall clock's for stamps and latencies, the steady one for verdicts. */
     uint64_t batch[GS_RECEIVED_COUNTERS]; /* Of this receive call; added up once. */
     gs_counter counters[GS_RECEIVED_COUNTERS];
@@ -44,6 +47,7 @@ struct gs_receiver {
     uint8_t *buffers;
     gs_message messages[GS_RECEIVE_BUFFERS];
     struct iovec parts[GS_RECEIVE_BUFFERS];
+    struct sockaddr_storage senders[GS_RECEIVE_BUFFERS];
     char controls[GS_RECEIVE_BUFFERS][GS_CONTROL_BYTES] __attribute__((aligned(16)));
 };
 

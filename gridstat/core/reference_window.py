@@ -56,8 +56,12 @@ class SlotWindow:
         if 0 < ahead < WINDOW_SLOTS:
             self._advance(ahead, is_publisher=is_publisher)
             return None
-        if ahead < 0 and now_ns - self.accepted_at_ns < QUIET_NS:
+        is_quiet = now_ns - self.accepted_at_ns >= QUIET_NS
+        if ahead < 0 and not is_quiet:
             return "duplicate"  # The stream is alive: an old copy, not a restarted clock.
+        if ahead > 0 and is_quiet:
+            self._restart(slot, is_publisher=is_publisher)
+            return None  # All events of a slow subscription are so far apart.
         return self._jump(ahead, is_publisher=is_publisher)
 
     def _fill(self, back: int, *, is_publisher: bool) -> Refusal | None:
@@ -84,7 +88,9 @@ class SlotWindow:
         if self.candidate is not None:
             was_ahead = self.candidate - self.newest
             is_same_side = was_ahead * ahead > 0 and abs(was_ahead) >= WINDOW_SLOTS
-            if is_same_side and 0 < abs(slot - self.candidate) < WINDOW_SLOTS:
+            is_near = 0 < abs(slot - self.candidate) < WINDOW_SLOTS
+            follows = self.candidate < slot < self.newest
+            if is_same_side and (is_near or follows):
                 self._restart(slot, is_publisher=is_publisher)
                 return None
         self.candidate = slot

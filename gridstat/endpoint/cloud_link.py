@@ -6,7 +6,7 @@ import logging
 import random
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import uuid4
@@ -94,6 +94,7 @@ class CloudLink:
             ring_events=settings.ring_events,
             option_bytes=settings.option_bytes,
             variables_max=settings.variables_max,
+            only_sources=True,
         )
         self._sources: dict[str, int] = {}
         self._channels = EventChannels()
@@ -105,6 +106,8 @@ class CloudLink:
         self._state = threading.Condition()
         self._attached: set[str] = set()
         self._failures: dict[str, GridStatError] = {}
+        self._closing = threading.Lock()
+        self.is_over = False
 
     def _machine(self, credentials: Credentials, hosts: tuple[str, ...]) -> EndPointSession:
         data_port, urgent_port = self._receiver.ports
@@ -161,17 +164,36 @@ class CloudLink:
             if channel_id in states
         }
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing is published or subscribed by it."""
+        return self.subscriptions.is_empty and self.publications.is_empty
+
     def close(self) -> None:
-        """Leave the cloud if it can be told, and end all threads."""
-        self.subscriptions.end()
-        self.publications.end()
-        if self._attached:
-            with suppress(GridStatError):
-                self._session.ask(Detach(), lambda *_: None, LEAVE_WITHIN_S).result()
-        self._session.close()
-        self.deliverer.close()
-        self._receiver.close()
-        self._channels.close()
+        """Leave the cloud if it can be told, and end all threads.
+
+        An interrupt cuts the waiting short, not the work; what it leaves, a second call finishes.
+        """
+        if not self._closing.acquire(blocking=False):
+            return  # It is being closed, perhaps by who waits for the callback that we are in.
+        try:
+            if not self.is_over:
+                self._leave()
+                self.is_over = True
+        finally:
+            self._closing.release()
+
+    def _leave(self) -> None:
+        with ExitStack() as parts:
+            parts.callback(self._channels.close)
+            parts.callback(self._receiver.close)
+            parts.callback(self.deliverer.close)
+            parts.callback(self._session.close)
+            self.subscriptions.end()
+            self.publications.end()
+            if self._attached:
+                with suppress(GridStatError):
+                    self._session.ask(Detach(), lambda *_: None, LEAVE_WITHIN_S).result()
 
     # On the session's thread.
 

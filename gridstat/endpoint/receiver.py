@@ -101,7 +101,8 @@ class Receiver:
     def open_source(self, channel_id: int) -> None:
         """Watch an incoming channel, say an edge router's: `receiver.open_source(7)`.
 
-        Events are taken from any channel; of a watched one, silence and losses are known too.
+        Of a watched one, silence and losses are known too. Events are taken from any channel,
+        unless the receiver was opened with `only_sources`.
         """
         self._end.open_source(channel_id)
 
@@ -226,9 +227,9 @@ class Receiver:
     def counters(self) -> dict[str, int]:
         """What became of every event: `receiver.counters()["delivered"]`.
 
-        in = malformed + unknown + duplicate + policed_jump + delivered + ring_full. Apart from
-        that, `kernel_dropped` counts what never came in: messages of the kernel that found the
-        socket's buffer full, each of up to 64 datagrams that it had joined.
+        in = malformed + policed_source + unknown + duplicate + policed_jump + delivered +
+        ring_full. Apart from that, `kernel_dropped` counts what never came in: messages of the
+        kernel that found the socket's buffer full, each of up to 64 datagrams that it had joined.
         """
         return self._end.counters()
 

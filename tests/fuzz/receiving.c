@@ -23,6 +23,7 @@ static uint64_t ended(const gs_receiver *receiver)
            gs_receiver_count(receiver, GS_RECEIVED_UNKNOWN) +
            gs_receiver_count(receiver, GS_RECEIVED_DUPLICATE) +
            gs_receiver_count(receiver, GS_RECEIVED_POLICED_JUMP) +
+           gs_receiver_count(receiver, GS_RECEIVED_POLICED_SOURCE) +
            gs_receiver_count(receiver, GS_RECEIVED_DELIVERED) +
            gs_receiver_count(receiver, GS_RECEIVED_RING_FULL);
 }

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
 NOW_NS = 1_700_000_000_000_000_000
 MS = 1_000_000
-ENDINGS = ("malformed", "unknown", "duplicate", "policed_jump", "delivered", "ring_full")
+ENDINGS = (
+    "malformed",
+    "policed_source",
+    "unknown",
+    "duplicate",
+    "policed_jump",
+    "delivered",
+    "ring_full",
+)
 """Where each event ends at a receiver: in exactly one of these."""
 
 

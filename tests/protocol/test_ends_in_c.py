@@ -34,6 +34,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "the_newest_value_follows_a_clock_that_is_set_back",
         "a_search_is_short_however_identifiers_are_leased",
         "an_unknown_variable_is_adopted_without_a_lock",
+        "a_count_begun_by_other_terms_misses_nothing_below_one_step",
     ],
 )
 def test_the_ends_hold_in_c_that(program: Path, case: str) -> None:

@@ -258,6 +258,22 @@ static void an_unknown_variable_is_adopted_without_a_lock(void)
     gs_expected_close(&expected);
 }
 
+/* --- Ledgers ----------------------------------------------------------------------------- */
+
+/* An event that goes by the old terms, every slot, begins the count of the new ones. */
+static void a_count_begun_by_other_terms_misses_nothing_below_one_step(void)
+{
+    gs_ledger ledger = {0};
+    gs_ledger_renew(&ledger);
+    gs_ledger_copy(&ledger, 0);
+    gs_ledger_place(&ledger, 100, 1);
+    gs_add(&ledger.delivered, 1);
+    gs_ledger_place(&ledger, 102, 6);
+    gs_add(&ledger.delivered, 1);
+    gs_ledger_place(&ledger, 96, 6);
+    check(gs_ledger_tell(&ledger).missing == 0, "nothing is missing");
+}
+
 typedef struct {
     const char *name;
     void (*run)(void);
@@ -273,6 +289,7 @@ int main(int count, char **words)
         CASE(the_newest_value_follows_a_clock_that_is_set_back),
         CASE(a_search_is_short_however_identifiers_are_leased),
         CASE(an_unknown_variable_is_adopted_without_a_lock),
+        CASE(a_count_begun_by_other_terms_misses_nothing_below_one_step),
     };
     uint32_t ran = 0;
     for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
