@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from gridstat.endpoint.slot_clock import Setback
 from gridstat.model.errors import LayoutError
 from gridstat.model.group_law import group_slot, member_every
 
@@ -69,6 +70,8 @@ class GroupSets:
         self._open: dict[int, _OpenSet] = {}
         self._finished: dict[int, None] = {}
         self._complete: tuple[GroupSet, ...] = ()
+        self._setback = Setback()
+        self._newest_ns = 0
         self.completed = 0
         self.incomplete = 0
 
@@ -135,6 +138,7 @@ class GroupSets:
         if held.missing:
             return None
         self._open.pop(slot, None)
+        self._follow_clock(slot, arrived_ns)
         return self._completed(slot, held)
 
     def expire(self, now_ns: int) -> list[int]:
@@ -154,6 +158,14 @@ class GroupSets:
         self._finished[slot] = None
         if len(self._finished) > OPEN_SETS_MAX:
             del self._finished[next(iter(self._finished))]
+
+    def _follow_clock(self, slot: int, arrived_ns: int) -> None:
+        """Once the members' clock has been set back, sets of before are not the newest any more."""
+        if not self._complete or slot > self._complete[0].slot:
+            self._newest_ns = arrived_ns
+        elif self._setback.tells(int(slot * self.interval.period_ns), arrived_ns, self._newest_ns):
+            self._complete = ()
+            self._newest_ns = arrived_ns
 
     def _completed(self, slot: int, held: _OpenSet) -> GroupSet:
         self.completed += 1

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 NEVER_NS: Final = 2**64
+RETIRE_AFTER_NS: Final = 2_000_000_000
+"""How long after a change of period the old identifier still leads to its subscribers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Publication:
         self._codec = ValueCodec(outcome.variable)
         self._now = _Registered(outcome.variable)
         self._next: _Registered | None = None
+        self._before: _Registered | None = None
+        self._retire_ns = 0
         self._error_code = 0
         self._is_over = False
         self._last_sent_ns: int | None = None
@@ -156,6 +160,7 @@ class Publication:
                 self._next = _Registered(outcome.variable, outcome.from_ns)
             else:
                 self._now, self._next = _Registered(outcome.variable), None
+                self._before = None
 
     def restored(self, outcome: PublishedOutcome | RefusedOutcome) -> None:
         """After the cloud had forgotten it: registered again, or refused for now."""
@@ -191,8 +196,14 @@ class Publication:
             raise Misuse(f"{self.name} is not published any more", hint="publish it again")
 
     def _variable_at(self, stamp_ns: int) -> StatusVariable:
+        """By the stamp: events out of order still belong to the old period for a while."""
         if self._next is not None and stamp_ns >= self._next.from_ns:
-            self._now, self._next = self._next, None
+            self._before, self._now, self._next = self._now, self._next, None
+            self._retire_ns = time.monotonic_ns() + RETIRE_AFTER_NS
+        if self._before is not None and stamp_ns < self._now.from_ns:
+            if time.monotonic_ns() < self._retire_ns:
+                return self._before.variable
+            self._before = None
         return self._now.variable
 
     def _may_send_now(self, interval_ns_min: int) -> bool:

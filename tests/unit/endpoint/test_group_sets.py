@@ -190,3 +190,11 @@ def test_a_copy_of_a_set_shares_nothing() -> None:
     copied = found.copy()
     value["x"] = 2.0
     assert copied.values == {"a": {"x": 1.0}}
+
+
+def test_members_whose_clock_is_set_back_show_their_sets_after_a_second() -> None:
+    sets = group("a")
+    take(sets, "a", 3_600_000)
+    for slot in range(30):
+        take(sets, "a", slot * 100, at_ms=3_600_100 + slot * 100)
+    assert [each.slot for each in sets.complete] == [29, 28, 27]

@@ -288,6 +288,15 @@ def test_a_new_period_holds_from_the_announced_stamp_on() -> None:
     assert voltage.variable.period == Period(1, 30)
 
 
+def test_an_event_stamped_before_a_change_bears_the_old_identifier_even_if_sent_after_it() -> None:
+    station = Station("c1/e0")
+    voltage = station.publish()
+    slower = numbered(voltage.variable, 6, Period(1, 30))
+    station.cloud.ready.append((PublishedOutcome(variable=slower, from_ns=1_000),))
+    voltage.change_period(Period(1, 30))
+    assert [voltage.identifier_at(at) for at in (999, 1_000, 998, 1_001)] == [5, 6, 5, 6]
+
+
 def test_a_refused_period_changes_nothing() -> None:
     station = Station("c1/e0")
     voltage = station.publish()
