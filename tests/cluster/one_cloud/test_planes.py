@@ -69,14 +69,14 @@ def test_slots_that_were_never_sent_are_counted_as_lost_exactly(cloud: Cloud) ->
     with Stream(stream) as sending:
         eventually(lambda: sending.complaint_below(60))
     eventually(lambda: _short_of(taken.ledger().delivered, len(sending.sent)))
-    ledger = taken.ledger()
     skipped = sending.sent[-1] - sending.sent[0] + 1 - len(sending.sent)
-    assert (ledger.lost, ledger.delivered) == (skipped, len(sending.sent))
     with Stream(stream) as again:
         eventually(lambda: again.complaint_below(30))
     eventually(lambda: _short_of(taken.ledger().delivered, len(sending.sent) + len(again.sent)))
     between = again.sent[0] - sending.sent[-1] - 1
     holes = again.sent[-1] - again.sent[0] + 1 - len(again.sent)
+    assert taken.ledger().lost == 0  # Within an hour they might still come.
+    taken.unsubscribe()
     assert taken.ledger().lost == skipped + between + holes
 
 
