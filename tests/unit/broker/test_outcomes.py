@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gridstat.broker.outcomes import (
     WORDS_MAX,
     encode_outcome,
@@ -10,6 +12,9 @@ from gridstat.broker.outcomes import (
     join_outcomes,
 )
 from gridstat.net.command.endpoint_messages import DoneOutcome, GrantedOutcome, RefusedOutcome
+
+if TYPE_CHECKING:
+    from gridstat.net.command.endpoint_messages import Outcome
 
 
 def test_of_many_words_the_first_are_said_and_the_others_counted() -> None:
@@ -20,7 +25,7 @@ def test_of_many_words_the_first_are_said_and_the_others_counted() -> None:
 
 
 def test_outcomes_that_are_bytes_already_make_the_same_answer() -> None:
-    outcomes = (
+    outcomes: tuple[Outcome, ...] = (
         GrantedOutcome(subscription_id=7, variable=None, label="s"),
         RefusedOutcome(code=1039, reason="full"),
         DoneOutcome(),
