@@ -13,7 +13,7 @@ import msgspec
 from gridstat.broker.moves import has_a_way, routers_of
 from gridstat.broker.operations import Answered, Unsubscribed
 from gridstat.broker.outcomes import encode_outcomes, refused
-from gridstat.model.errors import DeadlinePassed, NoSuchVariable
+from gridstat.model.errors import DeadlinePassed, NoSuchVariable, RouterFull
 from gridstat.net.command.endpoint_messages import GrantedOutcome
 from gridstat.net.command.frames import decode_outcomes
 
@@ -47,7 +47,9 @@ class Grants:
 
         def confirmed(waiting: Confirmation) -> None:
             live = self._desk.registry.subscriptions
-            is_whole = all(record.subscription_id in live for record in direct)
+            is_whole = all(
+                record.subscription_id in live and not self._refusing(record) for record in direct
+            )
             if is_whole and not waiting.silent:
                 self._requests.send(request, body)
             else:
@@ -102,7 +104,7 @@ class Grants:
         silent: set[str],
         later: Callable[[], None],
     ) -> None:
-        """Some routers kept silent: what works without them is granted, and says so.
+        """Some routers kept silent or refused: what works without them is granted, and says so.
 
         A contract of which no path is up would be a promise without a stream, so it is refused and
         taken back; the silent router drops it when it returns. One that has ended meanwhile, with
@@ -113,9 +115,11 @@ class Grants:
         dead = {
             record.subscription_id
             for record in direct
-            if record.subscription_id not in live or not has_a_way(record, silent)
+            if record.subscription_id not in live
+            or not has_a_way(record, silent | self._refusing(record))
         }
-        changed = [self._in_part(outcome, dead, silent) for outcome in outcomes]
+        refusing = {record.subscription_id: self._refusing(record) for record in direct}
+        changed = [self._in_part(outcome, dead, silent, refusing) for outcome in outcomes]
         body = encode_outcomes(changed)
         operations: list[Operation] = [
             *(Unsubscribed(subscription_id=number) for number in sorted(dead)),
@@ -135,14 +139,31 @@ class Grants:
         for answer in owed:
             answer()
 
-    def _in_part(self, outcome: Outcome, dead: set[int], silent: set[str]) -> Outcome:
+    def _refusing(self, record: Subscribed) -> set[str]:
+        return self._desk.tables.refusing(record.variable_id, routers_of((record,)))
+
+    def _in_part(
+        self,
+        outcome: Outcome,
+        dead: set[int],
+        silent: set[str],
+        refusing_of: dict[int, set[str]],
+    ) -> Outcome:
         if not isinstance(outcome, GrantedOutcome):
             return outcome
+        refusing = refusing_of.get(outcome.subscription_id, set())
         if outcome.subscription_id in dead:
             if outcome.subscription_id not in self._desk.registry.subscriptions:
                 return refused(NoSuchVariable("it was withdrawn while the paths were set up"))
+            if refusing:
+                return refused(self._cannot_carry(outcome, min(refusing)))
             names = ", ".join(sorted(silent))
             return refused(DeadlinePassed(f"no path could be set up: {names} did not confirm"))
-        here = sorted(silent & {name for path in outcome.paths for name in path.routers})
+        here = sorted(refusing | silent & {name for path in outcome.paths for name in path.routers})
         words = tuple(f"router {name} has not confirmed its part yet" for name in here)
         return msgspec.structs.replace(outcome, degraded=(*outcome.degraded, *words))
+
+    def _cannot_carry(self, outcome: GrantedOutcome, router: str) -> RouterFull:
+        assert outcome.variable is not None
+        reason = self._desk.tables[router].refused[outcome.variable.variable_id]
+        return RouterFull(f"router {router} cannot carry {outcome.variable.name}: {reason}")

@@ -293,7 +293,8 @@ class LeafBroker:
             case Forward():
                 self._decide(name, message)
             case TableChanged():
-                self._router_desk.take_confirmation(name, message)
+                refused = self._router_desk.take_confirmation(name, message)
+                self._recovery.rows_refused(name, refused)
             case TableRefused():
                 self._router_desk.take_refusal(name, message)
             case ReportRouter():

@@ -28,10 +28,18 @@ class Moves:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._due: list[tuple[int, int, int]] = []
+        self._refused: list[Callable[[], None]] = []
+        """What to look at again, should a router come to hold the rows that it refuses."""
 
     def follow(self, old: Subscribed, new: Subscribed, told: Callable[[list[str]], None]) -> None:
         """Once `new` is up, run `told` with the silent routers, and retire `old` a little later."""
         self._await(old, new, told, is_first=True)
+
+    def go_on(self) -> None:
+        """A router holds rows now that it refused, or refuses others."""
+        refused, self._refused = self._refused, []
+        for look in refused:
+            look()
 
     def retire_due(self) -> None:
         while self._due and self._due[0][0] <= self._desk.now_ns:
@@ -63,13 +71,19 @@ class Moves:
         *,
         is_first: bool,
     ) -> None:
+        refusing = self._desk.tables.refusing(new.variable_id, routers_of((new,)))
+        silent = refusing.union(waiting.silent)
         if is_first:
-            told(waiting.silent)
+            told(sorted(silent))
         found = self._desk.registry.subscriptions.get(new.subscription_id)
         if found is None or found.record.generation > new.generation:
             return  # Ended, or moved on: its successor retires this one too.
-        if not has_a_way(new, set(waiting.silent)):
-            self._await(old, new, told, is_first=False)
+        if not has_a_way(new, silent):
+            look = partial(self._await, old, new, told, is_first=False)
+            if has_a_way(new, set(waiting.silent)):
+                self._refused.append(look)
+            else:
+                look()
             return
         slowest_us = max(path.latency_us for path in (*old.paths, *new.paths))
         overlap_ns = self._desk.settings.overlap_ns_min + slowest_us * NS_PER_US

@@ -20,7 +20,7 @@ from gridstat.broker.subscriptions import record_of
 from gridstat.net.command.endpoint_messages import ContractChanged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from gridstat.broker.contracts import Allocation
     from gridstat.broker.desk import Desk
@@ -93,10 +93,26 @@ class Recovery:
             self._look_at(self._impaired)
             self._replan()
 
+    def rows_refused(self, name: str, variable_ids: Collection[int]) -> None:
+        """A router's core cannot hold the rows of some variables, or could not before."""
+        if not variable_ids:
+            return
+        self._moves.go_on()
+        registry = self._desk.registry
+        through = registry.through_router.get(name, set())
+        for variable_id in variable_ids:
+            publication = registry.publications.get(registry.names.get(variable_id, ""))
+            if publication is not None:
+                touched = publication.subscriptions & through
+                is_refused = variable_id in self._desk.tables[name].refused
+                self._look_at(touched - self._impaired if is_refused else touched & self._impaired)
+        self._replan()
+
     def session_changed(self, name: str, *, is_connected: bool) -> None:
         self._health.session_changed(name, is_connected=is_connected)
         self._judge(name)
         if is_connected:
+            self._moves.go_on()
             self._look_at(self._impaired)
         self._replan()
 
@@ -290,7 +306,7 @@ class Recovery:
 
     def _set_troubles(self, found: Subscription, record: Subscribed, *, is_moved: bool) -> None:
         still = self._health.failed_paths(record)
-        words = self._health.words(record, still)
+        words = (*self._health.words(record, still), *self._health.refusals(record))
         before, found.troubles = found.troubles, words
         if words:
             self._impaired.add(record.subscription_id)

@@ -23,6 +23,7 @@ WHOLE_TIMER: Final = "whole/"
 REFUSALS_AT_ONCE: Final = 1
 """Tables sent again at once; a router that goes on refusing is asked ever more rarely."""
 RETRY_DOUBLINGS_MAX: Final = 5
+REASON_MAX: Final = 200
 NEWER_TERM_HINT: Final = (
     "if no other broker is alive and this journal is all there is, start with "
     "--begin-at-term and a number above this term"
@@ -104,21 +105,25 @@ class RouterDesk:
         )
         return is_new
 
-    def take_confirmation(self, name: str, message: TableChanged) -> None:
-        if not self._desk.tables[name].is_connected:
-            return
-        if not self._desk.tables.confirm(name, message.number, message.digest):
+    def take_confirmation(self, name: str, message: TableChanged) -> set[int]:
+        """The variables of which the router's core cannot hold the row, or could not before."""
+        table = self._desk.tables[name]
+        if not table.is_connected:
+            return set()
+        before = table.refused
+        if not self._desk.tables.confirm(name, message.number, message.digest, message.refused):
             self._desk.note("table_differs", router=name, number=message.number)
             self._send_whole(name)
+        if before != table.refused:
+            self._desk.note("rows_refused", router=name, count=len(table.refused))
+        return before.keys() | table.refused.keys()
 
     def take_refusal(self, name: str, message: TableRefused) -> None:
         table = self._desk.tables[name]
         if not table.is_connected:
             return
-        table.refusal_count += 1
-        self._desk.note(
-            "table_refused", router=name, code=message.code, reason=message.reason[:200]
-        )
+        table.refuse(message.reason[:REASON_MAX])
+        self._desk.note("table_refused", router=name, code=message.code, reason=table.refusal)
         if table.refusal_count <= REFUSALS_AT_ONCE:
             self._send_whole(name)
             return

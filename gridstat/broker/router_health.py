@@ -170,6 +170,15 @@ class RouterHealth:
             found.append(f"path {index + 1} is down: nothing is heard of {', '.join(parts)}")
         return tuple(found)
 
+    def refusals(self, record: Subscribed) -> tuple[str, ...]:
+        """What the cores of routers on its paths cannot hold."""
+        tables = self._desk.tables
+        routers = {name for path in record.paths for name in path.routers}
+        return tuple(
+            f"router {name} cannot carry it: {tables[name].refused[record.variable_id]}"
+            for name in sorted(tables.refusing(record.variable_id, routers))
+        )
+
     def _is_cut_off(self, record: Subscribed, path: AllocatedPath) -> bool:
         """Whether an end-point is elsewhere, so that the first or last hop leads nowhere."""
         sources, targets = self.ends(record)

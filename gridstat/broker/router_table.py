@@ -51,6 +51,10 @@ class RouterTable:
         self._anew_number = 0
         """Of the table that the router said it holds, when it last said so."""
         self.refusal_count = 0
+        self.refusal = ""
+        """Why the router has refused its table, until it takes one."""
+        self.refused: dict[int, str] = {}
+        """Why the router's core cannot hold the rows of some variables."""
         self._changed_channels: set[int] = set()
         self._changed_sources: set[int] = set()
         self._changed_variables: set[int] = set()
@@ -101,7 +105,11 @@ class RouterTable:
     def is_in_step(self) -> bool:
         """Whether the router holds exactly what is wanted, as far as it has said."""
         return (
-            self.is_connected and not self.is_changed and self.confirmed_number == self.sent_number
+            self.is_connected
+            and not self.is_changed
+            and self.confirmed_number == self.sent_number
+            and not self.refusal_count
+            and not self.refused
         )
 
     @property
@@ -111,10 +119,11 @@ class RouterTable:
     def begin_session(self, *, term: int, digest: int) -> list[ChangeTable]:
         """The router is back with this digest; the changes that it needs, if any."""
         self.is_connected = True
-        self.refusal_count = 0
+        self._accept()
         self.confirmed_digest = digest
         self._begin_numbers()
         if digest == self.wanted.digest:
+            self.refused = {}
             self._forget_changes()
             self._see_all()
             return []
@@ -155,7 +164,12 @@ class RouterTable:
 
     # What comes back.
 
-    def confirm(self, number: int, digest: int) -> bool:
+    def refuse(self, reason: str) -> None:
+        """The router does not take its table as it stands."""
+        self.refusal_count += 1
+        self.refusal = reason
+
+    def confirm(self, number: int, digest: int, refused: dict[int, str] | None = None) -> bool:
         """Take a confirmation; False if the router's table is not what it was sent.
 
         Then nobody is told that it is, before the whole table has been confirmed. A word about
@@ -166,6 +180,7 @@ class RouterTable:
             return True
         self.confirmed_number = number
         self.confirmed_digest = digest
+        self.refused = refused or {}
         expected: int | None = None
         while self._digests and self._digests[0][0] <= number:
             sent_number, sent_digest = self._digests.popleft()
@@ -174,7 +189,7 @@ class RouterTable:
             return True  # A piece of a change: the last of them counts.
         if expected != digest:
             return False
-        self.refusal_count = 0
+        self._accept()
         while self._unconfirmed and self._unconfirmed[0][0] <= number:
             self._unconfirmed.popleft()[1].confirm(self.name)
         return True
@@ -192,6 +207,10 @@ class RouterTable:
         elif self.confirmed_number < self.sent_number:
             waiting.missing.add(self.name)
             self._unconfirmed.append((self.sent_number, waiting))
+
+    def _accept(self) -> None:
+        self.refusal_count = 0
+        self.refusal = ""
 
     def _begin_numbers(self) -> None:
         self.sent_number = 0

@@ -138,9 +138,11 @@ class RouterTables:
                 self._held_back.add(router)
         return told
 
-    def confirm(self, router: str, number: int, digest: int) -> bool:
+    def confirm(
+        self, router: str, number: int, digest: int, refused: dict[int, str] | None = None
+    ) -> bool:
         """Take a router's confirmation; False if its table is not what it was sent."""
-        is_equal = self[router].confirm(number, digest)
+        is_equal = self[router].confirm(number, digest, refused)
         if router in self._held_back and self[router].may_send:
             self._held_back.discard(router)
             self._changed.add(router)
@@ -151,6 +153,10 @@ class RouterTables:
         self._changed.discard(router)
         self._held_back.discard(router)
         return self[router].whole(term=term)
+
+    def refusing(self, variable_id: int, routers: Iterable[str]) -> set[str]:
+        """Those of the routers whose cores cannot hold the row of a variable."""
+        return {name for name in routers if variable_id in self[name].refused}
 
     def names(self) -> list[str]:
         return sorted(self._tables)

@@ -252,8 +252,10 @@ class Subscriptions:
     def _tell_matched(self, record: Subscribed, waiting: Confirmation) -> None:
         found = self._desk.registry.subscriptions.get(record.subscription_id)
         if found is not None:
+            refusing = self._desk.tables.refusing(record.variable_id, routers_of((record,)))
             words = tuple(
-                f"router {name} has not confirmed its part yet" for name in waiting.silent
+                f"router {name} has not confirmed its part yet"
+                for name in sorted(refusing.union(waiting.silent))
             )
             outcome = granted(record, found.variable, words)
             notice = Matched(pattern_id=record.pattern_id, granted=outcome)

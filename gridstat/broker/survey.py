@@ -115,9 +115,17 @@ class Surveyor:
 
     def _explained(self, found: Subscription) -> Facts:
         facts = contract_facts(self._desk.reservations.allocator, found.record.subscription_id)
-        facts["degraded"] = [*facts["degraded"], *found.troubles]
+        facts["degraded"] = [*facts["degraded"], *found.troubles, *self._table_refusals(found)]
         facts["state"] = self._state(found)
         return facts
+
+    def _table_refusals(self, found: Subscription) -> list[str]:
+        routers = {name for path in found.record.paths for name in path.routers}
+        return [
+            f"router {name} refuses its table: {self._desk.tables[name].refusal}"
+            for name in sorted(routers)
+            if self._desk.tables[name].refusal
+        ]
 
     def _state(self, found: Subscription) -> str:
         if found.troubles:

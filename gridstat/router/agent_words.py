@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from gridstat.net.command.machine import Event, Instruction
-from gridstat.net.command.router_messages import ChangeTable, ReportCounters
+from gridstat.net.command.router_messages import ChangeTable, RefusedRows, ReportCounters
 
 
 class TableApplied(Struct, frozen=True):
-    """The core has committed all changes up to this number (of `ApplyTable`)."""
+    """The core has committed all changes up to this number (of `ApplyTable`).
+
+    All but the rows of the `refused` variables, with the reasons.
+    """
 
     number: int
+    refused: RefusedRows = msgspec.field(default_factory=dict)
 
 
 class TableFailed(Struct, frozen=True):

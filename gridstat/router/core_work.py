@@ -61,7 +61,7 @@ class CoreWork:
         if self._unanswered is None or self._router.wait_s() is not None:
             return []
         number, self._unanswered = self._unanswered, None
-        return [TableApplied(number)]
+        return [TableApplied(number, self._router.refused_rows())]
 
     def poll(self) -> list[RouterEvent]:
         """How the channels are; often enough to notice a silence within its bound."""

@@ -185,8 +185,8 @@ class RouterAgent:
         self, event: TableApplied | TableFailed | ChannelNews | CountersRead
     ) -> list[RouterInstruction]:
         match event:
-            case TableApplied(number):
-                return self._say(self._intake.applied(number))
+            case TableApplied(number, refused):
+                return self._say(self._intake.applied(number, refused))
             case TableFailed():
                 self._tables_refused += 1
                 note = Note("table_failed", (("code", event.code), ("reason", event.reason)))

@@ -7,12 +7,14 @@ caller's loop finds them due (`wait_s`, `commit_due`). There is no thread and no
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gridstat.model.errors import GridStatError, LayoutError, UnknownName
 from gridstat.model.identifiers import ChannelId, PathId, VariableId
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.router_messages import ReportCounters
+from gridstat.net.command.session_messages import MANY_MAX
 from gridstat.router.commit_queue import CommitQueue
 from gridstat.router.committing import commit_most
 from gridstat.router.event_channels import ChannelCore, EventChannels, Source
@@ -37,6 +39,9 @@ POLL_S_MIN, POLL_S_MAX = 0.02, 0.1
 """A poll wakes the process; a congested channel waits for the longest to be told of."""
 NEAR_POLL_S_MIN: Final = 0.004
 """Between two looks at a source that is nearly silent; the forwarding thread looks every 10 ms."""
+
+REASON_MAX: Final = 128
+"""Characters of the reason for which a row is refused."""
 
 
 class ForwardingCore(ChannelCore, Protocol):
@@ -87,7 +92,7 @@ class StatusRouter:
         self._table = PathTable()
         self._queue = CommitQueue(clock_ns)
         self._uncommitted: frozenset[VariableId] = frozenset()
-        self._refused: frozenset[int] = frozenset()
+        self._refused: dict[int, str] = {}
         self._orders_refused = 0
         self._channels = EventChannels(core)
         self._liveness = SourceLiveness()
@@ -199,6 +204,10 @@ class StatusRouter:
         return ReportCounters(
             router=counters, channels=self.channel_counters(), sources=self._core.source_states()
         )
+
+    def refused_rows(self) -> dict[int, str]:
+        """Why the core cannot hold the rows of some variables; of very many, the first."""
+        return {each: self._refused[each] for each in islice(sorted(self._refused), MANY_MAX)}
 
     def newest(self, variable_id: int) -> bytes | None:
         """The newest event of a variable that the broker wants kept, if there was one."""
@@ -356,9 +365,12 @@ class StatusRouter:
         self, touched: frozenset[VariableId], refused: Mapping[int, GridStatError]
     ) -> None:
         """All other rows are in the core. A row is complained of once, so that the whole table,
-        sent again for it, ends in step; every change tries it again."""
-        new = sorted(refused.keys() - self._refused)
-        self._refused = (self._refused - touched) | refused.keys()
+        sent again for it, is confirmed but for it; every change tries it again."""
+        new = sorted(refused.keys() - self._refused.keys())
+        reasons = {each: str(error.args[0])[:REASON_MAX] for each, error in refused.items()}
+        self._refused = {
+            each: why for each, why in self._refused.items() if each not in touched
+        } | reasons
         self._uncommitted |= {VariableId(variable_id) for variable_id in refused}
         if new:
             raise refused[new[0]]

@@ -40,12 +40,15 @@ class TableIntake:
         self._staged: OrderTable | None = None
         self._is_refusing = False
         self._is_in_doubt = False
+        self._is_short = False
+        """Whether the core cannot hold some of the rows."""
         self._unacknowledged: deque[_Unacknowledged] = deque()
 
     @property
     def reported_digest(self) -> int:
         """The digest of what is held; one that no broker wants while the core may differ."""
-        return self.held.digest ^ _DIGEST_BITS if self._is_in_doubt else self.held.digest
+        differs = self._is_in_doubt or self._is_short
+        return self.held.digest ^ _DIGEST_BITS if differs else self.held.digest
 
     def begin_session(self) -> None:
         """Numbers start again; half a table, and what waits for acknowledgement, is forgotten."""
@@ -67,14 +70,15 @@ class TableIntake:
             self._staged = OrderTable()
         return self._apply(change) if self._staged is None else self._stage(self._staged, change)
 
-    def applied(self, number: int) -> TableChanged | None:
+    def applied(self, number: int, refused: dict[int, str] | None = None) -> TableChanged | None:
         """The core is there; the acknowledgement, if this session waits for one."""
+        self._is_short = bool(refused)
         last: _Unacknowledged | None = None
         while self._unacknowledged and self._unacknowledged[0].number <= number:
             last = self._unacknowledged.popleft()
-        return (
-            None if last is None else TableChanged(number=last.session_number, digest=last.digest)
-        )
+        if last is None:
+            return None
+        return TableChanged(number=last.session_number, digest=last.digest, refused=refused or {})
 
     def failed(self, failure: TableFailed) -> TableRefused | None:
         """The core could not follow; only a whole table can settle what it holds."""
@@ -82,6 +86,9 @@ class TableIntake:
         for waiting in self._unacknowledged:
             if waiting.number >= failure.number:
                 return self._refuse(waiting.session_number, failure.code, failure.reason)
+        if self._session_number and not self._is_refusing:
+            # The broker takes all to be well, and would go on so until the next change.
+            return self._refuse(self._session_number, failure.code, failure.reason)
         return None
 
     def _number_complaint(self, change: ChangeTable) -> str:

@@ -7,9 +7,11 @@ from typing import Annotated, ClassVar, TypeAlias
 import msgspec
 
 from gridstat.model.rate_law import Period
-from gridstat.net.command.session_messages import NameText, ShortText, Struct, Versions
+from gridstat.net.command.session_messages import MANY_MAX, NameText, ShortText, Struct, Versions
 
 Counters: TypeAlias = Annotated[dict[ShortText, int], msgspec.Meta(max_length=256)]
+RefusedRows: TypeAlias = Annotated[dict[int, ShortText], msgspec.Meta(max_length=MANY_MAX)]
+"""Why a core cannot hold the rows of some variables; of very many, the first."""
 ManyCounters: TypeAlias = Annotated[dict[int, Counters], msgspec.Meta(max_length=16_384)]
 
 
@@ -33,10 +35,14 @@ class ReportRouter(Struct, frozen=True):
 
 
 class TableChanged(Struct, frozen=True):
-    """All changes up to `number` of this session are in the core; what the table now digests to."""
+    """All changes up to `number` of this session are in the core; what the table now digests to.
+
+    All but the `refused` rows: of those the core holds what it held before, or nothing.
+    """
 
     number: int
     digest: int
+    refused: RefusedRows = msgspec.field(default_factory=dict)
 
 
 class TableRefused(Struct, frozen=True):

@@ -368,9 +368,11 @@ class Conversation:
 
     def _change(self, router: FakeRouter, change: ChangeTable) -> None:
         router.changes.append(change)
-        check_soundness(router.table, change)
-        router.table.apply(change)
-        message = TableChanged(number=change.number, digest=router.table.digest)
+        table = router.table
+        check_soundness(table, change)
+        table.apply(change)
+        refused = {each: why for each, why in router.refused.items() if each in table.variables}
+        message = TableChanged(number=change.number, digest=table.digest, refused=refused)
         if router.is_silent:
             router.unconfirmed.append(message)
         elif change.is_last:

@@ -61,6 +61,8 @@ class FakeRouter:
     accepted: list[RouterAccepted] = field(default_factory=list)
     changes: list[ChangeTable] = field(default_factory=list)
     unconfirmed: list[TableChanged] = field(default_factory=list)
+    refused: dict[int, str] = field(default_factory=dict)
+    """Why its core cannot hold the rows of some variables."""
 
     @property
     def peer(self) -> str:

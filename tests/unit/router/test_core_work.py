@@ -143,10 +143,15 @@ def test_rows_that_the_core_refuses_do_not_keep_the_others_out(clock: HandClock)
     assert core.rows() == 10
     clock.now_ns += 10 * MS
     work.perform(carry_all(2, 12))
-    assert work.work() == [TableApplied(2)], "the same complaint is made once"
+    no_room = "no room for so many variables"
+    applied = TableApplied(2, {11: no_room, 12: no_room})
+    assert work.work() == [applied], "the same complaint is made once, and the rows are named"
     [read] = work.perform(ReadCounters()) or []
     assert isinstance(read, CountersRead)
     assert read.report.router["rows_refused"] == 2
+    work.perform(ApplyTable(3, ChangeTable(term=1, number=3, dropped=(1, 2))))
+    clock.now_ns += 10 * MS
+    assert work.work() == [TableApplied(3)], "there is room for all of them now"
     core.close()
 
 

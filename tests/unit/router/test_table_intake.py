@@ -126,6 +126,32 @@ def test_a_table_that_the_core_cannot_take_is_refused_and_never_reported_as_held
     assert intake.reported_digest == intake.held.digest == wanted().digest
 
 
+def test_a_table_of_which_the_core_refuses_a_row_names_it_and_is_never_reported_as_held(
+    intake: TableIntake,
+) -> None:
+    said = intake.take(ChangeTable(term=1, number=1, variables=(VOLTAGE,)))
+    assert isinstance(said, ApplyTable)
+    refused = {VOLTAGE.variable_id: "no room"}
+    confirmed = TableChanged(number=1, digest=intake.held.digest, refused=refused)
+    assert intake.applied(said.number, refused) == confirmed
+    assert intake.reported_digest != intake.held.digest
+    said = intake.take(ChangeTable(term=1, number=2, channels=(EAST,)))
+    assert isinstance(said, ApplyTable)
+    assert intake.applied(said.number) == TableChanged(number=2, digest=intake.held.digest)
+    assert intake.reported_digest == intake.held.digest
+
+
+def test_what_the_core_refuses_after_all_was_confirmed_is_told_to_the_broker(
+    intake: TableIntake,
+) -> None:
+    said = intake.take(ChangeTable(term=1, number=1, channels=(EAST,)))
+    assert isinstance(said, ApplyTable)
+    intake.applied(said.number)
+    late = TableFailed(0, LimitReached.code, "full")
+    assert intake.failed(late) == TableRefused(number=1, code=LimitReached.code, reason="full")
+    assert intake.failed(late) is None, "the whole table is on its way"
+
+
 def test_a_table_beyond_the_bound_is_refused() -> None:
     intake = TableIntake(orders_max=2)
     said = [intake.take(piece) for piece in wanted().whole(term=1, number=1)]
