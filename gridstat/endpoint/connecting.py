@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
+from gridstat.endpoint import farewell
 from gridstat.endpoint.cloud_link import CloudLink, LinkSettings
 from gridstat.endpoint.connection import Connection
 from gridstat.endpoint.edge_address import EdgeAddress, parse_edge
 from gridstat.endpoint.errand import errand
 from gridstat.endpoint.session_words import EDGES_MAX
 from gridstat.model.cloud import check_name
-from gridstat.model.errors import Misuse
+from gridstat.model.errors import EndPointExists, Misuse
 from gridstat.net.command.address import parse_address
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.identity import Identity, Role
@@ -23,6 +24,8 @@ from gridstat.net.command.tls import Credentials
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
+
+USED_HERE: Final = "this process has a connection of that name: close it first"
 
 
 class ConnectWishes(TypedDict, total=False):
@@ -46,6 +49,7 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishe
     `timeout_s` (10) for the first edge; raises why it could not attach. With
     `name_service="host:port"`, the broker's, edges may be given by their names alone. The
     receiving thread is real-time where the process may be; `fifo_priority=0` keeps it ordinary.
+    A program that ends without `close` leaves the cloud nevertheless.
     """
     given = (edges,) if isinstance(edges, str) else tuple(edges)
     if not 1 <= len(given) <= EDGES_MAX:
@@ -64,8 +68,15 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishe
         fifo_priority=wishes.get("fifo_priority", defaults.fifo_priority),
     )
     link = CloudLink(credentials, addresses, settings)
-    link.open(wishes.get("timeout_s", 10.0))
-    return Connection(link)
+    try:
+        link.open(wishes.get("timeout_s", 10.0))
+    except EndPointExists as problem:
+        if farewell.is_used_here(name):
+            raise EndPointExists(problem.args[0], hint=USED_HERE) from None
+        raise
+    connection = Connection(link)
+    farewell.promise(connection, link)
+    return connection
 
 
 async def connect_async(

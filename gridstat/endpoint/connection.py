@@ -297,11 +297,13 @@ class Connection:
         return await errand(partial(call, *args, **kwargs), _give_back if is_ours else _keep)
 
     def close(self) -> None:
-        """Leave the cloud: all publications and subscriptions end. `grid.close()`."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._groups.clear()
-            self._link.close()
+        """Leave the cloud: all publications and subscriptions end. `grid.close()`.
+
+        Ctrl-C meanwhile cuts the waiting short; closing once more finishes what is left.
+        """
+        self._is_closed = True
+        self._groups.clear()
+        self._link.close()
 
     def full_name(self, name: str) -> str:
         """A variable's full name; short ones are below our own: `grid.full_name("voltage")`."""

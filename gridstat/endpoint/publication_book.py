@@ -49,6 +49,11 @@ class PublicationBook:
         self._channels = channels
         self._publications: dict[str, Publication] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is none."""
+        return not self._publications
+
     def publish(self, wanted: Sequence[Wanted]) -> list[Publication | GridStatError]:
         """Register variables, many in one request; each has an answer of its own, in order."""
         found: list[Publication | GridStatError] = []

@@ -65,6 +65,7 @@ class SessionThread:
         self._last_token = 0
         self._bug: BaseException | None = None
         self._is_closed = False
+        self._ending: Future[None] | None = None
         # A daemon: a program that ends without `close` must not wait for it.
         self._thread = threading.Thread(target=self._run, name="gs-session", daemon=True)
 
@@ -112,24 +113,29 @@ class SessionThread:
         return future
 
     def close(self) -> None:
-        """Say Bye, and end the thread; what is still unanswered is told so."""
-        if self._is_closed:
-            return
+        """Say Bye, and end the thread; what is still unanswered is told so.
+
+        Whoever was interrupted in it may call it again: it waits on for the same end.
+        """
         self._is_closed = True
-        if self._thread.is_alive():
-            self._wait(self._disconnect())
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            if self._thread is not threading.current_thread():
-                self._thread.join()
-        self._loop.close()
+        if not self._thread.is_alive():
+            self._loop.close()
+            return
+        if self._ending is None:
+            self._ending = asyncio.run_coroutine_threadsafe(self._disconnect(), self._loop)
+        if self._thread is not threading.current_thread():
+            self._thread.join()
 
     def _plan_taking(self) -> None:
         """Once for all that is asked meanwhile; what is asked on the loop's thread need not wake
         it, which would be two system calls for each answer that leads to the next question."""
-        if threading.current_thread() is self._thread:
-            self._loop.call_soon(self._take_asked)
-        else:
-            self._loop.call_soon_threadsafe(self._take_asked)
+        try:
+            if threading.current_thread() is self._thread:
+                self._loop.call_soon(self._take_asked)
+            else:
+                self._loop.call_soon_threadsafe(self._take_asked)
+        except RuntimeError:  # It has been closed since we looked.
+            self._take_asked()
 
     # On the session's thread.
 
@@ -137,11 +143,19 @@ class SessionThread:
         # Before anything is taken: whoever asks from now on plans the next time.
         self._is_taking_due = False
         for _ in range(len(self._asked)):
-            self._inject(*self._asked.popleft())
+            try:
+                asked = self._asked.popleft()
+            except IndexError:  # Once it is closed, others may take as well.
+                return
+            self._inject(*asked)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+            self._take_asked()  # Whoever asked while it ended is told so.
 
     def _wait(self, work: Coroutine[None, None, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -159,9 +173,12 @@ class SessionThread:
             driver.connect_to(edge.identity, [(edge.host, edge.port)], on_failure=told)
 
     async def _disconnect(self) -> None:
-        if self._driver is not None:
-            await self._driver.close()
-        self._fail_all()
+        try:
+            if self._driver is not None:
+                await self._driver.close()
+        finally:
+            self._fail_all()
+            self._loop.call_soon(self._loop.stop)  # After what sessions still have to close.
 
     def _inject(
         self,
@@ -169,10 +186,10 @@ class SessionThread:
         answered: Callable[[Answered | GridStatError], None],
         within_ns: int,
     ) -> None:
-        assert self._driver is not None
         if self._is_closed or self._bug is not None:
             answered(self._closed_error())
             return
+        assert self._driver is not None
         self._last_token += 1
         self._answers[self._last_token] = answered
         self._driver.inject(Ask(self._last_token, command, within_ns))

@@ -88,6 +88,11 @@ class SubscriptionBook:
         self.modes = 1
         self.next_modes = 0
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is none."""
+        return not (self._by_id or self._labelled)
+
     # What the application asks.
 
     def subscribe(self, orders: Sequence[Order]) -> list[Subscription | GridStatError]:

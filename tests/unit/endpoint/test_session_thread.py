@@ -102,7 +102,12 @@ def test_questions_that_answers_lead_to_do_not_wake_the_thread_that_asks_them(
         following = thread.ask(Detach(), count, WITHIN_S)
         following.add_done_callback(lambda done: ask_on(done, left - 1))
 
-    thread.ask(Detach(), count, WITHIN_S).add_done_callback(ask_on)
+    def begin(outcomes: tuple[Outcome, ...], newest: tuple[bytes, ...]) -> int:
+        # On the session's thread, or the first answer might be there before we look for it.
+        thread.ask(Detach(), count, WITHIN_S).add_done_callback(ask_on)
+        return count(outcomes, newest)
+
+    thread.ask(Detach(), begin, WITHIN_S)
     assert last.result(WITHIN_S) == 1
     assert len(woken) == 1
 
@@ -160,3 +165,26 @@ def test_who_cancels_is_not_spared_what_has_changed(
     assert thread.ask(FindVariables(pattern="c1/**"), use, WITHIN_S).cancel()
     assert thread.ask(Detach(), count, WITHIN_S).result(WITHIN_S) == 1
     assert used == [(DoneOutcome(),)]
+
+
+def test_who_was_interrupted_while_closing_can_close_again(
+    thread: SessionThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(thread._thread, "join", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            thread.close()
+    thread.close()
+    assert not thread._thread.is_alive()
+    assert thread._loop.is_closed()
+
+
+def test_closing_on_the_thread_of_the_session_does_not_wait_for_itself(
+    thread: SessionThread,
+) -> None:
+    thread.ask(Detach(), count, WITHIN_S).add_done_callback(lambda _: thread.close())
+    thread._thread.join(WITHIN_S)
+    assert not thread._thread.is_alive()
