@@ -47,7 +47,7 @@ def main() -> None:
         bridged = grid.subscribe(
             options.variable, qos=quality, extrapolate=gridstat.Polynomial(order=1, points=4)
         )
-        # Nothing is expected before the first event, so nothing can be missing before it either.
+        # From the grant on every slot is due, whether or not the publisher has sent anything yet.
         is_live.wait(options.timeout)
         print(f"watching {options.variable}", flush=True)
         try:

@@ -173,7 +173,10 @@ class Incoming:
         except GridStatError:
             self.malformed += 1
             return False
-        return self.holder.fill(found)
+        is_news = self.holder.fill(found)
+        if is_news:
+            self._note_point(found)
+        return is_news
 
     # The way of one event.
 
@@ -194,9 +197,12 @@ class Incoming:
             if is_open and age_ns > terms.latency_ns and self._interests.extrapolate is None:
                 slot = slot_of(created_ns, terms.period, terms.phase_ns)
                 self._violated(slot, created_ns, Reason.LATE, delivery)
-        if self._interests.extrapolate is not None and isinstance(delivery.value, int | float):
-            self._points.append((created_ns, float(delivery.value)))
+        self._note_point(delivery)
         self._push(delivery, arrival)
+
+    def _note_point(self, delivery: Delivery) -> None:
+        if self._interests.extrapolate is not None and isinstance(delivery.value, int | float):
+            self._points.append((delivery.created_ns, float(delivery.value)))
 
     def _push(self, delivery: Delivery, arrival: Arrival) -> None:
         if self._interests.hook is not None and not delivery.is_extrapolated:

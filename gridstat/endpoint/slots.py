@@ -20,10 +20,11 @@ INT64_MAX: Final = 2**63 - 1
 
 def slots_of(created_ns: NDArray[np.uint64], period: Period, phase_ns: int) -> list[int]:
     """Each event's slot; in 64 bits where that is enough, and exact in any case."""
+    if len(created_ns) <= FEW:
+        return [slot_of(each, period, phase_ns) for each in created_ns.tolist()]
     whole_ns = period.seconds * NS_PER_S
     if (
-        len(created_ns) <= FEW
-        or 2 * whole_ns * period.per_seconds + whole_ns > INT64_MAX
+        2 * whole_ns * period.per_seconds + whole_ns > INT64_MAX
         or int(created_ns.min()) < phase_ns
         or int(created_ns.max()) // whole_ns * period.per_seconds > INT64_MAX // 2
         or int(created_ns.max()) > INT64_MAX

@@ -8,14 +8,16 @@ event that comes later still is only `recovered`. Expected = delivered + lost, a
 from __future__ import annotations
 
 import threading
-from itertools import chain, repeat
+from itertools import repeat
 from math import lcm
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from gridstat.endpoint.delivery import TIME_QUALITY_BITS
 from gridstat.endpoint.ledger import Ledger
 from gridstat.endpoint.slot_clock import Setback, SlotClock
-from gridstat.endpoint.slots import slots_of
+from gridstat.endpoint.slots import FEW, slots_of
 from gridstat.model.rate_law import slot_of
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ SETTLE_NS: Final = 1_000_000_000
 """An event that comes so long after its latency has passed finds its slot closed."""
 OPEN_SLOTS_MAX: Final = 4_096
 """Slots passed over that may yet come; of more the oldest are lost at once."""
+NEVER_NS: Final = 2**64
 _NO_SLOTS: Final[list[int]] = []
 FREE_SLOTS: Final = 256
 """Slots before the first event that count if they come, and are not missed if not."""
@@ -58,6 +61,8 @@ class Tally:
         """Only the events that are due, each counted; all are first copies."""
         terms = self._terms
         slots = _NO_SLOTS
+        if len(batch) == 1:
+            return self._due_one(batch, options, arrival)
         if terms is not None:
             slots = slots_of(batch["created_ns"], terms.period, terms.phase_ns)
             if terms.every > 1:
@@ -65,18 +70,9 @@ class Tally:
                 slots = [slots[at] for at in picked]
                 batch = batch[picked]
                 options = [options[at] for at in picked] if options else options
-        columns = zip(
-            chain(slots, repeat(0)),
-            batch["created_ns"].tolist(),
-            batch["received_ns"].tolist(),
-            batch["flags"].tolist(),
-            strict=False,
-        )
         with self._lock:
-            for slot, created_ns, received_ns, flags in columns:
-                is_good = not flags & TIME_QUALITY_BITS
-                age_ns = arrival.age_ns(created_ns, received_ns) if is_good else None
-                self._count(slot, arrival.arrived_ns(received_ns), age_ns)
+            if not self._count_row(batch, slots, arrival):
+                self._count_each(batch, slots, arrival)
         return batch, options
 
     def ledger(self, now_ns: int) -> Ledger:
@@ -118,7 +114,54 @@ class Tally:
                     self._next = self._until
             return self._told()
 
+    def _due_one(
+        self, batch: Samples, options: list[bytes], arrival: Arrival
+    ) -> tuple[Samples, list[bytes]]:
+        """The ordinary batch, without the price of columns."""
+        ((created_ns, received_ns, _, _, flags, _, _),) = batch.tolist()
+        slot, terms = 0, self._terms
+        if terms is not None:
+            slot = slot_of(created_ns, terms.period, terms.phase_ns)
+            if slot % terms.every:
+                return batch[:0], []
+        age_ns = None if flags & TIME_QUALITY_BITS else arrival.age_ns(created_ns, received_ns)
+        with self._lock:
+            self._count(slot, arrival.arrived_ns(received_ns), age_ns)
+        return batch, options
+
     # With the lock held.
+
+    def _count_row(self, batch: Samples, slots: list[int], arrival: Arrival) -> bool:
+        """Count many at once, if they come one after the other, in time, and nothing closes."""
+        terms, count = self._terms, len(batch)
+        if terms is None or count <= FEW or not self._clock.is_set:
+            return False
+        received_ns = batch["received_ns"]
+        self._close(terms, arrival.arrived_ns(int(received_ns[0])))
+        self._mark()
+        ages_ns = received_ns.astype(np.int64) - batch["created_ns"].astype(np.int64)
+        last = self._next + (count - 1) * terms.every
+        if (
+            slots != list(range(self._next, last + 1, terms.every))
+            or (batch["flags"] & TIME_QUALITY_BITS).any()
+            or int(ages_ns.max()) + arrival.correction_ns > (self._latency_ns or NEVER_NS)
+            or arrival.arrived_ns(int(received_ns.max())) >= self._close_ns
+        ):
+            return False
+        self._newest_ns = arrival.arrived_ns(int(received_ns[-1]))
+        self._clock.hear(slots[0], arrival.arrived_ns(int(received_ns[0])))
+        self._clock.hear(last, self._newest_ns)
+        self._next = last + terms.every
+        self._delivered += count
+        return True
+
+    def _count_each(self, batch: Samples, slots: list[int], arrival: Arrival) -> None:
+        rows = batch.tolist()
+        for slot, row in zip(slots or repeat(0), rows, strict=False):
+            created_ns, received_ns, flags = row[0], row[1], row[4]
+            is_good = not flags & TIME_QUALITY_BITS
+            age_ns = arrival.age_ns(created_ns, received_ns) if is_good else None
+            self._count(slot, arrival.arrived_ns(received_ns), age_ns)
 
     def _count(self, slot: int, arrived_ns: int, age_ns: int | None) -> None:
         """The first copy of a due event; its age at arrival is None if its stamp is not good."""

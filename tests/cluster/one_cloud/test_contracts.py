@@ -126,7 +126,7 @@ def test_priority_and_interval_of_a_living_stream_change_without_a_gap(cloud: Cl
     assert subscription.contract.subscription_id == number, "the same contract all the time"
     assert len(taken.slots) == len(set(taken.slots))
     odd = [slot for slot in taken.slots if slot % 2]
-    assert len(odd) >= 25
+    assert len(odd) >= 14, "from the answer on, for 30 slots"
     assert all(later - earlier == 2 for earlier, later in pairwise(sorted(odd)))
 
 

@@ -18,6 +18,7 @@ from gridstat.model.extrapolation import Polynomial, UserExtrapolation
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType, EventFlag, TimeQuality
+from gridstat.net.codec.value import ValueCodec
 from tests.unit.endpoint.paper_grid import MS, WALL_AHEAD_NS, PaperGrid, granted, variable
 
 if TYPE_CHECKING:
@@ -335,3 +336,15 @@ def test_terms_that_become_faster_are_watched_from_then_on(grid: PaperGrid) -> N
     voltage.change(QosRequest(every=1))
     grid.wait_until(200)
     assert len(violated) >= 5
+
+
+def test_an_event_that_an_edge_had_kept_is_extrapolated_from_until_the_first_comes(
+    grid: PaperGrid,
+) -> None:
+    voltage = subscribe(grid, extrapolate=Polynomial(order=1, points=4))
+    word = int.from_bytes(ValueCodec(VOLTAGE).encode(7.0)[:8], "big", signed=True)
+    row = (90 * MS + WALL_AHEAD_NS, 10**18, 1, 0, int(EventFlag.CACHED), 0, word)
+    assert voltage.incoming.hold(row, b"")
+    grid.wait_until(150)
+    assert voltage.is_extrapolated
+    assert voltage.value == 7.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -260,3 +261,29 @@ def test_no_count_ever_falls_and_each_slot_is_told_once(fates: list[str], looks:
     final = desk.tally.finish(10 * len(fates) * MS)
     assert final.expected == len(fates)
     assert final.lost - final.recovered == fates.count("lost")
+
+
+@given(
+    lost=st.sets(st.integers(1, 198)),
+    cuts=st.sets(st.integers(1, 199)),
+    latency_ms=st.integers(0, 40),
+    every=st.sampled_from([1, 3]),
+)
+def test_a_batch_is_counted_as_its_events_are_one_by_one(
+    lost: set[int], cuts: set[int], latency_ms: int, every: int
+) -> None:
+    slots = [slot for slot in range(200) if slot not in lost]
+    one_by_one, in_batches = Desk(replace(TERMS, every=every)), Desk(replace(TERMS, every=every))
+    one_by_one.come(*(10 * slot for slot in slots), latency_ms=latency_ms)
+    edges = [0, *sorted(cuts), 200]
+    for first, end in pairwise(edges):
+        rows = [
+            (10 * slot * MS + WALL, (10 * slot + latency_ms) * MS + WALL, 1, 0, 0, 0, 0)
+            for slot in slots
+            if first <= slot < end
+        ]
+        at_ns = (10 * end + latency_ms) * MS
+        if rows:
+            arrival = Arrival(at_ns, at_ns + WALL)
+            in_batches.tally.due(np.array(rows, SAMPLE), [], arrival)
+    assert in_batches.at(5_000) == one_by_one.at(5_000)
