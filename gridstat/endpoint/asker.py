@@ -56,3 +56,7 @@ def nothing(outcomes: tuple[Outcome, ...], _newest: tuple[bytes, ...]) -> None:
     for outcome in outcomes:
         if isinstance(outcome, RefusedOutcome):
             raise refusal(outcome)
+
+
+def whatever(_outcomes: tuple[Outcome, ...], _newest: tuple[bytes, ...]) -> None:
+    """For what is said for the cloud's sake: it is done with or without its consent."""

@@ -152,8 +152,9 @@ class CloudLink:
         return self._session.ask(command, use, self._settings.within_s)
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """By edge what was sent, and under `received` what came."""
-        return {**self._channels.counters(), "received": self._receiver.counters()}
+        """By edge what was sent, under `received` what came, and what nobody read in time."""
+        received = {**self._receiver.counters(), "dropped_unread": self.subscriptions.dropped}
+        return {**self._channels.counters(), "received": received}
 
     def sources(self) -> dict[str, dict[str, int]]:
         """By edge what is known of the channel from there."""

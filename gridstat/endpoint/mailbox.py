@@ -6,24 +6,34 @@ import asyncio
 import threading
 import time
 from collections import deque
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from gridstat.model.errors import Misuse
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Item = TypeVar("Item")
 
 
 class Mailbox(Generic[Item]):
-    """Never holds more than `weight_max`; the oldest make room and are counted in `dropped`."""
+    """Never holds more than `weight_max`; the oldest make room and are counted in `dropped`.
 
-    def __init__(self, weight_max: int) -> None:
+    `cut(item, weight)` is what is left of an item without the oldest part of it; items of more than
+    one weight need it, or they go as a whole.
+    """
+
+    def __init__(self, weight_max: int, cut: Callable[[Item, int], Item] | None = None) -> None:
+        if weight_max < 1:
+            raise Misuse(f"a box for {weight_max} events", hint="keep at least one")
         self._weight_max = weight_max
+        self._cut = cut
         self._items: deque[tuple[Item, int]] = deque()
         self._weight = 0
         self._condition = threading.Condition()
         self._wake: Callable[[], object] | None = None
+        self._is_read = False
         self.is_over = False
         self.dropped = 0
 
@@ -34,8 +44,7 @@ class Mailbox(Generic[Item]):
                 return
             self._items.append((item, weight))
             self._weight += weight
-            while self._weight > self._weight_max and len(self._items) > 1:
-                self.dropped += self._pop_weight()
+            self._make_room()
             self._notify()
 
     def end(self) -> None:
@@ -43,6 +52,21 @@ class Mailbox(Generic[Item]):
         with self._condition:
             self.is_over = True
             self._notify()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """For whoever takes and waits: a second one at the same time would miss what wakes him."""
+        with self._condition:
+            if self._is_read:
+                raise Misuse(
+                    "somebody else is reading here at the same time",
+                    hint="read in one place, or give every reader a stream of its own: events()",
+                )
+            self._is_read = True
+        try:
+            yield
+        finally:
+            self._is_read = False
 
     def take(self) -> Item | None:
         """The oldest item, None if there is none."""
@@ -58,6 +82,7 @@ class Mailbox(Generic[Item]):
         with self._condition:
             self._items.appendleft((item, weight))
             self._weight += weight
+            self._make_room()
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait for something to take; whether there is something."""
@@ -85,10 +110,17 @@ class Mailbox(Generic[Item]):
                 self._wake = None
         return bool(self._items)
 
-    def _pop_weight(self) -> int:
-        _, weight = self._items.popleft()
-        self._weight -= weight
-        return weight
+    # With the lock held.
+
+    def _make_room(self) -> None:
+        while (over := self._weight - self._weight_max) > 0:
+            item, weight = self._items.popleft()
+            lost = weight
+            if self._cut is not None and weight > over:
+                lost = over
+                self._items.appendleft((self._cut(item, over), weight - over))
+            self._weight -= lost
+            self.dropped += lost
 
     def _notify(self) -> None:
         self._condition.notify()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -11,6 +13,7 @@ from gridstat.core.samples import SAMPLE
 from gridstat.endpoint.asking import modal_qos
 from gridstat.endpoint.columns import arrow_batch
 from gridstat.endpoint.contract import Contract, contract_of
+from gridstat.endpoint.event_stream import EventStream
 from gridstat.endpoint.ledger import Ledger
 from gridstat.endpoint.mailbox import Mailbox
 from gridstat.model.errors import Misuse
@@ -82,6 +85,9 @@ class Subscription:
         self.label = label
         self.is_over = False
         self.past = Ledger()
+        self._dropped_before = 0
+        # Streams may be forgotten, and so left, in the middle of anything.
+        self._lock = threading.RLock()
 
     def __repr__(self) -> str:
         return f"<Subscription {self.name} {self._contract.subscription_id}>"
@@ -189,25 +195,17 @@ class Subscription:
 
     # Push: streams and batches.
 
-    async def events(self, events_max: int = STREAM_EVENTS_MAX) -> AsyncGenerator[Delivery, None]:
+    def events(self, events_max: int = STREAM_EVENTS_MAX) -> EventStream:
         """Each event from now on: `async for event in voltage.events(): ...`.
 
-        A reader that falls `events_max` behind loses the oldest.
+        A reader that falls `events_max` behind loses the oldest, which `dropped` counts.
         """
-        stream: Mailbox[Delivery] = Mailbox(events_max)
-        if self.is_over:
-            stream.end()
-        self.incoming.streams = (*self.incoming.streams, stream)
-        try:
-            while True:
-                found = stream.take()
-                if found is not None:
-                    yield found
-                elif not await stream.wait_async():
-                    return
-        finally:
-            left = tuple(each for each in self.incoming.streams if each is not stream)
-            self.incoming.streams = left
+        box: Mailbox[Delivery] = Mailbox(events_max)
+        with self._lock:
+            self.incoming.streams = (*self.incoming.streams, box)
+        if self.is_over:  # Only now, or its end in between would be missed.
+            box.end()
+        return EventStream(box, partial(self._leave, box))
 
     async def batches(self) -> AsyncGenerator[Samples, None]:
         """Batches as they come, as NumPy arrays of `SAMPLE`; subscribe with `keep_events`.
@@ -216,20 +214,18 @@ class Subscription:
         """
         box = self._batches()
         while True:
-            batch, _ = self._gather(box, STREAM_EVENTS_MAX)
-            if len(batch):
-                yield batch
-            elif not await box.wait_async():
-                return
+            with box.reading():
+                if not await box.wait_async():
+                    return
+                batch, _ = self._gather(box, STREAM_EVENTS_MAX)
+            yield batch
 
     def read(self, events_max: int = STREAM_EVENTS_MAX, timeout_s: float | None = 0) -> Samples:
         """The events since the last read as a NumPy array of `SAMPLE`, oldest first.
 
         `voltage.read(timeout_s=1.0)` waits for the first one; subscribe with `keep_events`.
         """
-        box = self._batches()
-        box.wait(timeout_s)
-        return self._gather(box, events_max)[0]
+        return self._read(events_max, timeout_s)[0]
 
     def read_arrow(
         self, events_max: int = STREAM_EVENTS_MAX, timeout_s: float | None = 0
@@ -238,10 +234,19 @@ class Subscription:
 
         `voltage.read_arrow().to_pandas()` needs pyarrow: `pip install gridstat[arrow]`.
         """
-        box = self._batches()
-        box.wait(timeout_s)
-        batch, options = self._gather(box, events_max)
+        batch, options = self._read(events_max, timeout_s)
         return arrow_batch(batch, options, self.variable)
+
+    @property
+    def dropped(self) -> int:
+        """Events that came, and were lost because a reader had fallen behind: `voltage.dropped`.
+
+        They count as delivered in the ledger: the grid has kept its contract.
+        """
+        with self._lock:
+            batches = 0 if self.incoming.batches is None else self.incoming.batches.dropped
+            streams = sum(box.dropped for box in self.incoming.streams)
+            return self._dropped_before + batches + streams
 
     # The contract.
 
@@ -287,6 +292,18 @@ class Subscription:
         if self.is_over:
             raise Misuse(f"the subscription to {self.name} has ended", hint="subscribe again")
 
+    def _leave(self, box: Mailbox[Delivery]) -> None:
+        with self._lock:
+            left = tuple(each for each in self.incoming.streams if each is not box)
+            self.incoming.streams = left
+            self._dropped_before += box.dropped
+
+    def _read(self, events_max: int, timeout_s: float | None) -> tuple[Samples, list[bytes]]:
+        box = self._batches()
+        with box.reading():
+            box.wait(timeout_s)
+            return self._gather(box, events_max)
+
     def _batches(self) -> Mailbox[Batch]:
         if self.incoming.batches is None:
             raise Misuse(
@@ -309,3 +326,9 @@ class Subscription:
             options += its_options or [b""] * len(batch)
             left -= len(batch)
         return (np.concatenate(parts) if parts else np.empty(0, SAMPLE)), options
+
+
+def without_oldest(batch: Batch, events: int) -> Batch:
+    """What is left of a batch without its oldest events; it does not hold on to them."""
+    samples, options, variable = batch
+    return samples[events:].copy(), options[events:], variable

@@ -12,13 +12,13 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final, assert_never
 
-from gridstat.endpoint.asker import awaited, nothing, spread
+from gridstat.endpoint.asker import awaited, nothing, spread, whatever
 from gridstat.endpoint.asking import refusal
 from gridstat.endpoint.incoming import Incoming, Interests
 from gridstat.endpoint.mailbox import Mailbox
 from gridstat.endpoint.newest import kept_events
 from gridstat.endpoint.pattern import PatternSubscription
-from gridstat.endpoint.subscriber import Subscription
+from gridstat.endpoint.subscriber import Subscription, without_oldest
 from gridstat.model.errors import GridStatError, Misuse, NoSuchVariable
 from gridstat.net.command.endpoint_messages import (
     ChangeSubscription,
@@ -84,6 +84,7 @@ class SubscriptionBook:
         self._orders: dict[str, Order] = {}
         self._orphans: dict[int, list[tuple[Matched, tuple[bytes, ...]]]] = {}
         self._number = count(1)
+        self._dropped_before = 0
         self._lock = threading.RLock()
         self.modes = 1
         self.next_modes = 0
@@ -93,6 +94,11 @@ class SubscriptionBook:
         """Whether there is none."""
         return not (self._by_id or self._labelled)
 
+    @property
+    def dropped(self) -> int:
+        """Events that slow readers have lost."""
+        return self._dropped_before + sum(each.dropped for each in tuple(self._by_id.values()))
+
     # What the application asks.
 
     def subscribe(self, orders: Sequence[Order]) -> list[Subscription | GridStatError]:
@@ -100,8 +106,7 @@ class SubscriptionBook:
         found: list[Subscription | GridStatError] = []
         try:
             for at in range(0, len(orders), MANY_MAX):
-                asked = self.subscribe_later(orders[at : at + MANY_MAX])
-                some = awaited(asked, self.give_back)
+                some = awaited(self.subscribe_later(orders[at : at + MANY_MAX]), self.give_back)
                 found += some
         except BaseException:
             self.give_back(found)
@@ -178,7 +183,7 @@ class SubscriptionBook:
             self._forget(subscription)
         ids = [each.contract.subscription_id for each in held]
         return [
-            self._asker.ask(Unsubscribe(subscription_ids=tuple(ids[at : at + MANY_MAX])), _whatever)
+            self._asker.ask(Unsubscribe(subscription_ids=tuple(ids[at : at + MANY_MAX])), whatever)
             for at in range(0, len(ids), MANY_MAX)
         ]
 
@@ -194,8 +199,7 @@ class SubscriptionBook:
             self._orders.pop(pattern.label, None)
         for match in pattern.matches:
             self._forget(match)
-        ids = (pattern.pattern_id,)
-        return self._asker.ask(Unsubscribe(subscription_ids=ids), nothing)
+        return self._asker.ask(Unsubscribe(subscription_ids=(pattern.pattern_id,)), nothing)
 
     def unsubscribe_all(self) -> None:
         """End all of them in one request."""
@@ -228,7 +232,7 @@ class SubscriptionBook:
         ]
         for at in range(0, len(entries), MANY_MAX):
             command = ReportLedger(entries=tuple(entries[at : at + MANY_MAX]))
-            self._asker.ask(command, _whatever)
+            self._asker.ask(command, whatever)
 
     # What the cloud says, on the session's thread.
 
@@ -285,13 +289,12 @@ class SubscriptionBook:
             return Misuse(f"the cloud answered {type(outcome).__name__} to a subscription")
         incoming = Incoming(order.name, order.interests)
         if order.keep_events:
-            incoming.batches = Mailbox(order.keep_events)
+            incoming.batches = Mailbox(order.keep_events, without_oldest)
         subscription = Subscription(self, incoming, outcome, label)
         try:
             self._listening.begin(subscription, self.modes)
         except GridStatError as problem:
-            ids = (outcome.subscription_id,)
-            self._asker.ask(Unsubscribe(subscription_ids=ids), _whatever)
+            self._asker.ask(Unsubscribe(subscription_ids=(outcome.subscription_id,)), whatever)
             return problem
         for name in order.derived:
             if not incoming.holder.register_derived(name):
@@ -380,6 +383,7 @@ class SubscriptionBook:
             else:
                 self._labelled.pop(subscription.label, None)
         self._listening.end(subscription)
+        self._dropped_before += 0 if subscription.is_over else subscription.dropped
         subscription.end(code)
 
     def _hold_newest(self, newest: tuple[bytes, ...]) -> None:
@@ -393,7 +397,3 @@ def _request(order: Order, label: str) -> SubscriptionRequest:
     return SubscriptionRequest(
         name=order.name, qos=order.qos, value_type=order.value_type, label=label
     )
-
-
-def _whatever(_outcomes: tuple[Outcome, ...], _newest: tuple[bytes, ...]) -> None:
-    """For what is said for the cloud's sake: it ends with or without its consent."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
 from gridstat.endpoint.mailbox import Mailbox
+from gridstat.model.errors import Misuse
 
 
 def test_items_come_out_in_their_order() -> None:
@@ -23,11 +26,31 @@ def test_a_full_box_drops_the_oldest_and_counts_its_weight() -> None:
     assert (box.take(), box.dropped) == ("b", 4)
 
 
-def test_an_item_heavier_than_the_box_is_kept_alone() -> None:
-    box: Mailbox[str] = Mailbox(10)
-    box.put("a", 1)
-    box.put("b", 100)
-    assert (box.take(), box.take()) == ("b", None)
+def test_of_an_item_heavier_than_the_box_the_newest_part_is_kept() -> None:
+    box: Mailbox[str] = Mailbox(3, lambda item, weight: item[weight:])
+    box.put("a")
+    box.put("bcdefgh", 7)
+    assert (box.take(), box.take(), box.dropped) == ("fgh", None, 5)
+
+
+def test_of_the_oldest_item_only_as_much_is_dropped_as_is_needed() -> None:
+    box: Mailbox[str] = Mailbox(6, lambda item, weight: item[weight:])
+    box.put("abcd", 4)
+    box.put("efgh", 4)
+    assert (box.take(), box.take(), box.dropped) == ("cd", "efgh", 2)
+
+
+def test_what_is_put_back_into_a_full_box_is_bounded_too() -> None:
+    box: Mailbox[str] = Mailbox(4, lambda item, weight: item[weight:])
+    box.put("cdef", 4)
+    box.put_back("ab", 2)
+    assert (box.take(), box.dropped) == ("cdef", 2)
+
+
+@pytest.mark.parametrize("weight_max", [0, -1])
+def test_a_box_for_nothing_is_refused(weight_max: int) -> None:
+    with pytest.raises(Misuse, match="a box for"):
+        Mailbox(weight_max)
 
 
 def test_what_the_reader_puts_back_comes_first_again() -> None:
