@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from gridstat.model.error_index import error_from
@@ -160,6 +162,19 @@ def check_pattern(name: str, *, is_pattern: bool) -> None:
         wanted = "subscribe_pattern takes a pattern" if is_pattern else "subscribe takes one name"
         other = "subscribe" if is_pattern else "subscribe_pattern"
         raise Misuse(f"{wanted}, not {name!r}", hint=f"use {other}")
+
+
+def check_callback(word: str, callback: object) -> None:
+    """A callback is called on the delivering thread, where nobody awaits a coroutine."""
+    while isinstance(callback, partial):
+        callback = callback.func
+    called = type(callback).__call__ if callable(callback) else None
+    if iscoroutinefunction(callback) or iscoroutinefunction(called):
+        raise Misuse(
+            f"{word} is a coroutine function, and nobody would await it",
+            hint="give a plain function, or follow the events in a coroutine: "
+            "`async for event in subscription.events()`",
+        )
 
 
 def refusal(outcome: RefusedOutcome) -> GridStatError:

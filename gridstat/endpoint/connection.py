@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from gridstat.endpoint.asking import (
     alert_variable,
+    check_callback,
     check_pattern,
     modal_qos,
     periodic_variable,
@@ -30,7 +31,7 @@ from gridstat.endpoint.pattern import PatternSubscription
 from gridstat.endpoint.publisher import Publication
 from gridstat.endpoint.subscriber import Subscription
 from gridstat.endpoint.subscription_book import Order
-from gridstat.model.errors import GridStatError, GroupMismatch, LayoutError, Misuse
+from gridstat.model.errors import GridStatError, GroupMismatch, LayoutError, LimitReached, Misuse
 from gridstat.net.command.endpoint_messages import FindVariables, FoundOutcome, RefusedOutcome
 from gridstat.net.command.session_messages import MANY_MAX
 
@@ -245,13 +246,14 @@ class Connection:
         at the end all that is below.
         """
         check_pattern(pattern, is_pattern=True)
+        check_callback("on_match", on_match)
         self._check_open()
         return self._link.subscriptions.subscribe_pattern(_order(pattern, wishes), on_match)
 
     def unsubscribe_all(self) -> None:
         """End all subscriptions, groups and patterns in one request: `grid.unsubscribe_all()`."""
         self._check_open()
-        self._groups.clear()
+        self._end_groups()
         self._link.subscriptions.unsubscribe_all()
 
     def group(self, name: str, *, interval: Period, latency_ms: float, history: int = 1) -> Group:
@@ -272,7 +274,10 @@ class Connection:
         return group
 
     def find(self, pattern: str) -> list[StatusVariable]:
-        """The published variables that match: `grid.find("c1/**")`."""
+        """The published variables that match: `grid.find("c1/**")`.
+
+        All of them: more than fit into one answer raise `LimitReached`.
+        """
         self._check_open()
 
         def use(outcomes: tuple[Outcome, ...], _: tuple[bytes, ...]) -> list[StatusVariable]:
@@ -280,6 +285,11 @@ class Connection:
             if isinstance(outcome, RefusedOutcome):
                 raise refusal(outcome)
             assert isinstance(outcome, FoundOutcome), "a search is answered with what was found"
+            if not outcome.is_complete:
+                raise LimitReached(
+                    f"{pattern} stands for more than {len(outcome.variables):,} variables",
+                    hint="ask for less at once, say one substation: c1/hill/**",
+                )
             return list(outcome.variables)
 
         return self._link.ask(FindVariables(pattern=pattern), use).result()
@@ -302,7 +312,7 @@ class Connection:
         Ctrl-C meanwhile cuts the waiting short; closing once more finishes what is left.
         """
         self._is_closed = True
-        self._groups.clear()
+        self._end_groups()
         self._link.close()
 
     def full_name(self, name: str) -> str:
@@ -317,6 +327,10 @@ class Connection:
     def forget_group(self, name: str) -> None:
         """A group is closed, and its name free again."""
         self._groups.pop(name, None)
+
+    def _end_groups(self) -> None:
+        while self._groups:
+            self._groups.popitem()[1].end()
 
     def _publish(
         self, wanted: Sequence[tuple[StatusVariable, Sequence[Derivation]]]
@@ -352,6 +366,8 @@ def _keep(_result: object) -> None:
 
 
 def _order(name: str, wishes: SubscriptionWishes) -> Order:
+    check_callback("on_event", wishes.get("on_event"))
+    check_callback("on_violation", wishes.get("on_violation"))
     return Order(
         name=name,
         qos=modal_qos(wishes.get("qos"), wishes.get("preset"), wishes.get("modes")),

@@ -7,7 +7,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, overload
 
-from gridstat.endpoint.asking import qos
+from gridstat.endpoint.asking import check_callback, qos
 from gridstat.endpoint.incoming import Interests
 from gridstat.endpoint.subscription_book import Order
 from gridstat.model.errors import GridStatError, GroupMismatch, Misuse, NoSuchVariable
@@ -168,17 +168,24 @@ class Group:
 
     def on_complete(self, callback: Callable[[GroupSet], object]) -> None:
         """Call back with every complete set: `angles.on_complete(lambda found: print(found))`."""
+        check_callback("on_complete", callback)
         self._callbacks = (*self._callbacks, callback)
 
     def close(self) -> None:
         """End the group and the subscriptions of all members: `angles.close()`."""
         if self._is_over:
             return
+        members = tuple(self._members.values())
+        self.end()
+        self._keeper.forget_group(self.name)
+        for member in members:
+            member.unsubscribe()
+
+    def end(self) -> None:
+        """Nothing more comes to it, its members have ended; called by the connection."""
         self._is_over = True
         self._deliverer.unwatch(self)
-        self._keeper.forget_group(self.name)
-        for name in self.members:
-            self._members.pop(name).unsubscribe()
+        self._members.clear()
 
     # On the delivering thread.
 

@@ -133,7 +133,10 @@ class Publication:
                 variable.is_alert,
             )
             # Inside the lock, so that no later value with its derived ones overtakes this one.
-            return self._channels.send(event) and not self._error_code
+            if not self._channels.send(event):
+                return False
+            self._last_sent_ns = time.monotonic_ns()
+            return not self._error_code
 
     def change_period(self, period: Period, phase_ns: int = 0) -> None:
         """Publish at another period from an instant that the cloud announces.
@@ -207,11 +210,9 @@ class Publication:
         return self._now.variable
 
     def _may_send_now(self, interval_ns_min: int) -> bool:
-        now_ns = time.monotonic_ns()
-        if self._last_sent_ns is not None and now_ns - self._last_sent_ns < interval_ns_min:
-            return False
-        self._last_sent_ns = now_ns
-        return True
+        """An alert that no edge took does not count: it may be sent again at once."""
+        last_ns = self._last_sent_ns
+        return last_ns is None or time.monotonic_ns() - last_ns >= interval_ns_min
 
     def _payload(self, value: Value, stamp_ns: int) -> float | bytes:
         if isinstance(value, np.generic):
@@ -231,10 +232,17 @@ def _number(value: Value, kind: BuiltinType, name: str) -> float:
         return value
     if not isinstance(value, bool):
         if kind is BuiltinType.FLOAT64 and isinstance(value, float | int):
-            return float(value)
+            return _float(value, name)
         if kind is BuiltinType.INT64 and isinstance(value, int) and _is_int64(value):
             return value
     raise LayoutError(f"{name} takes {kind.value}, not {value!r}")
+
+
+def _float(value: float, name: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise LayoutError(f"{name} takes float64, and the whole number is too large") from None
 
 
 def _is_int64(value: int) -> bool:

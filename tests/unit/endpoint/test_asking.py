@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pytest
 
 from gridstat.endpoint.asking import (
     alert_variable,
+    check_callback,
     check_pattern,
     modal_qos,
     periodic_variable,
@@ -141,3 +143,24 @@ def test_an_edge_without_name_or_address_is_refused_with_an_example(text: str) -
     with pytest.raises(GridStatError) as problem:
         parse_edge(text)
     assert "c1/e0@127.0.0.1:7101" in problem.value.hint
+
+
+class _Awaitable:
+    async def __call__(self, _: object) -> None:
+        raise AssertionError("never awaited")
+
+
+async def _awaitable(*_: object) -> None:
+    raise AssertionError("never awaited")
+
+
+@pytest.mark.parametrize("callback", [_awaitable, partial(partial(_awaitable, 1), 2), _Awaitable()])
+def test_a_coroutine_function_as_a_callback_is_refused_with_what_to_do(callback: object) -> None:
+    with pytest.raises(Misuse, match="on_event is a coroutine function") as refused:
+        check_callback("on_event", callback)
+    assert "events()" in refused.value.hint
+
+
+@pytest.mark.parametrize("callback", [None, print, partial(print, 1), [].append, Misuse])
+def test_plain_callables_are_callbacks(callback: object) -> None:
+    check_callback("on_event", callback)

@@ -12,6 +12,7 @@ from gridstat.model.errors import (
     ChannelFull,
     GroupMismatch,
     LayoutError,
+    LimitReached,
     Misuse,
     NoSuchVariable,
 )
@@ -33,7 +34,7 @@ from tests.unit.endpoint.paper_grid import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from gridstat.endpoint.group import Group
     from gridstat.endpoint.group_sets import GroupSet
@@ -165,6 +166,37 @@ def test_closing_a_group_ends_its_members_subscriptions(
     assert grid.receiver.expected == {}
     with pytest.raises(Misuse, match="is closed"):
         group.add(NORTH.name)
+
+
+@pytest.mark.parametrize("end", [Connection.unsubscribe_all, Connection.close])
+def test_what_ends_all_subscriptions_ends_groups_too(
+    grid: PaperGrid, connection: Connection, end: Callable[[Connection], None]
+) -> None:
+    group = angles(connection)
+    add(grid, group, NORTH, 1)
+    end(connection)
+    assert group.members == ()
+    assert group not in grid.deliverer._timed
+    with pytest.raises(Misuse, match="is closed"):
+        group.add(NORTH.name)
+
+
+def test_a_coroutine_function_for_complete_sets_is_refused(connection: Connection) -> None:
+    async def show(_: object) -> None:
+        raise AssertionError("never awaited")
+
+    with pytest.raises(Misuse, match="on_complete is a coroutine function"):
+        angles(connection).on_complete(show)
+
+
+def test_a_list_that_was_cut_short_is_not_taken_for_the_whole(
+    grid: PaperGrid, connection: Connection
+) -> None:
+    grid.cloud.ready.append((FoundOutcome(variables=(NORTH, SOUTH), is_complete=False),))
+    with pytest.raises(LimitReached, match="more than 2 variables"):
+        connection.find("c1/**")
+    grid.cloud.ready.append((FoundOutcome(variables=(NORTH, SOUTH)),))
+    assert connection.find("c1/**") == [NORTH, SOUTH]
 
 
 @pytest.mark.feature("S0-46")

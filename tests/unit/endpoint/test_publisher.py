@@ -276,6 +276,23 @@ def test_an_alert_faster_than_its_minimum_interval_is_refused_at_once() -> None:
     assert station.open_senders[0].sent[0][2]["urgent"]
 
 
+def test_an_alert_that_no_edge_took_may_be_sent_again_at_once() -> None:
+    station = Station()
+    sag = station.accept(alert_variable(NAME, BuiltinType.BOOL, 3_600))
+    assert not sag.send(True)
+    station.channels.open("c1/e0", attached("c1/e0", 1))
+    assert sag.send(True)
+    assert (sag.refused_alerts, station.sent()) == (0, [(5, True)])
+
+
+def test_a_whole_number_beyond_float64_does_not_fit() -> None:
+    station = Station("c1/e0")
+    voltage = station.publish(BuiltinType.FLOAT64)
+    with pytest.raises(LayoutError, match="too large"):
+        voltage.send(10**400)
+    assert station.sent() == []
+
+
 def test_a_new_period_holds_from_the_announced_stamp_on() -> None:
     station = Station("c1/e0")
     voltage = station.publish()
