@@ -16,11 +16,13 @@ from gridstat.model.errors import (
     BackPressured,
     BurstTooLarge,
     ChannelFull,
+    IntervalNotSatisfiable,
     LatencyNotSatisfiable,
     RedundancyNotSatisfiable,
     Refused,
     RouterFull,
 )
+from gridstat.model.rate_law import MODAL_DIVISORS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +43,7 @@ class Limit(Enum):
     ROUTER = RouterFull
     BURST = BurstTooLarge
     BACK_PRESSURE = BackPressured
+    INTERVALS = IntervalNotSatisfiable
 
 
 CAPACITY_LIMITS: Final = (Limit.CHANNEL, Limit.ROUTER, Limit.BURST)
@@ -97,6 +100,7 @@ def obstacles(
                 found.extend(_pressure_obstacles(resources, element, pressed[element]))
     if touched.late:
         found.extend(_late_obstacles(resources, touched))
+    found += [_crowded_obstacle(name) for name in touched.crowded]
     return [obstacle for obstacle in found if obstacle.limit not in ignoring]
 
 
@@ -221,6 +225,18 @@ def _pressure_obstacles(
 ) -> Iterable[Obstacle]:
     if resources.channel(channel_id).bytes.value > before:
         yield back_pressure(resources, channel_id)
+
+
+def _crowded_obstacle(variable: str) -> Obstacle:
+    return Obstacle(
+        Limit.INTERVALS,
+        None,
+        f"variable {variable}",
+        1,
+        "interval",
+        f"{variable} would be taken at more different intervals than the {MODAL_DIVISORS_MAX} "
+        "that a router keeps of a variable; ask for one at which others take it",
+    )
 
 
 def _late_obstacles(resources: Resources, touched: Touched) -> Iterable[Obstacle]:

@@ -15,6 +15,7 @@ from gridstat.broker.accounts import Carriage, RouterAccount
 from gridstat.broker.carriers import Carriers
 from gridstat.broker.charges import MODE_SETS_DEFAULT, Tariff
 from gridstat.broker.promises import Promises
+from gridstat.broker.row_divisors import RowDivisors
 from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, StillInUse
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT, LatencyModel
 from gridstat.model.paths import Arc, PathGraph
@@ -47,10 +48,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """Elements whose numbers a claim has changed, and the paths that it makes late, by element."""
+    """What claims have changed: elements, the paths that are late by it, variables that crowd."""
 
     elements: tuple[Element, ...]
     late: tuple[tuple[Element, PathKey], ...] = ()
+    crowded: tuple[str, ...] = ()
 
 
 class Resources:
@@ -74,6 +76,7 @@ class Resources:
         self._entries: dict[str, Carriage] = {}
         self._deliveries: dict[tuple[str, str], Carriage] = {}
         self._carriers = Carriers()
+        self._rows = RowDivisors()
         self._tariffs: dict[int, Tariff] = {}
         self._unusable_channels: frozenset[int] | None = None
         self._unusable_routers: frozenset[str] | None = None
@@ -225,7 +228,7 @@ class Resources:
         touched: dict[Element, None] = {}
         for claim in claims:
             self._take(claim, touched)
-        return Touched(tuple(touched), tuple(self._move(touched)))
+        return Touched(tuple(touched), tuple(self._move(touched)), self._rows.newly_crowded())
 
     def give_back(self, claims: Iterable[Claim]) -> None:
         """Exactly undo `take` of the same claims."""
@@ -242,19 +245,15 @@ class Resources:
         touched: dict[Element, None] = {}
         for name in routers:
             self.router(name)
-            self._note(
-                touched, name, is_changed=self._entries[name].add(self.tariff(variable), _ALL_SLOTS)
-            )
+            is_changed = self._entries[name].add(self.tariff(variable), _ALL_SLOTS)
+            self._note(touched, name, is_changed=is_changed)
         self._move(touched)
 
     def unpublish(self, variable: StatusVariable, routers: Iterable[str]) -> None:
         touched: dict[Element, None] = {}
         for name in routers:
-            self._note(
-                touched,
-                name,
-                is_changed=self._entries[name].remove(variable.variable_id, _ALL_SLOTS),
-            )
+            is_changed = self._entries[name].remove(variable.variable_id, _ALL_SLOTS)
+            self._note(touched, name, is_changed=is_changed)
         if variable.variable_id not in self._carriers:
             self._tariffs.pop(variable.variable_id, None)
         self._move(touched)
@@ -346,13 +345,13 @@ class Resources:
         self._carriers.join(claim.variable.variable_id, claim.channel_ids, claim.everys)
         for number in claim.channel_ids:
             carriage = self._channels[number]
-            if carriage.add(tariff, claim.everys):
+            if self._rows.add(carriage, tariff, claim.everys):
                 self._note_channel(touched, number, carriage)
         delivery = self._deliveries.get((last, claim.subscriber))
         if delivery is None:
             delivery = Carriage((self._routers[last],), self._mode_sets)
             self._deliveries[last, claim.subscriber] = delivery
-        self._note(touched, last, is_changed=delivery.add(tariff, claim.everys))
+        self._note(touched, last, is_changed=self._rows.add(delivery, tariff, claim.everys))
 
     def _give_back(self, claim: Claim, touched: dict[Element, None]) -> None:
         variable_id, first, last = claim.variable.variable_id, claim.routers[0], claim.routers[-1]
@@ -361,13 +360,14 @@ class Resources:
         gone: list[int] = []
         for number in claim.channel_ids:
             carriage = self._channels[number]
-            if carriage.remove(variable_id, claim.everys):
+            if self._rows.remove(carriage, variable_id, claim.everys):
                 self._note_channel(touched, number, carriage)
             if variable_id not in carriage.streams:
                 gone.append(number)
         self._carriers.leave(variable_id, gone)
         delivery = self._deliveries[last, claim.subscriber]
-        self._note(touched, last, is_changed=delivery.remove(variable_id, claim.everys))
+        is_changed = self._rows.remove(delivery, variable_id, claim.everys)
+        self._note(touched, last, is_changed=is_changed)
         if not delivery.streams:
             del self._deliveries[last, claim.subscriber]
         if variable_id not in self._carriers and variable_id not in entry.streams:
