@@ -17,11 +17,9 @@ from gridstat.model.errors import (
     GridStatError,
     LayoutError,
     NoSuchSubscription,
-    QuotaReached,
     RedundancyNotSatisfiable,
 )
 from gridstat.net.command.endpoint_messages import DoneOutcome
-from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
     from gridstat.broker.desk import Desk
@@ -46,8 +44,6 @@ class ContractChanges:
         self._waiting: dict[int, deque[tuple[Request, ChangeSubscription]]] = {}
 
     def unsubscribe(self, request: Request, command: Unsubscribe) -> None:
-        if len(command.subscription_ids) > MANY_MAX:
-            raise QuotaReached(f"a request ends at most {MANY_MAX} subscriptions")
         endpoint = self._desk.registry.endpoints[request.endpoint]
         outcomes: list[Outcome] = []
         ending = Ending()

@@ -48,7 +48,7 @@ class Enquiries:
 
     def keep_ledger(self, request: Request, command: ReportLedger) -> None:
         """The newest figures of each contract, in memory only, for those who watch."""
-        for entry in command.entries[:MANY_MAX]:
+        for entry in command.entries:
             found = self._desk.registry.subscriptions.get(entry.subscription_id)
             if found is not None and found.record.subscriber == request.endpoint:
                 found.ledger = entry

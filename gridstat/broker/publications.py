@@ -24,7 +24,6 @@ from gridstat.model.errors import (
 from gridstat.model.identifiers import VariableId
 from gridstat.model.status import U32_MAX
 from gridstat.net.command.endpoint_messages import DoneOutcome, PublishedOutcome
-from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,8 +52,6 @@ class Publications:
         self._subscriptions = subscriptions
 
     def publish(self, request: Request, command: Publish) -> None:
-        if len(command.publications) > MANY_MAX:
-            raise QuotaReached(f"a request publishes at most {MANY_MAX} variables")
         endpoint = self._desk.registry.endpoints[request.endpoint]
         applied, ending = Applied(), Ending()
         operations: list[Operation] = []
@@ -84,8 +81,6 @@ class Publications:
         self._desk.commit_applied(applied, operations, then, self._requests.fail(request))
 
     def unpublish(self, request: Request, command: Unpublish) -> None:
-        if len(command.names) > MANY_MAX:
-            raise QuotaReached(f"a request withdraws at most {MANY_MAX} variables")
         endpoint = self._desk.registry.endpoints[request.endpoint]
         ending = Ending()
         own = [name for name in command.names if name in endpoint.publications]

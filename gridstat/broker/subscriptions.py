@@ -28,7 +28,6 @@ from gridstat.model.errors import (
     QuotaReached,
 )
 from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched
-from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,8 +61,6 @@ class Subscriptions:
     # Subscribing.
 
     def subscribe(self, request: Request, command: Subscribe) -> None:
-        if len(command.subscriptions) > MANY_MAX:
-            raise QuotaReached(f"a request asks for at most {MANY_MAX} subscriptions")
         endpoint = self._desk.registry.endpoints[request.endpoint]
         applied = Applied()
         operations: list[Operation] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,9 @@ from gridstat.net.command.session_messages import (
     Struct,
     Versions,
 )
+
+MANY: Final = msgspec.Meta(max_length=MANY_MAX)
+"""Of whatever one request asks for; more are refused before any of them is looked at."""
 
 
 class Attach(Struct, frozen=True):
@@ -49,13 +52,13 @@ class PublicationRequest(Struct, frozen=True):
 class Publish(Struct, frozen=True):
     """Register variables, many at once; each has an outcome of its own."""
 
-    publications: tuple[PublicationRequest, ...]
+    publications: Annotated[tuple[PublicationRequest, ...], MANY]
 
 
 class Unpublish(Struct, frozen=True):
     """Withdraw variables; always accepted, and their subscribers are told."""
 
-    names: tuple[NameText, ...]
+    names: Annotated[tuple[NameText, ...], MANY]
 
 
 class ChangePublication(Struct, frozen=True):
@@ -81,13 +84,13 @@ class SubscriptionRequest(Struct, frozen=True):
 class Subscribe(Struct, frozen=True):
     """Ask for contracts, many at once; each has an outcome of its own."""
 
-    subscriptions: tuple[SubscriptionRequest, ...]
+    subscriptions: Annotated[tuple[SubscriptionRequest, ...], MANY]
 
 
 class Unsubscribe(Struct, frozen=True):
     """An empty tuple ends all of them."""
 
-    subscription_ids: tuple[int, ...] = ()
+    subscription_ids: Annotated[tuple[int, ...], MANY] = ()
 
 
 class ChangeSubscription(Struct, frozen=True):
@@ -128,7 +131,7 @@ class LedgerEntry(Struct, frozen=True):
 class ReportLedger(Struct, frozen=True):
     """Every few seconds, for `gridstat top` and the audit; answered by `DoneOutcome`."""
 
-    entries: tuple[LedgerEntry, ...]
+    entries: Annotated[tuple[LedgerEntry, ...], MANY]
 
 
 EndPointCommand: TypeAlias = (

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, TypeVar, get_args
 
 import msgspec
 
-from gridstat.model.errors import FrameTooLarge, GridStatError, MalformedFrame
-from gridstat.net.command.messages import EndPointCommand, Message, Notice, Outcomes
+from gridstat.model.errors import FrameTooLarge, GridStatError, MalformedFrame, QuotaReached
+from gridstat.net.command.messages import MANY_MAX, EndPointCommand, Message, Notice, Outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,8 +98,19 @@ def decode_message(body: bytes) -> Message | None:
 
 
 def decode_command(body: bytes) -> EndPointCommand:
-    """What an end-point asks; a type that is not known cannot be obeyed, so it is malformed."""
-    return _decode(_COMMAND, body)
+    """What an end-point asks; a type that is not known cannot be obeyed, so it is malformed.
+
+    Where it asks for too many things at once, the cause of the error is a `QuotaReached`.
+    """
+    try:
+        return _decode(_COMMAND, body)
+    except MalformedFrame as error:
+        before, _, after = str(error.__cause__).partition(_TOO_MANY)
+        if before or not after:
+            raise
+        kind = after.rstrip("`").replace("_", " ")
+        text = f"a request has at most {MANY_MAX:,} {kind}"
+        raise MalformedFrame(text) from QuotaReached(text, hint="ask in several requests")
 
 
 def decode_outcomes(body: bytes) -> Outcomes:
@@ -117,6 +128,8 @@ class _Tagged(msgspec.Struct):
     type: str
 
 
+_TOO_MANY: Final = f"Expected `array` of length <= {MANY_MAX} - at `$."
+"""How the library begins to say so; the field follows."""
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _MESSAGE: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
 _COMMAND: Final[msgspec.msgpack.Decoder[EndPointCommand]] = msgspec.msgpack.Decoder(EndPointCommand)
