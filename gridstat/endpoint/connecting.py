@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from gridstat.endpoint import farewell
+from gridstat.endpoint.access_folder import open_folder
 from gridstat.endpoint.cloud_link import CloudLink, LinkSettings
 from gridstat.endpoint.connection import Connection
 from gridstat.endpoint.edge_address import EdgeAddress, parse_edge
@@ -31,6 +32,7 @@ USED_HERE: Final = "this process has a connection of that name: close it first"
 class ConnectWishes(TypedDict, total=False):
     """How to connect; all of it may be left out."""
 
+    folder: str | os.PathLike[str]
     certificates: str | os.PathLike[str]
     name_service: str
     timeout_s: float
@@ -47,16 +49,15 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishe
     `connect(["c1/e0@127.0.0.1:7101", "c1/e1@127.0.0.1:7102"], name="c1/north/pmu-1",
     certificates="certs/")`. With two edges, whatever fails singly loses nothing. Waits up to
     `timeout_s` (10) for the first edge; raises why it could not attach. With
-    `name_service="host:port"`, the broker's, edges may be given by their names alone. The
+    `name_service="host:port"`, the broker's, edges may be given by their names alone, and so with
+    `folder=".gridstat"`, the one of a cloud on this machine, which has the certificates too. The
     receiving thread is real-time where the process may be; `fifo_priority=0` keeps it ordinary.
     A program that ends without `close` leaves the cloud nevertheless.
     """
     given = (edges,) if isinstance(edges, str) else tuple(edges)
     if not 1 <= len(given) <= EDGES_MAX:
         raise Misuse(f"{len(given)} edge routers", hint="attach to one or two")
-    folder = CertificateFolder(Path(wishes.get("certificates", "certificates")))
-    credentials = Credentials(folder.files(Identity(Role.ENDPOINT, name)))
-    addresses = tuple(_place_of(text, credentials, wishes.get("name_service")) for text in given)
+    credentials, addresses = _ways(given, name, wishes)
     if len({address.name for address in addresses}) != len(addresses):
         raise Misuse("the same edge router twice", hint="two edges must be two routers")
     defaults = LinkSettings()
@@ -88,6 +89,22 @@ async def connect_async(
     waiting is cancelled, a connection that comes about all the same is closed.
     """
     return await errand(lambda: connect(edges, name, **wishes), Connection.close)
+
+
+def _ways(
+    given: tuple[str, ...], name: str, wishes: ConnectWishes
+) -> tuple[Credentials, tuple[EdgeAddress, ...]]:
+    """Who we are, and where the edges are."""
+    if "folder" in wishes:
+        if "certificates" in wishes or "name_service" in wishes:
+            raise Misuse("the folder says where certificates and edges are", hint="name it alone")
+        access = open_folder(wishes["folder"])
+        places = tuple(parse_edge(text) if "@" in text else access.edge(text) for text in given)
+        return Credentials(access.files_of(name)), places
+    folder = CertificateFolder(Path(wishes.get("certificates", "certificates")))
+    credentials = Credentials(folder.files(Identity(Role.ENDPOINT, name)))
+    service = wishes.get("name_service")
+    return credentials, tuple(_place_of(text, credentials, service) for text in given)
 
 
 def _place_of(text: str, credentials: Credentials, name_service: str | None) -> EdgeAddress:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.net.command.address import address_text
-from gridstat.net.command.identity import Role
+from gridstat.console.config.grid_file import default_grid_text
 from tests.cluster.one_cloud.cloud import WEST
 from tests.tidy.source import ROOT
 
@@ -23,15 +23,14 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 def test_the_program_in_the_readme_runs_on_a_cloud(cloud: Cloud) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    names = re.findall(r'name="([^"]+)"', program)
-    assert len(names) == 2
-    for name in names:
-        cloud.access.files_of(Role.ENDPOINT, name)
-    for shown, edge in zip(re.findall(r"[\w/-]+@[\d.:]+", program), WEST, strict=True):
-        program = program.replace(shown, f"{edge}@{address_text(cloud.access.edges[edge])}")
+    assert program.count('folder=".gridstat"') == 2
+    shown = re.findall(r'"(c1/[\w-]+)"', program)
+    grid = tomllib.loads(default_grid_text())
+    assert shown == [f"{grid['cloud']}/{edge}" for edge in grid["pmu"][0]["edges"]]
+    for written, edge in zip(shown, WEST, strict=True):
+        program = program.replace(f'"{written}"', f'"{edge}"')
     ran = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=cloud.folder,
+        [sys.executable, "-c", program.replace(".gridstat", str(cloud.folder))],
         capture_output=True,
         text=True,
         timeout=60.0,

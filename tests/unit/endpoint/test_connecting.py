@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import gridstat
+from gridstat.endpoint.access_folder import open_folder
 from gridstat.endpoint.connecting import connect
-from gridstat.model.errors import CertificateRefused, LayoutError, Misuse
+from gridstat.endpoint.edge_address import EdgeAddress
+from gridstat.model.errors import CertificateRefused, ConfigurationError, LayoutError, Misuse
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.identity import Identity, Role
 
@@ -48,6 +50,40 @@ def test_a_name_without_a_certificate_is_refused_with_what_to_do(certificates: P
 def test_a_name_that_is_none_is_refused(certificates: Path, name: str) -> None:
     with pytest.raises(LayoutError):
         connect(EDGE, name, certificates=certificates)
+
+
+ACCESS = """
+cloud = "c1"
+[[edge]]
+name = "c1/e0"
+host = "127.0.0.1"
+port = 7101
+"""
+
+
+def test_a_folder_says_where_edges_are_and_has_the_certificates(certificates: Path) -> None:
+    access = certificates / "cloud"
+    access.mkdir()
+    (access / "access.toml").write_text(f'certificates = ".."\n{ACCESS}', encoding="utf-8")
+    found = open_folder(access)
+    assert found.edge("c1/e0") == EdgeAddress("c1/e0", "127.0.0.1", 7101)
+    assert found.files_of("c1/me").certificate.exists()
+    with pytest.raises(Misuse, match="no edge router c1/e9") as unknown:
+        connect("c1/e9", NAME, folder=access)
+    assert unknown.value.hint == "there are these: c1/e0"
+    with pytest.raises(Misuse, match="the folder says"):
+        connect("c1/e0", NAME, folder=access, certificates=certificates)
+
+
+@pytest.mark.parametrize("content", [None, "edge = 7", "[[edge]]\nname = 'c1/e0'", "\\"])
+def test_a_folder_without_a_cloud_is_refused_with_what_to_do(
+    tmp_path: Path, content: str | None
+) -> None:
+    if content is not None:
+        (tmp_path / "access.toml").write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"access\.toml") as refused:
+        connect("c1/e0", NAME, folder=tmp_path)
+    assert "gridstat up" in refused.value.hint
 
 
 def test_everything_that_the_package_names_is_there() -> None:
