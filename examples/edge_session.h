@@ -76,7 +76,7 @@ static inline void send_frame(session *s, const body *message)
         int why = SSL_get_error(s->tls, wrote);
         struct pollfd ready = {s->socket, why == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT, 0};
         if ((why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE) ||
-            poll(&ready, 1, 1000 * ANSWER_WITHIN_S) <= 0)
+            (poll(&ready, 1, 1000 * ANSWER_WITHIN_S) <= 0 && errno != EINTR))
             fail("the edge router has gone");
     }
 }

@@ -9,12 +9,33 @@
  *   session   TLS 1.3, both sides with certificates; frames of 8 bytes and MessagePack
  *   requests  signed with the certificate's Ed25519 key: Attach, Publish, Detach
  *   events    datagrams of 16 + 24 bytes (docs/reference/wire-format.md)
+ *
+ * Ctrl-C leaves the cloud in order. One edge router is enough to show all this; a publisher that may
+ * lose nothing attaches to two, with the same incarnation, and sends every event on both channels.
  */
 #define _POSIX_C_SOURCE 200809L
 
 #include <math.h>
+#include <signal.h>
 
 #include "edge_session.h"
+
+static volatile sig_atomic_t is_stopped;
+
+static void stop(int number)
+{
+    (void)number;
+    is_stopped = 1;
+}
+
+static void heed_signals(void)
+{
+    /* An edge router that is gone is told by what we write to it, not by our death. */
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, leave_in_order = {.sa_handler = stop};
+    sigaction(SIGPIPE, &ignore, NULL);
+    sigaction(SIGINT, &leave_in_order, NULL);
+    sigaction(SIGTERM, &leave_in_order, NULL);
+}
 
 /* ---- What a publisher asks ---- */
 
@@ -103,10 +124,10 @@ static void write_event(uint8_t *at, uint32_t channel_id, uint64_t counter, uint
     store(at + 32, bits, 8);              /* The value. */
 }
 
-/* Until then, look after the session; there may be pings. */
+/* Until then, or until we are stopped, look after the session; there may be pings. */
 static void wait_until(session *s, uint64_t at_ns)
 {
-    for (;;) {
+    while (!is_stopped) {
         words message;
         while (next_frame(s, &message)) {
             answer_edge(s, message);
@@ -119,26 +140,31 @@ static void wait_until(session *s, uint64_t at_ns)
     }
 }
 
-static unsigned send_events(session *s, const options *o, words attached, uint32_t variable_id)
+/* How many were sent; `count` is how many were due by then. */
+static unsigned send_events(session *s, const options *o, words attached, uint32_t variable_id,
+                            unsigned *count)
 {
     char host[256], port[8];
     text_of(attached, "host", host, sizeof host);
     snprintf(port, sizeof port, "%u", (unsigned)number_of(attached, "data_port", 0));
     uint32_t channel_id = (uint32_t)number_of(attached, "up_channel_id", 0);
     int udp = connect_socket(host, port, SOCK_DGRAM);
-    unsigned sent = 0;
+    unsigned sent = 0, i;
     uint64_t slot = now_ns() / NS_PER_S * o->rate + now_ns() % NS_PER_S * o->rate / NS_PER_S + 1;
-    for (unsigned i = 0; i < o->count; i++, slot++) {
+    for (i = 0; i < o->count; i++, slot++) {
         /* Rounded up, so that the stamp belongs to its slot and not to the one before. */
         uint64_t rest_ns = (slot % o->rate * NS_PER_S + o->rate - 1) / o->rate;
         uint64_t created_ns = slot / o->rate * NS_PER_S + rest_ns;
         wait_until(s, created_ns);
+        if (is_stopped)
+            break;
         uint8_t datagram[40];
         double value = 230.0 + sin((double)created_ns / 1e9);
         write_event(datagram, channel_id, i + 1, created_ns, variable_id, value);
         sent += send(udp, datagram, sizeof datagram, 0) == (ssize_t)sizeof datagram;
     }
     close(udp);
+    *count = i;
     return sent;
 }
 
@@ -190,16 +216,17 @@ int main(int count, char **words_given)
     X509 *certificate;
     words attached;
     setvbuf(stdout, NULL, _IOLBF, 0);
+    heed_signals();
     open_session(&s, &o, instance, &certificate);
     say_hello(&s, instance);
     attach(&s, &o, instance, certificate, &answer, &attached);
     uint32_t variable_id = publish(&s, &o, &other);
     printf("publishing %s/%s as variable %u by %s\n", o.name, o.quantity, (unsigned)variable_id,
            o.edge);
-    unsigned sent = send_events(&s, &o, attached, variable_id);
+    unsigned due, sent = send_events(&s, &o, attached, variable_id, &due);
     leave(&s, &other);
     X509_free(certificate);
     EVP_PKEY_free(s.key);
-    printf("published %u of %u events of %s/%s\n", sent, o.count, o.name, o.quantity);
-    return sent == o.count ? 0 : 1;
+    printf("published %u of %u events of %s/%s\n", sent, due, o.name, o.quantity);
+    return sent == due ? 0 : 1;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -106,30 +107,38 @@ def test_the_violations_example_notices_that_the_publisher_stops(
     assert "is extrapolated" in found.output
 
 
-@pytest.mark.feature("S0-149")
-def test_a_publisher_in_plain_c_registers_over_tls_and_is_heard(
-    cloud: LocalCloud, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def c_program(cloud: LocalCloud, tmp_path_factory: pytest.TempPathFactory) -> Path:
     compiler = shutil.which("cc")
     assert compiler is not None, "a C compiler is needed, as for the core"
-    program = tmp_path / "publish"
+    program = tmp_path_factory.mktemp("c") / "publish"
     build = [compiler, "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(program)]
     build += [str(EXAMPLES / "publish.c"), "-lssl", "-lcrypto", "-lm"]
     built = subprocess.run(build, capture_output=True, text=True, check=False, timeout=60)
     assert built.returncode == 0, f"needs OpenSSL's headers (libssl-dev): {built.stderr}"
     cloud.certify("c1/north/pmu-c")
+    return program
+
+
+def in_c(cloud: LocalCloud, program: Path, *words: str) -> list[str]:
     place = ["--edge", cloud.edge("e0"), "--certificates", str(cloud.certificates)]
-    words = [str(program), "--name", "c1/north/pmu-c", "--count", "100000", *place]
+    return [str(program), "--name", "c1/north/pmu-c", *words, *place]
+
+
+@pytest.mark.feature("S0-149")
+def test_a_publisher_in_plain_c_registers_over_tls_and_is_heard(
+    cloud: LocalCloud, c_program: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "publisher"
     folder.mkdir()
-    with Command(folder, *words) as publisher:
+    with Command(folder, *in_c(cloud, c_program, "--count", "100000")) as publisher:
         says(publisher, "publishing c1/north/pmu-c/voltage as variable")
         subscribe = attached(cloud, "subscribe.py", "e1", "c1/north/pmu-c/voltage", "--count", "5")
         with Command(tmp_path, *subscribe) as found:
             assert found.exit_code() == 0, found.errors
     assert "received 5 events of c1/north/pmu-c/voltage" in found.output
     refused = subprocess.run(
-        [str(program), "--name", "c1/north/pmu-c", "--quantity", "a b", *place],
+        in_c(cloud, c_program, "--quantity", "a b"),
         capture_output=True,
         text=True,
         check=False,
@@ -137,3 +146,15 @@ def test_a_publisher_in_plain_c_registers_over_tls_and_is_heard(
     )
     assert refused.returncode == 1
     assert "is not hierarchical" in refused.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_publisher_in_plain_c_leaves_in_order_when_it_is_stopped(
+    cloud: LocalCloud, c_program: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    with Command(tmp_path, *in_c(cloud, c_program, "--count", "100000")) as publisher:
+        says(publisher, "publishing c1/north/pmu-c/voltage as variable")
+        publisher.process.send_signal(signal.SIGPIPE)  # Means nothing to it.
+        publisher.process.send_signal(number)
+        assert publisher.exit_code() == 0, publisher.errors
+    assert re.search(r"published (\d+) of \1 events", publisher.output)
