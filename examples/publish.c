@@ -10,8 +10,8 @@
  *   requests  signed with the certificate's Ed25519 key: Attach, Publish, Detach
  *   events    datagrams of 16 + 24 bytes (docs/reference/wire-format.md)
  *
- * Ctrl-C leaves the cloud in order. One edge router is enough to show all this; a publisher that may
- * lose nothing attaches to two, with the same incarnation, and sends every event on both channels.
+ * Ctrl-C leaves the cloud in order. One edge router is enough to show all this; a publisher that
+ * may lose nothing attaches to two, with the same incarnation, and sends every event to both.
  */
 #define _POSIX_C_SOURCE 200809L
 

@@ -1,0 +1,60 @@
+"""Whoever stops waiting on a real cloud: nothing stays without an owner, and all works on."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+import gridstat
+from tests.cluster.end_points.local_cloud import LocalCloud
+from tests.cluster.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gridstat.endpoint.connection import Connection
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
+RATE = 50
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCloud]:
+    with LocalCloud(tmp_path_factory.mktemp("cloud")) as made:
+        yield made
+
+
+@pytest.fixture
+def pmu(cloud: LocalCloud) -> Iterator[Connection]:
+    with cloud.connect("c1/north/pmu-1") as made:
+        yield made
+
+
+def test_whoever_cancels_gets_no_contract_and_the_connection_works_on(
+    cloud: LocalCloud, pmu: Connection
+) -> None:
+    voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=RATE)
+    with cloud.connect("c1/hasty") as hasty:
+
+        async def give_up() -> None:
+            waiting = asyncio.wrap_future(hasty.subscribe_later([voltage.name]))
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            asked = asyncio.ensure_future(hasty.run(hasty.subscribe, voltage.name))
+            await asyncio.sleep(0)
+            asked.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asked
+
+        asyncio.run(give_up())
+        found = hasty.subscribe(voltage.name)
+        assert found.contract.paths
+
+        def others() -> str | None:
+            held = hasty._link.subscriptions._by_id
+            return None if list(held.values()) == [found] else f"{len(held)} contracts"
+
+        eventually(others)
