@@ -77,6 +77,7 @@ class Journal:
         self._clock_ns = clock_ns
         self._condition = threading.Condition()
         self._queue: deque[_Entry] = deque()
+        self._gathered: list[_Entry] = []
         self._is_closing = False
         self._failed_epoch = -1
         self._commit_ns: deque[int] = deque(maxlen=TIMINGS_MAX)
@@ -109,20 +110,29 @@ class Journal:
         """Done once all of them are durable; fails with `StorageFailed` if none of them is."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
+        # The thread is woken when the loop has done its round: all of the round is one commit.
+        if not self._gathered:
+            self._loop = loop
+            loop.call_soon(self._hand_over)
+        self._gathered.append(_Entry(token, operations, future))
+        return future
+
+    def _hand_over(self) -> None:
+        gathered, self._gathered = self._gathered, []
         with self._condition:
             if self._is_closing:
-                future.set_exception(StorageFailed(f"journal {self._path} is closed"))
-                return future
-            self._queue.append(_Entry(token, operations, future))
+                _resolve([entry.future for entry in gathered], f"journal {self._path} is closed")
+                return
+            self._queue.extend(gathered)
             if self._thread is None:
-                self._loop = loop
                 self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
                 self._thread.start()
             self._condition.notify()
-        return future
 
     def close(self) -> None:
         """Write what is queued, end the thread and fold the log into the file."""
+        if self._gathered:
+            self._hand_over()
         with self._condition:
             self._is_closing = True
             self._condition.notify()

@@ -82,6 +82,29 @@ def test_a_snapshot_among_what_waits_together_replaces_what_stood_before_it(path
     assert rows == 4
 
 
+def test_all_that_a_round_of_the_loop_persists_is_one_commit(path: Path) -> None:
+    journal = Journal(path)
+
+    async def persist_all() -> None:
+        await asyncio.gather(*[journal.persist(token, (b"x",)) for token in range(1, 101)])
+
+    asyncio.run(persist_all())
+    figures = journal.figures()
+    journal.close()
+    assert (figures["commits"], figures["operations"]) == (1, 100)
+
+
+def test_what_was_asked_for_right_before_the_end_is_written(path: Path) -> None:
+    journal = Journal(path)
+
+    async def persist_and_end() -> None:
+        journal.persist(1, (b"last",))
+        journal.close()
+
+    asyncio.run(persist_and_end())
+    assert load(path) == [b"last"]
+
+
 def test_what_waits_together_is_committed_together(path: Path) -> None:
     journal = Journal(path)
 
