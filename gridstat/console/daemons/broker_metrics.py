@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from gridstat.broker.survey import ReportedLedger
 
 PREFIX: Final = "gridstat_broker"
-LEDGER: Final = ("expected", "delivered", "late", "lost", "duplicate", "extrapolated", "unknown")
+LEDGER: Final = (
+    "expected",
+    "delivered",
+    "late",
+    "lost",
+    "recovered",
+    "duplicate",
+    "extrapolated",
+    "unknown",
+)
 MS_PER_S: Final = 1_000
 
 

@@ -11,7 +11,16 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-LEDGER: Final = ("expected", "delivered", "late", "lost", "duplicate", "extrapolated", "unknown")
+LEDGER: Final = (
+    "expected",
+    "delivered",
+    "late",
+    "lost",
+    "recovered",
+    "duplicate",
+    "extrapolated",
+    "unknown",
+)
 
 
 def survey_tables(facts: Mapping[str, Any]) -> Group:
