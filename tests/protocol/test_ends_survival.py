@@ -25,6 +25,8 @@ PROLOGUE = """
     from gridstat.model.errors import Misuse
     from gridstat.model.rate_law import Period
 
+    # A shell's background job ignores Ctrl-C, and so would we after it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     receiver = Receiver()
     receiver.expect(1, None)
     receiver.start()
