@@ -15,16 +15,7 @@ from gridstat.model.errors import DeadlinePassed, GridStatError, LinkDown
 from gridstat.net.command.driver import Driver, DriverEvent
 from gridstat.net.command.identity import Identity, Role
 from gridstat.net.command.machine import Connected, Disconnected, Received, Send
-from gridstat.net.command.messages import (
-    AddChannel,
-    AddRouter,
-    Explain,
-    OperatorAnswer,
-    OperatorCommand,
-    RemoveChannel,
-    RemoveRouter,
-    Survey,
-)
+from gridstat.net.command.messages import OperatorAnswer, OperatorCommand
 from gridstat.net.command.tls import Credentials
 
 if TYPE_CHECKING:
@@ -57,15 +48,16 @@ class OperatorDesk:
         except TimeoutError:
             raise self._reason from None
         self._number += 1
+        number = self._number
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._waiting[self._number] = answer
-        self.driver.inject(msgspec.structs.replace(command, request_id=self._number))
+        self._waiting[number] = answer
+        self.driver.inject(msgspec.structs.replace(command, request_id=number))
         try:
             return await asyncio.wait_for(answer, ANSWER_S_MAX)
         except TimeoutError:
             raise DeadlinePassed(f"{self._broker} did not answer in {ANSWER_S_MAX:.0f} s") from None
         finally:
-            self._waiting.pop(self._number, None)
+            self._waiting.pop(number, None)
 
     def handle(self, event: DriverEvent | OperatorCommand, now_ns: int, /) -> list[Send]:
         match event:
@@ -78,9 +70,7 @@ class OperatorDesk:
                         answer.set_exception(LinkDown(f"the session with {self._broker} was lost"))
             case Received(_, OperatorAnswer() as message):
                 self._take(message)
-            case (
-                AddRouter() | RemoveRouter() | AddChannel() | RemoveChannel() | Explain() | Survey()
-            ):
+            case _ if isinstance(event, OperatorCommand):
                 return [Send(self._broker.peer, event)]
             case _:
                 pass  # Nothing else concerns an operator.

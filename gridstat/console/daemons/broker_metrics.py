@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from gridstat.net.command.endpoint_messages import LEDGER_COUNTS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -16,16 +18,6 @@ if TYPE_CHECKING:
     from gridstat.broker.survey import ReportedLedger
 
 PREFIX: Final = "gridstat_broker"
-LEDGER: Final = (
-    "expected",
-    "delivered",
-    "late",
-    "lost",
-    "recovered",
-    "duplicate",
-    "extrapolated",
-    "unknown",
-)
 MS_PER_S: Final = 1_000
 
 
@@ -104,7 +96,7 @@ def _ledgers(ledgers: Sequence[ReportedLedger]) -> Metric:
         labels=["subscription", "subscriber", "variable", "outcome"],
     )
     for number, subscriber, name, ledger in ledgers:
-        for outcome in LEDGER:
+        for outcome in LEDGER_COUNTS:
             family.add_metric([str(number), subscriber, name, outcome], getattr(ledger, outcome))
     return family
 

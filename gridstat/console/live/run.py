@@ -60,6 +60,7 @@ async def run_grid(run: Run, display: Display) -> ClosingAccount | None:
                 started_s = time.monotonic()
                 async with operator_desk(load_access(run.folder)) as desk:
                     await _watch(run, supervisor, desk=desk, display=display, stopped=stopped)
+                display.tell("ending: waiting for what is on its way; Ctrl-C again ends at once")
                 account = await _settled(supervisor, started_s=started_s)
             finally:
                 try:

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from gridstat.net.command.endpoint_messages import LEDGER_COUNTS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-LEDGER: Final = (
-    "expected",
-    "delivered",
-    "late",
-    "lost",
-    "recovered",
-    "duplicate",
-    "extrapolated",
-    "unknown",
-)
 
 
 def survey_tables(facts: Mapping[str, Any]) -> Group:
@@ -105,13 +96,13 @@ def channel_table(channels: Iterable[dict[str, Any]]) -> Table:
 
 
 def subscription_table(subscriptions: Iterable[dict[str, Any]]) -> Table:
-    table = Table("subscriber", "variable", "paths", *LEDGER)
+    table = Table("subscriber", "variable", "paths", *LEDGER_COUNTS)
     for subscription in subscriptions:
         ledger = subscription["ledger"] or {}
         table.add_row(
             subscription["subscriber"],
             subscription["name"],
             str(len(subscription["paths"])),
-            *(f"{ledger.get(name, 0):,}" if ledger else "–" for name in LEDGER),
+            *(f"{ledger.get(name, 0):,}" if ledger else "–" for name in LEDGER_COUNTS),
         )
     return table

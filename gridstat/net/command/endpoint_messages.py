@@ -128,6 +128,12 @@ class LedgerEntry(Struct, frozen=True):
     copies: Annotated[tuple[Count, ...], msgspec.Meta(max_length=8)] = ()
 
 
+LEDGER_COUNTS: Final = tuple(
+    name for name in LedgerEntry.__struct_fields__ if name not in {"subscription_id", "copies"}
+)
+"""What a ledger counts, in the order of its columns."""
+
+
 class ReportLedger(Struct, frozen=True):
     """Every few seconds, for `gridstat top` and the audit; answered by `DoneOutcome`."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -95,7 +94,7 @@ def test_a_second_ctrl_c_ends_everything_at_once_and_starts_nothing_again(
     command, processes = small
     os.kill(processes["subscribers"], signal.SIGSTOP)  # So that settling lasts.
     command.signal(signal.SIGINT)
-    time.sleep(0.5)
+    eventually(lambda: None if "Ctrl-C again" in command.errors else "it is not ending yet")
     assert command.end(signal.SIGINT) == 130
     assert "starting it again" not in command.errors
     assert command.lines_in("ended") == []

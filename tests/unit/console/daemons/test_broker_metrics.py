@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gridstat.console.daemons.broker_metrics import LEDGER, BrokerCollector, BrokerFigures
+from gridstat.console.daemons.broker_metrics import BrokerCollector, BrokerFigures
 from gridstat.console.daemons.metrics_server import exposition
-from gridstat.net.command.endpoint_messages import LedgerEntry
+from gridstat.net.command.endpoint_messages import LEDGER_COUNTS, LedgerEntry
 from gridstat.net.command.session_settings import SessionCounters
 
 SURVEY: dict[str, Any] = {
@@ -70,7 +70,7 @@ def test_every_outcome_of_a_ledger_is_exported(text: str) -> None:
     labels = {"subscription": "4", "subscriber": "c1/desk", "variable": NAME}
     told = {
         outcome: sample(text, "gridstat_broker_ledger_events_total", outcome=outcome, **labels)
-        for outcome in LEDGER
+        for outcome in LEDGER_COUNTS
     }
     assert (told["expected"], told["delivered"], told["lost"], told["late"]) == (10, 9, 1, 0)
 

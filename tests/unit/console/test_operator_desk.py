@@ -1,0 +1,59 @@
+"""An operator's questions: each gets its own answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, cast
+
+from gridstat.console.operator_desk import OperatorDesk
+from gridstat.net.command.identity import Identity, Role
+from gridstat.net.command.machine import Connected, Received, TimerFired
+from gridstat.net.command.messages import Explain, Hello, OperatorAnswer, Survey
+
+if TYPE_CHECKING:
+    from gridstat.net.command.driver import Driver
+    from gridstat.net.command.messages import OperatorCommand
+
+BROKER = Identity(Role.BROKER, "c1")
+
+
+class Asked:
+    """Stands for the driver: keeps what is to be sent, and says when it is two."""
+
+    def __init__(self, desk: OperatorDesk) -> None:
+        self.commands: list[OperatorCommand] = []
+        self.both = asyncio.Event()
+        desk.driver = cast("Driver[OperatorCommand]", self)
+
+    def inject(self, command: OperatorCommand) -> None:
+        self.commands.append(command)
+        if len(self.commands) == 2:
+            self.both.set()
+
+
+def test_two_questions_at_once_get_each_their_own_answer() -> None:
+    async def asking() -> list[dict[str, Any]]:
+        desk = OperatorDesk(BROKER)
+        asked = Asked(desk)
+        desk.handle(Connected(BROKER.peer, cast("Hello", None)), 0)
+        questions = [
+            asyncio.ensure_future(desk.ask(command))
+            for command in (Survey(request_id=0), Explain(request_id=0, name="v"))
+        ]
+        await asked.both.wait()
+        for command in asked.commands:
+            answer = OperatorAnswer(command.request_id, {"to": type(command).__name__})
+            desk.handle(Received(BROKER.peer, answer), 0)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        return list(await asyncio.gather(*questions))
+
+    assert asyncio.run(asking()) == [{"to": "Survey"}, {"to": "Explain"}]
+
+
+def test_only_what_an_operator_says_is_sent() -> None:
+    async def sending() -> list[int]:
+        desk = OperatorDesk(BROKER)
+        return [len(desk.handle(event, 0)) for event in (Survey(request_id=1), TimerFired("any"))]
+
+    assert asyncio.run(sending()) == [1, 0]
