@@ -26,7 +26,6 @@ from gridstat.model.errors import (
 from lab.grid_files import NAME_SERVICE_PORT
 from lab.grid_plan import BROKER
 from tests.cluster.end_points.feeding import feeding
-from tests.cluster.end_points.local_cloud import LocalCloud
 from tests.cluster.eventually import eventually
 
 if TYPE_CHECKING:
@@ -34,21 +33,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gridstat.endpoint.connection import Connection
+    from tests.cluster.end_points.local_cloud import LocalCloud
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 RATE = 50
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCloud]:
-    with LocalCloud(tmp_path_factory.mktemp("cloud")) as made:
-        yield made
-
-
-@pytest.fixture
-def pmu(cloud: LocalCloud) -> Iterator[Connection]:
-    with cloud.connect("c1/north/pmu-1") as made:
-        yield made
 
 
 @pytest.fixture

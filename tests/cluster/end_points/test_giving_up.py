@@ -8,28 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import gridstat
-from tests.cluster.end_points.local_cloud import LocalCloud
 from tests.cluster.eventually import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gridstat.endpoint.connection import Connection
+    from tests.cluster.end_points.local_cloud import LocalCloud
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 RATE = 50
-
-
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCloud]:
-    with LocalCloud(tmp_path_factory.mktemp("cloud")) as made:
-        yield made
-
-
-@pytest.fixture
-def pmu(cloud: LocalCloud) -> Iterator[Connection]:
-    with cloud.connect("c1/north/pmu-1") as made:
-        yield made
 
 
 def test_whoever_cancels_gets_no_contract_and_the_connection_works_on(
