@@ -10,9 +10,9 @@ import time
 from random import Random
 from typing import TYPE_CHECKING
 
-from gridstat.broker.allocation import Allocator
-from gridstat.broker.contracts import Allocation, AllocationRequest
-from gridstat.broker.resources import Resources
+from gridstat.broker.capacity.allocation import Allocator
+from gridstat.broker.capacity.contracts import Allocation, AllocationRequest
+from gridstat.broker.capacity.resources import Resources
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.identifiers import ChannelId, VariableId
 from gridstat.model.qos import ModalQos, QosRequest

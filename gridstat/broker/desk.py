@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.applied import Applied
-from gridstat.broker.operations import SNAPSHOT_MARK, RouterReported, encode
+from gridstat.broker.records.applied import Applied
+from gridstat.broker.records.operations import SNAPSHOT_MARK, RouterReported, encode
 from gridstat.net.command.machine import (
     CancelTimer,
     Close,
@@ -24,12 +24,12 @@ from gridstat.net.command.machine import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gridstat.broker.effects import Effects
-    from gridstat.broker.operations import Operation
-    from gridstat.broker.registry import Registry
-    from gridstat.broker.reservations import Reservations
-    from gridstat.broker.router_tables import RouterTables
+    from gridstat.broker.effects.effects import Effects
+    from gridstat.broker.effects.reservations import Reservations
+    from gridstat.broker.records.operations import Operation
+    from gridstat.broker.records.registry import Registry
     from gridstat.broker.settings import BrokerSettings
+    from gridstat.broker.tables.router_tables import RouterTables
     from gridstat.model.errors import GridStatError
     from gridstat.net.command.authority import Verifier
     from gridstat.net.command.machine import Instruction

@@ -9,18 +9,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.contracts import AllocationRequest, Refusal
-from gridstat.broker.operations import Moved, Unsubscribed
-from gridstat.broker.outcomes import granted
-from gridstat.broker.subscriptions import record_of
+from gridstat.broker.capacity.contracts import AllocationRequest, Refusal
+from gridstat.broker.records.operations import Moved, Unsubscribed
+from gridstat.broker.requests.outcomes import granted
+from gridstat.broker.requests.subscriptions import record_of
 from gridstat.net.command.endpoint_messages import ContractChanged, Unpublished
 
 if TYPE_CHECKING:
-    from gridstat.broker.applied import Applied
-    from gridstat.broker.contracts import Allocation
+    from gridstat.broker.capacity.contracts import Allocation
     from gridstat.broker.desk import Desk
-    from gridstat.broker.notices import Notices
-    from gridstat.broker.operations import Subscribed
+    from gridstat.broker.records.applied import Applied
+    from gridstat.broker.records.operations import Subscribed
+    from gridstat.broker.requests.notices import Notices
 
 HOUSE_TIMER: Final = "house"
 

@@ -9,34 +9,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gridstat.broker.allocation import Allocator
-from gridstat.broker.attachments import DORMANT_TIMER, Attachments
-from gridstat.broker.catching import CATCH_TIMER
-from gridstat.broker.channel_plan import ChannelPlan
-from gridstat.broker.contract_changes import ContractChanges
+from gridstat.broker.capacity.allocation import Allocator
+from gridstat.broker.capacity.resources import Resources
 from gridstat.broker.desk import CONFIRM_TIMER, FLUSH_TIMER, REPORTS_TIMER, Desk, Outside
-from gridstat.broker.effects import Effects
-from gridstat.broker.enquiries import Enquiries
-from gridstat.broker.grants import OWED_TIMER, Grants
+from gridstat.broker.effects.effects import Effects
+from gridstat.broker.effects.reservations import Reservations
 from gridstat.broker.housing import HOUSE_TIMER, Housing
-from gridstat.broker.moves import RETIRE_TIMER, Moves
-from gridstat.broker.notices import Notices
-from gridstat.broker.operations import TermBegan, encode, since_snapshot
-from gridstat.broker.operator_desk import OperatorDesk
-from gridstat.broker.presence import AWAY_TIMER, GRACE_TIMER, SETTLED_TIMER, Presence
-from gridstat.broker.publication_changes import OVER_TIMER, PublicationChanges
-from gridstat.broker.publications import Publications
+from gridstat.broker.operators.operator_desk import OperatorDesk
+from gridstat.broker.operators.survey import Surveyor
+from gridstat.broker.records.operations import TermBegan, encode, since_snapshot
+from gridstat.broker.records.registry import Registry
+from gridstat.broker.records.snapshot import snapshot_operations
 from gridstat.broker.recovery import REPLAN_TIMER, Recovery
-from gridstat.broker.registry import Registry
-from gridstat.broker.requests import Requests
-from gridstat.broker.reservations import Reservations
-from gridstat.broker.resources import Resources
-from gridstat.broker.router_desk import WHOLE_TIMER, RouterDesk
-from gridstat.broker.router_health import ABSENT_TIMER, RouterHealth
-from gridstat.broker.router_tables import RouterTables
-from gridstat.broker.snapshot import snapshot_operations
-from gridstat.broker.subscriptions import Subscriptions
-from gridstat.broker.survey import Surveyor
+from gridstat.broker.requests.attachments import DORMANT_TIMER, Attachments
+from gridstat.broker.requests.catching import CATCH_TIMER
+from gridstat.broker.requests.contract_changes import ContractChanges
+from gridstat.broker.requests.enquiries import Enquiries
+from gridstat.broker.requests.grants import OWED_TIMER, Grants
+from gridstat.broker.requests.notices import Notices
+from gridstat.broker.requests.presence import AWAY_TIMER, GRACE_TIMER, SETTLED_TIMER, Presence
+from gridstat.broker.requests.publication_changes import OVER_TIMER, PublicationChanges
+from gridstat.broker.requests.publications import Publications
+from gridstat.broker.requests.requests import Requests
+from gridstat.broker.requests.subscriptions import Subscriptions
+from gridstat.broker.routers.moves import RETIRE_TIMER, Moves
+from gridstat.broker.routers.router_desk import WHOLE_TIMER, RouterDesk
+from gridstat.broker.routers.router_health import ABSENT_TIMER, RouterHealth
+from gridstat.broker.tables.channel_plan import ChannelPlan
+from gridstat.broker.tables.router_tables import RouterTables
 from gridstat.model.errors import GridStatError, NotAuthorised, Refused
 from gridstat.net.command.endpoint_messages import (
     Attach,
@@ -74,10 +74,10 @@ from gridstat.net.command.router_messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gridstat.broker.applied import Applied
-    from gridstat.broker.requests import Request
+    from gridstat.broker.operators.survey import ReportedLedger
+    from gridstat.broker.records.applied import Applied
+    from gridstat.broker.requests.requests import Request
     from gridstat.broker.settings import BrokerSettings
-    from gridstat.broker.survey import ReportedLedger
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.net.command.authority import CertificateFacts
     from gridstat.net.command.endpoint_messages import EndPointCommand

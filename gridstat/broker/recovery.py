@@ -11,25 +11,25 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.applied import Applied
-from gridstat.broker.contracts import AllocationRequest, Refusal
-from gridstat.broker.operations import Moved
-from gridstat.broker.orders import PROBED_VERSION_MIN, common_version
-from gridstat.broker.outcomes import granted
-from gridstat.broker.subscriptions import record_of
+from gridstat.broker.capacity.contracts import AllocationRequest, Refusal
+from gridstat.broker.records.applied import Applied
+from gridstat.broker.records.operations import Moved
+from gridstat.broker.requests.outcomes import granted
+from gridstat.broker.requests.subscriptions import record_of
+from gridstat.broker.tables.orders import PROBED_VERSION_MIN, common_version
 from gridstat.net.command.endpoint_messages import ContractChanged
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from gridstat.broker.contracts import Allocation
+    from gridstat.broker.capacity.contracts import Allocation
     from gridstat.broker.desk import Desk
-    from gridstat.broker.moves import Moves
-    from gridstat.broker.notices import Notices
-    from gridstat.broker.operations import Operation, Subscribed
-    from gridstat.broker.presence import Presence
-    from gridstat.broker.registry import Subscription
-    from gridstat.broker.router_health import RouterHealth
+    from gridstat.broker.records.operations import Operation, Subscribed
+    from gridstat.broker.records.registry import Subscription
+    from gridstat.broker.requests.notices import Notices
+    from gridstat.broker.requests.presence import Presence
+    from gridstat.broker.routers.moves import Moves
+    from gridstat.broker.routers.router_health import RouterHealth
     from gridstat.model.cloud import EventChannel
     from gridstat.net.command.router_messages import BackPressureChanged, ChannelStateChanged
 

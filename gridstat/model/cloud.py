@@ -1,6 +1,6 @@
 """What a cloud is made of: routers, event channels, and the publications of its end-points.
 
-These are the declared facts; what has been promised of them is in `broker/resources.py`.
+These are the declared facts; what has been promised of them is in `broker/capacity/resources.py`.
 Names are full paths (`c1/e0` is router e0 of cloud c1), so they stay good across clouds.
 """
 

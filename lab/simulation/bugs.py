@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from gridstat.broker.answers import AnswerBook
-from gridstat.broker.applied import Applied
+from gridstat.broker.capacity.planning import Planner
 from gridstat.broker.desk import Desk
-from gridstat.broker.effects import Effects
-from gridstat.broker.moves import Moves
-from gridstat.broker.notices import Notices
-from gridstat.broker.operations import Unsubscribed
-from gridstat.broker.planning import Planner
-from gridstat.broker.registration_effects import RegistrationEffects
-from gridstat.broker.registry import Registry
-from gridstat.broker.router_table import RouterTable
+from gridstat.broker.effects.effects import Effects
+from gridstat.broker.effects.registration_effects import RegistrationEffects
+from gridstat.broker.records.answers import AnswerBook
+from gridstat.broker.records.applied import Applied
+from gridstat.broker.records.operations import Unsubscribed
+from gridstat.broker.records.registry import Registry
+from gridstat.broker.requests.notices import Notices
+from gridstat.broker.routers.moves import Moves
+from gridstat.broker.tables.router_table import RouterTable
 from gridstat.net.command.machine import Send
 from gridstat.net.command.router_messages import TableChanged
 from gridstat.router.agent_words import ApplyTable

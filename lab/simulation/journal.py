@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.operations import (
+from gridstat.broker.records.operations import (
     SNAPSHOT_MARK,
     Moved,
     PatternHeld,

@@ -11,7 +11,7 @@ from io import BytesIO
 from pickle import HIGHEST_PROTOCOL, Pickler, Unpickler
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.operations import RouterReported
+from gridstat.broker.records.operations import RouterReported
 from gridstat.broker.settings import BrokerSettings
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.latency_model import LatencyModel

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.broker.allocation import Allocator
-from gridstat.broker.contracts import Allocation, Refusal
-from gridstat.broker.planning import claims_of
+from gridstat.broker.capacity.allocation import Allocator
+from gridstat.broker.capacity.contracts import Allocation, Refusal
+from gridstat.broker.capacity.planning import claims_of
 from gridstat.model.errors import ChannelFull, RouterFull, StorageFailed
 from gridstat.model.qos import QosRequest
 from gridstat.net.command.endpoint_messages import Unsubscribe
@@ -24,8 +24,8 @@ from tests.unit.broker.stand_ins import CENTRE, PMU, publish, subscribe
 from tests.unit.broker.stand_ins import variable as variable_of
 
 if TYPE_CHECKING:
-    from gridstat.broker.contracts import AllocationRequest
-    from gridstat.broker.resources import Resources
+    from gridstat.broker.capacity.contracts import AllocationRequest
+    from gridstat.broker.capacity.resources import Resources
 
 BANDWIDTH = 400_000
 SUBSCRIBERS = 1_000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.broker.journal import Journal
+from gridstat.broker.records.journal import Journal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ def test_a_kill_at_any_moment_loses_nothing_that_was_acknowledged(
     program = f"""
 import asyncio, sys
 from pathlib import Path
-from gridstat.broker.journal import Journal
+from gridstat.broker.records.journal import Journal
 
 async def run():
     journal = Journal(Path({str(path)!r}))

@@ -24,7 +24,7 @@ from tests.protocol.broker_scripts import Script
 
 if TYPE_CHECKING:
     from gridstat.broker.leaf_broker import LeafBroker
-    from gridstat.broker.registry import EndPoint
+    from gridstat.broker.records.registry import EndPoint
     from tests.unit.broker.conversation import Conversation
 
 STEPS = 80

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from gridstat.broker.enquiries import Enquiries
+from gridstat.broker.requests.enquiries import Enquiries
 from lab.simulation.__main__ import main
 from lab.simulation.campaign import campaign, explain
 from lab.simulation.run import MESSAGES_MIN, run_seed

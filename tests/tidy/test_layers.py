@@ -24,6 +24,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 COMPOSES_EVERYTHING = "console"
 
+BROKER_ROOMS = ("capacity", "records", "tables", "effects", "routers", "requests", "operators")
+"""Each may import those before it; what lies outside the rooms composes them."""
+
 ONLY_UNDER: dict[str, str] = {
     "benchmarks": "gridstat/console/cli/",
     "fastapi": "gridstat/console/web/",
@@ -58,6 +61,28 @@ def unknown_packages(root: Path) -> list[str]:
     known = {*MAY_IMPORT, COMPOSES_EVERYTHING}
     folders = {path.relative_to(root / "gridstat").parts[0] for path in _package_files(root)}
     return sorted(name for name in folders - known if not name.endswith((".py", ".pyi")))
+
+
+def room_violations(root: Path) -> list[str]:
+    broker = root / "gridstat" / "broker"
+    return [
+        f"{path.relative_to(root)} imports gridstat.broker.{target}"
+        for path in _package_files(root)
+        if path.is_relative_to(broker)
+        and (room := path.relative_to(broker).parts[0]) in BROKER_ROOMS
+        for target in sorted(_rooms_of(path))
+        if target in BROKER_ROOMS[BROKER_ROOMS.index(room) + 1 :]
+    ]
+
+
+def unknown_rooms(root: Path) -> list[str]:
+    broker = root / "gridstat" / "broker"
+    folders = {
+        path.relative_to(broker).parts[0]
+        for path in _package_files(root)
+        if path.is_relative_to(broker) and path.parent != broker
+    }
+    return sorted(folders - set(BROKER_ROOMS))
 
 
 def corner_violations(root: Path) -> list[str]:
@@ -104,6 +129,11 @@ def _own_packages(path: Path) -> set[str]:
     return {parts[1] for parts in dotted if parts[0] == "gridstat" and len(parts) > 1}
 
 
+def _rooms_of(path: Path) -> set[str]:
+    dotted = [found.target.split(".") for found in imports_of(path)]
+    return {parts[2] for parts in dotted if parts[:2] == ["gridstat", "broker"] and len(parts) > 2}
+
+
 def _is_explained(lines: list[str], number: int) -> bool:
     above = lines[number - 2].strip() if number > 1 else ""
     comment = lines[number - 1].partition("#")[2] or above.removeprefix("#") * above.startswith("#")
@@ -116,6 +146,14 @@ def test_no_package_imports_above_or_beside_itself() -> None:
 
 def test_every_package_has_a_place_in_the_layers() -> None:
     assert_none(unknown_packages(ROOT))
+
+
+def test_no_room_of_the_broker_imports_a_later_one() -> None:
+    assert_none(room_violations(ROOT))
+
+
+def test_every_room_of_the_broker_has_a_place_in_their_order() -> None:
+    assert_none(unknown_rooms(ROOT))
 
 
 def test_outside_packages_stay_in_their_corner() -> None:
@@ -199,3 +237,16 @@ def test_an_explained_import_inside_a_function_passes(tmp_path: Path) -> None:
 def test_a_package_is_named_by_its_folder(tmp_path: Path) -> None:
     path = write_sample(tmp_path, "gridstat/model/__init__.py", "")
     assert module_name(path, tmp_path) == "gridstat.model"
+
+
+def test_a_room_that_imports_a_later_one_is_found(tmp_path: Path) -> None:
+    write_sample(tmp_path, "gridstat/broker/capacity/a.py", "import gridstat.broker.requests.b\n")
+    write_sample(tmp_path, "gridstat/broker/requests/b.py", "import gridstat.broker.capacity.c\n")
+    assert room_violations(tmp_path) == [
+        "gridstat/broker/capacity/a.py imports gridstat.broker.requests"
+    ]
+
+
+def test_a_room_without_a_place_is_found(tmp_path: Path) -> None:
+    write_sample(tmp_path, "gridstat/broker/attic/a.py", "")
+    assert unknown_rooms(tmp_path) == ["attic"]

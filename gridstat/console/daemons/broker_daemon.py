@@ -8,12 +8,12 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from gridstat.broker.channel_plan import ProbeSettings
 from gridstat.broker.desk import Outside
-from gridstat.broker.journal import Journal
 from gridstat.broker.leaf_broker import LeafBroker
-from gridstat.broker.name_service import NameService
+from gridstat.broker.records.journal import Journal
+from gridstat.broker.requests.name_service import NameService
 from gridstat.broker.settings import BrokerSettings, Quotas
+from gridstat.broker.tables.channel_plan import ProbeSettings
 from gridstat.console.config.cloud_file import load_cloud
 from gridstat.console.config.toml_file import beside
 from gridstat.console.daemons.broker_metrics import BrokerCollector, BrokerFigures

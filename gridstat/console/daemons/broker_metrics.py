@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from gridstat.broker.survey import ReportedLedger
+    from gridstat.broker.operators.survey import ReportedLedger
 
 PREFIX: Final = "gridstat_broker"
 MS_PER_S: Final = 1_000

@@ -14,7 +14,7 @@ from lab.simulation.world import PropertyBroken
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gridstat.broker.registry import Subscription
+    from gridstat.broker.records.registry import Subscription
     from lab.simulation.cloud import Cloud
 
 RULE: Final = "make before break"

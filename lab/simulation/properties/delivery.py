@@ -8,7 +8,7 @@ from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
     from gridstat.broker.leaf_broker import LeafBroker
-    from gridstat.broker.operations import Subscribed
+    from gridstat.broker.records.operations import Subscribed
     from lab.simulation.cloud import Cloud
     from lab.simulation.endpoint_node import EndPointNode
     from lab.simulation.router_node import RouterNode

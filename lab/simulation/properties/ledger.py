@@ -11,7 +11,7 @@ from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
     from gridstat.broker.leaf_broker import LeafBroker
-    from gridstat.broker.operations import Subscribed
+    from gridstat.broker.records.operations import Subscribed
     from gridstat.model.status import StatusVariable
 
 EVENT_BYTES: Final = 28 + 16 + 24

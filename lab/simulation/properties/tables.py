@@ -1,7 +1,7 @@
 """The tables of all routers, worked out anew from the live contracts; an oracle for the broker.
 
-Written from the words of the protocol and not from `broker/orders.py`, so that a mistake there is
-not made twice.
+Written from the words of the protocol and not from `broker/tables/orders.py`, so that a mistake
+there is not made twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
     from gridstat.broker.leaf_broker import LeafBroker
-    from gridstat.broker.registry import Registry
+    from gridstat.broker.records.registry import Registry
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.order_table import OrderTable
     from lab.simulation.cloud import Cloud

@@ -8,8 +8,8 @@ from itertools import combinations
 from math import lcm
 from typing import TYPE_CHECKING
 
-from gridstat.broker.contracts import Allocation, AllocationRequest, Refusal
-from gridstat.broker.resources import Resources
+from gridstat.broker.capacity.contracts import Allocation, AllocationRequest, Refusal
+from gridstat.broker.capacity.resources import Resources
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.identifiers import ChannelId, VariableId
 from gridstat.model.qos import ModalQos, QosRequest
@@ -19,8 +19,8 @@ from gridstat.model.status import BuiltinType, StatusVariable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gridstat.broker.allocation import Allocator
-    from gridstat.broker.resources import Claim
+    from gridstat.broker.capacity.allocation import Allocator
+    from gridstat.broker.capacity.resources import Claim
 
 EVENT_BYTES = 28 + 16 + 24
 """An event without options, alone in its datagram."""

@@ -14,7 +14,7 @@ import msgspec
 
 from gridstat.broker.desk import Outside
 from gridstat.broker.leaf_broker import LeafBroker
-from gridstat.broker.operations import SNAPSHOT_MARK
+from gridstat.broker.records.operations import SNAPSHOT_MARK
 from gridstat.broker.settings import BrokerSettings
 from gridstat.net.command.authority import signed_bytes
 from gridstat.net.command.endpoint_messages import (

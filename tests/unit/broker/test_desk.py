@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.broker.operations import SNAPSHOT_MARK
+from gridstat.broker.records.operations import SNAPSHOT_MARK
 from gridstat.broker.settings import BrokerSettings
 from gridstat.model.cloud import Router, RouterRole
 from gridstat.model.errors import StorageFailed

@@ -1,0 +1,210 @@
+"""Accounts of channels and routers: what is promised on each, kept up to date by differences.
+
+An account is a pure function of the divisors that are taken, so taking back what was added
+restores the very numbers (S0-59), and a change costs the same however much else is promised.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.capacity.bursts import Burst, phase_class
+from gridstat.broker.capacity.charges import DivisorCounts, ModalSum, event_bytes
+from gridstat.model.qos import BASELINE_MODE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from fractions import Fraction
+
+    from gridstat.broker.capacity.charges import Divisors, Tariff
+    from gridstat.model.cloud import EventChannel, Router
+    from gridstat.model.latency_model import LatencyModel
+
+_STEP_US_MIN: Final = 10
+_STEPS_PER_OCTAVE: Final = 8
+_BASELINE: Final = (BASELINE_MODE,)
+
+
+class Stream:
+    """One variable on one carriage: who takes it, and what is charged for that at present."""
+
+    __slots__ = ("burst_modes", "counts", "event_bytes", "phase", "taken", "tariff")
+
+    def __init__(self, tariff: Tariff, channel: EventChannel | None) -> None:
+        self.tariff = tariff
+        self.counts = DivisorCounts()
+        self.taken: Divisors = ()
+        self.burst_modes: tuple[int, ...] = ()
+        if channel is not None:
+            self.event_bytes = event_bytes(tariff.variable, channel.mtu_bytes)
+            self.phase = phase_class(tariff.variable)
+
+    @property
+    def events_per_s(self) -> dict[int, Fraction]:
+        """What is carried of it, per mode."""
+        amounts = self.tariff.events_per_s(self.taken)
+        return {mode: amount.value for mode, amount in sorted(amounts.items())}
+
+
+class RouterAccount:
+    """The events a second that a router is promised to take in and send out."""
+
+    __slots__ = ("carriages", "events", "is_up", "latency_us", "router")
+
+    def __init__(
+        self, router: Router, model: LatencyModel, mode_sets: tuple[frozenset[int], ...]
+    ) -> None:
+        self.router = router
+        self.events = ModalSum(mode_sets)
+        self.carriages = 0
+        self.is_up = True
+        self.latency_us = self.predicted_us(model)
+
+    def predicted_us(self, model: LatencyModel) -> int:
+        return stepped_us(model.router_us(self.events.at_most()))
+
+    @property
+    def is_over(self) -> bool:
+        return self.events.exceeds(self.router.events_per_s_max)
+
+    def shortfall(self) -> Fraction:
+        """Events a second that are missing, or not above 0 where there is room."""
+        return self.events.value - self.router.events_per_s_max
+
+
+class Carriage:
+    """A one-way step that carries variables and loads one or two routers.
+
+    An event channel is one; so are the step of a publisher into its edge and that of an edge to
+    its subscriber, which have no bandwidth of their own but load the edge.
+    """
+
+    __slots__ = (
+        "burst",
+        "bytes",
+        "channel",
+        "is_back_pressured",
+        "is_up",
+        "latency_us",
+        "routers",
+        "streams",
+    )
+
+    def __init__(
+        self,
+        routers: tuple[RouterAccount, ...],
+        mode_sets: tuple[frozenset[int], ...],
+        channel: EventChannel | None = None,
+    ) -> None:
+        self.routers = routers
+        self.channel = channel
+        self.bytes = ModalSum(mode_sets)
+        self.burst = Burst(mode_sets)
+        self.streams: dict[int, Stream] = {}
+        self.is_up = True
+        self.is_back_pressured = False
+        self.latency_us = 0 if channel is None else channel.latency_us
+
+    def add(self, tariff: Tariff, everys: Mapping[int, int]) -> bool:
+        """One more subscription takes the variable here; whether that changes any number."""
+        number = tariff.variable.variable_id
+        stream = self.streams.get(number)
+        if stream is None:
+            stream = self.streams[number] = Stream(tariff, self.channel)
+        return stream.counts.add(everys) and self._charge(stream)
+
+    def remove(self, variable_id: int, everys: Mapping[int, int]) -> bool:
+        """Take back what was added; whether that changes any number."""
+        stream = self.streams[variable_id]
+        if not stream.counts.remove(everys):
+            return False
+        is_changed = self._charge(stream)
+        if not stream.counts:
+            del self.streams[variable_id]
+        return is_changed
+
+    def serves(self, variable_id: int, everys: Mapping[int, int]) -> bool:
+        """Whether the variable could be taken here at these divisors without carrying more."""
+        stream = self.streams.get(variable_id)
+        return stream is not None and stream.counts.serves(everys)
+
+    def has_ample_room(self, tariff: Tariff, modes: int, margin: float) -> bool:
+        """Whether the variable fits at full rate in so many modes, by a quick look from above."""
+        events_per_s = modes * float(tariff.event_rate)
+        for account in self.routers:
+            limit = margin * account.router.events_per_s_max
+            if account.events.at_most() + events_per_s > limit:
+                return False
+        if self.channel is None or not self.channel.bandwidth_bytes_per_s:
+            return True
+        bytes_per_s = events_per_s * event_bytes(tariff.variable, self.channel.mtu_bytes)
+        return (
+            self.bytes.at_most() + bytes_per_s <= margin * self.channel.bandwidth_bytes_per_s
+            and self.burst.events < self.channel.queue_events_max
+        )
+
+    def predicted_us(self, model: LatencyModel) -> int:
+        if self.channel is None:
+            return 0
+        burst_events, burst_bytes = self.burst.worst()
+        return self.channel.latency_us + stepped_us(
+            model.burst_us(burst_events, burst_bytes, self.channel.bandwidth_bytes_per_s)
+        )
+
+    @property
+    def is_over(self) -> bool:
+        bandwidth = 0 if self.channel is None else self.channel.bandwidth_bytes_per_s
+        return bandwidth > 0 and self.bytes.exceeds(bandwidth)
+
+    @property
+    def is_burst_over(self) -> bool:
+        """A channel without a declared bandwidth has no queue that could overflow."""
+        if self.channel is None or not self.channel.bandwidth_bytes_per_s:
+            return False
+        return self.burst.events > self.channel.queue_events_max
+
+    def shortfall(self) -> Fraction:
+        """Bytes a second that are missing, or not above 0 where there is room."""
+        assert self.channel is not None
+        return self.bytes.value - self.channel.bandwidth_bytes_per_s
+
+    def _charge(self, stream: Stream) -> bool:
+        before, after = stream.taken, stream.counts.taken()
+        stream.taken = after
+        steps = stream.tariff.steps(before, after)
+        for mode, was, now in steps:
+            for router in self.routers:
+                router.events.replace(mode, was, now)
+        if self.channel is None:
+            return bool(steps)
+        if steps:
+            for mode, was, now in stream.tariff.byte_steps(before, after, self.channel.mtu_bytes):
+                self.bytes.replace(mode, was, now)
+        return self._charge_burst(stream) or bool(steps)
+
+    def _charge_burst(self, stream: Stream) -> bool:
+        counts = stream.counts
+        modes = _BASELINE if counts.is_of_the_baseline else burst_modes(counts.modes())
+        if modes == stream.burst_modes:
+            return False
+        if modes:
+            self.burst.add(stream.phase, stream.event_bytes, modes)
+        if stream.burst_modes:
+            self.burst.remove(stream.phase, stream.event_bytes, stream.burst_modes)
+        stream.burst_modes = modes
+        return True
+
+
+def burst_modes(modes: Iterable[int]) -> tuple[int, ...]:
+    """In which modes a variable adds to a burst: one event each, the baseline's in all modes."""
+    taken = tuple(modes)
+    return _BASELINE if BASELINE_MODE in taken else taken
+
+
+def stepped_us(us: int) -> int:
+    """Rounded up to a step of at most an eighth, so that predictions move rarely.
+
+    A prediction that moves has to be compared with every contract that rests on it.
+    """
+    step = max(_STEP_US_MIN, (1 << us.bit_length() >> 1) // _STEPS_PER_OCTAVE)
+    return -(-us // step) * step

@@ -1,0 +1,256 @@
+"""May this subscription enter? What stands in its way: the element, the limit, and the shortfall.
+
+Judged are the elements that a claim has touched: bandwidth and queue of channels, capacity of
+routers, and the latency of contracts that are there already. A refusal names the one that binds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from math import ceil
+from typing import TYPE_CHECKING, Final, assert_never
+
+from gridstat.broker.capacity.contracts import Refusal
+from gridstat.model.errors import (
+    BackPressured,
+    BurstTooLarge,
+    ChannelFull,
+    IntervalNotSatisfiable,
+    LatencyNotSatisfiable,
+    RedundancyNotSatisfiable,
+    Refused,
+    RouterFull,
+)
+from gridstat.model.rate_law import MODAL_DIVISORS_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from fractions import Fraction
+
+    from gridstat.broker.capacity.contracts import AllocatedPath, AllocationRequest
+    from gridstat.broker.capacity.promises import Element
+    from gridstat.broker.capacity.resources import Resources, Touched
+    from gridstat.model.paths import NotFound
+
+
+class Limit(Enum):
+    """What may stand in the way, by the error that it is refused with."""
+
+    LATENCY = LatencyNotSatisfiable
+    REDUNDANCY = RedundancyNotSatisfiable
+    CHANNEL = ChannelFull
+    ROUTER = RouterFull
+    BURST = BurstTooLarge
+    BACK_PRESSURE = BackPressured
+    INTERVALS = IntervalNotSatisfiable
+
+
+CAPACITY_LIMITS: Final = (Limit.CHANNEL, Limit.ROUTER, Limit.BURST)
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """One limit that a request would break, at one element (or nowhere in particular)."""
+
+    limit: Limit
+    element: Element | None
+    bottleneck: str
+    missing: int
+    unit: str
+    reason: str
+
+    @property
+    def is_of_the_topology(self) -> bool:
+        """Whether it stands whatever is promised to others, and at whatever rate."""
+        return self.element is None and self.limit in {Limit.LATENCY, Limit.REDUNDANCY}
+
+    def refusal(self) -> Refusal:
+        kind: type[Refused] = self.limit.value
+        return Refusal.of(
+            kind,
+            self.reason,
+            bottleneck=self.bottleneck,
+            shortfall=f"{self.missing} {self.unit}" if self.unit else "",
+        )
+
+
+def obstacles(
+    resources: Resources,
+    touched: Touched,
+    *,
+    ignoring: frozenset[Limit] = frozenset(),
+    pressed: Mapping[int, Fraction] | None = None,
+) -> list[Obstacle]:
+    """Every limit that the claims just taken have broken, in the order in which they met it.
+
+    `pressed` are the back-pressured channels that a change may go on using, with the bytes a
+    second that they carried before it: no more than that.
+    """
+    found: list[Obstacle] = []
+    for element in touched.elements:
+        if isinstance(element, str):
+            if resources.router(element).is_over:
+                found.append(_router_obstacle(resources, element))
+        else:
+            carriage = resources.channel(element)
+            if carriage.is_over or carriage.is_burst_over:
+                found.extend(_channel_obstacles(resources, element))
+            if pressed and element in pressed:
+                found.extend(_pressure_obstacles(resources, element, pressed[element]))
+    if touched.late:
+        found.extend(_late_obstacles(resources, touched))
+    found += [_crowded_obstacle(name) for name in touched.crowded]
+    return [obstacle for obstacle in found if obstacle.limit not in ignoring]
+
+
+def back_pressure(resources: Resources, channel_id: int) -> Obstacle:
+    label = channel_label(resources, channel_id)
+    return Obstacle(
+        Limit.BACK_PRESSURE,
+        channel_id,
+        f"channel {label}",
+        0,
+        "",
+        f"channel {label} is congested and admits nothing new for now",
+    )
+
+
+def too_slow(resources: Resources, path: AllocatedPath, missing_us: int) -> Obstacle:
+    """A path would take longer than allowed; the slowest part of it is the bottleneck."""
+    elements: list[Element] = [*path.routers, *path.channel_ids]
+    slowest = max(elements, key=lambda element: latency_us_of(resources, element))
+    return Obstacle(
+        Limit.LATENCY,
+        slowest,
+        label_of(resources, slowest),
+        missing_us,
+        "µs",
+        f"the way by {' → '.join(path.routers)} is predicted to take {path.latency_us} µs, "
+        f"{missing_us} µs more than allowed",
+    )
+
+
+def not_found(
+    answer: NotFound, allowed_us: Sequence[int], ends_us: int, request: AllocationRequest
+) -> Obstacle:
+    """What the topology itself does not offer, whatever is promised to others."""
+    wanted = len(allowed_us)
+    ends = f"from {' or '.join(request.sources)} to {' or '.join(request.targets)}"
+    match answer.reason:
+        case "latency":
+            takes_us = answer.latency_us_best + ends_us
+            missing_us = max(1, takes_us - allowed_us[answer.path_index])
+            text = f"{_paths(wanted)} {ends} take {takes_us} µs at best, {missing_us} µs too much"
+            return Obstacle(Limit.LATENCY, None, ends, missing_us, "µs", text)
+        case "budget":
+            text = f"the search for {_paths(wanted)} {ends} was ended before it had a verdict"
+            return Obstacle(Limit.REDUNDANCY, None, ends, 0, "", text)
+        case "disconnected" | "disjoint":
+            missing = max(1, wanted - answer.paths_max)
+            text = f"{ends} {wanted} disjoint paths are asked, and {answer.paths_max} are there"
+            unit = "path" if missing == 1 else "paths"
+            return Obstacle(Limit.REDUNDANCY, None, ends, missing, unit, text)
+        case _:
+            assert_never(answer.reason)
+
+
+def latency_us_of(resources: Resources, element: Element) -> int:
+    if isinstance(element, str):
+        return resources.router(element).latency_us
+    return resources.channel(element).latency_us
+
+
+def label_of(resources: Resources, element: Element) -> str:
+    if isinstance(element, str):
+        return f"router {element}"
+    return f"channel {channel_label(resources, element)}"
+
+
+def _paths(wanted: int) -> str:
+    return "the path" if wanted == 1 else f"{wanted} disjoint paths"
+
+
+def channel_label(resources: Resources, channel_id: int) -> str:
+    channel = resources.channel(channel_id).channel
+    assert channel is not None
+    return channel.label
+
+
+def _router_obstacle(resources: Resources, name: str) -> Obstacle:
+    account = resources.router(name)
+    missing = ceil(account.shortfall())
+    return Obstacle(
+        Limit.ROUTER,
+        name,
+        f"router {name}",
+        missing,
+        "events/s",
+        f"router {name} has no capacity left: {missing} of the "
+        f"{account.router.events_per_s_max} events/s that it takes are missing",
+    )
+
+
+def _channel_obstacles(resources: Resources, channel_id: int) -> Iterable[Obstacle]:
+    carriage = resources.channel(channel_id)
+    if carriage.channel is None:
+        return
+    label = carriage.channel.label
+    if carriage.is_over:
+        missing = ceil(carriage.shortfall())
+        yield Obstacle(
+            Limit.CHANNEL,
+            channel_id,
+            f"channel {label}",
+            missing,
+            "bytes/s",
+            f"channel {label} is full: {missing} of its "
+            f"{carriage.channel.bandwidth_bytes_per_s} bytes/s are missing",
+        )
+    if carriage.is_burst_over:
+        missing = carriage.burst.events - carriage.channel.queue_events_max
+        yield Obstacle(
+            Limit.BURST,
+            channel_id,
+            f"channel {label}",
+            missing,
+            "events",
+            f"{carriage.burst.events} events may come to channel {label} at one instant, and its "
+            f"queue holds {carriage.channel.queue_events_max}",
+        )
+
+
+def _pressure_obstacles(
+    resources: Resources, channel_id: int, before: Fraction
+) -> Iterable[Obstacle]:
+    if resources.channel(channel_id).bytes.value > before:
+        yield back_pressure(resources, channel_id)
+
+
+def _crowded_obstacle(variable: str) -> Obstacle:
+    return Obstacle(
+        Limit.INTERVALS,
+        None,
+        f"variable {variable}",
+        1,
+        "interval",
+        f"{variable} would be taken at more different intervals than the {MODAL_DIVISORS_MAX} "
+        "that a router keeps of a variable; ask for one at which others take it",
+    )
+
+
+def _late_obstacles(resources: Resources, touched: Touched) -> Iterable[Obstacle]:
+    """Load that would make an older contract late is refused as if its element were full."""
+    for element, key in touched.late:
+        is_router = isinstance(element, str)
+        label = label_of(resources, element)
+        missing = resources.promises.late_us(key)
+        yield Obstacle(
+            Limit.ROUTER if is_router else Limit.BURST,
+            element,
+            label,
+            missing,
+            "µs",
+            f"more load on {label} would make subscription {key.subscription_id}, "
+            f"which is granted already, late by {missing} µs",
+        )

@@ -1,0 +1,155 @@
+"""The burst of synchronised publishers: what may come to a channel at one instant.
+
+Admission by rate alone assumes smooth arrivals, although publishers that follow one clock send
+together (S0 A28). Two variables meet if some slots of theirs lie within one instant, which their
+periods and phases decide: by the Chinese remainder theorem, iff the phases agree modulo the
+greatest common divisor of the periods. An aperiodic variable may meet every other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import gcd
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gridstat.broker.capacity.charges import modal_total
+from gridstat.model.rate_law import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from gridstat.model.status import StatusVariable
+
+INSTANT_NS: Final = 1_000_000
+"""Events that are due within a millisecond are taken to come at once: clocks and sends jitter."""
+
+
+class PhaseClass(NamedTuple):
+    """Variables of the same period, with phases in the same instant; `per_seconds` 0 stands for
+    aperiodic ones."""
+
+    seconds: int
+    per_seconds: int
+    phase_ns: int
+
+
+def phase_class(variable: StatusVariable) -> PhaseClass:
+    period = variable.period
+    if period is None:
+        return PhaseClass(0, 0, 0)
+    phase = variable.phase_ns * period.per_seconds % (period.seconds * NS_PER_S)
+    phase_ns = phase // period.per_seconds
+    # Cut to whole instants, so that odd phases cannot open a class for every variable.
+    return PhaseClass(period.seconds, period.per_seconds, phase_ns - phase_ns % INSTANT_NS)
+
+
+@lru_cache(maxsize=65_536)
+def may_meet(one: PhaseClass, other: PhaseClass) -> bool:
+    """Whether slots of both may ever lie within one instant; phases so near are cut apart by less
+    than two."""
+    if not one.per_seconds or not other.per_seconds:
+        return True
+    scale = one.per_seconds * other.per_seconds
+    common = NS_PER_S * gcd(one.seconds * other.per_seconds, other.seconds * one.per_seconds)
+    apart = abs(one.phase_ns - other.phase_ns) * scale % common
+    return min(apart, common - apart) < 2 * INSTANT_NS * scale
+
+
+@dataclass(slots=True)
+class _Crowd:
+    """A phase class on a channel: its own variables, and all that its variables may meet."""
+
+    meets: list[PhaseClass]
+    own_events: dict[int, int] = field(default_factory=dict)
+    own_bytes: dict[int, int] = field(default_factory=dict)
+    events: dict[int, int] = field(default_factory=dict)
+    bytes: dict[int, int] = field(default_factory=dict)
+
+
+class Burst:
+    """The largest crowd that may come to one channel, over all phase classes and active modes.
+
+    A class and all that it may meet is a bound from above: those that meet it need not all meet
+    each other. For the usual grid, with phases 0 and a few shifted ones, it is the very number.
+    """
+
+    __slots__ = ("_crowds", "_mode_sets", "_worst")
+
+    def __init__(self, mode_sets: tuple[frozenset[int], ...]) -> None:
+        self._mode_sets = mode_sets
+        self._crowds: dict[PhaseClass, _Crowd] = {}
+        self._worst: tuple[int, int] | None = (0, 0)
+
+    def add(self, phase: PhaseClass, event_bytes: int, modes: Collection[int]) -> None:
+        crowd = self._crowds.get(phase) or self._open(phase)
+        for mode in modes:
+            _count(crowd.own_events, mode, 1)
+            _count(crowd.own_bytes, mode, event_bytes)
+        self._spread(crowd, modes, 1, event_bytes)
+
+    def remove(self, phase: PhaseClass, event_bytes: int, modes: Collection[int]) -> None:
+        crowd = self._crowds[phase]
+        for mode in modes:
+            _count(crowd.own_events, mode, -1)
+            _count(crowd.own_bytes, mode, -event_bytes)
+        self._spread(crowd, modes, -1, -event_bytes)
+        if not crowd.own_events:
+            self._close(phase)
+
+    @property
+    def events(self) -> int:
+        return self.worst()[0]
+
+    @property
+    def bytes(self) -> int:
+        return self.worst()[1]
+
+    def worst(self) -> tuple[int, int]:
+        """The most events and the most bytes."""
+        if self._worst is None:
+            crowds = self._crowds.values()
+            self._worst = (
+                max((modal_total(crowd.events, self._mode_sets) for crowd in crowds), default=0),
+                max((modal_total(crowd.bytes, self._mode_sets) for crowd in crowds), default=0),
+            )
+        return self._worst
+
+    def _spread(self, crowd: _Crowd, modes: Collection[int], events: int, event_bytes: int) -> None:
+        before = self._worst
+        self._worst = None
+        worst_events, worst_bytes = before or (0, 0)
+        is_known = before is not None and events > 0  # Only what grew can be the new worst.
+        for met in crowd.meets:
+            other = self._crowds[met]
+            for mode in modes:
+                _count(other.events, mode, events)
+                _count(other.bytes, mode, event_bytes)
+            if is_known:
+                worst_events = max(worst_events, modal_total(other.events, self._mode_sets))
+                worst_bytes = max(worst_bytes, modal_total(other.bytes, self._mode_sets))
+        if is_known:
+            self._worst = (worst_events, worst_bytes)
+
+    def _open(self, phase: PhaseClass) -> _Crowd:
+        crowd = self._crowds[phase] = _Crowd(meets=[phase])
+        for other_phase, other in self._crowds.items():
+            if other is not crowd and may_meet(phase, other_phase):
+                other.meets.append(phase)
+                crowd.meets.append(other_phase)
+                for mode, events in other.own_events.items():
+                    _count(crowd.events, mode, events)
+                    _count(crowd.bytes, mode, other.own_bytes[mode])
+        return crowd
+
+    def _close(self, phase: PhaseClass) -> None:
+        for met in self._crowds.pop(phase).meets:
+            if met != phase:
+                self._crowds[met].meets.remove(phase)
+
+
+def _count(counts: dict[int, int], mode: int, by: int) -> None:
+    if number := counts.get(mode, 0) + by:
+        counts[mode] = number
+    else:
+        del counts[mode]

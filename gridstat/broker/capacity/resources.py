@@ -1,0 +1,400 @@
+"""What the cloud has and what it has promised: routers, event channels, and the claims on them.
+
+Claims are added and taken back in constant time; whether they fit is judged in `admission.py` from
+the elements that they touched. The graph for the path search is kept here too, and built anew only
+when the topology has changed or a search has found its latencies too old.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.capacity.accounts import Carriage, RouterAccount
+from gridstat.broker.capacity.carriers import Carriers
+from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT, Tariff
+from gridstat.broker.capacity.promises import Promises
+from gridstat.broker.capacity.row_divisors import RowDivisors
+from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, StillInUse
+from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT, LatencyModel
+from gridstat.model.paths import Arc, PathGraph
+from gridstat.model.qos import BASELINE_MODE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from gridstat.broker.capacity.charges import Amount
+    from gridstat.broker.capacity.promises import Element, PathKey
+    from gridstat.model.cloud import EventChannel, Router
+    from gridstat.model.status import StatusVariable
+
+HOP_COST: Final = 1_000
+"""What a channel costs in the path search, where it does not carry the variable already."""
+_ALL_SLOTS: Final[Mapping[int, int]] = MappingProxyType({BASELINE_MODE: 1})
+"""A publisher sends every event to its edge, whoever takes it from there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What one path takes: a variable, from its publisher's edge to its subscriber's, per mode."""
+
+    variable: StatusVariable
+    routers: tuple[str, ...]
+    channel_ids: tuple[int, ...]
+    everys: Mapping[int, int]
+    subscriber: str
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What claims have changed: elements, the paths that are late by it, variables that crowd."""
+
+    elements: tuple[Element, ...]
+    late: tuple[tuple[Element, PathKey], ...] = ()
+    crowded: tuple[str, ...] = ()
+
+
+class Resources:
+    """Every number is a function of the topology and of the claims that are held at present."""
+
+    def __init__(
+        self,
+        *,
+        mode_sets: tuple[frozenset[int], ...] = MODE_SETS_DEFAULT,
+        model: LatencyModel = LATENCY_MODEL_DEFAULT,
+    ) -> None:
+        self.model = model
+        self.ends_us = model.predict(())
+        self.promises = Promises()
+        self.topology_version = 0
+        self._mode_sets = mode_sets
+        self._routers: dict[str, RouterAccount] = {}
+        self._channels: dict[int, Carriage] = {}
+        self._between: dict[tuple[str, str], int] = {}
+        self._channels_at: dict[str, set[int]] = {}
+        self._entries: dict[str, Carriage] = {}
+        self._deliveries: dict[tuple[str, str], Carriage] = {}
+        self._carriers = Carriers()
+        self._rows = RowDivisors()
+        self._tariffs: dict[int, Tariff] = {}
+        self._unusable_channels: frozenset[int] | None = None
+        self._unusable_routers: frozenset[str] | None = None
+        self._graph: PathGraph | None = None
+        self._is_graph_old = False
+
+    # The topology.
+
+    def add_router(self, router: Router) -> None:
+        if router.name in self._routers:
+            raise LayoutError(f"router {router.name} is there already")
+        self._routers[router.name] = RouterAccount(router, self.model, self._mode_sets)
+        self._entries[router.name] = Carriage((self._routers[router.name],), self._mode_sets)
+        self._channels_at[router.name] = set()
+        self._reshape()
+
+    def remove_router(self, name: str) -> None:
+        account = self.router(name)
+        if account.events or self.promises.over(name):
+            raise StillInUse(
+                f"router {name} carries {self.variables_at(name)} variables "
+                f"on {len(self.promises.over(name))} paths"
+            )
+        if self._channels_at[name]:
+            raise StillInUse(
+                f"router {name} still has {len(self._channels_at[name])} channels",
+                hint="remove its channels first",
+            )
+        del self._routers[name], self._entries[name], self._channels_at[name]
+        self._reshape()
+
+    def add_channel(self, channel: EventChannel) -> None:
+        ends = (channel.from_router, channel.to_router)
+        if channel.channel_id in self._channels or ends in self._between:
+            raise LayoutError(f"channel {channel.channel_id}, {channel.label}, is there already")
+        routers = (self.router(channel.from_router), self.router(channel.to_router))
+        carriage = Carriage(routers, self._mode_sets, channel)
+        self._channels[channel.channel_id] = carriage
+        self._between[ends] = channel.channel_id
+        for name in ends:
+            self._channels_at[name].add(channel.channel_id)
+        self._reshape()
+
+    def remove_channel(self, channel_id: int) -> None:
+        carriage = self.channel(channel_id)
+        assert carriage.channel is not None
+        if carriage.streams:
+            raise StillInUse(
+                f"channel {carriage.channel.label} carries {len(carriage.streams)} variables"
+            )
+        ends = (carriage.channel.from_router, carriage.channel.to_router)
+        del self._channels[channel_id], self._between[ends]
+        for name in ends:
+            self._channels_at[name].discard(channel_id)
+        self._reshape()
+
+    def change_router(self, router: Router) -> None:
+        """Another capacity for a router; what is promised stands, and may then be too much."""
+        self.router(router.name).router = router
+        self._reshape()
+
+    def change_channel(self, channel: EventChannel) -> None:
+        """Another bandwidth, latency or queue for a channel between the same two routers."""
+        carriage = self.channel(channel.channel_id)
+        before = carriage.channel
+        assert before is not None
+        if (before.from_router, before.to_router) != (channel.from_router, channel.to_router):
+            raise LayoutError(f"channel {before.label} cannot be moved to {channel.label}")
+        if before.mtu_bytes != channel.mtu_bytes and carriage.streams:
+            raise StillInUse(f"channel {before.label} carries variables charged by its MTU")
+        carriage.channel = channel
+        self._move([channel.channel_id])
+        self._reshape()
+
+    def channel_between(self, from_router: str, to_router: str) -> int:
+        try:
+            return self._between[from_router, to_router]
+        except KeyError:
+            raise NoSuchChannel(f"there is no channel {from_router}→{to_router}") from None
+
+    def leads_to(self, channel_id: int, names: Collection[str]) -> bool:
+        """Whether a channel ends at one of these routers."""
+        return self._channels[channel_id].routers[-1].router.name in names
+
+    def router(self, name: str) -> RouterAccount:
+        try:
+            return self._routers[name]
+        except KeyError:
+            raise NoSuchRouter(f"there is no router {name}") from None
+
+    def channel(self, channel_id: int) -> Carriage:
+        try:
+            return self._channels[channel_id]
+        except KeyError:
+            raise NoSuchChannel(f"there is no channel {channel_id}") from None
+
+    @property
+    def routers(self) -> Mapping[str, RouterAccount]:
+        return MappingProxyType(self._routers)
+
+    @property
+    def channels(self) -> Mapping[int, Carriage]:
+        return MappingProxyType(self._channels)
+
+    # What is up, and what is congested.
+
+    def mark_router(self, name: str, *, is_up: bool) -> None:
+        account = self.router(name)
+        if account.is_up != is_up:
+            account.is_up = is_up
+            self._reshape(is_same_graph=True)
+
+    def mark_channel(self, channel_id: int, *, is_up: bool) -> None:
+        carriage = self.channel(channel_id)
+        if carriage.is_up != is_up:
+            carriage.is_up = is_up
+            self._reshape(is_same_graph=True)
+
+    def mark_back_pressure(self, channel_id: int, *, is_on: bool) -> None:
+        carriage = self.channel(channel_id)
+        if carriage.is_back_pressured != is_on:
+            carriage.is_back_pressured = is_on
+            self._reshape(is_same_graph=True)
+
+    def down_channels(self) -> frozenset[int]:
+        return frozenset(number for number, found in self._channels.items() if not found.is_up)
+
+    def down_routers(self) -> frozenset[str]:
+        if self._unusable_routers is None:
+            self._unusable_routers = frozenset(
+                name for name, account in self._routers.items() if not account.is_up
+            )
+        return self._unusable_routers
+
+    def unusable_channels(self) -> frozenset[int]:
+        """Channels that are down, or back-pressured and admit nothing new."""
+        if self._unusable_channels is None:
+            self._unusable_channels = frozenset(
+                number
+                for number, found in self._channels.items()
+                if not found.is_up or found.is_back_pressured
+            )
+        return self._unusable_channels
+
+    # What is promised.
+
+    def take(self, claims: Iterable[Claim]) -> Touched:
+        """Count the claims, whether they fit or not; the answer is for admission to judge."""
+        touched: dict[Element, None] = {}
+        for claim in claims:
+            self._take(claim, touched)
+        return Touched(tuple(touched), tuple(self._move(touched)), self._rows.newly_crowded())
+
+    def give_back(self, claims: Iterable[Claim]) -> None:
+        """Exactly undo `take` of the same claims."""
+        touched: dict[Element, None] = {}
+        for claim in claims:
+            self._give_back(claim, touched)
+        self._move(touched)
+
+    def publish(self, variable: StatusVariable, routers: Iterable[str]) -> None:
+        """Count a publisher's events at its edges from now on, whether anybody takes them or not.
+
+        Subscriptions count them too, once for all, so this is for publications without any.
+        """
+        touched: dict[Element, None] = {}
+        for name in routers:
+            self.router(name)
+            is_changed = self._entries[name].add(self.tariff(variable), _ALL_SLOTS)
+            self._note(touched, name, is_changed=is_changed)
+        self._move(touched)
+
+    def unpublish(self, variable: StatusVariable, routers: Iterable[str]) -> None:
+        touched: dict[Element, None] = {}
+        for name in routers:
+            is_changed = self._entries[name].remove(variable.variable_id, _ALL_SLOTS)
+            self._note(touched, name, is_changed=is_changed)
+        if variable.variable_id not in self._carriers:
+            self._tariffs.pop(variable.variable_id, None)
+        self._move(touched)
+
+    def shift(self, name: str, old: Amount | None, new: Amount | None) -> Touched:
+        """Count `new` events a second instead of `old` at a router, to see what that would do."""
+        self.router(name).events.replace(BASELINE_MODE, old, new)
+        return Touched((name,), tuple(self._move((name,))))
+
+    def serving_channels(self, variable_id: int, everys: Mapping[int, int]) -> frozenset[int]:
+        """Channels that could carry the variable at these divisors without carrying more."""
+        found = self._carriers.serving(variable_id, everys)
+        if found is None:
+            found = frozenset(
+                number
+                for number in self._carriers.of(variable_id)
+                if self._channels[number].serves(variable_id, everys)
+            )
+            self._carriers.remember(variable_id, everys, found)
+        return found
+
+    def carriers(self, variable_id: int) -> tuple[int, ...]:
+        """The channels that carry a variable at present."""
+        return tuple(sorted(self._carriers.of(variable_id)))
+
+    def variables_at(self, name: str) -> int:
+        """How many variables come to a router, from publishers or by its channels."""
+        found = set(self._entries[name].streams)
+        for number in self._channels_at[name]:
+            found.update(self._channels[number].streams)
+        return len(found)
+
+    def path_us(self, routers: Iterable[str], channel_ids: Iterable[int]) -> int:
+        """The p99 predicted for a path from end-point to end-point, as things are now."""
+        total_us = self.ends_us
+        for name in routers:
+            total_us += self._routers[name].latency_us
+        for number in channel_ids:
+            total_us += self._channels[number].latency_us
+        return total_us
+
+    def tariff(self, variable: StatusVariable) -> Tariff:
+        """What the variable costs; raises unless its rate is bounded."""
+        known = self._tariffs.get(variable.variable_id)
+        if known is None:
+            known = self._tariffs[variable.variable_id] = Tariff(variable)
+        assert known.variable is variable or known.variable == variable, (
+            f"variable {variable.variable_id} is charged with another period or type"
+        )
+        return known
+
+    # The graph.
+
+    def graph(self, *, is_fresh: bool = False) -> PathGraph:
+        """The cloud as the path search sees it; predictions may lag unless it must be fresh."""
+        if self._graph is None or (is_fresh and self._is_graph_old):
+            arcs = tuple(
+                Arc(
+                    channel_id=number,
+                    from_router=carriage.channel.from_router,
+                    to_router=carriage.channel.to_router,
+                    cost=HOP_COST,
+                    latency_us=carriage.latency_us,
+                )
+                for number, carriage in sorted(self._channels.items())
+                if carriage.channel is not None
+            )
+            node_latency = {name: account.latency_us for name, account in self._routers.items()}
+            self._graph = PathGraph(arcs, node_latency)
+            self._is_graph_old = False
+        return self._graph
+
+    @property
+    def is_graph_old(self) -> bool:
+        """Whether some prediction has moved since the graph was built."""
+        return self._is_graph_old
+
+    def _reshape(self, *, is_same_graph: bool = False) -> None:
+        self.topology_version += 1
+        self._unusable_channels = None
+        self._unusable_routers = None
+        if not is_same_graph:
+            self._graph = None
+
+    def _take(self, claim: Claim, touched: dict[Element, None]) -> None:
+        first, last = claim.routers[0], claim.routers[-1]
+        tariff = self.tariff(claim.variable)
+        self._note(touched, first, is_changed=self._entries[first].add(tariff, _ALL_SLOTS))
+        self._carriers.join(claim.variable.variable_id, claim.channel_ids, claim.everys)
+        for number in claim.channel_ids:
+            carriage = self._channels[number]
+            if self._rows.add(carriage, tariff, claim.everys):
+                self._note_channel(touched, number, carriage)
+        delivery = self._deliveries.get((last, claim.subscriber))
+        if delivery is None:
+            delivery = Carriage((self._routers[last],), self._mode_sets)
+            self._deliveries[last, claim.subscriber] = delivery
+        self._note(touched, last, is_changed=self._rows.add(delivery, tariff, claim.everys))
+
+    def _give_back(self, claim: Claim, touched: dict[Element, None]) -> None:
+        variable_id, first, last = claim.variable.variable_id, claim.routers[0], claim.routers[-1]
+        entry = self._entries[first]
+        self._note(touched, first, is_changed=entry.remove(variable_id, _ALL_SLOTS))
+        gone: list[int] = []
+        for number in claim.channel_ids:
+            carriage = self._channels[number]
+            if self._rows.remove(carriage, variable_id, claim.everys):
+                self._note_channel(touched, number, carriage)
+            if variable_id not in carriage.streams:
+                gone.append(number)
+        self._carriers.leave(variable_id, gone)
+        delivery = self._deliveries[last, claim.subscriber]
+        is_changed = self._rows.remove(delivery, variable_id, claim.everys)
+        self._note(touched, last, is_changed=is_changed)
+        if not delivery.streams:
+            del self._deliveries[last, claim.subscriber]
+        if variable_id not in self._carriers and variable_id not in entry.streams:
+            self._tariffs.pop(variable_id, None)
+
+    @staticmethod
+    def _note(touched: dict[Element, None], name: str, *, is_changed: bool) -> None:
+        if is_changed:
+            touched[name] = None
+
+    @staticmethod
+    def _note_channel(touched: dict[Element, None], number: int, carriage: Carriage) -> None:
+        touched[number] = None
+        for account in carriage.routers:
+            touched[account.router.name] = None
+
+    def _move(self, touched: Iterable[Element]) -> list[tuple[Element, PathKey]]:
+        """Bring the predictions of the touched elements up to date; who becomes late by that."""
+        late: list[tuple[Element, PathKey]] = []
+        for element in touched:
+            account = (
+                self._routers[element] if isinstance(element, str) else self._channels[element]
+            )
+            latency_us = account.predicted_us(self.model)
+            if latency_us != account.latency_us:
+                moved = self.promises.move(element, latency_us - account.latency_us)
+                account.latency_us = latency_us
+                self._is_graph_old = True
+                late.extend((element, key) for key in moved)
+        return late

@@ -1,0 +1,80 @@
+"""How many different divisors the rows of a variable hold, so that no row has more than fit.
+
+A core's row of a variable holds 64 divisors over all its channels, and a router would round more
+down to common ones: it would forward more than is charged. They are counted over the whole cloud,
+so no router's row can have more.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from gridstat.model.rate_law import MODAL_DIVISORS_MAX, modal_divisors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gridstat.broker.capacity.accounts import Carriage
+    from gridstat.broker.capacity.charges import Divisors, Tariff
+
+
+class RowDivisors:
+    """By variable, the divisors that are kept on channels and deliveries, and on how many."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, dict[int, int]] = {}
+        self._crowded: dict[str, None] = {}
+
+    def add(self, carriage: Carriage, tariff: Tariff, everys: Mapping[int, int]) -> bool:
+        """One more subscription takes the variable here; whether that changes any number."""
+        number = tariff.variable.variable_id
+        before = _taken(carriage, number)
+        is_changed = carriage.add(tariff, everys)
+        after = _taken(carriage, number)
+        if after is not before:
+            held = self.count(number)
+            self._replace(number, before, after)
+            if self.count(number) > max(held, MODAL_DIVISORS_MAX):
+                self._crowded[tariff.variable.name] = None
+        return is_changed
+
+    def remove(self, carriage: Carriage, variable_id: int, everys: Mapping[int, int]) -> bool:
+        """Take back what was added; whether that changes any number."""
+        before = _taken(carriage, variable_id)
+        is_changed = carriage.remove(variable_id, everys)
+        after = _taken(carriage, variable_id)
+        if after is not before:
+            self._replace(variable_id, before, after)
+        return is_changed
+
+    def newly_crowded(self) -> tuple[str, ...]:
+        """The variables that have come to more divisors than a row holds, since the last time."""
+        found, self._crowded = tuple(self._crowded), {}
+        return found
+
+    def count(self, variable_id: int) -> int:
+        return len(self._counts.get(variable_id, ()))
+
+    def _replace(self, variable_id: int, before: Divisors, after: Divisors) -> None:
+        counts = self._counts.setdefault(variable_id, {})
+        was, now = kept_divisors(before), kept_divisors(after)
+        for every in now - was:
+            counts[every] = counts.get(every, 0) + 1
+        for every in was - now:
+            counts[every] -= 1
+            if not counts[every]:
+                del counts[every]
+        if not counts:
+            del self._counts[variable_id]
+
+
+@lru_cache(maxsize=4_096)
+def kept_divisors(taken: Divisors) -> frozenset[int]:
+    """What a router keeps of the divisors that are taken on one channel, over all modes."""
+    return frozenset(every for own in modal_divisors(dict(taken)).values() for every in own)
+
+
+def _taken(carriage: Carriage, variable_id: int) -> Divisors:
+    stream = carriage.streams.get(variable_id)
+    return () if stream is None else stream.taken

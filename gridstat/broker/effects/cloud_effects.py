@@ -1,0 +1,124 @@
+"""Operations about the cloud itself: numbers, routers and event channels."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gridstat.broker.records.operations import (
+    ChannelAdded,
+    ChannelRemoved,
+    NumbersReached,
+    RouterAdded,
+    RouterRemoved,
+    RouterReported,
+    TermBegan,
+)
+
+if TYPE_CHECKING:
+    from gridstat.broker.effects.reservations import Reservations
+    from gridstat.broker.records.applied import Applied
+    from gridstat.broker.records.registry import Registry
+    from gridstat.broker.tables.channel_plan import ChannelPlan
+    from gridstat.broker.tables.router_tables import RouterTables
+    from gridstat.model.cloud import EventChannel, Router
+
+
+class CloudEffects:
+    """Registry and reservations know the same routers and channels at any time."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        reservations: Reservations,
+        tables: RouterTables,
+        channel_plan: ChannelPlan,
+    ) -> None:
+        self._registry = registry
+        self._reservations = reservations
+        self._tables = tables
+        self._channel_plan = channel_plan
+
+    def count(self, operation: TermBegan | NumbersReached) -> None:
+        """Numbers only grow, so there is nothing to undo: one that was skipped harms nobody."""
+        registry = self._registry
+        if isinstance(operation, TermBegan):
+            registry.term = max(registry.term, operation.term)
+            return
+        registry.variable_id_last = max(registry.variable_id_last, operation.variable_id)
+        registry.subscription_id_last = max(
+            registry.subscription_id_last, operation.subscription_id
+        )
+        registry.channel_id_last = max(registry.channel_id_last, operation.channel_id)
+
+    def change_router(
+        self, operation: RouterAdded | RouterRemoved | RouterReported, done: Applied
+    ) -> None:
+        match operation:
+            case RouterAdded(router=router):
+                if router.name not in self._registry.routers:
+                    self._add_router(router)
+                    done.undo.append(partial(self._remove_router, router.name))
+            case RouterRemoved(name=name):
+                self._change_to_removed(name, done)
+            case RouterReported():
+                # Where a router listens is a fact, journalled or not: it is not undone.
+                if operation.name in self._registry.routers:
+                    self._registry.reports[operation.name] = operation
+                    done.tables.append(partial(self._channel_plan.refresh_router, operation.name))
+
+    def change_channel(self, operation: ChannelAdded | ChannelRemoved, done: Applied) -> None:
+        refresh = self._channel_plan.refresh_pair
+        known = self._registry.channels
+        if isinstance(operation, ChannelAdded):
+            channel = operation.channel
+            if channel.channel_id in known or not self._is_possible(channel):
+                return
+            self._add_channel(channel)
+            undoing = partial(self._remove_channel, channel)
+        else:
+            found = known.get(operation.channel_id)
+            if found is None:
+                return
+            channel = found
+            self._remove_channel(channel)
+            undoing = partial(self._add_channel, channel)
+        done.undo += [partial(refresh, channel), undoing]
+        done.tables.append(partial(refresh, channel))
+
+    def _is_possible(self, channel: EventChannel) -> bool:
+        """Whether the broker's file, edited since, still has its ends and no channel between."""
+        registry = self._registry
+        ends = channel.from_router, channel.to_router
+        return all(end in registry.routers for end in ends) and ends not in registry.channel_between
+
+    def _change_to_removed(self, name: str, done: Applied) -> None:
+        router = self._registry.routers.get(name)
+        if router is None:
+            return
+        report = self._registry.reports.get(name)
+        for channel_id in sorted(self._registry.channels_of.get(name, ())):
+            # An operator has removed them before; only an edited file can still name them.
+            self.change_channel(ChannelRemoved(channel_id=channel_id), done)
+        self._remove_router(name)
+        done.undo.append(partial(self._add_router, router, report))
+        done.tables.append(partial(self._tables.forget, name))
+
+    def _add_router(self, router: Router, report: RouterReported | None = None) -> None:
+        self._registry.add_router(router)
+        self._reservations.add_router(router)
+        if report is not None:
+            self._registry.reports[router.name] = report
+
+    def _remove_router(self, name: str) -> None:
+        self._registry.remove_router(name)
+        self._reservations.remove_router(name)
+
+    def _add_channel(self, channel: EventChannel) -> None:
+        self._registry.add_channel(channel)
+        self._reservations.add_channel(channel)
+        self._registry.channel_id_last = max(self._registry.channel_id_last, channel.channel_id)
+
+    def _remove_channel(self, channel: EventChannel) -> None:
+        self._registry.remove_channel(channel.channel_id)
+        self._reservations.remove_channel(channel.channel_id)

@@ -1,0 +1,196 @@
+"""Operations about subscriptions: contracts, their live changes, and patterns."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gridstat.broker.capacity.contracts import Allocation, AllocationRequest
+from gridstat.broker.records.operations import (
+    CatchingLeft,
+    Moved,
+    PatternHeld,
+    Subscribed,
+    Unsubscribed,
+)
+from gridstat.broker.records.registry import Retiring, Subscription
+from gridstat.broker.tables.orders import RoutedOrder, path_orders
+
+if TYPE_CHECKING:
+    from gridstat.broker.effects.reservations import Reservations
+    from gridstat.broker.records.applied import Applied
+    from gridstat.broker.records.registry import Registry
+    from gridstat.broker.tables.router_tables import RouterTables
+    from gridstat.model.status import StatusVariable
+
+
+class ContractEffects:
+    """A live subscription is reserved, and ordered at every router of its paths."""
+
+    def __init__(
+        self, registry: Registry, reservations: Reservations, tables: RouterTables
+    ) -> None:
+        self._registry = registry
+        self._reservations = reservations
+        self._tables = tables
+
+    def apply(
+        self,
+        operation: Subscribed | Unsubscribed | Moved | PatternHeld | CatchingLeft,
+        done: Applied,
+    ) -> None:
+        match operation:
+            case Subscribed():
+                self._subscribe(operation, done)
+            case Unsubscribed():
+                self._unsubscribe(operation.subscription_id, done)
+            case Moved(subscription=record, with_publication=is_held):
+                self._move(record, done, is_held=is_held)
+            case PatternHeld():
+                self._hold_pattern(operation, done)
+            case CatchingLeft():
+                self._catch_later(operation, done)
+
+    def _subscribe(self, record: Subscribed, done: Applied) -> None:
+        registry = self._registry
+        registry.subscription_id_last = max(registry.subscription_id_last, record.subscription_id)
+        if (
+            record.subscription_id in registry.subscriptions
+            or record.name not in registry.publications
+            or record.subscriber not in registry.endpoints
+        ):
+            return
+        variable = registry.publications[record.name].variable
+        if not self._reservations.holds(record.subscription_id):
+            if not self._reservations.has_a_place(record.paths):
+                registry.homeless[record.subscription_id] = record
+                return
+            self._reservations.adopt(allocation_of(record, variable))
+        registry.add_subscription(Subscription(record, variable))
+        done.undo += [
+            partial(self._reservations.release, record.subscription_id),
+            partial(registry.remove_subscription, record.subscription_id),
+        ]
+        orders = self._orders(record)
+        done.tables.append(partial(self._tables.set_up, variable, orders, local_edges(record)))
+
+    def _unsubscribe(self, subscription_id: int, done: Applied) -> None:
+        registry = self._registry
+        held = registry.remove_pattern(subscription_id)
+        if held is not None:
+            done.undo.append(partial(registry.add_pattern, held))
+            return
+        homeless = registry.homeless.pop(subscription_id, None)
+        if homeless is not None:
+            done.undo.append(partial(registry.homeless.__setitem__, subscription_id, homeless))
+        found = registry.subscriptions.get(subscription_id)
+        if found is None:
+            return
+        record, variable = found.record, found.variable
+        orders = self._orders(record)
+        registry.remove_subscription(subscription_id)
+        leaving = self._reservations.leaving(subscription_id)
+        self._reservations.release(subscription_id)
+        done.undo += [
+            partial(registry.add_subscription, found),
+            partial(self._reservations.readmit, allocation_of(record, variable), leaving),
+        ]
+        done.tables += [
+            partial(self._tables.tear_down, variable, orders, local_edges(record)),
+            partial(found.retire, record.generation, with_held=True),
+        ]
+
+    def _move(self, record: Subscribed, done: Applied, *, is_held: bool) -> None:
+        """The new generation stands beside the old one, which retires once the new one is up."""
+        registry = self._registry
+        homeless = registry.homeless.pop(record.subscription_id, None)
+        if homeless is not None:
+            done.undo.append(
+                partial(registry.homeless.__setitem__, record.subscription_id, homeless)
+            )
+            self._subscribe(record, done)
+            return
+        found = registry.subscriptions.get(record.subscription_id)
+        if found is None or found.record.generation == record.generation:
+            return
+        if not self._reservations.has_a_place(record.paths):
+            # Only at a start, when the broker's file has lost what the contract had moved to.
+            self._unsubscribe(record.subscription_id, done)
+            registry.homeless[record.subscription_id] = record
+            return
+        old, old_variable = found.record, found.variable
+        new_variable = registry.publications[record.name].variable
+        old_orders, new_orders = self._orders(old), self._orders(record)
+        self._reservations.move(allocation_of(record, new_variable), record.generation)
+        registry.replace_record(found, record, new_variable)
+        retiring = Retiring(
+            record.generation,
+            (
+                partial(self._tables.tear_down, old_variable, old_orders, local_edges(old)),
+                partial(self._reservations.settle, record.subscription_id, record.generation),
+            ),
+            is_held,
+            old,
+        )
+        found.retiring.append(retiring)
+        done.undo += [
+            partial(
+                self._reservations.take_back, allocation_of(old, old_variable), record.generation
+            ),
+            partial(registry.replace_record, found, old, old_variable),
+            partial(found.keep, retiring),
+        ]
+        done.tables.append(
+            partial(self._tables.set_up, new_variable, new_orders, local_edges(record))
+        )
+
+    def retire(self, subscription_id: int, generation: int) -> None:
+        found = self._registry.subscriptions.get(subscription_id)
+        if found is not None:
+            found.retire(generation)
+
+    def _hold_pattern(self, held: PatternHeld, done: Applied) -> None:
+        registry = self._registry
+        registry.subscription_id_last = max(registry.subscription_id_last, held.pattern_id)
+        if held.pattern_id not in registry.patterns and held.subscriber in registry.endpoints:
+            registry.add_pattern(held)
+            done.undo.append(partial(registry.remove_pattern, held.pattern_id))
+
+    def _catch_later(self, operation: CatchingLeft, done: Applied) -> None:
+        catching, key = self._registry.catching, (operation.pattern_id, operation.name)
+        if operation.is_over:
+            catching.pop(key, None)
+            done.undo.append(partial(catching.setdefault, key))
+        elif key not in catching:
+            catching[key] = None
+            done.undo.append(partial(catching.pop, key, None))
+
+    def _orders(self, record: Subscribed) -> list[RoutedOrder]:
+        return path_orders(record, self._registry.endpoints[record.subscriber].attachments)
+
+
+def allocation_of(record: Subscribed, variable: StatusVariable) -> Allocation:
+    """A contract as admission knows it."""
+    request = AllocationRequest(
+        subscription_id=record.subscription_id,
+        variable=variable,
+        sources=record.sources,
+        targets=record.targets,
+        qos=record.qos,
+        subscriber=record.subscriber,
+    )
+    return Allocation(
+        request=request,
+        granted=record.granted,
+        paths=record.paths,
+        is_node_disjoint=record.is_node_disjoint,
+        shares_edge=record.shares_edge,
+        degraded=record.degraded,
+    )
+
+
+def local_edges(record: Subscribed) -> tuple[str, ...]:
+    """Where the subscriber takes its events."""
+    if len(record.paths) == 1:
+        return record.paths[0].routers[-1:]
+    return tuple(sorted({path.routers[-1] for path in record.paths}))

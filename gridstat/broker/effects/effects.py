@@ -1,0 +1,111 @@
+"""What each operation does: to the registry at once, to the routers' tables once it is durable.
+
+The same code serves a live decision and the replay at a start, so a restarted broker stands where
+it would stand had it never stopped. Every change of the registry comes with its undoing, for the
+case that the journal cannot take the operation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from gridstat.broker.effects.cloud_effects import CloudEffects
+from gridstat.broker.effects.contract_effects import ContractEffects
+from gridstat.broker.effects.publication_change_effects import PublicationChangeEffects
+from gridstat.broker.effects.registration_effects import RegistrationEffects
+from gridstat.broker.records.applied import Applied
+from gridstat.broker.records.operations import (
+    Answered,
+    Attached,
+    AttachmentEnded,
+    CatchingLeft,
+    ChannelAdded,
+    ChannelRemoved,
+    EndPointEnded,
+    Moved,
+    NumbersReached,
+    PatternHeld,
+    PublicationAnnounced,
+    PublicationMoved,
+    PublicationRetired,
+    Published,
+    RouterAdded,
+    RouterRemoved,
+    RouterReported,
+    Subscribed,
+    TermBegan,
+    Unsubscribed,
+    Withdrawn,
+)
+
+if TYPE_CHECKING:
+    from gridstat.broker.effects.reservations import Reservations
+    from gridstat.broker.records.operations import Operation
+    from gridstat.broker.records.registry import Registry
+    from gridstat.broker.tables.channel_plan import ChannelPlan
+    from gridstat.broker.tables.router_tables import RouterTables
+
+
+class Effects:
+    """The only writer of the registry's durable part; an operation heard twice does nothing new."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        reservations: Reservations,
+        tables: RouterTables,
+        channel_plan: ChannelPlan,
+    ) -> None:
+        self._cloud = CloudEffects(registry, reservations, tables, channel_plan)
+        self._registrations = RegistrationEffects(registry, reservations, tables, channel_plan)
+        self._contracts = ContractEffects(registry, reservations, tables)
+        self._publication_changes = PublicationChangeEffects(
+            registry, reservations, tables, self._registrations
+        )
+        self.unwritten: list[Applied] = []
+        """What the present turn shows already, and has not given to the journal yet."""
+
+    def replay(self, operation: Operation) -> None:
+        """As at a start: everything at once."""
+        done = Applied()
+        self.apply(operation, done)
+        self.unwritten.clear()
+        for step in done.tables:
+            step()
+        if isinstance(operation, Moved) and not operation.with_publication:
+            record = operation.subscription
+            self.retire(record.subscription_id, record.generation)
+
+    def _begin(self, done: Applied) -> None:
+        if not any(found is done for found in self.unwritten):
+            self.unwritten.append(done)
+
+    def retire(self, subscription_id: int, generation: int) -> None:
+        """End what this generation of a contract, and those before it, have replaced."""
+        self._contracts.retire(subscription_id, generation)
+
+    def apply(self, operation: Operation, done: Applied) -> None:
+        if not self.unwritten or self.unwritten[-1] is not done:
+            self._begin(done)
+        match operation:
+            case Subscribed() | Unsubscribed() | Moved() | PatternHeld() | CatchingLeft():
+                self._contracts.apply(operation, done)
+            case (
+                Answered()
+                | Attached()
+                | AttachmentEnded()
+                | EndPointEnded()
+                | Published()
+                | Withdrawn()
+            ):
+                self._registrations.apply(operation, done)
+            case PublicationMoved() | PublicationAnnounced() | PublicationRetired():
+                self._publication_changes.apply(operation, done)
+            case TermBegan() | NumbersReached():
+                self._cloud.count(operation)
+            case RouterAdded() | RouterRemoved() | RouterReported():
+                self._cloud.change_router(operation, done)
+            case ChannelAdded() | ChannelRemoved():
+                self._cloud.change_channel(operation, done)
+            case _:
+                assert_never(operation)

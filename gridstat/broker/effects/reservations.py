@@ -1,0 +1,138 @@
+"""The registry's view of resources: contracts held, moved and given back as operations say.
+
+A decision has reserved before its operation is applied; a replay reserves what the operation
+states. Both end in the same claims.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gridstat.broker.capacity.allocation import Allocator
+    from gridstat.broker.capacity.contracts import (
+        AllocatedPath,
+        Allocation,
+        AllocationRequest,
+        Refusal,
+    )
+    from gridstat.broker.capacity.resources import Claim, Resources
+    from gridstat.model.cloud import EventChannel, Router
+    from gridstat.model.status import StatusVariable
+
+
+class Reservations:
+    """Every live subscription is held by the allocator, and nothing else is."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self.allocator = allocator
+
+    @property
+    def resources(self) -> Resources:
+        return self.allocator.resources
+
+    # Topology and publications.
+
+    def add_router(self, router: Router) -> None:
+        self.resources.add_router(router)
+
+    def remove_router(self, name: str) -> None:
+        self.resources.remove_router(name)
+
+    def add_channel(self, channel: EventChannel) -> None:
+        self.resources.add_channel(channel)
+
+    def remove_channel(self, channel_id: int) -> None:
+        self.resources.remove_channel(channel_id)
+
+    def publish(self, variable: StatusVariable, edges: Iterable[str]) -> None:
+        self.resources.publish(variable, self._known(edges))
+
+    def unpublish(self, variable: StatusVariable, edges: Iterable[str]) -> None:
+        self.resources.unpublish(variable, self._known(edges))
+
+    def is_loaded(self, element: int | str) -> bool:
+        """Whether anything is still charged to a channel or router, also what is just leaving."""
+        if isinstance(element, str):
+            return bool(self.resources.router(element).events)
+        return bool(self.resources.channel(element).streams)
+
+    # Contracts.
+
+    def allocate(self, request: AllocationRequest) -> Allocation | Refusal:
+        return self.allocator.allocate(request)
+
+    def change(self, request: AllocationRequest) -> Allocation | Refusal:
+        return self.allocator.change(request)
+
+    def replace_path(
+        self, request: AllocationRequest, index: int, avoiding_routers: Iterable[str] = ()
+    ) -> Allocation | Refusal:
+        return self.allocator.replace_path(
+            request.subscription_id,
+            index,
+            avoiding_routers=avoiding_routers,
+            ends=(request.sources, request.targets),
+        )
+
+    def has_a_place(self, paths: Iterable[AllocatedPath]) -> bool:
+        """Whether the cloud has all routers and channels of these paths."""
+        routers, channels = self.resources.routers.keys(), self.resources.channels.keys()
+        return all(
+            routers >= set(path.routers) and channels >= set(path.channel_ids) for path in paths
+        )
+
+    def holds(self, subscription_id: int) -> bool:
+        """Whether a decision has reserved for it already; a replay has not."""
+        return subscription_id in self.allocator.contracts
+
+    def adopt(self, contract: Allocation) -> None:
+        """Hold a contract, unless the decision that granted it holds it already."""
+        if not self.holds(contract.subscription_id):
+            self.allocator.restore(contract)
+
+    def move(self, contract: Allocation, generation: int) -> None:
+        """Hold this contract in the place of the one before, unless a decision has done so.
+
+        What that decision left behind is charged until this generation is settled.
+        """
+        held = self.allocator.contracts.get(contract.subscription_id)
+        if (
+            held is None
+            or held.paths != contract.paths
+            or held.granted != contract.granted
+            or held.request.variable != contract.request.variable
+        ):
+            self.put_back(contract)
+        self.allocator.leaving.name(contract.subscription_id, generation)
+
+    def put_back(self, contract: Allocation) -> None:
+        """Hold exactly this contract, and nothing that a move may have left behind."""
+        self.release(contract.subscription_id)
+        self.adopt(contract)
+
+    def take_back(self, contract: Allocation, generation: int) -> None:
+        """A move to this generation came to nothing: the contract is as before."""
+        self.allocator.take_back(contract, generation)
+
+    def settle(self, subscription_id: int, generation: int) -> None:
+        """What this generation has replaced is no longer on any router."""
+        self.allocator.settle(subscription_id, generation)
+
+    def leaving(self, subscription_id: int) -> dict[int, tuple[Claim, ...]]:
+        return self.allocator.leaving.of(subscription_id)
+
+    def readmit(self, contract: Allocation, leaving: dict[int, tuple[Claim, ...]]) -> None:
+        """A release came to nothing: hold the contract and what was leaving again."""
+        self.adopt(contract)
+        for generation, claims in leaving.items():
+            self.allocator.leaving.charge(contract.subscription_id, claims, generation)
+
+    def release(self, subscription_id: int) -> None:
+        if subscription_id in self.allocator.contracts:
+            self.allocator.release(subscription_id)
+
+    def _known(self, edges: Iterable[str]) -> list[str]:
+        return [edge for edge in edges if edge in self.resources.routers]

@@ -1,0 +1,211 @@
+"""The cloud at a glance and a variable in depth, as plain facts for people and JSON."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import msgspec
+
+from gridstat.broker.capacity.explanation import (
+    channel_facts,
+    contract_facts,
+    router_facts,
+    variable_channel_facts,
+)
+from gridstat.model.errors import NoSuchVariable
+from gridstat.model.rate_law import NS_PER_S
+
+if TYPE_CHECKING:
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.records.registry import EndPoint, Publication, Subscription
+    from gridstat.broker.routers.router_desk import RouterDesk
+    from gridstat.broker.routers.router_health import RouterHealth
+    from gridstat.broker.tables.channel_plan import ChannelPlan
+    from gridstat.net.command.endpoint_messages import LedgerEntry
+
+LISTED_MAX: Final = 1_000
+"""Publications, and subscriptions, of one survey; totals count all of them."""
+
+Facts = dict[str, Any]
+ReportedLedger: TypeAlias = "tuple[int, str, str, LedgerEntry]"
+"""Subscription, subscriber, variable, and what the subscriber counted."""
+
+
+class Surveyor:
+    """Reads everything and changes nothing."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        router_desk: RouterDesk,
+        health: RouterHealth,
+        channel_plan: ChannelPlan,
+    ) -> None:
+        self._desk = desk
+        self._router_desk = router_desk
+        self._health = health
+        self._channel_plan = channel_plan
+
+    def survey(self, *, started_ns: int) -> Facts:
+        registry = self._desk.registry
+        return {
+            "cloud": registry.cloud,
+            "term": registry.term,
+            "highest_term_reported": max(self._router_desk.terms.values(), default=0),
+            "uptime_s": (self._desk.now_ns - started_ns) / NS_PER_S,
+            "routers": [self._router(name) for name in sorted(registry.routers)],
+            "channels": [
+                self._channel(number)
+                for number in sorted(
+                    registry.channels, key=lambda number: registry.channels[number].label
+                )
+            ],
+            "end_points": [
+                self._endpoint(found)
+                for _, found in islice(sorted(registry.endpoints.items()), LISTED_MAX)
+            ],
+            "publications": [
+                self._publication(found)
+                for _, found in islice(sorted(registry.publications.items()), LISTED_MAX)
+            ],
+            "subscriptions": [
+                self._subscription(found)
+                for found in islice(registry.subscriptions.values(), LISTED_MAX)
+            ],
+            "totals": {
+                "routers": len(registry.routers),
+                "channels": len(registry.channels),
+                "end_points": len(registry.endpoints),
+                "publications": len(registry.publications),
+                "subscriptions": len(registry.subscriptions),
+                "patterns": len(registry.patterns),
+            },
+            "journal": dict(self._desk.outside.journal_figures()),
+        }
+
+    def ledgers(self) -> list[ReportedLedger]:
+        """Of every subscription that has reported one, however many there are."""
+        return [
+            (found.record.subscription_id, found.record.subscriber, found.record.name, found.ledger)
+            for found in self._desk.registry.subscriptions.values()
+            if found.ledger is not None
+        ]
+
+    def explain(self, name: str) -> Facts:
+        """All about one variable; raises `NoSuchVariable`."""
+        registry = self._desk.registry
+        publication = registry.publications.get(name)
+        if publication is None:
+            raise NoSuchVariable(f"nobody publishes {name[:80]}")
+        publisher = registry.endpoints.get(publication.publisher)
+        resources = self._desk.reservations.resources
+        return {
+            "name": name,
+            "variable": msgspec.to_builtins(publication.variable),
+            "publisher": publication.publisher,
+            "is_dormant": publication.is_dormant,
+            "edges": sorted(publisher.attachments) if publisher is not None else [],
+            "subscriptions": [
+                self._explained(registry.subscriptions[number])
+                for number in islice(sorted(publication.subscriptions), LISTED_MAX)
+            ],
+            "channels": variable_channel_facts(resources, publication.variable.variable_id),
+        }
+
+    def _explained(self, found: Subscription) -> Facts:
+        facts = contract_facts(self._desk.reservations.allocator, found.record.subscription_id)
+        facts["degraded"] = [*facts["degraded"], *found.troubles, *self._table_refusals(found)]
+        facts["state"] = self._state(found)
+        return facts
+
+    def _table_refusals(self, found: Subscription) -> list[str]:
+        routers = {name for path in found.record.paths for name in path.routers}
+        return [
+            f"router {name} refuses its table: {self._desk.tables[name].refusal}"
+            for name in sorted(routers)
+            if self._desk.tables[name].refusal
+        ]
+
+    def _state(self, found: Subscription) -> str:
+        if found.troubles:
+            return "impaired"
+        if found.retiring:
+            return "moving"
+        unconfirmed = [
+            name
+            for path in found.record.paths
+            for name in path.routers
+            if not self._desk.tables[name].is_in_step
+        ]
+        return "waiting for routers" if unconfirmed else "granted"
+
+    def _router(self, name: str) -> Facts:
+        table = self._desk.tables[name]
+        counters = self._router_desk.counters.get(name)
+        report = self._desk.registry.reports.get(name)
+        return {
+            **router_facts(self._desk.reservations.resources, name),
+            "is_up": report is not None and name not in self._health.down_routers,
+            "is_connected": table.is_connected,
+            "in_step": table.is_in_step,
+            "digest": f"{table.wanted.digest:016x}",
+            "confirmed_digest": f"{table.confirmed_digest:016x}",
+            "variables": len(table.wanted.variables),
+            "paths": len(table.wanted.paths),
+            "counters": {} if counters is None else dict(counters.router),
+        }
+
+    def _channel(self, number: int) -> Facts:
+        channel = self._desk.registry.channels[number]
+        sending = self._router_desk.counters.get(channel.from_router)
+        receiving = self._router_desk.counters.get(channel.to_router)
+        heard = {} if receiving is None else receiving.sources.get(number, {})
+        all_sent = heard.get("datagrams", 0) + heard.get("lost", 0)
+        return {
+            **channel_facts(self._desk.reservations.resources, number),
+            "is_up": number not in self._health.down_channels,
+            "datagram_version": self._channel_plan.version(channel),
+            "loss_ratio": heard.get("lost", 0) / all_sent if all_sent else 0.0,
+            "counters": {} if sending is None else dict(sending.channels.get(number, {})),
+        }
+
+    def _endpoint(self, found: EndPoint) -> Facts:
+        return {
+            "name": found.name,
+            "is_up": found.is_up,
+            "edges": sorted(found.attachments),
+            "publications": len(found.publications),
+            "subscriptions": len(found.subscriptions),
+        }
+
+    def _publication(self, found: Publication) -> Facts:
+        variable = found.variable
+        return {
+            "name": variable.name,
+            "variable_id": variable.variable_id,
+            "publisher": found.publisher,
+            "period": None if variable.period is None else str(variable.period),
+            "phase_ns": variable.phase_ns,
+            "is_alert": variable.is_alert,
+            "is_dormant": found.is_dormant,
+            "subscriptions": len(found.subscriptions),
+        }
+
+    def _subscription(self, found: Subscription) -> Facts:
+        record = found.record
+        return {
+            "subscription_id": record.subscription_id,
+            "name": record.name,
+            "subscriber": record.subscriber,
+            "granted": msgspec.to_builtins(record.granted),
+            "paths": [list(path.routers) for path in record.paths],
+            "degraded": [*record.degraded, *found.troubles],
+            "state": self._state(found),
+            "ledger": None if found.ledger is None else _ledger(found),
+        }
+
+
+def _ledger(found: Subscription) -> Facts:
+    assert found.ledger is not None
+    return {name: getattr(found.ledger, name) for name in found.ledger.__struct_fields__}

@@ -1,0 +1,287 @@
+"""The durable log of a broker's operations: SQLite, one thread, group commit.
+
+Everything that waits when the thread comes round goes into one transaction with one fsync (WAL,
+`synchronous=FULL`), so a thousand requests a second cost a few hundred fsyncs and none of them
+blocks the event loop. Rows are chained by checksums: a flipped bit or a missing row is found, and
+named, at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.records.journal_rows import (
+    JournalHead,
+    chained,
+    check_schema,
+    create_schema,
+    insert_rows,
+    read_rows,
+)
+from gridstat.broker.records.operations import SNAPSHOT_MARK
+from gridstat.model.errors import StorageFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+EPOCH_BITS: Final = 32
+"""A token is an epoch and a number; after a failure only a later epoch is taken."""
+TIMINGS_MAX: Final = 4_096
+EXIT_CODE: Final = 70
+"""Of a process whose journal failed in a way that nobody foresaw: EX_SOFTWARE of sysexits."""
+
+log = logging.getLogger(__name__)
+
+
+def end_process() -> None:
+    """At once and without farewell: nobody may hear of anything that may not be durable."""
+    logging.shutdown()
+    os._exit(EXIT_CODE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """Operations that become durable together, and who waits for that."""
+
+    token: int
+    operations: tuple[bytes, ...]
+    future: asyncio.Future[None]
+
+
+class Journal:
+    """What `persist` has returned for survives a kill at any moment and a power cut.
+
+    After a failure every write of the same epoch fails too, in order, until its machine has heard
+    of the failure and begins a new epoch; so nothing durable ever rests on something that is not.
+    `died` is called when the thread cannot go on; it is not meant to return.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock_ns: Callable[[], int] = time.perf_counter_ns,
+        died: Callable[[], None] = end_process,
+    ) -> None:
+        self._path = path
+        self._died = died
+        self._clock_ns = clock_ns
+        self._condition = threading.Condition()
+        self._queue: deque[_Entry] = deque()
+        self._gathered: list[_Entry] = []
+        self._is_closing = False
+        self._failed_epoch = -1
+        self._commit_ns: deque[int] = deque(maxlen=TIMINGS_MAX)
+        self._commit_count = 0
+        self._operation_count = 0
+        self._failure_count = 0
+        self._trouble = ""
+        self._head_failure_count = 0
+        self._row_count = 0
+        self._number = 0
+        self._checksum = b""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._database = self._open()
+        self._head = JournalHead(path)
+
+    def load(self) -> list[bytes]:
+        """All operations, oldest first; raises `StorageFailed` on any that is damaged or gone."""
+        try:
+            rows = read_rows(self._database, self._path)
+        except sqlite3.Error as error:
+            raise StorageFailed(f"journal {self._path} cannot be read: {error}") from error
+        self._row_count = len(rows)
+        if rows:
+            self._number, self._checksum = rows[-1].number, rows[-1].checksum
+        self._head.compare(self._number, self._checksum)
+        return [row.operation for row in rows]
+
+    def persist(self, token: int, operations: tuple[bytes, ...]) -> asyncio.Future[None]:
+        """Done once all of them are durable; fails with `StorageFailed` if none of them is."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        # The thread is woken when the loop has done its round: all of the round is one commit.
+        if not self._gathered:
+            self._loop = loop
+            loop.call_soon(self._hand_over)
+        self._gathered.append(_Entry(token, operations, future))
+        return future
+
+    def _hand_over(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        with self._condition:
+            if self._is_closing:
+                _resolve([entry.future for entry in gathered], f"journal {self._path} is closed")
+                return
+            self._queue.extend(gathered)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+                self._thread.start()
+            self._condition.notify()
+
+    def close(self) -> None:
+        """Write what is queued, end the thread and fold the log into the file."""
+        if self._gathered:
+            self._hand_over()
+        with self._condition:
+            self._is_closing = True
+            self._condition.notify()
+        if self._thread is not None:
+            self._thread.join()
+        self._database.close()
+        self._head.close()
+
+    def limit(self, bytes_max: int) -> None:
+        """Let the file grow no further than this; a write that would fails as on a full disk."""
+        (page_bytes,) = self._database.execute("PRAGMA page_size").fetchone()
+        self._database.execute(f"PRAGMA max_page_count={max(1, bytes_max // page_bytes)}")
+
+    def complaint(self) -> str:
+        """Why the latest operations are not durable; empty where they are."""
+        return self._trouble
+
+    def figures(self) -> dict[str, int | float]:
+        """For people and experiments; times are of whole commits, fsync included."""
+        timings = sorted(self._commit_ns)
+        return {
+            "commits": self._commit_count,
+            "operations": self._operation_count,
+            "rows": self._row_count,
+            "failures": self._failure_count,
+            "head_failures": self._head_failure_count,
+            "fsync_ms_p50": _at(timings, 0.50) / 1e6,
+            "fsync_ms_p99": _at(timings, 0.99) / 1e6,
+        }
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            database = sqlite3.connect(
+                self._path, isolation_level=None, check_same_thread=False, timeout=1.0
+            )
+            try:
+                self._prepare(database)
+            except BaseException:
+                database.close()
+                raise
+        except (sqlite3.Error, OSError) as error:
+            raise StorageFailed(
+                f"journal {self._path} cannot be opened: {error}",
+                hint="does another broker use it, and may this user write there?",
+            ) from error
+        return database
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        # One broker a journal; the lock goes with the process, also with a killed one.
+        database.execute("PRAGMA locking_mode=EXCLUSIVE")
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=FULL")
+        if check_schema(database, self._path):
+            create_schema(database)
+
+    # The thread.
+
+    def _run(self) -> None:
+        batch: list[_Entry] = []
+        try:
+            while batch := self._take():
+                self._write(batch)
+        except Exception:
+            # What of the batch is durable is unknown, so nothing may be said about it: a new
+            # process reads the file. Nobody waits for ever, even where the process goes on.
+            log.critical("the thread of journal %s fails", self._path, exc_info=True)
+            self._died()
+            with self._condition:
+                self._is_closing = True
+                batch += self._queue
+                self._queue.clear()
+            self._answer(batch, "its thread has failed")
+
+    def _take(self) -> list[_Entry]:
+        """Everything that waits, up to the first entry that may no longer be written."""
+        with self._condition:
+            while not self._queue and not self._is_closing:
+                self._condition.wait()
+            batch = list(self._queue)
+            self._queue.clear()
+            return batch
+
+    def _write(self, batch: list[_Entry]) -> None:
+        stale = [entry for entry in batch if entry.token >> EPOCH_BITS <= self._failed_epoch]
+        fresh = [entry for entry in batch if entry.token >> EPOCH_BITS > self._failed_epoch]
+        if stale:
+            self._answer(stale, "an earlier operation could not be made durable")
+        if not fresh:
+            return
+        started_ns = self._clock_ns()
+        try:
+            self._commit(fresh)
+        except sqlite3.Error as error:
+            self._failed_epoch = max(entry.token >> EPOCH_BITS for entry in fresh)
+            self._failure_count += 1
+            self._trouble = f"the journal cannot be written: {error}"
+            self._answer(fresh, str(error))
+            return
+        self._trouble = ""
+        self._commit_ns.append(self._clock_ns() - started_ns)
+        self._commit_count += 1
+        self._operation_count += sum(len(entry.operations) for entry in fresh)
+        self._answer(fresh, None)
+
+    def _commit(self, batch: list[_Entry]) -> None:
+        number, checksum, row_count = self._number, self._checksum, self._row_count
+        database = self._database
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            rows: list[tuple[int, bytes, bytes]] = []
+            for entry in batch:
+                if entry.operations and entry.operations[0] == SNAPSHOT_MARK:
+                    database.execute("DELETE FROM operations")
+                    checksum, row_count = b"", 0
+                    rows.clear()
+                for operation in entry.operations:
+                    number += 1
+                    checksum = chained(checksum, number, operation)
+                    rows.append((number, operation, checksum))
+            insert_rows(database, rows)
+            row_count += len(rows)
+            database.execute("COMMIT")
+        except sqlite3.Error:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise
+        self._number, self._checksum, self._row_count = number, checksum, row_count
+        try:
+            self._head.write(number, checksum)
+        except OSError:
+            self._head_failure_count += 1  # The commit stands; an older head tells no lie.
+
+    def _answer(self, batch: list[_Entry], reason: str | None) -> None:
+        assert self._loop is not None
+        futures = [entry.future for entry in batch]
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_resolve, futures, reason)
+
+
+def _resolve(futures: list[asyncio.Future[None]], reason: str | None) -> None:
+    for future in futures:
+        if future.done():  # Whoever waited has given up; the operation counts all the same.
+            continue
+        if reason is None:
+            future.set_result(None)
+        else:
+            future.set_exception(StorageFailed(f"the journal cannot be written: {reason}"))
+
+
+def _at(timings: list[int], share: float) -> int:
+    return timings[min(len(timings) - 1, int(share * len(timings)))] if timings else 0

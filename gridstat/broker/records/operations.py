@@ -1,0 +1,267 @@
+"""What a leaf broker makes durable: the operations of its journal, replayed at its next start.
+
+Each is the outcome of a decision, never the request for one, so a replay decides nothing anew. An
+unknown field is ignored and a missing one has its default, so neighbouring releases read each
+other's journals.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+from gridstat.broker.capacity.contracts import AllocatedPath
+from gridstat.model.cloud import EventChannel, Router
+from gridstat.model.errors import StorageFailed
+from gridstat.model.qos import ModalQos, Qos
+from gridstat.model.status import StatusVariable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class _Operation(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
+    """A MessagePack map with the class name as its `type`."""
+
+
+class TermBegan(_Operation, frozen=True):
+    """A start of the broker; the first operation of each."""
+
+    term: int
+
+
+class NumbersReached(_Operation, frozen=True):
+    """The highest identifiers ever given out; none of them is given again."""
+
+    variable_id: int = 0
+    subscription_id: int = 0
+    channel_id: int = 0
+
+
+class RouterAdded(_Operation, frozen=True):
+    """A router beyond those of the broker's file."""
+
+    router: Router
+
+
+class RouterRemoved(_Operation, frozen=True):
+    """A router that the broker's file may still name is not of this cloud any more."""
+
+    name: str
+
+
+class ChannelAdded(_Operation, frozen=True):
+    """An event channel beyond those of the broker's file."""
+
+    channel: EventChannel
+
+
+class ChannelRemoved(_Operation, frozen=True):
+    """An event channel that the broker's file may still name is gone."""
+
+    channel_id: int
+
+
+class RouterReported(_Operation, frozen=True):
+    """Where a router listens and which process it is; wanted tables are made from it."""
+
+    name: str
+    instance: str
+    host: str
+    data_port: int
+    urgent_port: int
+    command_host: str = ""
+    command_port: int = 0
+    datagram_versions: tuple[int, ...] = (1,)
+
+
+class Attached(_Operation, frozen=True):
+    """An end-point is attached to an edge, for the first time or anew.
+
+    Requests up to `floor` that are not answered after it are replays. `known_since` is the request
+    by which this process became known; whatever it has, it has registered after that.
+    """
+
+    endpoint: str
+    edge: str
+    edge_instance: str
+    incarnation: str
+    public_key: bytes
+    not_after_s: int
+    up_channel_id: int
+    down_channel_id: int
+    is_restarted: bool = False
+    host: str = ""
+    data_port: int = 0
+    urgent_port: int = 0
+    datagram_versions: tuple[int, ...] = (1,)
+    floor: int = 0
+    known_since: int = 0
+
+
+class AttachmentEnded(_Operation, frozen=True):
+    """An end-point has left one edge."""
+
+    endpoint: str
+    edge: str
+
+
+class EndPointEnded(_Operation, frozen=True):
+    """An end-point is gone; whatever it had has ended before. Older requests are replays."""
+
+    endpoint: str
+    floor: int = 0
+
+
+class Published(_Operation, frozen=True):
+    """A variable is registered, or wakes again under the identifier that it had."""
+
+    publisher: str
+    variable: StatusVariable
+    is_dormant: bool = False
+
+
+class Withdrawn(_Operation, frozen=True):
+    """A variable is no longer published; its subscriptions have ended before."""
+
+    name: str
+
+
+class Subscribed(_Operation, frozen=True):
+    """A contract, as it was granted."""
+
+    subscription_id: int
+    subscriber: str
+    name: str
+    variable_id: int
+    qos: ModalQos
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    granted: dict[int, Qos]
+    paths: tuple[AllocatedPath, ...]
+    is_node_disjoint: bool = True
+    shares_edge: bool = False
+    degraded: tuple[str, ...] = ()
+    generation: int = 0
+    pattern_id: int = 0
+    label: str = ""
+
+
+class Moved(_Operation, frozen=True):
+    """A live contract has another quality, other paths, or another identifier of its variable.
+
+    What it had before is torn down when the new is up; after a change of the publication only
+    when that is over.
+    """
+
+    subscription: Subscribed
+    with_publication: bool = False
+
+
+class PublicationMoved(_Operation, frozen=True):
+    """A variable gets a new identifier and period; its subscriptions are moved right after.
+
+    The old identifier is carried on until `PublicationRetired`.
+    """
+
+    variable: StatusVariable
+
+
+class PublicationAnnounced(_Operation, frozen=True):
+    """Publisher and subscribers are told from when on the new identifier holds."""
+
+    name: str
+    from_ns: int
+
+
+class PublicationRetired(_Operation, frozen=True):
+    """The old identifier of a variable is no longer carried."""
+
+    name: str
+
+
+class Unsubscribed(_Operation, frozen=True):
+    """A contract, or a pattern, has ended."""
+
+    subscription_id: int
+
+
+class PatternHeld(_Operation, frozen=True):
+    """A subscription to every variable, now and later, that a pattern stands for."""
+
+    pattern_id: int
+    subscriber: str
+    pattern: str
+    qos: ModalQos
+    type_encoded: bytes = b""
+    label: str = ""
+
+
+class CatchingLeft(_Operation, frozen=True):
+    """A pattern has not had all variables yet, or a name (of pattern 0) not all patterns."""
+
+    pattern_id: int
+    name: str = ""
+    is_over: bool = False
+
+
+class Answered(_Operation, frozen=True):
+    """What an end-point was answered; a repeated request is answered likewise."""
+
+    endpoint: str
+    request_id: int
+    body: bytes
+
+
+Operation: TypeAlias = (
+    TermBegan
+    | NumbersReached
+    | RouterAdded
+    | RouterRemoved
+    | ChannelAdded
+    | ChannelRemoved
+    | RouterReported
+    | Attached
+    | AttachmentEnded
+    | EndPointEnded
+    | Published
+    | Withdrawn
+    | Subscribed
+    | Moved
+    | PublicationMoved
+    | PublicationAnnounced
+    | PublicationRetired
+    | Unsubscribed
+    | PatternHeld
+    | CatchingLeft
+    | Answered
+)
+
+SNAPSHOT_MARK: Final = b"gridstat snapshot 1"
+"""Stands before operations that replace everything that was written until then."""
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[Operation] = msgspec.msgpack.Decoder(Operation)
+
+
+def encode(operation: Operation) -> bytes:
+    return _ENCODER.encode(operation)
+
+
+def since_snapshot(written: Sequence[bytes]) -> list[Operation]:
+    """The operations that count: those after the last mark, or all of them."""
+    for at in range(len(written) - 1, -1, -1):
+        if written[at] == SNAPSHOT_MARK:
+            return [decode(data) for data in written[at + 1 :]]
+    return [decode(data) for data in written]
+
+
+def decode(data: bytes) -> Operation:
+    try:
+        return _DECODER.decode(data)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise StorageFailed(
+            f"the journal holds an operation that cannot be read: {error}",
+            hint="it may have been written by a newer release",
+        ) from error

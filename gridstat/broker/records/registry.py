@@ -1,0 +1,340 @@
+"""Who is in the cloud and what they have: routers, end-points, publications, subscriptions.
+
+Plain state with indices for every question that a request asks, so that none of them walks over
+all subscriptions. `effects.py` alone changes what is durable of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from gridstat.broker.records.answers import AnswerBook
+from gridstat.broker.records.name_tree import NameTree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gridstat.broker.records.applied import Step
+    from gridstat.broker.records.operations import PatternHeld, RouterReported, Subscribed
+    from gridstat.model.cloud import EventChannel, Router
+    from gridstat.model.status import StatusVariable
+    from gridstat.net.command.endpoint_messages import LedgerEntry
+
+Key = TypeVar("Key", int, str)
+Member = TypeVar("Member", int, str)
+
+ALLOTTED_CHANNEL_ID_MIN: Final = 1 << 20
+"""Channels of attachments count from here; those of the broker's file are below."""
+RETIRED_MAX: Final = 65_536
+"""End-points that have left and whose last request is remembered, against replays."""
+
+
+@dataclass(slots=True)
+class Attachment:
+    """An end-point at one edge: a channel up, a channel down, and whether it is there now.
+
+    It is doubtful while only the edge's word, given with a new session of its own, says that the
+    end-point's session is still the one that attached.
+    """
+
+    edge: str
+    edge_instance: str
+    up_channel_id: int
+    down_channel_id: int
+    host: str
+    data_port: int
+    urgent_port: int
+    datagram_versions: tuple[int, ...]
+    is_up: bool = True
+    is_doubtful: bool = False
+
+
+@dataclass(slots=True)
+class EndPoint:
+    """One process of an end-point, with all that it holds; `public_key` proves its requests."""
+
+    name: str
+    incarnation: str
+    public_key: bytes
+    not_after_s: int
+    is_restarted: bool = False
+    known_since: int = 0
+    """The request by which this process became known; a later one if it was forgotten between."""
+    attachments: dict[str, Attachment] = field(default_factory=dict)
+    publications: set[str] = field(default_factory=set)
+    subscriptions: set[int] = field(default_factory=set)
+    patterns: set[int] = field(default_factory=set)
+    book: AnswerBook = field(default_factory=AnswerBook)
+    lost_ns: int | None = None
+    """When the last of its sessions was lost; None while there is one."""
+
+    @property
+    def is_up(self) -> bool:
+        return any(attachment.is_up for attachment in self.attachments.values())
+
+    def edges_up(self) -> list[str]:
+        return sorted(edge for edge, found in self.attachments.items() if found.is_up)
+
+    def edges_usable(self, *, is_receiver: bool = False) -> tuple[str, ...]:
+        """Where paths begin or end: where it is now; while it is away, where it has been."""
+        if len(self.attachments) == 1:
+            ((edge, found),) = self.attachments.items()
+            return (edge,) if found.data_port > 0 or not is_receiver else ()
+        here = {
+            edge: found.is_up
+            for edge, found in sorted(self.attachments.items())
+            if found.data_port > 0 or not is_receiver
+        }
+        return tuple(edge for edge, is_up in here.items() if is_up) or tuple(here)
+
+
+@dataclass(slots=True)
+class Publication:
+    """A registered variable; dormant after its publisher's restart until it is published again."""
+
+    variable: StatusVariable
+    publisher: str
+    is_dormant: bool = False
+    subscriptions: set[int] = field(default_factory=set)
+    change: PublicationChange | None = None
+
+
+@dataclass(slots=True)
+class PublicationChange:
+    """A change of period under way; 0 until it is announced from when on the new one holds."""
+
+    old: StatusVariable
+    from_ns: int = 0
+
+
+@dataclass(slots=True)
+class Retiring:
+    """How to end what the given generation of a contract has replaced.
+
+    It is held while a change of the publication is under way, which still needs the old.
+    """
+
+    generation: int
+    steps: tuple[Step, ...]
+    is_held: bool
+    replaced: Subscribed
+
+
+@dataclass(slots=True)
+class Subscription:
+    """A live contract; `troubles` are what keeps it below its grant at the moment."""
+
+    record: Subscribed
+    variable: StatusVariable
+    retiring: list[Retiring] = field(default_factory=list)
+    troubles: tuple[str, ...] = ()
+    ledger: LedgerEntry | None = None
+
+    def keep(self, retiring: Retiring) -> None:
+        """The change that would have replaced something came to nothing."""
+        self.retiring = [found for found in self.retiring if found is not retiring]
+
+    def retire(self, generation: int, *, with_held: bool = False) -> None:
+        """End all that this generation and those before it have replaced."""
+        due: list[Retiring] = []
+        left: list[Retiring] = []
+        for found in self.retiring:
+            is_due = found.generation <= generation and (with_held or not found.is_held)
+            (due if is_due else left).append(found)
+        self.retiring = left
+        for retiring in due:
+            for step in retiring.steps:
+                step()
+
+
+class Registry:
+    """Every index agrees with the dictionaries of things; identifiers only ever grow."""
+
+    def __init__(self, cloud: str) -> None:
+        self.cloud = cloud
+        self.term = 0
+        self.variable_id_last = 0
+        self.subscription_id_last = 0
+        self.channel_id_last = ALLOTTED_CHANNEL_ID_MIN - 1
+        self.routers: dict[str, Router] = {}
+        self.channels: dict[int, EventChannel] = {}
+        self.channels_of: dict[str, set[int]] = {}
+        self.channel_between: dict[tuple[str, str], int] = {}
+        self.reports: dict[str, RouterReported] = {}
+        self.endpoints: dict[str, EndPoint] = {}
+        self.retired: dict[str, int] = {}
+        self.publications: dict[str, Publication] = {}
+        self.changing: set[str] = set()
+        self.names: dict[int, str] = {}
+        self.name_tree = NameTree()
+        self.subscriptions: dict[int, Subscription] = {}
+        self.homeless: dict[int, Subscribed] = {}
+        """Contracts from the journal whose routers or channels the broker's file has lost."""
+        self.patterns: dict[int, PatternHeld] = {}
+        self.pattern_tree = NameTree()
+        self.catching: dict[tuple[int, str], None] = {}
+        """Patterns, and names (of pattern 0), that are still being matched, in their order."""
+        self.attached_to: dict[str, set[str]] = {}
+        self.over_channel: dict[int, set[int]] = {}
+        self.through_router: dict[str, set[int]] = {}
+
+    # Identifiers.
+
+    def next_variable_id(self) -> int:
+        self.variable_id_last += 1
+        return self.variable_id_last
+
+    def next_subscription_id(self) -> int:
+        self.subscription_id_last += 1
+        return self.subscription_id_last
+
+    def next_channel_id(self) -> int:
+        self.channel_id_last += 1
+        return self.channel_id_last
+
+    # Routers and channels.
+
+    def add_router(self, router: Router) -> None:
+        self.routers[router.name] = router
+        self.channels_of.setdefault(router.name, set())
+
+    def remove_router(self, name: str) -> None:
+        self.routers.pop(name, None)
+        self.channels_of.pop(name, None)
+        self.reports.pop(name, None)
+
+    def add_channel(self, channel: EventChannel) -> None:
+        self.channels[channel.channel_id] = channel
+        self.channels_of.setdefault(channel.from_router, set()).add(channel.channel_id)
+        self.channels_of.setdefault(channel.to_router, set()).add(channel.channel_id)
+        self.channel_between[channel.from_router, channel.to_router] = channel.channel_id
+
+    def remove_channel(self, channel_id: int) -> None:
+        channel = self.channels.pop(channel_id, None)
+        if channel is not None:
+            for end in (channel.from_router, channel.to_router):
+                self.channels_of.get(end, set()).discard(channel_id)
+            self.channel_between.pop((channel.from_router, channel.to_router), None)
+
+    # End-points.
+
+    def add_attachment(self, endpoint: EndPoint, attachment: Attachment) -> None:
+        endpoint.attachments[attachment.edge] = attachment
+        self.attached_to.setdefault(attachment.edge, set()).add(endpoint.name)
+
+    def remove_attachment(self, endpoint: EndPoint, edge: str) -> Attachment | None:
+        attachment = endpoint.attachments.pop(edge, None)
+        _discard(self.attached_to, edge, endpoint.name)
+        return attachment
+
+    def retire(self, name: str, floor: int) -> None:
+        """Remember the last request of an end-point that has left; the oldest makes room."""
+        self.retired.pop(name, None)
+        self.retired[name] = floor
+        while len(self.retired) > RETIRED_MAX:
+            del self.retired[next(iter(self.retired))]
+
+    # Publications.
+
+    def add_publication(self, publication: Publication) -> None:
+        name = publication.variable.name
+        self.publications[name] = publication
+        if publication.change is not None:
+            self.changing.add(name)
+        self.names[publication.variable.variable_id] = name
+        self.name_tree.add(name, publication.variable.variable_id)
+        if (publisher := self.endpoints.get(publication.publisher)) is not None:
+            publisher.publications.add(name)
+
+    def remove_publication(self, name: str) -> Publication | None:
+        publication = self.publications.pop(name, None)
+        self.changing.discard(name)
+        if publication is not None:
+            self.names.pop(publication.variable.variable_id, None)
+            self.name_tree.discard(name, publication.variable.variable_id)
+            if (publisher := self.endpoints.get(publication.publisher)) is not None:
+                publisher.publications.discard(name)
+        return publication
+
+    def matching(self, pattern: str) -> Iterator[Publication]:
+        """The publications that a pattern stands for, in name order."""
+        return (
+            self.publications[self.names[variable_id]]
+            for variable_id in self.name_tree.matching(pattern)
+        )
+
+    # Subscriptions.
+
+    def add_subscription(self, subscription: Subscription) -> None:
+        record = subscription.record
+        self.subscriptions[record.subscription_id] = subscription
+        self.publications[record.name].subscriptions.add(record.subscription_id)
+        self.endpoints[record.subscriber].subscriptions.add(record.subscription_id)
+        self._index(record)
+
+    def remove_subscription(self, subscription_id: int) -> Subscription | None:
+        subscription = self.subscriptions.pop(subscription_id, None)
+        if subscription is None:
+            return None
+        record = subscription.record
+        if (publication := self.publications.get(record.name)) is not None:
+            publication.subscriptions.discard(subscription_id)
+        if (endpoint := self.endpoints.get(record.subscriber)) is not None:
+            endpoint.subscriptions.discard(subscription_id)
+        self._unindex(record)
+        return subscription
+
+    def contracts_of(self, endpoint: EndPoint, *, pattern_id: int | None = None) -> set[int]:
+        """All that an end-point has, homeless or not; or what one of its patterns has caught."""
+        records = [self.subscriptions[number].record for number in endpoint.subscriptions]
+        records += [each for each in self.homeless.values() if each.subscriber == endpoint.name]
+        return {
+            record.subscription_id
+            for record in records
+            if pattern_id is None or record.pattern_id == pattern_id
+        }
+
+    def replace_record(
+        self, subscription: Subscription, record: Subscribed, variable: StatusVariable
+    ) -> None:
+        """A live contract changes; the indices follow its paths."""
+        self._unindex(subscription.record)
+        subscription.record = record
+        subscription.variable = variable
+        self._index(record)
+
+    def add_pattern(self, held: PatternHeld) -> None:
+        self.patterns[held.pattern_id] = held
+        self.pattern_tree.add(held.pattern, held.pattern_id)
+        self.endpoints[held.subscriber].patterns.add(held.pattern_id)
+
+    def remove_pattern(self, pattern_id: int) -> PatternHeld | None:
+        held = self.patterns.pop(pattern_id, None)
+        if held is not None:
+            self.pattern_tree.discard(held.pattern, pattern_id)
+            if (endpoint := self.endpoints.get(held.subscriber)) is not None:
+                endpoint.patterns.discard(pattern_id)
+        return held
+
+    def _index(self, record: Subscribed) -> None:
+        for path in record.paths:
+            for channel_id in path.channel_ids:
+                self.over_channel.setdefault(channel_id, set()).add(record.subscription_id)
+            for router in path.routers:
+                self.through_router.setdefault(router, set()).add(record.subscription_id)
+
+    def _unindex(self, record: Subscribed) -> None:
+        for path in record.paths:
+            for channel_id in path.channel_ids:
+                _discard(self.over_channel, channel_id, record.subscription_id)
+            for router in path.routers:
+                _discard(self.through_router, router, record.subscription_id)
+
+
+def _discard(index: dict[Key, set[Member]], key: Key, member: Member) -> None:
+    found = index.get(key)
+    if found is not None:
+        found.discard(member)
+        if not found:
+            del index[key]

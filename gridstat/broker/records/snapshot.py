@@ -1,0 +1,131 @@
+"""The whole durable state as the shortest journal that leads to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridstat.broker.records.operations import (
+    Answered,
+    Attached,
+    CatchingLeft,
+    ChannelAdded,
+    ChannelRemoved,
+    EndPointEnded,
+    Moved,
+    NumbersReached,
+    PublicationAnnounced,
+    PublicationMoved,
+    Published,
+    RouterAdded,
+    RouterRemoved,
+    TermBegan,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gridstat.broker.records.operations import Operation
+    from gridstat.broker.records.registry import Attachment, EndPoint, Publication, Registry
+    from gridstat.model.cloud import EventChannel, Router
+
+
+def snapshot_operations(
+    registry: Registry, routers: Mapping[str, Router], channels: Mapping[int, EventChannel]
+) -> Iterator[Operation]:
+    """Operations in an order that can be replayed; the file's routers and channels are given."""
+    yield TermBegan(term=registry.term)
+    yield NumbersReached(
+        variable_id=registry.variable_id_last,
+        subscription_id=registry.subscription_id_last,
+        channel_id=registry.channel_id_last,
+    )
+    yield from _topology(registry, routers, channels)
+    for _, report in sorted(registry.reports.items()):
+        yield report
+    for name, floor in registry.retired.items():
+        if name not in registry.endpoints:
+            yield EndPointEnded(endpoint=name, floor=floor)
+    for _, endpoint in sorted(registry.endpoints.items()):
+        for _, attachment in sorted(endpoint.attachments.items()):
+            yield _attached(endpoint, attachment)
+    for _, publication in sorted(registry.publications.items()):
+        yield Published(
+            publisher=publication.publisher,
+            variable=publication.change.old if publication.change else publication.variable,
+            is_dormant=publication.is_dormant,
+        )
+    yield from _contracts(registry)
+    for name, endpoint in sorted(registry.endpoints.items()):
+        for request_id, body in endpoint.book.durable():
+            yield Answered(endpoint=name, request_id=request_id, body=body)
+
+
+def _contracts(registry: Registry) -> Iterator[Operation]:
+    for _, pattern in sorted(registry.patterns.items()):
+        yield pattern
+    for pattern_id, name in registry.catching:
+        yield CatchingLeft(pattern_id=pattern_id, name=name)
+    for _, subscription in sorted(registry.subscriptions.items()):
+        if subscription.record.name not in registry.changing:
+            yield subscription.record
+    for name in sorted(registry.changing):
+        yield from _change(registry, registry.publications[name])
+    for _, record in sorted(registry.homeless.items()):
+        yield record
+
+
+def _change(registry: Registry, publication: Publication) -> Iterator[Operation]:
+    """A change of period under way: what was before it, then the change, as it was decided."""
+    found = [registry.subscriptions[number] for number in sorted(publication.subscriptions)]
+    replaced = {
+        retiring.replaced.subscription_id: retiring.replaced
+        for subscription in found
+        for retiring in subscription.retiring
+        if retiring.is_held
+    }
+    yield from replaced.values()
+    yield PublicationMoved(variable=publication.variable)
+    for subscription in found:
+        record = subscription.record
+        if record.subscription_id in replaced:
+            yield Moved(subscription=record, with_publication=True)
+        else:
+            yield record
+    if publication.change is not None and publication.change.from_ns:
+        yield PublicationAnnounced(
+            name=publication.variable.name, from_ns=publication.change.from_ns
+        )
+
+
+def _topology(
+    registry: Registry, routers: Mapping[str, Router], channels: Mapping[int, EventChannel]
+) -> Iterator[Operation]:
+    """What was added and removed at run time; channels go before their routers."""
+    for channel_id in sorted(channels.keys() - registry.channels.keys()):
+        yield ChannelRemoved(channel_id=channel_id)
+    for name in sorted(routers.keys() - registry.routers.keys()):
+        yield RouterRemoved(name=name)
+    for name in sorted(registry.routers.keys() - routers.keys()):
+        yield RouterAdded(router=registry.routers[name])
+    for channel_id in sorted(registry.channels.keys() - channels.keys()):
+        yield ChannelAdded(channel=registry.channels[channel_id])
+
+
+def _attached(endpoint: EndPoint, attachment: Attachment) -> Attached:
+    return Attached(
+        endpoint=endpoint.name,
+        edge=attachment.edge,
+        edge_instance=attachment.edge_instance,
+        incarnation=endpoint.incarnation,
+        public_key=endpoint.public_key,
+        not_after_s=endpoint.not_after_s,
+        up_channel_id=attachment.up_channel_id,
+        down_channel_id=attachment.down_channel_id,
+        is_restarted=endpoint.is_restarted,
+        host=attachment.host,
+        data_port=attachment.data_port,
+        urgent_port=attachment.urgent_port,
+        datagram_versions=attachment.datagram_versions,
+        floor=endpoint.book.durable_floor(),
+        known_since=endpoint.known_since,
+    )

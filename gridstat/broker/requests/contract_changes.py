@@ -1,0 +1,187 @@
+"""Live contracts end or change: unsubscribe one or all, and change a quality in place (S0 A6)."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gridstat.broker.capacity.contracts import AllocationRequest, Refusal
+from gridstat.broker.records.applied import Applied
+from gridstat.broker.records.endings import Ending
+from gridstat.broker.records.operations import Answered, Moved
+from gridstat.broker.requests.outcomes import encode_outcomes, granted, refused
+from gridstat.broker.requests.subscriptions import record_of, targets_of
+from gridstat.broker.tables.orders import TERMS_MAX, terms_of
+from gridstat.model.errors import (
+    GridStatError,
+    LayoutError,
+    NoSuchSubscription,
+    RedundancyNotSatisfiable,
+)
+from gridstat.net.command.endpoint_messages import DoneOutcome
+
+if TYPE_CHECKING:
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.records.operations import Subscribed
+    from gridstat.broker.records.registry import EndPoint, Subscription
+    from gridstat.broker.requests.requests import Request, Requests
+    from gridstat.broker.requests.subscriptions import Subscriptions
+    from gridstat.broker.routers.moves import Moves
+    from gridstat.net.command.endpoint_messages import ChangeSubscription, Outcome, Unsubscribe
+
+
+class ContractChanges:
+    """Only its subscriber changes or ends a contract; a refused change leaves it as it was."""
+
+    def __init__(
+        self, desk: Desk, requests: Requests, subscriptions: Subscriptions, moves: Moves
+    ) -> None:
+        self._desk = desk
+        self._requests = requests
+        self._subscriptions = subscriptions
+        self._moves = moves
+        self._waiting: dict[int, deque[tuple[Request, ChangeSubscription]]] = {}
+
+    def unsubscribe(self, request: Request, command: Unsubscribe) -> None:
+        endpoint = self._desk.registry.endpoints[request.endpoint]
+        outcomes: list[Outcome] = []
+        ending = Ending()
+        if command.subscription_ids:
+            outcomes = [self._end(endpoint, number, ending) for number in command.subscription_ids]
+        else:
+            everything = self._desk.registry.contracts_of(endpoint) | endpoint.patterns
+            ending.unsubscribe(self._desk.registry, everything)
+            outcomes = [DoneOutcome()]
+        if not ending.operations:
+            self._requests.answer(request, outcomes)
+            return
+        body = encode_outcomes(outcomes)
+        answered = Answered(endpoint=endpoint.name, request_id=request.request_id, body=body)
+
+        def when_durable(_: Applied) -> None:
+            self._desk.tables.await_confirmations(
+                ending.routers,
+                lambda _: self._requests.send(request, body),
+                deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
+            )
+
+        self._requests.commit(request, [*ending.operations, answered], when_durable)
+
+    def change(self, request: Request, command: ChangeSubscription) -> None:
+        """Changes of one contract are made one after another, each answered before the next."""
+        waiting = self._waiting.get(command.subscription_id)
+        if waiting is not None:
+            waiting.append((request, command))
+            return
+        self._waiting[command.subscription_id] = deque()
+        self._change_and_go_on(request, command)
+
+    def _change_and_go_on(self, request: Request, command: ChangeSubscription) -> None:
+        try:
+            is_under_way = self._change(request, command)
+        except GridStatError as error:
+            self._requests.refuse(request, error)
+            is_under_way = False
+        if not is_under_way:
+            self._go_on(command.subscription_id)
+
+    def _go_on(self, subscription_id: int) -> None:
+        waiting = self._waiting[subscription_id]
+        if waiting:
+            self._change_and_go_on(*waiting.popleft())
+        else:
+            del self._waiting[subscription_id]
+
+    def _change(self, request: Request, command: ChangeSubscription) -> bool:
+        """Whether an answer is still to come; raises what refuses it."""
+        if self._is_homeless(request.endpoint, command.subscription_id):
+            raise _without_paths(command.subscription_id)
+        found = self._desk.registry.subscriptions.get(command.subscription_id)
+        if found is None or found.record.subscriber != request.endpoint:
+            raise _unknown(request.endpoint, command.subscription_id)
+        old = found.record
+        allocated = self._desk.reservations.change(self._request(found, command))
+        if isinstance(allocated, Refusal):
+            self._requests.answer(request, (refused(allocated),))
+            return False
+        new = record_of(
+            allocated,
+            label=old.label,
+            pattern_id=old.pattern_id,
+            generation=old.generation + 1,
+        )
+        applied = Applied()
+        moved = Moved(subscription=new)
+        self._desk.effects.apply(moved, applied)
+        if len(terms_of(new.granted, 0)) > TERMS_MAX:
+            applied.roll_back()
+            raise LayoutError(f"over its modes a subscription has at most {TERMS_MAX} qualities")
+        body = encode_outcomes((granted(new, found.variable),))
+        answered = Answered(endpoint=old.subscriber, request_id=request.request_id, body=body)
+        self._desk.effects.apply(answered, applied)
+        self._desk.commit_applied(
+            applied,
+            [moved, answered],
+            partial(self._when_changed, request, old, new, body),
+            partial(self._when_failed, request, command.subscription_id),
+        )
+        return True
+
+    def _when_failed(self, request: Request, subscription_id: int, reason: str) -> None:
+        self._requests.fail(request)(reason)
+        self._go_on(subscription_id)
+
+    def _when_changed(
+        self, request: Request, old: Subscribed, new: Subscribed, body: bytes, _: Applied
+    ) -> None:
+        def told(silent: list[str]) -> None:
+            found = self._desk.registry.subscriptions.get(new.subscription_id)
+            if not silent or found is None:
+                self._requests.send(request, body)
+            else:
+                words = tuple(f"router {name} has not confirmed its part yet" for name in silent)
+                self._requests.answer(request, (granted(new, found.variable, words),))
+            self._go_on(new.subscription_id)
+
+        self._moves.follow(old, new, told)
+
+    def _request(self, found: Subscription, command: ChangeSubscription) -> AllocationRequest:
+        registry = self._desk.registry
+        publication = registry.publications[found.record.name]
+        return AllocationRequest(
+            subscription_id=command.subscription_id,
+            variable=publication.variable,
+            sources=self._subscriptions.sources_of(publication),
+            targets=targets_of(registry.endpoints[found.record.subscriber]),
+            qos=command.qos,
+            subscriber=found.record.subscriber,
+        )
+
+    def _is_homeless(self, endpoint: str, number: int) -> bool:
+        homeless = self._desk.registry.homeless.get(number)
+        return homeless is not None and homeless.subscriber == endpoint
+
+    def _end(self, endpoint: EndPoint, number: int, ending: Ending) -> Outcome:
+        registry = self._desk.registry
+        if number in endpoint.patterns:
+            caught = registry.contracts_of(endpoint, pattern_id=number)
+            ending.unsubscribe(registry, caught | {number})
+            return DoneOutcome()
+        if number not in endpoint.subscriptions and not self._is_homeless(endpoint.name, number):
+            error: GridStatError = _unknown(endpoint.name, number)
+            return refused(error)
+        ending.unsubscribe(registry, (number,))
+        return DoneOutcome()
+
+
+def _unknown(endpoint: str, number: int) -> NoSuchSubscription:
+    return NoSuchSubscription(f"{endpoint} has no subscription {number}")
+
+
+def _without_paths(number: int) -> RedundancyNotSatisfiable:
+    return RedundancyNotSatisfiable(
+        f"subscription {number} has no path at the moment, since the cloud has lost a router or "
+        "channel of it; it stays as it was",
+        hint="change it once the cloud has told of its new paths, or unsubscribe",
+    )

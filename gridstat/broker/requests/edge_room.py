@@ -1,0 +1,88 @@
+"""May a publisher send so much? Its edges take every event in, whoever subscribes.
+
+What enters at an edge is on nobody's path yet, so it is judged here and not with a subscription.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.capacity.admission import obstacles
+from gridstat.broker.capacity.charges import Amount, event_rate
+from gridstat.model.errors import IntervalNotSatisfiable, InvalidPeriod, RouterFull
+from gridstat.model.rate_law import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gridstat.broker.capacity.contracts import Refusal
+    from gridstat.broker.capacity.resources import Resources
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.records.registry import EndPoint
+    from gridstat.model.status import StatusVariable
+
+INTERVAL_NS_MIN: Final = 1_000
+"""No variable comes more often than every microsecond: no router could tell its events apart."""
+PERIOD_NS_MAX: Final = 86_400 * NS_PER_S
+
+
+def checked_rate(variable: StatusVariable) -> Fraction:
+    """Events a second of a variable; raises unless they are bounded, and within reason."""
+    rate = event_rate(variable)
+    _check_law(variable)
+    if rate * INTERVAL_NS_MIN > NS_PER_S:
+        raise IntervalNotSatisfiable(
+            f"{variable.name} would come every {float(NS_PER_S / rate):.3g} ns, and no router "
+            f"takes a variable more often than every {INTERVAL_NS_MIN} ns",
+            hint="publish with a longer period or minimum interval, or pack values into a record",
+        )
+    return rate
+
+
+def _check_law(variable: StatusVariable) -> None:
+    """A new period is announced for its next slot, which must not lie years ahead."""
+    period = variable.period
+    if period is None:
+        return
+    if period.period_ns > PERIOD_NS_MAX:
+        raise InvalidPeriod(
+            f"{variable.name} would come every {period}, and a period is at most a day",
+            hint="publish it without a period, with a minimum interval",
+        )
+    if variable.phase_ns >= period.period_ns:
+        raise InvalidPeriod(
+            f"{variable.name} has a phase of {variable.phase_ns} ns and a period of {period}",
+            hint="a phase is less than one period; take the remainder",
+        )
+
+
+def edge_refusal(
+    resources: Resources,
+    edges: Iterable[str],
+    coming: Iterable[StatusVariable],
+    going: Iterable[StatusVariable] = (),
+) -> Refusal | None:
+    """Why an edge cannot take these variables in, instead of others; nothing is changed by it."""
+    new = Amount(sum(map(event_rate, coming), Fraction(0)))
+    old = Amount(sum(map(event_rate, going), Fraction(0)))
+    if new.value <= old.value:
+        return None
+    for edge in sorted(edges):
+        if edge not in resources.routers:
+            continue
+        met = obstacles(resources, resources.shift(edge, old, new))
+        resources.shift(edge, new, old)
+        if met:
+            return met[0].refusal()
+    return None
+
+
+def check_room(desk: Desk, endpoint: EndPoint, edge: str) -> None:
+    """Raise unless an edge has room for all that an end-point publishes; every event comes there
+    once the end-point does."""
+    publications = desk.registry.publications
+    coming = [publications[name].variable for name in sorted(endpoint.publications)]
+    no_room = edge_refusal(desk.reservations.resources, (edge,), coming)
+    if no_room is not None:
+        raise RouterFull(no_room.reason)

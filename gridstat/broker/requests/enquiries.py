@@ -1,0 +1,55 @@
+"""Requests that change nothing durable: names, variables that match, and ledgers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gridstat.broker.requests.name_service import resolve
+from gridstat.broker.requests.outcomes import ANSWER_BYTES_MAX
+from gridstat.model.cloud import check_pattern
+from gridstat.net.command.endpoint_messages import DoneOutcome, FoundOutcome
+from gridstat.net.command.session_messages import MANY_MAX
+
+if TYPE_CHECKING:
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.requests.requests import Request, Requests
+    from gridstat.model.status import StatusVariable
+    from gridstat.net.command.endpoint_messages import (
+        FindVariables,
+        ReportLedger,
+        ResolveName,
+    )
+
+
+class Enquiries:
+    """Answered at once from the registry; nothing here is journalled."""
+
+    def __init__(self, desk: Desk, requests: Requests) -> None:
+        self._desk = desk
+        self._requests = requests
+
+    def resolve(self, request: Request, command: ResolveName) -> None:
+        self._requests.answer(request, (resolve(self._desk.registry, command.name),))
+
+    def find(self, request: Request, command: FindVariables) -> None:
+        limit = max(0, min(command.limit, MANY_MAX))
+        variables: list[StatusVariable] = []
+        size_bytes, is_complete = 0, True
+        for publication in self._desk.registry.matching(check_pattern(command.pattern)):
+            size_bytes += len(msgspec.msgpack.encode(publication.variable))
+            if len(variables) == limit or size_bytes > ANSWER_BYTES_MAX:
+                is_complete = False
+                break
+            variables.append(publication.variable)
+        outcome = FoundOutcome(variables=tuple(variables), is_complete=is_complete)
+        self._requests.answer(request, (outcome,))
+
+    def keep_ledger(self, request: Request, command: ReportLedger) -> None:
+        """The newest figures of each contract, in memory only, for those who watch."""
+        for entry in command.entries:
+            found = self._desk.registry.subscriptions.get(entry.subscription_id)
+            if found is not None and found.record.subscriber == request.endpoint:
+                found.ledger = entry
+        self._requests.answer(request, (DoneOutcome(),))

@@ -1,0 +1,95 @@
+"""Answers and notices as end-points read them: made from contracts, refusals and errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from gridstat.broker.capacity.contracts import Refusal
+from gridstat.net.command.endpoint_messages import (
+    GrantedOutcome,
+    GrantedPath,
+    Notice,
+    Outcomes,
+    RefusedOutcome,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gridstat.broker.records.operations import Subscribed
+    from gridstat.model.errors import GridStatError
+    from gridstat.model.status import StatusVariable
+    from gridstat.net.command.endpoint_messages import Outcome
+
+ANSWER_BYTES_MAX: Final = 786_432
+"""Of the outcomes of one request, so that an answer always fits into a frame."""
+
+WORDS_MAX: Final = 100
+
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+class _EncodedOutcomes(msgspec.Struct, frozen=True, tag="Outcomes"):
+    outcomes: tuple[msgspec.Raw, ...]
+
+
+def encode_outcomes(outcomes: Iterable[Outcome]) -> bytes:
+    return _ENCODER.encode(Outcomes(outcomes=tuple(outcomes)))
+
+
+def join_outcomes(encoded: Iterable[bytes]) -> bytes:
+    """As `encode_outcomes`, of outcomes that `encode_outcome` has made bytes of."""
+    return _ENCODER.encode(_EncodedOutcomes(tuple([msgspec.Raw(one) for one in encoded])))
+
+
+def encode_notice(notice: Notice) -> bytes:
+    return _ENCODER.encode(notice)
+
+
+def encode_outcome(outcome: Outcome) -> bytes:
+    """One of several, so that their size is known before all of them are there."""
+    return _ENCODER.encode(outcome)
+
+
+def few_words(words: Sequence[str]) -> tuple[str, ...]:
+    """The first of them and how many there are beside, so that an answer fits into a frame."""
+    if len(words) <= WORDS_MAX:
+        return tuple(words)
+    return (*words[:WORDS_MAX], f"and {len(words) - WORDS_MAX} more")
+
+
+def refused(error: GridStatError | Refusal) -> RefusedOutcome:
+    if isinstance(error, Refusal):
+        return RefusedOutcome(
+            code=error.code,
+            reason=error.reason,
+            hint=error.hint,
+            bottleneck=error.bottleneck,
+            shortfall=error.shortfall,
+        )
+    return RefusedOutcome(code=error.code, reason=str(error.args[0]), hint=error.hint)
+
+
+def granted(
+    record: Subscribed, variable: StatusVariable, troubles: tuple[str, ...] = ()
+) -> GrantedOutcome:
+    """A contract as it stands, with what keeps it below its grant at the moment."""
+    return GrantedOutcome(
+        subscription_id=record.subscription_id,
+        variable=variable,
+        granted=record.granted,
+        paths=tuple(
+            [
+                GrantedPath(
+                    routers=path.routers, channel_ids=path.channel_ids, latency_us=path.latency_us
+                )
+                for path in record.paths
+            ]
+        ),
+        is_node_disjoint=record.is_node_disjoint,
+        shares_edge=record.shares_edge,
+        degraded=few_words((*record.degraded, *troubles)),
+        label=record.label,
+    )

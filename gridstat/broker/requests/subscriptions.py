@@ -1,0 +1,294 @@
+"""Subscriptions by name and by pattern: decided here, granted once routers confirm (S0 A4)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gridstat.broker.capacity.contracts import AllocationRequest, Refusal
+from gridstat.broker.records.applied import Applied
+from gridstat.broker.records.operations import Answered, CatchingLeft, PatternHeld, Subscribed
+from gridstat.broker.requests.catching import Catching
+from gridstat.broker.requests.outcomes import (
+    ANSWER_BYTES_MAX,
+    encode_outcome,
+    few_words,
+    granted,
+    join_outcomes,
+    refused,
+)
+from gridstat.broker.requests.type_check import check_type, encode_type, expected_type
+from gridstat.broker.routers.moves import has_a_way, routers_of
+from gridstat.broker.tables.orders import TERMS_MAX, terms_of
+from gridstat.model.cloud import check_name, check_pattern, is_pattern
+from gridstat.model.errors import (
+    GridStatError,
+    LayoutError,
+    NoSuchVariable,
+    QuotaReached,
+)
+from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gridstat.broker.capacity.contracts import Allocation
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.records.operations import Operation
+    from gridstat.broker.records.registry import EndPoint, Publication
+    from gridstat.broker.requests.grants import Grants
+    from gridstat.broker.requests.notices import Notices
+    from gridstat.broker.requests.requests import Request, Requests
+    from gridstat.broker.tables.confirmation import Confirmation
+    from gridstat.model.qos import ModalQos
+    from gridstat.net.command.endpoint_messages import (
+        Outcome,
+        Subscribe,
+        SubscriptionRequest,
+    )
+
+
+class Subscriptions:
+    """A subscriber is answered `Granted` when its paths are durable and up (`grants.py`)."""
+
+    def __init__(self, desk: Desk, requests: Requests, grants: Grants, notices: Notices) -> None:
+        self._desk = desk
+        self._requests = requests
+        self._grants = grants
+        self._notices = notices
+        self.catching = Catching(desk, self.catch, self.follow_caught)
+
+    # Subscribing.
+
+    def subscribe(self, request: Request, command: Subscribe) -> None:
+        endpoint = self._desk.registry.endpoints[request.endpoint]
+        applied = Applied()
+        operations: list[Operation] = []
+        caught: list[Subscribed] = []
+        outcomes: list[Outcome] = []
+        encoded: list[bytes] = []
+        answer_bytes = 0
+        for asked in command.subscriptions:
+            try:
+                if answer_bytes > ANSWER_BYTES_MAX:
+                    raise QuotaReached(
+                        "the answer would be too large", hint="ask for fewer variables at once"
+                    )
+                found = self._decide(endpoint, asked, applied, operations, caught)
+            except GridStatError as error:
+                found = refused(error)
+            outcomes.append(found)
+            encoded.append(encode_outcome(found))
+            answer_bytes += len(encoded[-1])
+        if not operations:
+            self._requests.answer(request, outcomes)
+            return
+        body = join_outcomes(encoded)
+        operations.append(
+            Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
+        )
+        self._desk.effects.apply(operations[-1], applied)
+        direct = [
+            operation
+            for operation in operations
+            if isinstance(operation, Subscribed) and not operation.pattern_id
+        ]
+        then = partial(self._when_durable, request, body, outcomes, direct, caught)
+        self._desk.commit_applied(applied, operations, then, self._requests.fail(request))
+
+    def _decide(
+        self,
+        endpoint: EndPoint,
+        asked: SubscriptionRequest,
+        applied: Applied,
+        operations: list[Operation],
+        caught: list[Subscribed],
+    ) -> Outcome:
+        if is_pattern(asked.name):
+            return self._hold_pattern(endpoint, asked, applied, operations, caught)
+        expected = expected_type(asked)
+        publication = self._desk.registry.publications.get(check_name(asked.name))
+        if publication is None:
+            raise NoSuchVariable(f"nobody publishes {asked.name}")
+        check_type(publication.variable, expected)
+        record = self.grant(endpoint, publication, asked.qos, label=asked.label)
+        if isinstance(record, Refusal):
+            return refused(record)
+        operations.append(record)
+        self._desk.effects.apply(record, applied)
+        return granted(record, publication.variable)
+
+    def grant(
+        self,
+        endpoint: EndPoint,
+        publication: Publication,
+        qos: ModalQos,
+        *,
+        label: str = "",
+        pattern_id: int = 0,
+    ) -> Subscribed | Refusal:
+        """A contract for one variable, reserved; or why not."""
+        if len(endpoint.subscriptions) >= self._desk.settings.quotas.subscriptions_max:
+            raise QuotaReached(
+                f"{endpoint.name} has {len(endpoint.subscriptions)} subscriptions already"
+            )
+        registry = self._desk.registry
+        request = AllocationRequest(
+            subscription_id=registry.subscription_id_last + 1,
+            variable=publication.variable,
+            sources=self.sources_of(publication),
+            targets=targets_of(endpoint),
+            qos=qos,
+            subscriber=endpoint.name,
+        )
+        answer = self._desk.reservations.allocate(request)
+        if isinstance(answer, Refusal):
+            return answer
+        registry.next_subscription_id()
+        if len(answer.granted) > TERMS_MAX and len(terms_of(answer.granted, 0)) > TERMS_MAX:
+            self._desk.reservations.release(request.subscription_id)
+            raise LayoutError(f"over its modes a subscription has at most {TERMS_MAX} qualities")
+        return record_of(answer, label=label, pattern_id=pattern_id)
+
+    def sources_of(self, publication: Publication) -> tuple[str, ...]:
+        publisher = self._desk.registry.endpoints.get(publication.publisher)
+        if publisher is None or not publisher.attachments:
+            raise NoSuchVariable(f"the publisher of {publication.variable.name} is away")
+        return publisher.edges_usable()
+
+    def _when_durable(
+        self,
+        request: Request,
+        body: bytes,
+        outcomes: list[Outcome],
+        direct: list[Subscribed],
+        caught: list[Subscribed],
+        _: Applied,
+    ) -> None:
+        self.follow_caught(caught)
+        if direct:
+            self._grants.await_paths(request, body, outcomes, direct)
+        else:
+            self._requests.send(request, body)
+
+    # Patterns.
+
+    def _hold_pattern(
+        self,
+        endpoint: EndPoint,
+        asked: SubscriptionRequest,
+        applied: Applied,
+        operations: list[Operation],
+        caught: list[Subscribed],
+    ) -> Outcome:
+        registry = self._desk.registry
+        if len(endpoint.patterns) >= self._desk.settings.quotas.patterns_max:
+            raise QuotaReached(f"{endpoint.name} has {len(endpoint.patterns)} patterns already")
+        held = PatternHeld(
+            pattern_id=registry.next_subscription_id(),
+            subscriber=endpoint.name,
+            pattern=check_pattern(asked.name),
+            qos=asked.qos,
+            type_encoded=encode_type(expected_type(asked)),
+            label=asked.label,
+        )
+        operations.append(held)
+        self._desk.effects.apply(held, applied)
+        found = list(registry.matching(held.pattern))
+        room = max(0, self._desk.settings.catch_at_once - len(operations))
+        if found[room:]:
+            self.catching.later(CatchingLeft(pattern_id=held.pattern_id), applied, operations)
+        words = [
+            words
+            for publication in found[:room]
+            if (words := self.catch(held, publication, applied, operations, caught))
+        ]
+        return GrantedOutcome(
+            subscription_id=held.pattern_id,
+            variable=None,
+            degraded=few_words(words),
+            label=held.label,
+        )
+
+    def catch(
+        self,
+        held: PatternHeld,
+        publication: Publication,
+        applied: Applied,
+        operations: list[Operation],
+        caught: list[Subscribed],
+    ) -> str:
+        """Let a pattern have a variable; the answer says why not, if it could not."""
+        variable = publication.variable
+        if held.type_encoded and held.type_encoded != encode_type(variable.value_type):
+            return ""
+        endpoint = self._desk.registry.endpoints[held.subscriber]
+        try:
+            record = self.grant(
+                endpoint, publication, held.qos, label=held.label, pattern_id=held.pattern_id
+            )
+        except GridStatError as error:
+            return f"{variable.name} was not caught: {error.args[0]} ({error.code})"
+        if isinstance(record, Refusal):
+            return f"{variable.name} was not caught: {record.reason} ({record.code})"
+        operations.append(record)
+        caught.append(record)
+        self._desk.effects.apply(record, applied)
+        return ""
+
+    def follow_caught(self, caught: Iterable[Subscribed]) -> None:
+        """Tell the subscriber of what its patterns have caught, each when its paths are up."""
+        for record in caught:
+            self._desk.tables.await_confirmations(
+                routers_of((record,)),
+                partial(self._tell_matched, record),
+                deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
+                judge=partial(has_a_way, record),
+            )
+
+    def _tell_matched(self, record: Subscribed, waiting: Confirmation) -> None:
+        found = self._desk.registry.subscriptions.get(record.subscription_id)
+        if found is not None:
+            refusing = self._desk.tables.refusing(record.variable_id, routers_of((record,)))
+            words = tuple(
+                f"router {name} has not confirmed its part yet"
+                for name in sorted(refusing.union(waiting.silent))
+            )
+            outcome = granted(record, found.variable, words)
+            notice = Matched(pattern_id=record.pattern_id, granted=outcome)
+            self._notices.push(record.subscriber, notice)
+
+
+def targets_of(endpoint: EndPoint) -> tuple[str, ...]:
+    """The edges at which an end-point can take events."""
+    found = endpoint.edges_usable(is_receiver=True)
+    if not found:
+        raise LayoutError(
+            f"{endpoint.name} has attached without a port to receive on",
+            hint="attach with the ports of a receiver before subscribing",
+        )
+    return found
+
+
+def record_of(
+    answer: Allocation, *, label: str = "", pattern_id: int = 0, generation: int = 0
+) -> Subscribed:
+    """A contract as the journal keeps it."""
+    request = answer.request
+    return Subscribed(
+        subscription_id=request.subscription_id,
+        subscriber=request.subscriber,
+        name=request.variable.name,
+        variable_id=request.variable.variable_id,
+        qos=request.qos,
+        sources=request.sources,
+        targets=request.targets,
+        granted=answer.granted,
+        paths=answer.paths,
+        is_node_disjoint=answer.is_node_disjoint,
+        shares_edge=answer.shares_edge,
+        degraded=answer.degraded,
+        generation=generation,
+        pattern_id=pattern_id,
+        label=label,
+    )

@@ -1,0 +1,105 @@
+"""Make before break: a contract's new paths are up on every router before the old ones go.
+
+The old ones stay for as long as an event may be on its way on them. If a router keeps silent and
+no new path is confirmed without it, both stay until one is.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Set
+
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.records.operations import Subscribed
+    from gridstat.broker.tables.confirmation import Confirmation
+
+RETIRE_TIMER: Final = "retire"
+NS_PER_US: Final = 1_000
+OVERLAP_NS_MAX: Final = 2_000_000_000
+
+
+class Moves:
+    """`_due` is a heap of what retires when; the timer is set for its first."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._due: list[tuple[int, int, int]] = []
+        self._refused: list[Callable[[], None]] = []
+        """What to look at again, should a router come to hold the rows that it refuses."""
+
+    def follow(self, old: Subscribed, new: Subscribed, told: Callable[[list[str]], None]) -> None:
+        """Once `new` is up, run `told` with the silent routers, and retire `old` a little later."""
+        self._await(old, new, told, is_first=True)
+
+    def go_on(self) -> None:
+        """A router holds rows now that it refused, or refuses others."""
+        refused, self._refused = self._refused, []
+        for look in refused:
+            look()
+
+    def retire_due(self) -> None:
+        while self._due and self._due[0][0] <= self._desk.now_ns:
+            _, subscription_id, generation = heappop(self._due)
+            self._desk.effects.retire(subscription_id, generation)
+        self._set_timer()
+
+    def _await(
+        self,
+        old: Subscribed,
+        new: Subscribed,
+        told: Callable[[list[str]], None],
+        *,
+        is_first: bool,
+    ) -> None:
+        self._desk.tables.await_confirmations(
+            routers_of((new,)),
+            partial(self._confirmed, old, new, told, is_first=is_first),
+            deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
+            judge=partial(has_a_way, new),
+        )
+
+    def _confirmed(
+        self,
+        old: Subscribed,
+        new: Subscribed,
+        told: Callable[[list[str]], None],
+        waiting: Confirmation,
+        *,
+        is_first: bool,
+    ) -> None:
+        refusing = self._desk.tables.refusing(new.variable_id, routers_of((new,)))
+        silent = refusing.union(waiting.silent)
+        if is_first:
+            told(sorted(silent))
+        found = self._desk.registry.subscriptions.get(new.subscription_id)
+        if found is None or found.record.generation > new.generation:
+            return  # Ended, or moved on: its successor retires this one too.
+        if not has_a_way(new, silent):
+            look = partial(self._await, old, new, told, is_first=False)
+            if has_a_way(new, set(waiting.silent)):
+                self._refused.append(look)
+            else:
+                look()
+            return
+        slowest_us = max(path.latency_us for path in (*old.paths, *new.paths))
+        overlap_ns = self._desk.settings.overlap_ns_min + slowest_us * NS_PER_US
+        at_ns = self._desk.now_ns + min(overlap_ns, OVERLAP_NS_MAX)
+        heappush(self._due, (at_ns, new.subscription_id, new.generation))
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._due:
+            self._desk.set_timer(RETIRE_TIMER, self._due[0][0] - self._desk.now_ns)
+
+
+def routers_of(records: Iterable[Subscribed]) -> set[str]:
+    return {name for record in records for path in record.paths for name in path.routers}
+
+
+def has_a_way(record: Subscribed, silent: Set[str]) -> bool:
+    """Whether one of its paths is confirmed by all of its routers."""
+    return any(silent.isdisjoint(path.routers) for path in record.paths)

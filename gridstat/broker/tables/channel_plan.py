@@ -1,0 +1,110 @@
+"""Channels as both of their ends are to have them, from the topology and what routers reported.
+
+A channel is ordered once both ends have said where they listen and share a version of the
+datagram; a router that comes back on other ports has its neighbours' channels ordered anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gridstat.broker.tables.orders import (
+    channel_order,
+    common_version,
+    down_order,
+    source_order,
+    up_order,
+)
+
+if TYPE_CHECKING:
+    from gridstat.broker.records.registry import Attachment, Registry
+    from gridstat.broker.tables.router_tables import RouterTables
+    from gridstat.model.cloud import EventChannel
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSettings:
+    """How often a channel's sender proves itself, and when its receiver calls it silent."""
+
+    interval_ms: int = 25
+    silent_ms_max: int = 100
+
+
+class ChannelPlan:
+    """Puts into the tables what the registry implies about channels, and nothing else."""
+
+    def __init__(self, registry: Registry, tables: RouterTables, probes: ProbeSettings) -> None:
+        self._registry = registry
+        self._tables = tables
+        self._probes = probes
+
+    def version(self, channel: EventChannel) -> int:
+        """The version agreed for a channel; 0 while an end is unknown or they share none."""
+        sender = self._registry.reports.get(channel.from_router)
+        receiver = self._registry.reports.get(channel.to_router)
+        if sender is None or receiver is None:
+            return 0
+        return common_version(sender.datagram_versions, receiver.datagram_versions)
+
+    def refresh_router(self, name: str) -> None:
+        """After a router's report: its channels both ways, and those of its end-points."""
+        for channel_id in sorted(self._registry.channels_of.get(name, ())):
+            self.refresh(self._registry.channels[channel_id])
+        for endpoint in sorted(self._registry.attached_to.get(name, ())):
+            attachment = self._registry.endpoints[endpoint].attachments[name]
+            self.open_attachment(endpoint, attachment)
+
+    def refresh(self, channel: EventChannel) -> None:
+        version = self.version(channel)
+        if version == 0 or channel.channel_id not in self._registry.channels:
+            self.close(channel)
+            return
+        back = (channel.to_router, channel.from_router)
+        self._tables.put_channel(
+            channel.from_router,
+            channel_order(
+                channel,
+                self._registry.reports[channel.to_router],
+                version=version,
+                probe_interval_ms=self._probes.interval_ms,
+            ),
+        )
+        self._tables.put_source(
+            channel.to_router,
+            source_order(
+                channel,
+                back_channel=self._registry.channel_between.get(back, 0),
+                version=version,
+                silent_ms_max=self._probes.silent_ms_max,
+            ),
+        )
+
+    def refresh_pair(self, channel: EventChannel) -> None:
+        """A channel that came or went, and the one back, which knows it as its back channel."""
+        self.refresh(channel)
+        back = self._registry.channel_between.get((channel.to_router, channel.from_router))
+        if back is not None:
+            self.refresh(self._registry.channels[back])
+
+    def close(self, channel: EventChannel) -> None:
+        self._tables.remove_channel(channel.from_router, channel.channel_id)
+        self._tables.remove_source(channel.to_router, channel.channel_id)
+
+    def attachment_version(self, edge: str, datagram_versions: tuple[int, ...]) -> int:
+        """The version agreed between an edge and an end-point, or 0."""
+        report = self._registry.reports.get(edge)
+        if report is None:
+            return 0
+        return common_version(report.datagram_versions, datagram_versions)
+
+    def open_attachment(self, endpoint: str, attachment: Attachment) -> None:
+        version = self.attachment_version(attachment.edge, attachment.datagram_versions)
+        down = down_order(endpoint, attachment, version=max(1, version))
+        if down is not None:
+            self._tables.put_channel(attachment.edge, down)
+        self._tables.put_source(attachment.edge, up_order(endpoint, attachment))
+
+    def close_attachment(self, attachment: Attachment) -> None:
+        self._tables.remove_channel(attachment.edge, attachment.down_channel_id)
+        self._tables.remove_source(attachment.edge, attachment.up_channel_id)

@@ -1,0 +1,53 @@
+"""Names and patterns by their parts: the tree finds exactly what the law of patterns says."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gridstat.broker.records.name_tree import NameTree
+from gridstat.model.cloud import matches
+
+parts = st.sampled_from(["a", "b", "c"])
+names = st.lists(parts, min_size=1, max_size=4).map("/".join)
+patterns = st.tuples(
+    st.lists(st.sampled_from(["a", "b", "*"]), max_size=3), st.sampled_from(["a", "*", "**"])
+).map(lambda found: "/".join([*found[0], found[1]]))
+
+
+@given(st.lists(names, unique=True, max_size=20), patterns)
+def test_a_pattern_finds_the_names_that_match_it(given_names: list[str], pattern: str) -> None:
+    tree = NameTree()
+    for number, name in enumerate(given_names):
+        tree.add(name, number)
+    found = {given_names[number] for number in tree.matching(pattern)}
+    assert found == {name for name in given_names if matches(pattern, name)}
+
+
+@given(st.lists(patterns, max_size=20), names)
+def test_a_name_finds_the_patterns_that_stand_for_it(given: list[str], name: str) -> None:
+    tree = NameTree()
+    for number, pattern in enumerate(given):
+        tree.add(pattern, number)
+    wanted = [number for number, pattern in enumerate(given) if matches(pattern, name)]
+    assert tree.answering(name) == wanted
+
+
+@given(st.lists(names, unique=True, max_size=20))
+def test_what_is_discarded_leaves_no_branch_behind(given_names: list[str]) -> None:
+    tree = NameTree()
+    for number, name in enumerate(given_names):
+        tree.add(name, number)
+    tree.discard("a/b/c/d/e", 0)
+    for number, name in enumerate(given_names):
+        tree.discard(name, number)
+        assert number not in set(tree.matching("**"))
+    assert list(tree.matching("**")) == []
+    assert not tree.has_branches
+
+
+def test_names_are_found_in_their_order() -> None:
+    tree = NameTree()
+    for number, name in enumerate(["c1/b/v", "c1/a/v", "c1/a/b"]):
+        tree.add(name, number)
+    assert list(tree.matching("c1/**")) == [2, 1, 0]

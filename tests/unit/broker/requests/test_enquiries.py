@@ -1,0 +1,63 @@
+"""Finding variables: by pattern, at most so many, and never more than an answer can hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridstat.broker.requests.outcomes import ANSWER_BYTES_MAX, encode_outcomes
+from gridstat.model.errors import LayoutError, QuotaReached
+from gridstat.model.status import Field, FieldKind, RecordType
+from gridstat.net.command.endpoint_messages import (
+    FindVariables,
+    FoundOutcome,
+    RefusedOutcome,
+)
+from tests.unit.broker.conversation import Conversation, pair, refusal
+from tests.unit.broker.stand_ins import CENTRE, PMU, publish, subscribe, variable
+
+
+@pytest.fixture
+def cloud() -> Conversation:
+    found = pair()
+    found.ask(PMU, "c1/e0", publish(*(variable(f"{PMU}/v{number}") for number in range(20))))
+    return found
+
+
+def find(cloud: Conversation, pattern: str, limit: int = 1_000) -> FoundOutcome:
+    command = FindVariables(pattern=pattern, limit=limit)
+    return cloud.only(FoundOutcome, cloud.ask(CENTRE, "c1/e2", command))
+
+
+def test_a_pattern_finds_its_variables_in_the_order_of_names(cloud: Conversation) -> None:
+    found = find(cloud, "c1/*/pmu/*")
+    assert [one.name for one in found.variables] == sorted(f"{PMU}/v{n}" for n in range(20))
+    assert found.is_complete
+    assert find(cloud, f"{PMU}/v3").variables[0].name == f"{PMU}/v3"
+    assert find(cloud, "c1/south/**") == FoundOutcome(variables=())
+
+
+def test_a_limit_is_kept_and_told(cloud: Conversation) -> None:
+    found = find(cloud, "c1/**", limit=5)
+    assert (len(found.variables), found.is_complete) == (5, False)
+    assert find(cloud, "c1/**", limit=20).is_complete
+
+
+def test_a_pattern_that_is_none_is_refused(cloud: Conversation) -> None:
+    refused = refusal(cloud.ask(CENTRE, "c1/e2", FindVariables(pattern="c1/v*")))
+    assert refused.code == LayoutError.code
+
+
+def test_large_types_do_not_burst_an_answer(cloud: Conversation) -> None:
+    fields = tuple(Field(f"field_{number}", FieldKind.UINT8) for number in range(2_000))
+    large = RecordType("large", fields)
+    names = [f"{PMU}/large{number}" for number in range(30)]
+    for name in names:
+        cloud.ask(PMU, "c1/e0", publish(variable(name, value_type=large)))
+
+    found = find(cloud, f"{PMU}/*")
+    assert not found.is_complete
+    assert len(encode_outcomes((found,))) < 2 * ANSWER_BYTES_MAX
+    outcomes = cloud.ask(CENTRE, "c1/e2", subscribe(*names))
+    refused = [one for one in outcomes if isinstance(one, RefusedOutcome)]
+    assert {one.code for one in refused} == {QuotaReached.code}
+    assert len(encode_outcomes(outcomes)) < 2 * ANSWER_BYTES_MAX
