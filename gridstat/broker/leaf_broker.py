@@ -236,6 +236,7 @@ class LeafBroker:
         self._attachments.resume()
         self._housing.resume()
         self._publication_changes.resume()
+        self._moves.resume()
         self._subscriptions.catching.go_on()
         for event in early:
             self._take(event)

@@ -20,7 +20,7 @@ from gridstat.broker.effects.effects import Effects
 from gridstat.broker.effects.registration_effects import RegistrationEffects
 from gridstat.broker.records.answers import AnswerBook
 from gridstat.broker.records.applied import Applied
-from gridstat.broker.records.operations import Unsubscribed
+from gridstat.broker.records.operations import Moved, Retired, Unsubscribed
 from gridstat.broker.records.registry import Registry
 from gridstat.broker.requests.notices import Notices
 from gridstat.broker.routers.moves import Moves
@@ -96,10 +96,24 @@ def _leave_decisions(_: Function) -> Function:
 
 def _retire_first(right: Function) -> Function:
     def follow(self: Any, old: Any, new: Any, told: Any) -> None:
-        self._desk.effects.retire(new.subscription_id, new.generation)
         right(self, old, new, told)
+        self._due.append((0, new.subscription_id, new.generation))
+        self.retire_due()
 
     return follow
+
+
+def _forget_the_replaced(right: Function) -> Function:
+    def replay(self: Any, operation: Any) -> None:
+        right(self, operation)
+        if isinstance(operation, Moved) and not operation.with_publication:
+            record = operation.subscription
+            right(
+                self,
+                Retired(subscription_id=record.subscription_id, generation=record.generation),
+            )
+
+    return replay
 
 
 def _believe_in_step(_: Function) -> Function:
@@ -255,5 +269,9 @@ BUGS: Final[dict[str, Bug]] = {
     "forget-ends-at-a-restart": Bug(
         "a restarted broker holds contracts that had ended",
         (Patch(Effects, "replay", _forget_ends),),
+    ),
+    "forget-the-replaced-at-a-restart": Bug(
+        "a broker that restarts in the middle of a move has only the new paths on its mind",
+        (Patch(Effects, "replay", _forget_the_replaced),),
     ),
 }

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lab.simulation.router_node import RouterNode
 
 SUDDEN_SHARE: Final = 0.4
+MOVE_WITHIN_MS: Final = 2_000
 
 
 class Faults:
@@ -166,10 +167,21 @@ class Faults:
             self._mend_after(20, 2_000, partial(self._restart, router))
 
     def _crash_broker(self) -> None:
+        """In every second seed in the middle of a move, if one comes soon: few crashes hit one."""
+        self._crash_broker_in(MOVE_WITHIN_MS if self._cloud.swarm.seed % 2 == 0 else 0)
+
+    def _crash_broker_in(self, patience_ms: int) -> None:
         broker = self._cloud.broker_node
-        if broker.is_up:
+        if patience_ms and broker.is_up and not self._is_moving():
+            self._world.after(NS_PER_MS, self._crash_broker_in, patience_ms - 1)
+        elif broker.is_up:
             broker.crash(is_sudden=self._world.chance(SUDDEN_SHARE))
             self._mend_after(20, 3_000, partial(self._restart, broker))
+
+    def _is_moving(self) -> bool:
+        broker = self._cloud.broker
+        contracts = () if broker is None else broker.registry.subscriptions.values()
+        return any(contract.retiring for contract in contracts)
 
     def _crash_endpoint(self) -> None:
         endpoint = self._some_endpoint()

@@ -56,6 +56,10 @@ def durable_of(broker: LeafBroker) -> dict[str, Any]:
         "subscriptions": {
             number: (one.record, one.variable) for number, one in registry.subscriptions.items()
         },
+        "replaced": {
+            number: [(found.replaced, found.is_held) for found in one.retiring]
+            for number, one in registry.subscriptions.items()
+        },
         "patterns": dict(registry.patterns),
         "homeless": dict(registry.homeless),
         "over_channel": {number: set(found) for number, found in registry.over_channel.items()},

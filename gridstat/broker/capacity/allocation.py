@@ -121,6 +121,14 @@ class Allocator:
         assert contract.subscription_id not in self._contracts, "a contract is restored once"
         self._hold(contract)
 
+    def supersede(self, contract: Allocation) -> None:
+        """A change from the journal: it stands, and the old paths are charged until `settle`."""
+        old = self._contracts.get(contract.subscription_id)
+        if old is not None:
+            self._withdraw(old)
+            self.leaving.charge(contract.subscription_id, _claims(old))
+        self._hold(contract)
+
     def replace_path(
         self,
         subscription_id: int,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.capacity.contracts import Allocation, AllocationRequest
 from gridstat.broker.records.operations import (
     CatchingLeft,
     Moved,
     PatternHeld,
+    Retired,
     Subscribed,
     Unsubscribed,
 )
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from gridstat.broker.records.registry import Registry
     from gridstat.broker.tables.router_tables import RouterTables
     from gridstat.model.status import StatusVariable
+
+RETIRING_MAX: Final = 64
+"""Generations of one contract on the routers; they are told apart by the low byte of the number."""
 
 
 class ContractEffects:
@@ -36,7 +40,7 @@ class ContractEffects:
 
     def apply(
         self,
-        operation: Subscribed | Unsubscribed | Moved | PatternHeld | CatchingLeft,
+        operation: Subscribed | Unsubscribed | Moved | Retired | PatternHeld | CatchingLeft,
         done: Applied,
     ) -> None:
         match operation:
@@ -46,6 +50,8 @@ class ContractEffects:
                 self._unsubscribe(operation.subscription_id, done)
             case Moved(subscription=record, with_publication=is_held):
                 self._move(record, done, is_held=is_held)
+            case Retired():
+                self._retire(operation, done)
             case PatternHeld():
                 self._hold_pattern(operation, done)
             case CatchingLeft():
@@ -95,10 +101,8 @@ class ContractEffects:
             partial(registry.add_subscription, found),
             partial(self._reservations.readmit, allocation_of(record, variable), leaving),
         ]
-        done.tables += [
-            partial(self._tables.tear_down, variable, orders, local_edges(record)),
-            partial(found.retire, record.generation, with_held=True),
-        ]
+        done.tables.append(partial(self._tables.tear_down, variable, orders, local_edges(record)))
+        found.retire(record.generation, done, with_held=True)
 
     def _move(self, record: Subscribed, done: Applied, *, is_held: bool) -> None:
         """The new generation stands beside the old one, which retires once the new one is up."""
@@ -143,11 +147,13 @@ class ContractEffects:
         done.tables.append(
             partial(self._tables.set_up, new_variable, new_orders, local_edges(record))
         )
+        if len(found.retiring) > RETIRING_MAX:
+            found.retire(found.retiring[0].generation, done)
 
-    def retire(self, subscription_id: int, generation: int) -> None:
-        found = self._registry.subscriptions.get(subscription_id)
+    def _retire(self, operation: Retired, done: Applied) -> None:
+        found = self._registry.subscriptions.get(operation.subscription_id)
         if found is not None:
-            found.retire(generation)
+            found.retire(operation.generation, done)
 
     def _hold_pattern(self, held: PatternHeld, done: Applied) -> None:
         registry = self._registry

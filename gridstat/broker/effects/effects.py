@@ -29,6 +29,7 @@ from gridstat.broker.records.operations import (
     PublicationMoved,
     PublicationRetired,
     Published,
+    Retired,
     RouterAdded,
     RouterRemoved,
     RouterReported,
@@ -72,23 +73,18 @@ class Effects:
         self.unwritten.clear()
         for step in done.tables:
             step()
-        if isinstance(operation, Moved) and not operation.with_publication:
-            record = operation.subscription
-            self.retire(record.subscription_id, record.generation)
 
     def _begin(self, done: Applied) -> None:
         if not any(found is done for found in self.unwritten):
             self.unwritten.append(done)
 
-    def retire(self, subscription_id: int, generation: int) -> None:
-        """End what this generation of a contract, and those before it, have replaced."""
-        self._contracts.retire(subscription_id, generation)
-
     def apply(self, operation: Operation, done: Applied) -> None:
         if not self.unwritten or self.unwritten[-1] is not done:
             self._begin(done)
         match operation:
-            case Subscribed() | Unsubscribed() | Moved() | PatternHeld() | CatchingLeft():
+            case (
+                Subscribed() | Unsubscribed() | Moved() | Retired() | PatternHeld() | CatchingLeft()
+            ):
                 self._contracts.apply(operation, done)
             case (
                 Answered()

@@ -19,7 +19,7 @@ from gridstat.broker.records.registry import PublicationChange
 if TYPE_CHECKING:
     from gridstat.broker.effects.registration_effects import RegistrationEffects
     from gridstat.broker.effects.reservations import Reservations
-    from gridstat.broker.records.applied import Applied, Step
+    from gridstat.broker.records.applied import Applied
     from gridstat.broker.records.registry import Publication, Registry
     from gridstat.broker.tables.router_tables import RouterTables
     from gridstat.model.status import StatusVariable
@@ -82,19 +82,17 @@ class PublicationChangeEffects:
         if publication is None or publication.change is None:
             return
         change = publication.change
-        done.tables += self._retire_contracts(publication)
+        self._retire_contracts(publication, done)
         self._registrations.retire_old(publication, done)
         self._end_change(publication)
         done.undo.append(partial(self._resume_change, publication, change))
 
-    def _retire_contracts(self, publication: Publication) -> list[Step]:
+    def _retire_contracts(self, publication: Publication, done: Applied) -> None:
         """Ends all that the present generations of its subscriptions have replaced."""
-        found = [self._registry.subscriptions[number] for number in publication.subscriptions]
-        return [
-            partial(subscription.retire, subscription.record.generation, with_held=True)
-            for subscription in sorted(found, key=lambda one: one.record.subscription_id)
-            if subscription.retiring
-        ]
+        for number in sorted(publication.subscriptions):
+            subscription = self._registry.subscriptions[number]
+            if subscription.retiring:
+                subscription.retire(subscription.record.generation, done, with_held=True)
 
     def _end_change(self, publication: Publication) -> None:
         publication.change = None

@@ -96,7 +96,7 @@ class Reservations:
     def move(self, contract: Allocation, generation: int) -> None:
         """Hold this contract in the place of the one before, unless a decision has done so.
 
-        What that decision left behind is charged until this generation is settled.
+        What is left behind, then or now, is charged until this generation is settled.
         """
         held = self.allocator.contracts.get(contract.subscription_id)
         if (
@@ -105,13 +105,8 @@ class Reservations:
             or held.granted != contract.granted
             or held.request.variable != contract.request.variable
         ):
-            self.put_back(contract)
+            self.allocator.supersede(contract)
         self.allocator.leaving.name(contract.subscription_id, generation)
-
-    def put_back(self, contract: Allocation) -> None:
-        """Hold exactly this contract, and nothing that a move may have left behind."""
-        self.release(contract.subscription_id)
-        self.adopt(contract)
 
     def take_back(self, contract: Allocation, generation: int) -> None:
         """A move to this generation came to nothing: the contract is as before."""

@@ -151,12 +151,19 @@ class Subscribed(_Operation, frozen=True):
 class Moved(_Operation, frozen=True):
     """A live contract has another quality, other paths, or another identifier of its variable.
 
-    What it had before is torn down when the new is up; after a change of the publication only
-    when that is over.
+    What it had before is carried on until `Retired`; after a change of the publication until that
+    is over.
     """
 
     subscription: Subscribed
     with_publication: bool = False
+
+
+class Retired(_Operation, frozen=True):
+    """What this generation of a contract, and those before it, have replaced is torn down."""
+
+    subscription_id: int
+    generation: int
 
 
 class PublicationMoved(_Operation, frozen=True):
@@ -229,6 +236,7 @@ Operation: TypeAlias = (
     | Withdrawn
     | Subscribed
     | Moved
+    | Retired
     | PublicationMoved
     | PublicationAnnounced
     | PublicationRetired

@@ -7,6 +7,7 @@ all subscriptions. `effects.py` alone changes what is durable of it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from gridstat.broker.records.answers import AnswerBook
@@ -15,7 +16,7 @@ from gridstat.broker.records.name_tree import NameTree
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gridstat.broker.records.applied import Step
+    from gridstat.broker.records.applied import Applied, Step
     from gridstat.broker.records.operations import PatternHeld, RouterReported, Subscribed
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.status import StatusVariable
@@ -135,17 +136,16 @@ class Subscription:
         """The change that would have replaced something came to nothing."""
         self.retiring = [found for found in self.retiring if found is not retiring]
 
-    def retire(self, generation: int, *, with_held: bool = False) -> None:
-        """End all that this generation and those before it have replaced."""
+    def retire(self, generation: int, done: Applied, *, with_held: bool = False) -> None:
+        """End all that this generation and those before it have replaced, once that is durable."""
+        before = self.retiring
         due: list[Retiring] = []
-        left: list[Retiring] = []
-        for found in self.retiring:
+        self.retiring = []
+        for found in before:
             is_due = found.generation <= generation and (with_held or not found.is_held)
-            (due if is_due else left).append(found)
-        self.retiring = left
-        for retiring in due:
-            for step in retiring.steps:
-                step()
+            (due if is_due else self.retiring).append(found)
+        done.undo.append(partial(setattr, self, "retiring", before))
+        done.tables += [step for found in due for step in found.steps]
 
 
 class Registry:

@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gridstat.broker.records.operations import Operation
-    from gridstat.broker.records.registry import Attachment, EndPoint, Publication, Registry
+    from gridstat.broker.records.registry import (
+        Attachment,
+        EndPoint,
+        Publication,
+        Registry,
+        Subscription,
+    )
     from gridstat.model.cloud import EventChannel, Router
 
 
@@ -67,30 +73,34 @@ def _contracts(registry: Registry) -> Iterator[Operation]:
         yield CatchingLeft(pattern_id=pattern_id, name=name)
     for _, subscription in sorted(registry.subscriptions.items()):
         if subscription.record.name not in registry.changing:
-            yield subscription.record
+            yield from _moves(subscription)
     for name in sorted(registry.changing):
         yield from _change(registry, registry.publications[name])
     for _, record in sorted(registry.homeless.items()):
         yield record
 
 
+def _moves(subscription: Subscription) -> Iterator[Operation]:
+    """A contract, beginning with the oldest of what is still on the routers for it."""
+    records = [*(found.replaced for found in subscription.retiring), subscription.record]
+    yield records[0]
+    for retiring, record in zip(subscription.retiring, records[1:], strict=True):
+        yield Moved(subscription=record, with_publication=retiring.is_held)
+
+
 def _change(registry: Registry, publication: Publication) -> Iterator[Operation]:
     """A change of period under way: what was before it, then the change, as it was decided."""
-    found = [registry.subscriptions[number] for number in sorted(publication.subscriptions)]
-    replaced = {
-        retiring.replaced.subscription_id: retiring.replaced
-        for subscription in found
-        for retiring in subscription.retiring
-        if retiring.is_held
-    }
-    yield from replaced.values()
+    after: list[Operation] = []
+    for number in sorted(publication.subscriptions):
+        is_after = not any(found.is_held for found in registry.subscriptions[number].retiring)
+        for operation in _moves(registry.subscriptions[number]):
+            is_after |= isinstance(operation, Moved) and operation.with_publication
+            if is_after:
+                after.append(operation)
+            else:
+                yield operation
     yield PublicationMoved(variable=publication.variable)
-    for subscription in found:
-        record = subscription.record
-        if record.subscription_id in replaced:
-            yield Moved(subscription=record, with_publication=True)
-        else:
-            yield record
+    yield from after
     if publication.change is not None and publication.change.from_ns:
         yield PublicationAnnounced(
             name=publication.variable.name, from_ns=publication.change.from_ns

@@ -1,7 +1,8 @@
 """Make before break: a contract's new paths are up on every router before the old ones go.
 
-The old ones stay for as long as an event may be on its way on them. If a router keeps silent and
-no new path is confirmed without it, both stay until one is.
+The old ones stay for as long as an event may be on its way on them, also for a broker that starts
+anew in between. If a router keeps silent and no new path is confirmed without it, both stay until
+one is.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
+from gridstat.broker.records.operations import Retired
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Set
 
     from gridstat.broker.desk import Desk
+    from gridstat.broker.records.applied import Applied
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.tables.confirmation import Confirmation
 
@@ -31,6 +35,13 @@ class Moves:
         self._refused: list[Callable[[], None]] = []
         """What to look at again, should a router come to hold the rows that it refuses."""
 
+    def resume(self) -> None:
+        """After a start: what moved shortly before is up, and retires, as if nothing had been."""
+        for _, found in sorted(self._desk.registry.subscriptions.items()):
+            replaced = [each.replaced for each in found.retiring if not each.is_held]
+            if replaced:
+                self.follow(replaced[-1], found.record, _nobody)
+
     def follow(self, old: Subscribed, new: Subscribed, told: Callable[[list[str]], None]) -> None:
         """Once `new` is up, run `told` with the silent routers, and retire `old` a little later."""
         self._await(old, new, told, is_first=True)
@@ -42,9 +53,20 @@ class Moves:
             look()
 
     def retire_due(self) -> None:
+        retired = []
         while self._due and self._due[0][0] <= self._desk.now_ns:
             _, subscription_id, generation = heappop(self._due)
-            self._desk.effects.retire(subscription_id, generation)
+            if subscription_id in self._desk.registry.subscriptions:
+                retired.append(Retired(subscription_id=subscription_id, generation=generation))
+        if retired:
+            self._desk.commit(retired, _nothing, partial(self._retire_later, retired))
+        self._set_timer()
+
+    def _retire_later(self, retired: list[Retired], _: str) -> None:
+        """The disk is full: the old paths stay for so long."""
+        at_ns = self._desk.now_ns + self._desk.settings.retry_after_ns
+        for each in retired:
+            heappush(self._due, (at_ns, each.subscription_id, each.generation))
         self._set_timer()
 
     def _await(
@@ -94,6 +116,14 @@ class Moves:
     def _set_timer(self) -> None:
         if self._due:
             self._desk.set_timer(RETIRE_TIMER, self._due[0][0] - self._desk.now_ns)
+
+
+def _nobody(_: list[str]) -> None:
+    """Whoever asked for the move was answered before the start, or asks again."""
+
+
+def _nothing(_: Applied) -> None:
+    """The tables have changed, and nobody waits for it."""
 
 
 def routers_of(records: Iterable[Subscribed]) -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gridstat.broker.tables.orders import path_orders
 from lab.simulation.properties.delivery import arrivals
 from lab.simulation.world import PropertyBroken
 
@@ -34,12 +35,26 @@ class Continuity:
             found = broker.registry.subscriptions.get(number)
             if found is not None and found.record.generation > 0:
                 self._check(found)
+                self._check_rows(found)
 
     def _is_calm(self) -> bool:
         cloud = self._cloud
-        # A broker that restarts in the middle of a move has only the new paths on its mind.
-        is_whole = cloud.crashes == 0 and cloud.broker_lives == 1
-        return is_whole and all(router.is_up for router in cloud.routers.values())
+        return cloud.crashes == 0 and all(router.is_up for router in cloud.routers.values())
+
+    def _check_rows(self, subscription: Subscription) -> None:
+        """All routers of some path, old or new, have it: also where its channels are cut."""
+        broker = self._cloud.broker
+        assert broker is not None
+        attachments = broker.registry.endpoints[subscription.record.subscriber].attachments
+        records = [subscription.record, *(found.replaced for found in subscription.retiring)]
+        paths: dict[int, bool] = {}
+        for record in records:
+            for router, order in path_orders(record, attachments):
+                is_here = order.path_id in self._cloud.routers[router].table.paths
+                paths[order.path_id] = paths.get(order.path_id, True) and is_here
+        if not any(paths.values()):
+            number = subscription.record.subscription_id
+            raise PropertyBroken(RULE, f"subscription {number} is not whole anywhere")
 
     def _check(self, subscription: Subscription) -> None:
         broker = self._cloud.broker

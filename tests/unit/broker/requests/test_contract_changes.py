@@ -178,6 +178,7 @@ def test_a_change_survives_a_kill_of_the_broker_at_once(cloud: Conversation) -> 
 
     record = cloud.broker.registry.subscriptions[granted.subscription_id].record
     assert record.granted[0].every == 2
+    cloud.advance(1_000_000_000)
     for router in cloud.routers:
         assert {order.every for order in cloud.path_orders(router)} <= {2}
     assert cloud.differing() == []
