@@ -95,8 +95,7 @@ class Namespace:
     def release(self) -> None:
         assert self._holder.stdin is not None
         assert self._holder.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._holder.stdin.close()
+        self._holder.stdin.close()
         self._holder.wait(COMMAND_S_MAX)
         self._holder.stdout.close()
 
@@ -183,13 +182,15 @@ class Network:
         else:
             make = (*self._enter, "-t", str(self._namespaces[0].holder_pid), "unshare", "--net")
         holder = subprocess.Popen(
-            [*make, "sh", "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [*make, "sh", "-c", HOLDER],
+            bufsize=0,  # A buffer would try once more to write to the gone when it is closed.
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         assert holder.stdin is not None
         assert holder.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             holder.stdin.write(b"\n")
-            holder.stdin.flush()
         if holder.stdout.readline() != b"\n":  # It echoes, so it is there.
             holder.stdin.close()
             holder.stdout.close()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,7 +22,7 @@ from lab.sockets import open_socket
 from tests.cluster.eventually import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lab.netns import Namespace
 
@@ -140,6 +140,23 @@ def test_nothing_is_left_when_the_maker_is_killed(way: str) -> None:
 def test_a_machine_that_allows_no_namespaces_is_told_so() -> None:
     with Network(before=["false"]) as network, pytest.raises(LabError, match="user namespaces"):
         network.add("lone")
+
+
+class EndedAlready(subprocess.Popen[bytes]):
+    """A process that has ended before anybody could write to it."""
+
+    def __init__(self, argv: Sequence[str], **options: Any) -> None:
+        super().__init__(argv, **options)
+        self.wait()
+
+
+def test_a_machine_that_refuses_at_once_is_told_so_and_nothing_stays_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Network(before=["false"]) as network, monkeypatch.context() as patched:
+        patched.setattr(subprocess, "Popen", EndedAlready)
+        with pytest.raises(LabError, match="user namespaces"):
+            network.add("lone")
 
 
 def test_a_missing_program_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
