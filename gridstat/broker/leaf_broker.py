@@ -33,6 +33,7 @@ from gridstat.broker.requests.publications import Publications
 from gridstat.broker.requests.requests import Requests
 from gridstat.broker.requests.subscriptions import Subscriptions
 from gridstat.broker.routers.moves import RETIRE_TIMER, Moves
+from gridstat.broker.routers.refusals import REFUSAL_TIMER
 from gridstat.broker.routers.router_desk import WHOLE_TIMER, RouterDesk
 from gridstat.broker.routers.router_health import ABSENT_TIMER, RouterHealth
 from gridstat.broker.tables.channel_plan import ChannelPlan
@@ -130,7 +131,7 @@ class LeafBroker:
         self._recovery = Recovery(self._desk, self._health, notices, self._moves, self._presence)
         surveyor = Surveyor(self._desk, self._router_desk, self._health, channel_plan)
         self._operator_desk = OperatorDesk(self._desk, surveyor, self._health)
-        self._grants = Grants(self._desk, self._requests)
+        self._grants = Grants(self._desk, self._requests, self._moves, self._recovery.way_round)
         self._requests.granted_again = self._grants.again
         self._subscriptions = Subscriptions(self._desk, self._requests, self._grants, notices)
         self._contract_changes = ContractChanges(
@@ -152,6 +153,7 @@ class LeafBroker:
             REPORTS_TIMER: self._desk.save_reports,
             RETIRE_TIMER: self._moves.retire_due,
             REPLAN_TIMER: self._recovery.continue_replanning,
+            REFUSAL_TIMER: self._recovery.refusals_expired,
             HOUSE_TIMER: self._housing.try_again,
             CATCH_TIMER: self._subscriptions.catching.catch_some,
             OWED_TIMER: self._grants.answer_owed,

@@ -16,6 +16,8 @@ from gridstat.broker.records.applied import Applied
 from gridstat.broker.records.operations import Moved
 from gridstat.broker.requests.outcomes import granted
 from gridstat.broker.requests.subscriptions import record_of
+from gridstat.broker.routers.moves import routers_of
+from gridstat.broker.routers.refusals import Refusals
 from gridstat.broker.tables.orders import PROBED_VERSION_MIN, common_version
 from gridstat.net.command.endpoint_messages import ContractChanged
 
@@ -48,6 +50,7 @@ class Recovery:
         presence: Presence,
     ) -> None:
         self._desk = desk
+        self._refusals = Refusals(desk)
         self._health = health
         self._notices = notices
         self._moves = moves
@@ -94,19 +97,41 @@ class Recovery:
             self._replan()
 
     def rows_refused(self, name: str, variable_ids: Collection[int]) -> None:
-        """A router's core cannot hold the rows of some variables, or could not before."""
+        """A router's core cannot hold the rows of some variables, or could not before.
+
+        Contracts over it look for a way round it, and are told if there is none.
+        """
         if not variable_ids:
             return
+        self._refusals.take(name, variable_ids)
         self._moves.go_on()
-        registry = self._desk.registry
-        through = registry.through_router.get(name, set())
+        refused = self._desk.tables[name].refused
+        through = self._desk.registry.through_router.get(name, set())
         for variable_id in variable_ids:
-            publication = registry.publications.get(registry.names.get(variable_id, ""))
-            if publication is not None:
-                touched = publication.subscriptions & through
-                is_refused = variable_id in self._desk.tables[name].refused
-                self._look_at(touched - self._impaired if is_refused else touched & self._impaired)
+            taken = self._subscriptions_to(variable_id)
+            self._look_at(taken & through if variable_id in refused else taken & self._impaired)
         self._replan()
+
+    def refusals_expired(self) -> None:
+        """Routers that refused rows a while ago may hold them now."""
+        for variable_id in self._refusals.expire():
+            self._look_at(self._subscriptions_to(variable_id) & self._impaired)
+        self._replan()
+
+    def _subscriptions_to(self, variable_id: int) -> set[int]:
+        registry = self._desk.registry
+        publication = registry.publications.get(registry.names.get(variable_id, ""))
+        return set() if publication is None else publication.subscriptions
+
+    def way_round(self, record: Subscribed) -> Subscribed | None:
+        """Another path for a contract of which a router has just refused the row, reserved."""
+        for name in routers_of((record,)):
+            self._refusals.take(name, self._desk.tables[name].refused)
+        found = self._desk.registry.subscriptions.get(record.subscription_id)
+        if found is None or found.record is not record:
+            return None
+        self._health.forget_ways()
+        return self._moved_round(found)
 
     def session_changed(self, name: str, *, is_connected: bool) -> None:
         self._health.session_changed(name, is_connected=is_connected)
@@ -130,6 +155,8 @@ class Recovery:
         is up as far as anybody can tell: nobody would ever say so.
         """
         registry = self._desk.registry
+        if is_new:
+            self._refusals.forget_router(name)
         for channel_id in sorted(registry.channels_of.get(name, ())):
             channel = registry.channels[channel_id]
             is_heard_anew = is_new and channel.to_router == name
@@ -235,11 +262,7 @@ class Recovery:
     ) -> tuple[Subscribed, Subscribed] | None:
         """Replace the failed paths of a contract as far as possible; old and new if it moves."""
         old = found.record
-        record = old
-        for index in self._health.failed_paths(old):
-            if index not in self._health.failed_paths(record):
-                continue  # All paths were chosen anew for the sake of one before.
-            record = self._after(old, self._replace(found, index)) or record
+        record = self._moved_round(found) or old
         crowded = self._crowded(record)
         if crowded is not None and not self._health.failed_paths(record):
             index, edges = crowded
@@ -253,6 +276,19 @@ class Recovery:
         self._desk.effects.apply(operation, applied)
         operations.append(operation)
         return old, record
+
+    def _moved_round(self, found: Subscription) -> Subscribed | None:
+        """The contract with other paths in the place of those that do not work, if there are."""
+        old = record = found.record
+        for index in self._broken_paths(old):
+            if index not in self._broken_paths(record):
+                continue  # All paths were chosen anew for the sake of one before.
+            record = self._after(old, self._replace(found, index)) or record
+        return None if record is old else record
+
+    def _broken_paths(self, record: Subscribed) -> list[int]:
+        failed, refused = self._health.failed_paths(record), self._health.refused_paths(record)
+        return sorted({*failed, *refused}) if refused else failed
 
     def _replace(self, found: Subscription, index: int) -> Allocation | Refusal | None:
         """Another path, of the same quality; from or to the edges where the end-points are now.

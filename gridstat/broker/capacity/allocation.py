@@ -20,13 +20,16 @@ from gridstat.broker.capacity.contracts import (
     Allocation,
     AllocationRequest,
     Refusal,
+    is_node_disjoint,
     latency_us_max,
+    shares_edge,
 )
 from gridstat.broker.capacity.leaving import UNNAMED, Leaving
 from gridstat.broker.capacity.negotiation import band_of, differences
 from gridstat.broker.capacity.path_choices import SEARCH_BUDGET_S
 from gridstat.broker.capacity.planning import Plan, Planner, Trial, claim_of, claims_of
 from gridstat.broker.capacity.promises import PathKey
+from gridstat.broker.capacity.refused_rows import RefusedRows
 from gridstat.model.errors import IntervalNotSatisfiable, NoSuchRouter, NoSuchSubscription
 
 if TYPE_CHECKING:
@@ -63,6 +66,7 @@ class Allocator:
         self._planner = Planner(resources, clock, budget_s)
         self._contracts: dict[int, Allocation] = {}
         self.leaving = Leaving(resources)
+        self.refused_rows = RefusedRows()
 
     @property
     def contracts(self) -> Mapping[int, Allocation]:
@@ -78,7 +82,7 @@ class Allocator:
     def allocate(self, request: AllocationRequest) -> Allocation | Refusal:
         """Paths and the best quality that fits between desired and worst, reserved; or why not."""
         assert request.subscription_id not in self._contracts, "subscriptions are allocated once"
-        return self._negotiate(self._trial(request))
+        return self._negotiate_round_refusals(self._trial(request))
 
     def release(self, subscription_id: int) -> Allocation:
         """Give everything of a subscription back, also what was still leaving."""
@@ -95,7 +99,7 @@ class Allocator:
         old = self.contract(request.subscription_id)
         trial = self._trial(request, old)
         self._withdraw(old)
-        answer = self._negotiate(trial)
+        answer = self._negotiate_round_refusals(trial)
         if isinstance(answer, Refusal):
             self._hold(old)
         else:
@@ -141,7 +145,8 @@ class Allocator:
         """Another path in the place of one that failed, disjoint from the others.
 
         Where the others are in its way, all paths are chosen anew. The quality stays. `ends` are
-        the sources and targets, if they are others than before.
+        the sources and targets, if they are others than before. A router that refuses the
+        variable's row is no better than what failed.
         """
         old = self.contract(subscription_id)
         request = old.request
@@ -151,7 +156,9 @@ class Allocator:
         trial = replace(
             trial,
             excluded_channels=trial.excluded_channels | frozenset(avoiding_channels),
-            excluded_routers=trial.excluded_routers | frozenset(avoiding_routers),
+            excluded_routers=trial.excluded_routers.union(
+                avoiding_routers, self.refused_rows.of(request.variable.variable_id)
+            ),
         )
         self._planner.begin()
         self._withdraw(old)
@@ -176,6 +183,17 @@ class Allocator:
         return self.resources.promises.over(name)
 
     # Negotiation.
+
+    def _negotiate_round_refusals(self, trial: Trial) -> Allocation | Refusal:
+        """Over a router that refuses the variable's row only if nothing leads round it."""
+        refusing = self.refused_rows.of(trial.request.variable.variable_id)
+        if refusing:
+            answer = self._negotiate(
+                replace(trial, excluded_routers=trial.excluded_routers | refusing)
+            )
+            if isinstance(answer, Allocation):
+                return answer
+        return self._negotiate(trial)
 
     def _negotiate(self, trial: Trial) -> Allocation | Refusal:
         request = trial.request
@@ -362,20 +380,6 @@ class Allocator:
             self.resources.promises.end(PathKey(contract.subscription_id, index))
         self.resources.give_back(_claims(contract))
         del self._contracts[contract.subscription_id]
-
-
-def is_node_disjoint(paths: tuple[AllocatedPath, ...]) -> bool:
-    """Whether no two paths share a router but an edge."""
-    inner = [name for path in paths for name in path.routers[1:-1]]
-    return len(set(inner)) == len(inner)
-
-
-def shares_edge(paths: tuple[AllocatedPath, ...]) -> bool:
-    """Whether two paths start or end at the same edge router."""
-    return len(paths) > 1 and (
-        len({path.routers[0] for path in paths}) < len(paths)
-        or len({path.routers[-1] for path in paths}) < len(paths)
-    )
 
 
 def _with_headroom_us(qos: Qos, paths: tuple[AllocatedPath, ...]) -> int:

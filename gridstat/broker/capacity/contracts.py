@@ -103,3 +103,17 @@ def latency_us_max(granted: dict[int, Qos], index: int) -> int:
 
 def paths_wanted(granted: dict[int, Qos]) -> int:
     return max([qos.redundancy for qos in granted.values()])
+
+
+def is_node_disjoint(paths: tuple[AllocatedPath, ...]) -> bool:
+    """Whether no two paths share a router but an edge."""
+    inner = [name for path in paths for name in path.routers[1:-1]]
+    return len(set(inner)) == len(inner)
+
+
+def shares_edge(paths: tuple[AllocatedPath, ...]) -> bool:
+    """Whether two paths start or end at the same edge router."""
+    return len(paths) > 1 and (
+        len({path.routers[0] for path in paths}) < len(paths)
+        or len({path.routers[-1] for path in paths}) < len(paths)
+    )

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from gridstat.broker.records.operations import Answered, Unsubscribed
-from gridstat.broker.requests.outcomes import encode_outcomes, refused
+from gridstat.broker.records.applied import Applied
+from gridstat.broker.records.operations import Answered, Moved, Unsubscribed
+from gridstat.broker.requests.outcomes import encode_outcomes, granted, refused
 from gridstat.broker.routers.moves import has_a_way, routers_of
 from gridstat.model.errors import DeadlinePassed, NoSuchVariable, RouterFull
 from gridstat.net.command.endpoint_messages import GrantedOutcome
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from gridstat.broker.desk import Desk
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.requests.requests import Request, Requests
+    from gridstat.broker.routers.moves import Moves
     from gridstat.broker.tables.confirmation import Confirmation
     from gridstat.net.command.endpoint_messages import Outcome
 
@@ -32,9 +34,17 @@ OWED_TIMER: Final = "owed"
 class Grants:
     """`_owed` are the requests whose answer the disk did not take; it is tried again."""
 
-    def __init__(self, desk: Desk, requests: Requests) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        requests: Requests,
+        moves: Moves,
+        way_round: Callable[[Subscribed], Subscribed | None],
+    ) -> None:
         self._desk = desk
         self._requests = requests
+        self._moves = moves
+        self._way_round = way_round
         self._owed: list[Callable[[], None]] = []
 
     def await_paths(
@@ -52,9 +62,11 @@ class Grants:
             )
             if is_whole and not waiting.silent:
                 self._requests.send(request, body)
-            else:
+                return
+            silent = set(waiting.silent)
+            if not self._lead_round(request, outcomes, direct, silent):
                 later = partial(self.await_paths, request, body, outcomes, direct)
-                self._answer_in_part(request, outcomes, direct, set(waiting.silent), later)
+                self._answer_in_part(request, outcomes, direct, silent, later)
 
         def judge(silent: Set[str]) -> bool:
             return all(has_a_way(record, silent) for record in direct)
@@ -65,6 +77,51 @@ class Grants:
             deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
             judge=judge,
         )
+
+    def _lead_round(
+        self,
+        request: Request,
+        outcomes: list[Outcome],
+        direct: list[Subscribed],
+        silent: set[str],
+    ) -> bool:
+        """Whether contracts that would be refused for a router's row go another way instead."""
+        live = self._desk.registry.subscriptions
+        applied = Applied()
+        moved: dict[int, tuple[Subscribed, Subscribed]] = {}
+        for old in direct:
+            refusing = self._refusing(old)
+            if not refusing or old.subscription_id not in live or has_a_way(old, silent | refusing):
+                continue
+            new = self._way_round(old)
+            if new is not None:
+                moved[old.subscription_id] = old, new
+                self._desk.effects.apply(Moved(subscription=new), applied)
+        if not moved:
+            return False
+        changed = [
+            granted(moved[number][1], live[number].variable)
+            if isinstance(outcome, GrantedOutcome) and (number := outcome.subscription_id) in moved
+            else outcome
+            for outcome in outcomes
+        ]
+        body = encode_outcomes(changed)
+        answered = Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
+        self._desk.effects.apply(answered, applied)
+        records = [moved.get(old.subscription_id, (old, old))[1] for old in direct]
+
+        def go_on(_: Applied) -> None:
+            for old, new in moved.values():
+                self._moves.follow(old, new, _nobody)
+            self.await_paths(request, body, changed, records)
+
+        self._desk.commit_applied(
+            applied,
+            [*(Moved(subscription=new) for _, new in moved.values()), answered],
+            go_on,
+            partial(self._owe, partial(self.await_paths, request, body, outcomes, direct)),
+        )
+        return True
 
     def again(self, request: Request, body: bytes) -> None:
         """A kept answer is asked for again: not sent before what it grants is up.
@@ -167,3 +224,7 @@ class Grants:
         assert outcome.variable is not None
         reason = self._desk.tables[router].refused[outcome.variable.variable_id]
         return RouterFull(f"router {router} cannot carry {outcome.variable.name}: {reason}")
+
+
+def _nobody(_: list[str]) -> None:
+    """The subscriber is answered when all of its request is up."""

@@ -100,6 +100,7 @@ class RouterHealth:
         self.down_routers.discard(name)
         self._awaited.discard(name)
         self._desk.cancel_timer(ABSENT_TIMER + name)
+        self._desk.reservations.allocator.refused_rows.clear_router(name)
 
     def failed_paths(self, record: Subscribed) -> list[int]:
         """The indices of a contract's paths that cannot work at the moment."""
@@ -109,6 +110,15 @@ class RouterHealth:
             if not self.down_channels.isdisjoint(path.channel_ids)
             or not self.down_routers.isdisjoint(path.routers)
             or self._is_cut_off(record, path)
+        ]
+
+    def refused_paths(self, record: Subscribed) -> list[int]:
+        """The indices of a contract's paths over routers that refuse its variable's row."""
+        refused = self._desk.reservations.allocator.refused_rows.of(record.variable_id)
+        if not refused:
+            return []
+        return [
+            index for index, path in enumerate(record.paths) if not refused.isdisjoint(path.routers)
         ]
 
     def ends(self, record: Subscribed) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -6,8 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from gridstat.broker.capacity.allocation import Allocator, is_node_disjoint, shares_edge
-from gridstat.broker.capacity.contracts import Allocation, AllocationRequest, Refusal
+from gridstat.broker.capacity.allocation import Allocator
+from gridstat.broker.capacity.contracts import (
+    Allocation,
+    AllocationRequest,
+    Refusal,
+    is_node_disjoint,
+    shares_edge,
+)
 from gridstat.broker.capacity.promises import PathKey
 from gridstat.model.errors import (
     BackPressured,

@@ -8,6 +8,7 @@ import pytest
 
 from gridstat.model.errors import RouterFull
 from gridstat.model.qos import ModalQos, QosRequest
+from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import (
     ChangeSubscription,
     ContractChanged,
@@ -16,11 +17,12 @@ from gridstat.net.command.endpoint_messages import (
 )
 from gridstat.net.command.machine import Received
 from gridstat.net.command.messages import Explain, TableRefused
-from tests.unit.broker.conversation import Conversation, pair
+from tests.unit.broker.conversation import Conversation, pair, refusal
 from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, subscribe
 
 CURRENT = f"{PMU}/current"
 NO_ROOM = "no room for so many variables"
+WAY_ROUND_ID = 5_000
 
 
 @pytest.fixture
@@ -54,31 +56,139 @@ def complain(cloud: Conversation, router: str) -> None:
     cloud.settle()
 
 
-def test_a_router_that_refuses_a_row_is_not_in_step_and_its_contract_is_impaired(
+def refuse_voltage(cloud: Conversation, *routers: str, is_refused: bool = True) -> None:
+    """Each of the routers comes to refuse the row, or to hold it again."""
+    for router in routers:
+        rows = {number_of(cloud, VOLTAGE): NO_ROOM} if is_refused else {}
+        cloud.routers[router].refused = rows
+        complain(cloud, router)
+
+
+def told(cloud: Conversation) -> list[GrantedOutcome]:
+    return [each.granted for each in cloud.notices[CENTRE] if isinstance(each, ContractChanged)]
+
+
+def test_a_contract_moves_away_from_a_router_that_refuses_only_its_row(
     cloud: Conversation,
 ) -> None:
-    _, router = inner_router(cloud, VOLTAGE)
-    cloud.subscribe(CENTRE, "c1/e2", CURRENT)
+    number, router = inner_router(cloud, VOLTAGE)
+    other = cloud.subscribe(CENTRE, "c1/e2", CURRENT)
     assert cloud.broker.tables[router].is_in_step
-    cloud.routers[router].refused = {number_of(cloud, VOLTAGE): NO_ROOM}
 
-    complain(cloud, router)
+    refuse_voltage(cloud, router)
+    cloud.advance(NS_PER_S)
 
+    (now,) = told(cloud)[-1].paths
+    assert told(cloud)[-1].subscription_id == number
+    assert router not in now.routers
+    assert told(cloud)[-1].degraded == ()
+    assert explained(cloud, VOLTAGE)["state"] == "granted"
+    assert cloud.broker.registry.subscriptions[other.subscription_id].record.generation == 0
+    assert cloud.broker.tables[router].is_in_step
+    assert cloud.differing() == []
+
+
+def test_a_contract_without_a_way_round_stays_and_is_impaired_until_the_row_is_held(
+    cloud: Conversation,
+) -> None:
+    inner_router(cloud, VOLTAGE)
+    cloud.subscribe(CENTRE, "c1/e2", CURRENT)
+
+    refuse_voltage(cloud, "c1/i0", "c1/i1")
+    cloud.advance(NS_PER_S)
+
+    found = cloud.broker.registry.subscriptions[1]
+    router = found.record.paths[0].routers[1]
     assert not cloud.broker.tables[router].is_in_step
     words = f"router {router} cannot carry it: {NO_ROOM}"
     assert explained(cloud, VOLTAGE)["state"] == "impaired"
     assert explained(cloud, VOLTAGE)["degraded"] == [words]
     assert explained(cloud, CURRENT)["degraded"] == []
-    told = [each for each in cloud.notices[CENTRE] if isinstance(each, ContractChanged)]
-    assert told[-1].granted.degraded == (words,)
+    assert told(cloud)[-1].degraded == (words,)
 
-    cloud.routers[router].refused = {}
-    complain(cloud, router)
+    refuse_voltage(cloud, "c1/i0", "c1/i1", is_refused=False)
+    cloud.advance(NS_PER_S)
 
     assert cloud.broker.tables[router].is_in_step
     assert explained(cloud, VOLTAGE)["state"] == "granted"
-    told = [each for each in cloud.notices[CENTRE] if isinstance(each, ContractChanged)]
-    assert told[-1].granted.degraded == ()
+    assert told(cloud)[-1].degraded == ()
+
+
+def test_two_routers_that_refuse_a_row_do_not_send_its_contract_to_and_fro(
+    cloud: Conversation,
+) -> None:
+    number, _ = inner_router(cloud, VOLTAGE)
+    refuse_voltage(cloud, "c1/i0", "c1/i1")
+    cloud.advance(600 * NS_PER_S)
+    assert cloud.broker.registry.subscriptions[number].record.generation <= 12
+
+
+def test_a_router_that_refused_a_row_is_avoided_for_a_while_only(cloud: Conversation) -> None:
+    number, router = inner_router(cloud, VOLTAGE)
+    refuse_voltage(cloud, router)
+    cloud.advance(NS_PER_S)
+    avoided = cloud.broker.reservations.allocator.refused_rows
+    variable_id = number_of(cloud, VOLTAGE)
+    assert avoided.of(variable_id) == {router}
+    cloud.advance(60 * NS_PER_S)
+    assert avoided.of(variable_id) == frozenset()
+    assert cloud.broker.registry.subscriptions[number].record.generation == 1
+
+
+def test_a_new_process_of_a_router_is_asked_again(cloud: Conversation) -> None:
+    _, router = inner_router(cloud, VOLTAGE)
+    refuse_voltage(cloud, router)
+    cloud.advance(NS_PER_S)
+    cloud.disconnect(router)
+    cloud.routers[router].crash()
+    cloud.connect(router)
+    cloud.settle()
+    avoided = cloud.broker.reservations.allocator.refused_rows
+    assert avoided.of(number_of(cloud, VOLTAGE)) == frozenset()
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["alive", "killed"])
+def test_a_new_contract_whose_path_has_a_refused_row_is_granted_another_way(
+    cloud: Conversation, *, is_killed: bool
+) -> None:
+    cloud.routers["c1/i0"].refused = {number_of(cloud, VOLTAGE): NO_ROOM}
+
+    voltage, current = cloud.ask(
+        CENTRE, "c1/e2", subscribe(VOLTAGE, CURRENT), request_id=WAY_ROUND_ID
+    )
+
+    assert isinstance(voltage, GrantedOutcome)
+    assert isinstance(current, GrantedOutcome)
+    assert "c1/i0" not in voltage.paths[0].routers
+    assert voltage.degraded == current.degraded == ()
+    if is_killed:
+        cloud.kill_broker()
+        cloud.start()
+        again = cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE, CURRENT), request_id=WAY_ROUND_ID)
+        assert again == (voltage, current)
+    cloud.advance(NS_PER_S)
+    assert list(cloud.broker.registry.subscriptions) == [1, 2]
+    assert cloud.differing() == []
+
+
+def test_a_full_disk_keeps_a_way_round_from_being_answered_until_it_is_durable(
+    cloud: Conversation,
+) -> None:
+    cloud.routers["c1/i0"].refused = {number_of(cloud, VOLTAGE): NO_ROOM}
+    cloud.routers["c1/i0"].is_silent = True
+    asked = cloud.send(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    cloud.settle()
+    cloud.is_disk_full = True
+    cloud.routers["c1/i0"].is_silent = False
+    cloud.confirm("c1/i0")
+    cloud.advance(NS_PER_S)
+    assert (CENTRE, asked) not in cloud.answers
+
+    cloud.is_disk_full = False
+    cloud.advance(10 * NS_PER_S)
+    granted = cloud.only(GrantedOutcome, cloud.answers[CENTRE, asked])
+    assert "c1/i0" not in granted.paths[0].routers
+    assert cloud.differing() == []
 
 
 def test_a_new_contract_whose_only_path_has_a_refused_row_is_refused_with_the_reason(
@@ -97,18 +207,26 @@ def test_a_new_contract_whose_only_path_has_a_refused_row_is_refused_with_the_re
     assert list(cloud.broker.registry.subscriptions) == [current.subscription_id]
 
 
-def test_a_second_contract_over_a_row_that_is_refused_already_is_impaired_too(
+def test_a_second_contract_goes_round_a_row_that_is_refused_already(cloud: Conversation) -> None:
+    _, router = inner_router(cloud, VOLTAGE)
+    refuse_voltage(cloud, router)
+
+    second = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(every=3))
+
+    assert router not in second.paths[0].routers
+    assert second.degraded == ()
+
+
+def test_a_second_contract_that_cannot_go_round_a_refused_row_is_refused_with_the_reason(
     cloud: Conversation,
 ) -> None:
-    _, router = inner_router(cloud, VOLTAGE, redundancy=2)
-    cloud.routers[router].refused = {number_of(cloud, VOLTAGE): NO_ROOM}
-    complain(cloud, router)
+    inner_router(cloud, VOLTAGE)
+    refuse_voltage(cloud, "c1/i0", "c1/i1")
 
-    second = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(redundancy=2, every=3))
+    refused = refusal(cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE)))
 
-    assert f"router {router} has not confirmed its part yet" in second.degraded
-    found = cloud.broker.registry.subscriptions[second.subscription_id]
-    assert found.troubles == (f"router {router} cannot carry it: {NO_ROOM}",)
+    assert refused.code == RouterFull.code
+    assert refused.reason.endswith(f"cannot carry {VOLTAGE}: {NO_ROOM}")
 
 
 def test_old_paths_stay_while_a_row_of_the_new_ones_is_refused(cloud: Conversation) -> None:

@@ -1,0 +1,81 @@
+"""Rows that routers refuse, and for how long nobody is led there again.
+
+A contract that moves away takes its row along, so a router stops refusing what it could still not
+hold. It is avoided for a while nevertheless, longer each time, or two full routers would send a
+contract to and fro for ever.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gridstat.broker.desk import Desk
+
+REFUSAL_TIMER: Final = "refusal"
+DOUBLINGS_MAX: Final = 6
+AVOIDED_RETRIES: Final = 8
+"""A row that has gone is avoided for so many times the pause between two tries of anything."""
+
+
+class Refusals:
+    """`_gone` is a heap of rows that were refused and have gone; the timer is set for its first."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._rows = desk.reservations.allocator.refused_rows
+        self._counts: dict[tuple[str, int], int] = {}
+        self._gone: list[tuple[int, str, int]] = []
+
+    def take(self, router: str, variable_ids: Iterable[int]) -> None:
+        """What a router says of these rows now: refused, held, or not there."""
+        table = self._desk.tables[router]
+        for variable_id in sorted(variable_ids):
+            if variable_id in table.refused:
+                if self._rows.mark(router, variable_id):
+                    self._counts.setdefault((router, variable_id), 0)
+            elif variable_id in table.wanted.variables:
+                self._forget(router, variable_id)
+            else:
+                self._avoid_for_now(router, variable_id)
+
+    def forget_router(self, router: str) -> None:
+        """Another process, or one that is gone: nothing is known of what it can hold."""
+        self._rows.clear_router(router)
+        self._counts = {key: count for key, count in self._counts.items() if key[0] != router}
+
+    def expire(self) -> set[int]:
+        """The variables that may be led over some router again."""
+        found = set()
+        while self._gone and self._gone[0][0] <= self._desk.now_ns:
+            _, router, variable_id = heappop(self._gone)
+            is_here = router in self._desk.registry.routers
+            if is_here and variable_id in self._desk.tables[router].refused:
+                continue  # It is back, and refused again.
+            if self._rows.clear(router, variable_id):
+                found.add(variable_id)
+            if not is_here or variable_id not in self._desk.registry.names:
+                self._counts.pop((router, variable_id), None)
+        self._set_timer()
+        return found
+
+    def _forget(self, router: str, variable_id: int) -> None:
+        self._rows.clear(router, variable_id)
+        self._counts.pop((router, variable_id), None)
+
+    def _avoid_for_now(self, router: str, variable_id: int) -> None:
+        count = self._counts.get((router, variable_id))
+        if count is None or router not in self._rows.of(variable_id):
+            return
+        self._counts[router, variable_id] = count + 1
+        pause_ns = AVOIDED_RETRIES * self._desk.settings.retry_after_ns
+        at_ns = self._desk.now_ns + (pause_ns << min(count, DOUBLINGS_MAX))
+        heappush(self._gone, (at_ns, router, variable_id))
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._gone:
+            self._desk.set_timer(REFUSAL_TIMER, self._gone[0][0] - self._desk.now_ns)
