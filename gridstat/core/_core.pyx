@@ -16,7 +16,8 @@ from gridstat.core.forwarding cimport *
 from gridstat.core.channel_indices import ChannelIndices
 from gridstat.core.counter_names import CHANNEL_COUNTERS, CORE_COUNTERS, SOURCE_FACTS
 from gridstat.core.counter_names import check_committed
-from gridstat.core.rows import Limits, check_channel, check_delta, check_limits, check_versions
+from gridstat.core.rows import Limits, check_channel, check_delta, check_limits, check_routed
+from gridstat.core.rows import check_versions
 from gridstat.model.errors import LayoutError, LimitReached, LinkDown, Misuse, UnknownName
 
 
@@ -86,18 +87,14 @@ cdef class _Words:
             self.rows[self.row_count].floods = &self.floods[flood_at]
             self.row_count += 1
             for route in row.routes:
-                self.routes[route_at].channel_index = indices[route.channel_id]
-                self.routes[route_at].event_class = 0 if row.is_urgent else route.priority
-                self.routes[route_at].term_first = term_at
-                self.routes[route_at].term_count = len(route.terms)
+                self.routes[route_at] = gs_route(indices[route.channel_id], 0 if row.is_urgent else
+                                                 route.priority, term_at, len(route.terms))
                 route_at += 1
                 for term in route.terms:
-                    self.terms[term_at].modes = term.modes
-                    self.terms[term_at].every = term.every
+                    self.terms[term_at] = gs_term(term.modes, term.every)
                     term_at += 1
             for flood in row.floods:
-                self.floods[flood_at].modes = flood.modes
-                self.floods[flood_at].level = flood.level
+                self.floods[flood_at] = gs_flood(flood.modes, flood.level)
                 flood_at += 1
 
     cdef _put_head(self, gs_row_words *words, row):
@@ -107,8 +104,9 @@ cdef class _Words:
         words.flags |= GS_ROW_STAMP_EXEMPT if row.is_stamp_exempt else 0
         words.flags |= GS_ROW_KEEPS_NEWEST if row.keeps_newest else 0
         words.newest_options_max = row.newest_options_max
+        words.counted_every = row.counted_every
         if row.period is not None:
-            words.flags |= GS_ROW_PERIODIC
+            words.flags |= GS_ROW_PERIODIC | (GS_ROW_COUNTS_COPIES if row.counted_every else 0)
             words.seconds = row.period.seconds
             words.per_seconds = row.period.per_seconds
         words.phase_ns = row.phase_ns
@@ -321,11 +319,7 @@ cdef class Core:
         check_delta(upserts, removals)
         with self.lock:
             self._need_open()
-            for row in upserts:
-                for route in row.routes:
-                    if route.channel_id not in self.specs:
-                        raise UnknownName(f"variable {row.variable_id} is routed to channel "
-                                          f"{route.channel_id}, which is not open")
+            check_routed(upserts, self.specs)
             words = _Words(upserts, removals, self.indices.of)
             check_committed(gs_table_commit(self.core.table, words.rows, words.row_count,
                                             words.removals, words.removal_count))
@@ -344,6 +338,13 @@ cdef class Core:
             self._need_open()
             size = gs_table_newest(self.core.table, variable_id, event)
         return (<char *>event)[:size] if size else None
+
+    def copies(self, variable_id):
+        """By which channels the copies of a variable came, if its row counts them, or None."""
+        cdef gs_row_copy_facts told
+        with self.lock:
+            self._need_open()
+            return <dict>told if gs_table_copies(self.core.table, variable_id, &told) else None
 
     def rows(self):
         """How many variables the table knows."""

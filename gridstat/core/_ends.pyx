@@ -351,7 +351,7 @@ cdef class Receiver:
             raise UnknownName(f"variable {variable_id} is not expected")
         count = min(gs_receiver_source_count(self.receiver), GS_COPY_SOURCES)
         facts = <dict>told
-        facts["copies"] = [told.copies[i] for i in range(count)]
+        facts["copies"] = facts["copies"][:count]
         return facts
 
     def open_source(self, channel_id):

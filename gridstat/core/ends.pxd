@@ -102,6 +102,9 @@ cdef extern from "ledger.h" nogil:
         uint64_t delivered, duplicate, late, unknown, missing, extra, ring_full
         int64_t first_slot, last_slot
         uint64_t copies[8]
+        uint64_t passed
+        uint64_t came[4]
+        uint64_t first[4]
 
 cdef extern from "sources.h" nogil:
     ctypedef struct gs_source_facts:

@@ -248,7 +248,7 @@ bool gs_expected_told(gs_expected *expected, uint32_t variable_id, gs_ledger_fac
     pthread_mutex_lock(&expected->adding);
     gs_expected_variable *known = gs_variable_table_find(&expected->announced, variable_id);
     if (known != NULL)
-        *facts = gs_ledger_tell(gs_expected_ledger(expected, known));
+        *facts = gs_ledger_tell(gs_expected_ledger(expected, known), known->law);
     pthread_mutex_unlock(&expected->adding);
     return known != NULL;
 }

@@ -1,15 +1,10 @@
 #include "forwarder.h"
 
-#include <time.h>
-
 #include "egress.h"
 #include "memory.h"
 
 #define GROUP    24U /* Events that are looked up together, so that their cache misses overlap. */
 #define NO_SCOPE UINT32_MAX
-#define COUNTER_SPINS_MAX 2000U /* About a tenth of a millisecond, several calls long. */
-#define COUNTER_TRIES_MAX (COUNTER_SPINS_MAX + 10000U)
-#define COUNTER_NAP_NS    50000
 
 typedef struct {
     gs_core *core;
@@ -86,24 +81,6 @@ void gs_begin_call(gs_core *core)
 void gs_end_call(gs_core *core)
 {
     __atomic_store_n(&core->version, core->version + 1, __ATOMIC_RELEASE);
-}
-
-gs_core_counters gs_core_counters_read(const gs_core *core)
-{
-    gs_core_counters copy;
-    const gs_counter *from = (const gs_counter *)&core->counters;
-    gs_counter *to = (gs_counter *)&copy;
-    uint64_t before, after;
-    uint32_t tries = 0;
-    do {
-        if (tries > COUNTER_SPINS_MAX) /* The thread was interrupted in the middle of a call. */
-            nanosleep(&(struct timespec){.tv_nsec = COUNTER_NAP_NS}, NULL);
-        before = __atomic_load_n(&core->version, __ATOMIC_ACQUIRE);
-        for (size_t i = 0; i < sizeof copy / sizeof(gs_counter); i++)
-            to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
-        after = __atomic_load_n(&core->version, __ATOMIC_RELAXED);
-    } while ((before != after || (before & 1) != 0) && ++tries < COUNTER_TRIES_MAX);
-    return copy;
 }
 
 static void mark_dirty(gs_core *core, gs_channel *channel)
@@ -288,6 +265,14 @@ static inline gs_counter *rejected_by(gs_core_counters *counters, gs_verdict ver
     return NULL;
 }
 
+/* Apart, as few rows of few routers count. */
+static __attribute__((noinline)) void note_copy(const passage *way, const gs_row *row, int64_t slot,
+                                                gs_verdict verdict)
+{
+    if (verdict == GS_ACCEPTED || verdict == GS_DUPLICATE)
+        gs_row_note_copy(row, way->source, slot, verdict == GS_ACCEPTED);
+}
+
 /* The whole way of one event: exactly one counter of the core ends it. */
 static inline gs_counter *pass(const passage *way, const gs_row *row, const uint8_t *bytes)
 {
@@ -299,8 +284,11 @@ static inline gs_counter *pass(const passage *way, const gs_row *row, const uint
         return stopped;
     int64_t slot;
     gs_verdict verdict = first_copy(way, row, bytes, &slot);
-    if (__builtin_expect(verdict != GS_ACCEPTED, 0))
+    if (__builtin_expect(verdict != GS_ACCEPTED, 0)) {
+        if (__builtin_expect(row->flags & GS_ROW_COUNTS_COPIES, 0))
+            note_copy(way, row, slot, verdict);
         return rejected_by(counters, verdict);
+    }
     flight event = {
         .bytes = bytes,
         .row = row,
@@ -313,6 +301,8 @@ static inline gs_counter *pass(const passage *way, const gs_row *row, const uint
     if (row->flags & GS_ROW_KEEPS_NEWEST &&
         !gs_newest_keep(gs_row_newest(row), bytes, way->now.steady_ns))
         gs_add(&counters->newest_too_large, 1);
+    if (row->flags & GS_ROW_COUNTS_COPIES)
+        note_copy(way, row, slot, GS_ACCEPTED);
     if (row->flags & GS_ROW_PLAIN_BUT_KEEPS)
         return route_plain(way, &event, slot) ? &counters->dispatched : &counters->not_due;
     uint32_t copies = 0, scope = NO_SCOPE;

@@ -60,6 +60,7 @@ cdef extern from "forwarding_table.h" nogil:
     enum: GS_ROW_URGENT
     enum: GS_ROW_STAMP_EXEMPT
     enum: GS_ROW_KEEPS_NEWEST
+    enum: GS_ROW_COUNTS_COPIES
     ctypedef struct gs_term:
         uint64_t modes
         uint32_t every
@@ -71,7 +72,7 @@ cdef extern from "forwarding_table.h" nogil:
     ctypedef struct gs_row_words:
         uint32_t variable_id, flags, seconds, per_seconds
         uint64_t phase_ns, interval_ns_min
-        uint32_t source, newest_options_max, route_count, flood_count
+        uint32_t source, newest_options_max, counted_every, route_count, flood_count
         const gs_route *routes
         const gs_term *terms
         const gs_flood *floods
@@ -91,6 +92,13 @@ cdef extern from "forwarding_table.h" nogil:
                                      const uint32_t *, uint32_t) noexcept
     void gs_table_set_sources(gs_table *, const gs_source *, uint32_t) noexcept
     void gs_table_set_floods(gs_table *, const gs_flood_way *, uint32_t) noexcept
+    ctypedef struct gs_row_copy_facts:
+        uint32_t every, way_count
+        uint32_t channel_ids[4]
+        uint64_t passed
+        uint64_t came[4]
+        uint64_t first[4]
+    bint gs_table_copies(const gs_table *, uint32_t, gs_row_copy_facts *) noexcept
     uint32_t gs_table_newest(const gs_table *, uint32_t, uint8_t *) noexcept
     uint32_t gs_table_rows(const gs_table *) noexcept
     void gs_table_reclaim(gs_table *) noexcept

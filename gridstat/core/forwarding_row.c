@@ -85,6 +85,7 @@ static gs_row *write_row(const gs_row_words *words, const wish *wishes, size_t w
     size_t way_at = term_count * (GS_TERM_WORDS + map_words);
     size_t total = way_at + (words->route_count + 1) / 2 + 2 * (size_t)words->flood_count;
     total += (words->flags & GS_ROW_KEEPS_NEWEST) != 0;
+    total += (words->flags & GS_ROW_COUNTS_COPIES) != 0;
     gs_row *row = gs_allocate(sizeof(gs_row) + total * sizeof(uint64_t));
     row->variable_id = words->variable_id;
     row->source = words->source;
@@ -99,7 +100,9 @@ static gs_row *write_row(const gs_row_words *words, const wish *wishes, size_t w
     write_terms(row, wishes, wish_count);
     write_ways(row, words);
     if (words->route_count == 1 && term_count == 1 && words->flood_count == 0)
-        row->flags |= row->flags & GS_ROW_KEEPS_NEWEST ? GS_ROW_PLAIN_BUT_KEEPS : GS_ROW_PLAIN;
+        row->flags |= row->flags & (GS_ROW_KEEPS_NEWEST | GS_ROW_COUNTS_COPIES)
+                          ? GS_ROW_PLAIN_BUT_KEEPS
+                          : GS_ROW_PLAIN;
     return row;
 }
 

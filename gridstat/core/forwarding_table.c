@@ -113,6 +113,8 @@ static void release_row(const gs_row *row)
 {
     if (row != NULL && row->flags & GS_ROW_KEEPS_NEWEST)
         gs_release(gs_row_newest(row));
+    if (row != NULL && row->flags & GS_ROW_COUNTS_COPIES)
+        gs_release(gs_row_copies_of(row));
     gs_release((void *)(uintptr_t)row);
 }
 
@@ -266,6 +268,30 @@ static void retire_newest(gs_table *table, const gs_row *row)
         gs_table_retire(table, gs_release, gs_row_newest(row));
 }
 
+static void retire_copies(gs_table *table, const gs_row *row)
+{
+    if (row->flags & GS_ROW_COUNTS_COPIES)
+        gs_table_retire(table, gs_release, gs_row_copies_of(row));
+}
+
+/* The counts stay through a change of the row, unless other slots are counted from now on. */
+static void place_copies(gs_table *table, const gs_row_words *words, gs_row *row, const gs_row *old)
+{
+    bool counts = words->flags & GS_ROW_COUNTS_COPIES;
+    gs_row_copies *kept = NULL;
+    if (counts && old != NULL && old->flags & GS_ROW_COUNTS_COPIES && keeps_state(old, words) &&
+        gs_row_copies_of(old)->divisor.every == words->counted_every)
+        kept = gs_row_copies_of(old);
+    if (old != NULL && kept == NULL)
+        retire_copies(table, old);
+    if (counts && kept == NULL) {
+        kept = gs_allocate(sizeof *kept);
+        kept->divisor = gs_divisor_make(words->counted_every);
+    }
+    if (counts)
+        *gs_row_copies_word(row) = (uintptr_t)kept;
+}
+
 /* The newest event stays through a change of the row, unless it shall have more or less room. */
 static void place_newest(gs_table *table, const gs_row_words *words, gs_row *row, const gs_row *old)
 {
@@ -294,6 +320,7 @@ static void put_row(gs_table *table, gs_root *fresh, const gs_row_words *words, 
             retire_state(table, old);
     }
     place_newest(table, words, row, old);
+    place_copies(table, words, row, old);
     table->rows += old == NULL;
     table->ring_rows += !is_periodic;
     table->ring_rows -= old != NULL && !(old->flags & GS_ROW_PERIODIC);
@@ -311,6 +338,7 @@ static void remove_row(gs_table *table, gs_root *fresh, uint32_t variable_id)
     own_page(table, fresh, variable_id, &variable_id);
     retire_state(table, old);
     retire_newest(table, old);
+    retire_copies(table, old);
     table->ring_rows -= !(old->flags & GS_ROW_PERIODIC);
     table->rows--;
     retire_row(table, old);
@@ -358,7 +386,7 @@ static bool has_memory(const gs_table *table, const delta *change)
         const gs_row_words *words = &change->upserts[i];
         for (uint32_t r = 0; r < words->route_count; r++)
             bytes += words->routes[r].term_count * (48 + words->route_count / 8) + 64;
-        bytes += 512;
+        bytes += 1024;
         if (words->flags & GS_ROW_KEEPS_NEWEST)
             bytes += 128 + GS_OPTION_BYTES * words->newest_options_max;
     }
@@ -397,6 +425,11 @@ gs_commit_result gs_table_commit(gs_table *table, const gs_row_words *upserts,
     }
     gs_release(rows);
     return result;
+}
+
+const gs_row *gs_table_row(const gs_table *table, uint32_t variable_id)
+{
+    return row_in(table->root, variable_id);
 }
 
 uint32_t gs_table_newest(const gs_table *table, uint32_t variable_id, uint8_t *to)

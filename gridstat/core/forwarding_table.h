@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "copies.h"
 #include "duplicates.h"
 #include "newest.h"
 #include "rate_law.h"
@@ -31,7 +32,8 @@ enum {
     GS_ROW_STAMP_EXEMPT = 4,
     GS_ROW_PLAIN = 8, /* One channel, one term, nothing else: most rows of most routers. */
     GS_ROW_KEEPS_NEWEST = 16,
-    GS_ROW_PLAIN_BUT_KEEPS = 32, /* Plain but for the newest event, which it keeps. */
+    GS_ROW_PLAIN_BUT_KEEPS = 32, /* Plain but for what it keeps: the newest event, or counts. */
+    GS_ROW_COUNTS_COPIES = 64,
 };
 
 /* Words of a term before its bitmap; where a plain row has its only way; and how many words of a
@@ -64,6 +66,7 @@ typedef struct {
     uint64_t interval_ns_min;
     uint32_t source;
     uint32_t newest_options_max; /* Of a row that keeps the newest event. */
+    uint32_t counted_every;      /* Of a row that counts copies. */
     uint32_t route_count;
     uint32_t flood_count;
     const gs_route *routes;
@@ -75,7 +78,8 @@ typedef struct {
  *   the terms, fastest divisor first: { gs_row_term, a bitmap over the ways, 64 to a word },
  *   from way_at on the ways, two to a word: a way is channel_index << 4 | class,
  *   then flood_count times { modes, level },
- *   then, in a row that keeps the newest event, where it is kept. */
+ *   then, in a row that keeps the newest event, where it is kept,
+ *   then, in a row that counts copies, where they are counted. */
 typedef struct {
     uint32_t variable_id;
     uint32_t state; /* Index of the window or the ring. */
@@ -118,6 +122,44 @@ static inline uint64_t *gs_row_newest_word(gs_row *row)
 static inline gs_newest *gs_row_newest(const gs_row *row)
 {
     return (gs_newest *)(uintptr_t)gs_row_floods(row)[2UL * row->flood_count];
+}
+
+/* Copies of a row's due events by the channel they came on, 0 being the publisher's own. */
+typedef struct {
+    gs_divisor divisor;
+    uint32_t channel_ids[GS_COPY_WAYS];
+    gs_copy_window window;
+} gs_row_copies;
+
+static inline uint64_t *gs_row_copies_word(gs_row *row)
+{
+    return gs_row_newest_word(row) + ((row->flags & GS_ROW_KEEPS_NEWEST) != 0);
+}
+
+static inline gs_row_copies *gs_row_copies_of(const gs_row *row)
+{
+    const uint64_t *at = gs_row_floods(row) + 2UL * row->flood_count;
+    return (gs_row_copies *)(uintptr_t)at[(row->flags & GS_ROW_KEEPS_NEWEST) != 0];
+}
+
+/* The way of a channel that brings its first copy, or GS_COPY_WAYS where there is none left. */
+uint32_t gs_row_copies_join(gs_row_copies *copies, uint32_t channel_id);
+
+/* One copy came from this source; only of a row that counts them. */
+static inline void gs_row_note_copy(const gs_row *row, const gs_source *source, int64_t slot,
+                                    bool is_first)
+{
+    gs_row_copies *copies = gs_row_copies_of(row);
+    uint32_t channel_id = source->is_publisher ? 0 : source->channel_id, way = 0;
+    uint64_t due;
+    if (!gs_copies_due(slot, &copies->divisor, &due))
+        return;
+    while (way < copies->window.way_count && copies->channel_ids[way] != channel_id)
+        way++;
+    if (__builtin_expect(way == copies->window.way_count, 0))
+        way = gs_row_copies_join(copies, channel_id);
+    if (way < GS_COPY_WAYS)
+        gs_copies_note(&copies->window, way, due, is_first);
 }
 
 static inline bool gs_term_is_due(const uint64_t *at, uint64_t active, uint64_t magnitude)
@@ -210,9 +252,19 @@ void gs_table_set_sources(gs_table *table, const gs_source *sources, uint32_t co
 const gs_source_set *gs_table_sources(const gs_table *table);
 void gs_table_set_floods(gs_table *table, const struct gs_flood_way *ways, uint32_t count);
 
+/* What came on each channel of a variable whose row counts it; false if it does not. */
+typedef struct {
+    uint32_t every, way_count;
+    uint32_t channel_ids[GS_COPY_WAYS];
+    uint64_t passed, came[GS_COPY_WAYS], first[GS_COPY_WAYS];
+} gs_row_copy_facts;
+
+bool gs_table_copies(const gs_table *table, uint32_t variable_id, gs_row_copy_facts *facts);
+
 /* The newest event of a variable, if its row keeps it and one has come: its bytes, else 0. */
 uint32_t gs_table_newest(const gs_table *table, uint32_t variable_id, uint8_t *to);
 uint32_t gs_table_rows(const gs_table *table);
+const gs_row *gs_table_row(const gs_table *table, uint32_t variable_id); /* NULL: none. */
 
 /* Hand something to be released when the forwarding thread can no longer hold it. */
 void gs_table_retire(gs_table *table, void (*release)(void *), void *thing);

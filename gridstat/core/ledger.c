@@ -18,6 +18,7 @@ void gs_ledger_begin(gs_ledger *ledger, uint64_t renewals)
         gs_set(single[i], 0);
     for (uint32_t i = 0; i < GS_COPY_SOURCES; i++)
         gs_set(&ledger->copies[i], 0);
+    gs_copies_begin(&ledger->window);
     __atomic_store_n(&ledger->renewals, renewals, __ATOMIC_RELEASE);
 }
 
@@ -55,7 +56,7 @@ void gs_ledger_place_rare(gs_ledger *ledger, int64_t slot, uint32_t every)
     }
 }
 
-gs_ledger_facts gs_ledger_tell(const gs_ledger *ledger)
+gs_ledger_facts gs_ledger_tell(const gs_ledger *ledger, const gs_law *law)
 {
     gs_ledger_facts facts = {0};
     uint64_t renewals = __atomic_load_n(&ledger->renewals, __ATOMIC_ACQUIRE);
@@ -72,5 +73,11 @@ gs_ledger_facts gs_ledger_tell(const gs_ledger *ledger)
     facts.last_slot = (int64_t)gs_read(&ledger->last_slot);
     for (uint32_t i = 0; i < GS_COPY_SOURCES; i++)
         facts.copies[i] = gs_read(&ledger->copies[i]);
+    if (law->is_periodic) {
+        gs_copy_facts found = gs_copies_tell(&ledger->window, &law->period, law->divisor.every);
+        facts.passed = found.passed;
+        memcpy(facts.came, found.came, sizeof facts.came);
+        memcpy(facts.first, found.first, sizeof facts.first);
+    }
     return facts;
 }

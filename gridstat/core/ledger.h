@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "copies.h"
 #include "counters.h"
 #include "duplicates.h"
 #include "laws.h"
@@ -23,16 +24,18 @@ typedef struct {
     gs_counter delivered, last_slot, missing, duplicate, late, unknown;
     gs_counter copies[GS_COPY_SOURCES];
     gs_counter extra, ring_full, first_slot;
+    gs_copy_window window; /* By source, once there are several. */
 } __attribute__((aligned(64))) gs_ledger;
 
 typedef struct {
     uint64_t delivered, duplicate, late, unknown, missing, extra, ring_full;
     int64_t first_slot, last_slot;
     uint64_t copies[GS_COPY_SOURCES];
+    uint64_t passed, came[GS_COPY_WAYS], first[GS_COPY_WAYS]; /* As in `gs_copy_facts`. */
 } gs_ledger_facts;
 
 void gs_ledger_renew(gs_ledger *ledger);
-gs_ledger_facts gs_ledger_tell(const gs_ledger *ledger);
+gs_ledger_facts gs_ledger_tell(const gs_ledger *ledger, const gs_law *law);
 
 /* The rest is for the receiving thread. */
 
@@ -50,6 +53,15 @@ static inline void gs_ledger_copy(gs_ledger *ledger, uint32_t source)
         gs_ledger_begin(ledger, wanted);
     if (source < GS_COPY_SOURCES)
         gs_add(&ledger->copies[source], 1);
+}
+
+/* The same, of an event that was taken or is a second copy, where there are several sources. */
+static inline void gs_ledger_copy_by(gs_ledger *ledger, const gs_law *law, uint32_t source,
+                                     int64_t slot, bool is_first)
+{
+    uint64_t due;
+    if (law->is_periodic && source < GS_COPY_WAYS && gs_copies_due(slot, &law->divisor, &due))
+        gs_copies_note(&ledger->window, source, due, is_first);
 }
 
 static inline bool gs_ledger_is_empty(const gs_ledger *ledger)

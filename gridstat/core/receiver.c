@@ -86,6 +86,9 @@ static inline void receive_event(gs_receiver *receiver, gs_expected_variable *va
         gs_ledger_copy(ledger, receiver->source);
     int64_t slot;
     gs_verdict verdict = judge(receiver, variable, law, &sample, &slot);
+    if (ledger != NULL && verdict <= GS_DUPLICATE &&
+        __atomic_load_n(&receiver->source_count, __ATOMIC_RELAXED) > 1)
+        gs_ledger_copy_by(ledger, law, receiver->source, slot, verdict == GS_ACCEPTED);
     if (__builtin_expect(verdict == GS_ACCEPTED, 1)) {
         bool has_room = deliver(receiver, &sample, event);
         if (ledger != NULL)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gridstat.core.reference_copies import copies_of
 from gridstat.core.reference_datagram import read_datagram
 from gridstat.core.reference_egress import BufferPool, Mouth, Outgoing, PacedEgress, PackedEgress
 from gridstat.core.reference_newest import Newest
@@ -35,7 +36,9 @@ from gridstat.model.rate_law import slot_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from gridstat.core.reference_copies import RowCopies
     from gridstat.core.reference_datagram import Event
+    from gridstat.core.rows import CopyFacts
     from gridstat.model.rate_law import Period
 
 REASONS = {
@@ -63,6 +66,7 @@ class Entry:
     row: Row
     seen: SlotWindow | ArrivalRing
     newest: Newest | None
+    copies: RowCopies | None
 
 
 class ReferenceCore:
@@ -165,9 +169,9 @@ class ReferenceCore:
         if old and old.newest and newest and old.newest.options_max == newest.options_max:
             newest = old.newest
         if old and _clock_of(old.row) == _clock_of(row):
-            return Entry(row, old.seen, newest)
+            return Entry(row, old.seen, newest, copies_of(row, old.copies))
         fresh = ArrivalRing(self._limits.ring_expiry_ns) if row.period is None else SlotWindow()
-        return Entry(row, fresh, newest)
+        return Entry(row, fresh, newest, copies_of(row, None))
 
     # The walk of an event.
 
@@ -223,6 +227,9 @@ class ReferenceCore:
             return refusal
         slot = None if row.period is None else slot_of(event.created_ns, row.period, row.phase_ns)
         again = _offer(entry, event, slot, is_publisher=source.is_publisher, now_ns=now_ns)
+        if entry.copies is not None and slot is not None and again in {None, "duplicate"}:
+            channel_id = 0 if source.is_publisher else source.channel_id
+            entry.copies.note(channel_id, slot, is_first=again is None)
         if again is not None:
             return again
         if entry.newest is not None and not entry.newest.keep(event, now_ns):
@@ -296,6 +303,11 @@ class ReferenceCore:
         entry = self._entries.get(variable_id)
         kept = entry.newest.event if entry is not None and entry.newest is not None else None
         return None if kept is None else kept.octets
+
+    def copies(self, variable_id: int) -> CopyFacts | None:
+        """By which channels the copies of a variable came, if its row counts them, or None."""
+        entry = self._entries.get(variable_id)
+        return None if entry is None or entry.copies is None else entry.copies.told()
 
     def counters(self) -> dict[str, int]:
         """All counters; `in` is the sum of all ends."""

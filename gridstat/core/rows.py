@@ -7,12 +7,14 @@ both turn rows into their own tables, so these values are the contract between t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
-from gridstat.model.errors import LayoutError
+from gridstat.model.errors import LayoutError, UnknownName
 from gridstat.model.rate_law import EVERY_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+
     from gridstat.model.rate_law import Period
 
 BASELINE = 1
@@ -83,6 +85,23 @@ class Row:
     newest_options_max: int = 24
     """Room that is kept for its options: the default takes records of up to 584 bytes, and 255
     takes any. A larger event is forwarded as ever, but not kept (`newest_too_large`)."""
+    counted_every: int = 0
+    """Count the copies of every n-th slot by the channel they came on, for `Core.copies`; 0, or
+    without slots: count none."""
+
+
+class CopyFacts(TypedDict):
+    """By which channels the copies of a variable's due slots came; see `model/copy_window.py`.
+
+    The lists go by way; the first `way_count` ones stand for `channel_ids`, 0 for the publisher's.
+    """
+
+    every: int
+    way_count: int
+    channel_ids: list[int]
+    passed: int
+    came: list[int]
+    first: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +152,8 @@ def check_row(row: Row) -> None:
             f"variable {row.variable_id}: newest_options_max {row.newest_options_max} is not 0 to "
             f"{OPTIONS_MAX}"
         )
+    if not 0 <= row.counted_every <= EVERY_MAX:
+        raise LayoutError(f"variable {row.variable_id}: counted_every is out of range")
     for route in row.routes:
         _check_route(row.variable_id, route)
     if len(row.floods) > ROW_FLOODS_MAX:
@@ -217,6 +238,17 @@ def check_delta(upserts: tuple[Row, ...], removals: tuple[int, ...]) -> None:
     for variable_id in removals:
         if not 0 <= variable_id < _U32:
             raise LayoutError(f"variable_id {variable_id} is not a 32-bit number")
+
+
+def check_routed(upserts: Iterable[Row], channels: Container[int]) -> None:
+    """Raise `UnknownName` unless every route leads to one of these channels."""
+    for row in upserts:
+        for route in row.routes:
+            if route.channel_id not in channels:
+                raise UnknownName(
+                    f"variable {row.variable_id} is routed to channel {route.channel_id}, "
+                    "which is not open"
+                )
 
 
 def check_limits(limits: Limits) -> int:

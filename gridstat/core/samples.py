@@ -54,6 +54,13 @@ class VariableCounters(TypedDict):
     last_slot: int
     copies: list[int]
     """All copies, the first ones included, by source in the order of `open_source`."""
+    passed: int
+    """Due slots of a periodic variable that some source brought, since there are several; some of
+    the newest, a second's worth, are left out, for their copies may be under way."""
+    came: list[int]
+    """Of these, by source: it brought a copy. It has missed `passed - came`."""
+    first: list[int]
+    """By source: first copies of due slots, while there are several."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NewType
+from typing import Final, NewType
 
 VariableId = NewType("VariableId", int)
 """A status variable, unique in the whole system; 32 bits on the wire."""
@@ -14,7 +14,13 @@ LinkId = NewType("LinkId", int)
 """A transport connection that can be measured."""
 
 PathId = NewType("PathId", int)
-"""One subscription's way through one router in one mode."""
+"""One subscription's way through one router in one mode.
+
+From high to low: the subscription, 8 bits of the generation of its contract, which of the
+contract's paths it is, and which of the qualities that the path serves.
+"""
+PATH_CONTRACT_SHIFT: Final = 8
+PATH_INDEX_SHIFT: Final = 4
 
 ModeId = NewType("ModeId", int)
 """An operating mode, which is also its bit in a mode mask; 0 is the baseline."""

@@ -8,11 +8,11 @@ is more than a row holds is rounded down to common divisors, so whatever is orde
 from __future__ import annotations
 
 from functools import lru_cache
-from math import gcd
+from math import gcd, lcm
 from typing import TYPE_CHECKING, Final
 
 from gridstat.core.rows import DIVISORS_MAX, Route, Row, Term
-from gridstat.model.rate_law import minimal_divisors, modal_divisors
+from gridstat.model.rate_law import EVERY_MAX, minimal_divisors, modal_divisors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,7 +54,32 @@ def forwarding_row(variable: CarriedVariable, paths: Iterable[Path]) -> Row:
         ),
         floods=variable.floods,
         keeps_newest=variable.keeps_newest,
+        counted_every=counted_every(variable, of_channel.values()),
     )
+
+
+def counted_every(variable: CarriedVariable, channels: Iterable[Sequence[Path]]) -> int:
+    """Of which slots copies are counted by the channel they came on; 0: of none.
+
+    Only where paths of one contract meet: then nobody behind this router can tell its paths apart.
+    With several contracts only the slots that are due to all of them tell of each.
+    """
+    if not variable.keeps_newest or variable.period is None:
+        return 0
+    everys: set[int] = set()
+    for paths in channels:
+        if len(paths) > 1:
+            everys |= _meeting(paths)
+    every = lcm(*everys)
+    return every if everys and every <= EVERY_MAX else 0
+
+
+def _meeting(paths: Sequence[Path]) -> set[int]:
+    """The divisors of those contracts that take this channel by several of their paths."""
+    indices: dict[int, set[int]] = {}
+    for path in paths:
+        indices.setdefault(path.contract, set()).add(path.index)
+    return {path.every for path in paths if len(indices[path.contract]) > 1}
 
 
 def route(channel_id: ChannelId, paths: Sequence[Path]) -> Route:

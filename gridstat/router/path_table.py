@@ -41,13 +41,18 @@ class CarriedVariable:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """One subscription's way through this router: every n-th slot of a variable to a channel."""
+    """One subscription's way through this router: every n-th slot of a variable to a channel.
+
+    `contract` and `index` say which path of which contract it is, where that is known.
+    """
 
     variable_id: VariableId
     channel_id: ChannelId
     every: int = 1
     modes: int = BASELINE
     priority: int = PRIORITY_DEFAULT
+    contract: int = 0
+    index: int = 0
 
 
 class PathTable:

@@ -27,7 +27,7 @@ from gridstat.router.water_marks import WaterMarks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from gridstat.core.rows import ChannelSpec, Row
+    from gridstat.core.rows import ChannelSpec, CopyFacts, Row
     from gridstat.net.command.router_messages import ChangeTable, SourceOrder
     from gridstat.router.channel_reports import ChannelNews
     from gridstat.router.path_table import CarriedVariable, Path
@@ -50,6 +50,7 @@ class ForwardingCore(ChannelCore, Protocol):
     def source_states(self) -> dict[int, dict[str, int]]: ...
     def commit(self, upserts: Sequence[Row] = (), removals: Sequence[int] = ()) -> None: ...
     def newest(self, variable_id: int) -> bytes | None: ...
+    def copies(self, variable_id: int) -> CopyFacts | None: ...
     def set_modes(self, mask: int) -> None: ...
     def counters(self) -> dict[str, int]: ...
     def thread_counters(self) -> dict[str, int]: ...
@@ -212,6 +213,10 @@ class StatusRouter:
     def newest(self, variable_id: int) -> bytes | None:
         """The newest event of a variable that the broker wants kept, if there was one."""
         return self._core.newest(variable_id)
+
+    def copies(self, variable_id: int) -> CopyFacts | None:
+        """By which channels the copies of a variable came here, where that is counted."""
+        return self._core.copies(variable_id)
 
     # Channels and tables, one by one.
 

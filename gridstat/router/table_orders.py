@@ -13,7 +13,13 @@ import msgspec
 
 from gridstat.core.rows import CLASS_REPLAY, check_row
 from gridstat.model.errors import LayoutError, Misuse, UnknownName
-from gridstat.model.identifiers import ChannelId, PathId, VariableId
+from gridstat.model.identifiers import (
+    PATH_CONTRACT_SHIFT,
+    PATH_INDEX_SHIFT,
+    ChannelId,
+    PathId,
+    VariableId,
+)
 from gridstat.model.rate_law import EVERY_MAX
 from gridstat.router.event_channels import spec_of
 from gridstat.router.forwarding_table import forwarding_row
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
     from gridstat.router.path_table import PathTable
 
 MODES_MAX: Final = 2**64
+PATH_INDEX_MAX: Final = 2 ** (PATH_CONTRACT_SHIFT - PATH_INDEX_SHIFT) - 1
 Words: TypeAlias = "tuple[list[ChannelSpec], tuple[CarriedVariable, ...], dict[PathId, Path]]"
 _Order = TypeVar("_Order")
 
@@ -64,6 +71,8 @@ def path_of(order: PathOrder) -> Path:
         every=order.every,
         modes=order.modes,
         priority=order.priority,
+        contract=order.path_id >> PATH_CONTRACT_SHIFT,
+        index=order.path_id >> PATH_INDEX_SHIFT & PATH_INDEX_MAX,
     )
 
 

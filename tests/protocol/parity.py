@@ -94,6 +94,7 @@ class Pair:
         assert compiled.source_states() == reference.source_states()
         for variable_id in VARIABLES:
             assert compiled.newest(variable_id) == reference.newest(variable_id)
+            assert compiled.copies(variable_id) == reference.copies(variable_id)
         assert compiled.pool_free() == reference.pool_free()
 
 
@@ -178,6 +179,7 @@ def row(rng: random.Random, open_channels: list[int], now_ns: int) -> Row:
         ),
         keeps_newest=rng.random() < 0.7,
         newest_options_max=rng.choice((0, 9, 24, 24, 255)),
+        counted_every=rng.choice((0, 1, 1, 2, 3, 256)),
     )
 
 

@@ -71,6 +71,9 @@ def test_a_variable_that_was_not_heard_has_counted_nothing(stage: Stage) -> None
         "first_slot": 0,
         "last_slot": 0,
         "copies": [],
+        "passed": 0,
+        "came": [0, 0, 0, 0],
+        "first": [0, 0, 0, 0],
     }
 
 
@@ -321,3 +324,27 @@ def test_a_receiver_that_only_sums_up_has_no_ledger() -> None:
 def test_terms_out_of_range_are_refused(stage: Stage, every: int, deadline_ns: int) -> None:
     with pytest.raises(LayoutError):
         stage.receiver.expect(1, CENTISECOND, every=every, deadline_ns=deadline_ns)
+
+
+def test_a_source_has_missed_the_due_slots_that_only_the_other_brought(stage: Stage) -> None:
+    stage.receiver.open_source(EAST)
+    stage.receiver.open_source(WEST)
+    for slot in range(120):
+        stage.tell_slots(slot)
+        if slot % 10 or slot >= 100:
+            stage.tell_slots(slot, channel_id=WEST)
+    counted = stage.counted()
+    judged = 120 - 102  # A second's worth of the newest, and two, are left open.
+    assert (counted["passed"], counted["came"][:2]) == (judged, [judged, judged - 2])
+    stage.tell_slots(*range(120, 400), channel_id=WEST)
+    counted = stage.counted()
+    judged = 400 - 102
+    assert counted["passed"] - counted["came"][1] == 10
+    assert counted["passed"] - counted["came"][0] == judged - 120
+    assert counted["first"][:2] == [120, 280]
+
+
+def test_of_one_source_alone_nothing_is_missed_and_nothing_is_counted(stage: Stage) -> None:
+    stage.receiver.open_source(EAST)
+    stage.tell_slots(*range(200))
+    assert (stage.counted()["passed"], stage.counted()["came"]) == (0, [0, 0, 0, 0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gridstat.model.identifiers import PATH_CONTRACT_SHIFT, PATH_INDEX_SHIFT
 from gridstat.net.command.router_messages import (
     ChannelOrder,
     PathOrder,
@@ -35,13 +36,13 @@ class RoutedOrder(NamedTuple):
 
 def path_orders(record: Subscribed, attachments: Mapping[str, Attachment]) -> list[RoutedOrder]:
     """Orders for every router of every path; the last leads down to the subscriber."""
-    head = record.subscription_id << 16 | (record.generation & 0xFF) << 8
+    head = (record.subscription_id << 8 | record.generation & 0xFF) << PATH_CONTRACT_SHIFT
     found = []
     for index, path in enumerate(record.paths):
         terms = terms_of(record.granted, index)
         hops = (*path.channel_ids, attachments[path.routers[-1]].down_channel_id)
         for number, (every, priority, modes) in enumerate(terms):
-            path_id = head | index << 4 | number
+            path_id = head | index << PATH_INDEX_SHIFT | number
             for router, channel_id in zip(path.routers, hops, strict=True):
                 order = PathOrder(
                     path_id=path_id,

@@ -9,7 +9,7 @@ from gridstat.model.errors import LinkDown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gridstat.core.rows import ChannelSpec, Row
+    from gridstat.core.rows import ChannelSpec, CopyFacts, Row
     from gridstat.model.errors import GridStatError
 
 
@@ -41,6 +41,9 @@ class RecordingCore:
 
     def newest(self, variable_id: int) -> bytes | None:
         return bytes((variable_id,)) if self.commits else None
+
+    def copies(self, _: int) -> CopyFacts | None:
+        return None
 
     def close_channel(self, channel_id: int) -> dict[str, int]:
         self.calls.append(f"close channel {channel_id}")

@@ -116,3 +116,39 @@ def test_a_row_that_fits_is_not_rounded() -> None:
     paths = [Path(VOLTAGE, ChannelId(1 + at), prime) for at, prime in enumerate(PRIMES[:64])]
     [row] = forwarding_rows([CARRIED], paths)
     assert [route.terms for route in row.routes] == [(Term(prime),) for prime in PRIMES[:64]]
+
+
+EDGE = CarriedVariable(VOLTAGE, Period(1, 30), keeps_newest=True)
+
+
+def way(contract: int, index: int, every: int = 1, channel_id: ChannelId = EAST) -> Path:
+    return Path(VOLTAGE, channel_id, every, contract=contract, index=index)
+
+
+@pytest.mark.parametrize(
+    ("variable", "paths", "expected"),
+    [
+        pytest.param(EDGE, [way(1, 0), way(1, 1)], 1, id="two paths of a contract meet"),
+        pytest.param(EDGE, [way(1, 0, 3), way(1, 1, 3), way(2, 0)], 3, id="at their own rate"),
+        pytest.param(EDGE, [way(1, 0), way(2, 0)], 0, id="of two contracts with one path each"),
+        pytest.param(EDGE, [way(1, 0), way(1, 1, 1, WEST)], 0, id="to two channels"),
+        pytest.param(
+            EDGE,
+            [way(1, 0, 4), way(1, 1, 4), way(2, 0, 6), way(2, 1, 6)],
+            12,
+            id="of two contracts at different rates: what is due to both",
+        ),
+        pytest.param(CARRIED, [way(1, 0), way(1, 1)], 0, id="nobody is attached here"),
+        pytest.param(
+            CarriedVariable(VOLTAGE, None, keeps_newest=True),
+            [way(1, 0), way(1, 1)],
+            0,
+            id="without slots",
+        ),
+    ],
+)
+def test_copies_are_counted_where_paths_of_one_contract_meet(
+    variable: CarriedVariable, paths: list[Path], expected: int
+) -> None:
+    [row] = forwarding_rows([variable], paths)
+    assert row.counted_every == expected
