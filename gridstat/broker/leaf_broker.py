@@ -299,7 +299,8 @@ class LeafBroker:
                 refused = self._router_desk.take_confirmation(name, message)
                 self._recovery.rows_refused(name, refused)
             case TableRefused():
-                self._router_desk.take_refusal(name, message)
+                is_over = self._router_desk.take_refusal(name, message)
+                self._recovery.table_refused(name, is_over=is_over)
             case ReportRouter():
                 is_new = self._router_desk.report(name, message)
                 if is_new is not None:

@@ -101,6 +101,9 @@ class Recovery:
 
         Contracts over it look for a way round it, and are told if there is none.
         """
+        if self._health.table_taken(name):
+            self._look_at(self._impaired)
+            self._replan_soon()
         if not variable_ids:
             return
         self._refusals.take(name, variable_ids)
@@ -110,6 +113,15 @@ class Recovery:
         for variable_id in variable_ids:
             taken = self._subscriptions_to(variable_id)
             self._look_at(taken & through if variable_id in refused else taken & self._impaired)
+        self._replan()
+
+    def table_refused(self, name: str, *, is_over: bool) -> None:
+        """Once its tries are over, contracts over a router go elsewhere, or are told."""
+        if not is_over:
+            return
+        self._desk.note("router_refuses", router=name, reason=self._desk.tables[name].refusal)
+        self._health.table_refused(name)
+        self._look_at(self._desk.registry.through_router.get(name, ()))
         self._replan()
 
     def refusals_expired(self) -> None:

@@ -13,6 +13,7 @@ NEAR = {
     "accept-a-stale-term": 24,
     "drop-a-push": 209,
     "forget-ends-at-a-restart": 12,
+    "forget-the-replaced-at-a-restart": 60,
     "keep-decisions-of-a-full-disk": 25,
 }
 """Where the rarer ones are found; looked at first, for the sake of the time that a test takes."""

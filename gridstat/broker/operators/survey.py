@@ -115,7 +115,8 @@ class Surveyor:
 
     def _explained(self, found: Subscription) -> Facts:
         facts = contract_facts(self._desk.reservations.allocator, found.record.subscription_id)
-        facts["degraded"] = [*facts["degraded"], *found.troubles, *self._table_refusals(found)]
+        refusals = [] if found.troubles else self._table_refusals(found)
+        facts["degraded"] = [*facts["degraded"], *found.troubles, *refusals]
         facts["state"] = self._state(found)
         return facts
 
@@ -149,6 +150,9 @@ class Surveyor:
             "is_up": report is not None and name not in self._health.down_routers,
             "is_connected": table.is_connected,
             "in_step": table.is_in_step,
+            "refusal": table.refusal,
+            "refusals": table.refusal_count,
+            "refused_rows": len(table.refused),
             "digest": f"{table.wanted.digest:016x}",
             "confirmed_digest": f"{table.confirmed_digest:016x}",
             "variables": len(table.wanted.variables),

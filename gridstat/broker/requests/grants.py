@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gridstat.broker.requests.requests import Request, Requests
     from gridstat.broker.routers.moves import Moves
     from gridstat.broker.tables.confirmation import Confirmation
+    from gridstat.model.errors import GridStatError
     from gridstat.net.command.endpoint_messages import Outcome
 
 OWED_TIMER: Final = "owed"
@@ -214,11 +215,23 @@ class Grants:
                 return refused(NoSuchVariable("it was withdrawn while the paths were set up"))
             if refusing:
                 return refused(self._cannot_carry(outcome, min(refusing)))
-            names = ", ".join(sorted(silent))
-            return refused(DeadlinePassed(f"no path could be set up: {names} did not confirm"))
+            return refused(self._not_confirmed(outcome, silent))
         here = sorted(refusing | silent & {name for path in outcome.paths for name in path.routers})
         words = tuple(f"router {name} has not confirmed its part yet" for name in here)
         return msgspec.structs.replace(outcome, degraded=(*outcome.degraded, *words))
+
+    def _not_confirmed(self, outcome: GrantedOutcome, silent: set[str]) -> GridStatError:
+        """Why no path of an outcome is up: its routers kept silent, or refuse their tables."""
+        here = silent & {name for path in outcome.paths for name in path.routers}
+        refusals = {name: self._desk.tables[name].refusal for name in sorted(here)}
+        for name, reason in refusals.items():
+            if reason:
+                return RouterFull(
+                    f"router {name} refuses its table: {reason}",
+                    hint=f"subscribe again once `gridstat top` shows {name} in step",
+                )
+        names = ", ".join(sorted(silent))
+        return DeadlinePassed(f"no path could be set up: {names} did not confirm")
 
     def _cannot_carry(self, outcome: GrantedOutcome, router: str) -> RouterFull:
         assert outcome.variable is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -143,12 +144,20 @@ class Subscriptions:
         )
         answer = self._desk.reservations.allocate(request)
         if isinstance(answer, Refusal):
-            return answer
+            return self._with_refused_tables(answer)
         registry.next_subscription_id()
         if len(answer.granted) > TERMS_MAX and len(terms_of(answer.granted, 0)) > TERMS_MAX:
             self._desk.reservations.release(request.subscription_id)
             raise LayoutError(f"over its modes a subscription has at most {TERMS_MAX} qualities")
         return record_of(answer, label=label, pattern_id=pattern_id)
+
+    def _with_refused_tables(self, refusal: Refusal) -> Refusal:
+        """Routers that take no orders are not used; whoever wonders why is told."""
+        refusals = self._desk.tables.refusals()
+        if not refusals:
+            return refusal
+        words = [f"router {name} refuses its table: {reason}" for name, reason in refusals.items()]
+        return replace(refusal, hint="; ".join(filter(None, (refusal.hint, *few_words(words)))))
 
     def sources_of(self, publication: Publication) -> tuple[str, ...]:
         publisher = self._desk.registry.endpoints.get(publication.publisher)

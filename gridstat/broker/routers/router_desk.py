@@ -118,17 +118,20 @@ class RouterDesk:
             self._desk.note("rows_refused", router=name, count=len(table.refused))
         return before.keys() | table.refused.keys()
 
-    def take_refusal(self, name: str, message: TableRefused) -> None:
+    def take_refusal(self, name: str, message: TableRefused) -> bool:
+        """Whether the router counts as one that cannot be used, from now on."""
         table = self._desk.tables[name]
         if not table.is_connected:
-            return
+            return False
+        was_refusing = table.is_refusing
         table.refuse(message.reason[:REASON_MAX])
         self._desk.note("table_refused", router=name, code=message.code, reason=table.refusal)
         if table.refusal_count <= REFUSALS_AT_ONCE:
             self._send_whole(name)
-            return
+            return False
         doublings = min(table.refusal_count, RETRY_DOUBLINGS_MAX)
         self._desk.set_timer(WHOLE_TIMER + name, self._desk.settings.retry_after_ns << doublings)
+        return table.is_refusing and not was_refusing
 
     def send_whole_again(self, name: str) -> None:
         if name in self._desk.registry.routers and self._desk.tables[name].is_connected:

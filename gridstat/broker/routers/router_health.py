@@ -31,6 +31,8 @@ class RouterHealth:
         self._desk = desk
         self.down_channels: set[int] = set()
         self.down_routers: set[str] = set()
+        self.refusing_routers: set[str] = set()
+        """They forward what they were ordered before, and take no new orders."""
         self._awaited: set[str] = set()
         self._ways: dict[tuple[tuple[str, ...], tuple[str, ...]], bool] = {}
 
@@ -60,6 +62,7 @@ class RouterHealth:
 
     def session_changed(self, name: str, *, is_connected: bool) -> None:
         self._awaited.discard(name)
+        self.refusing_routers.discard(name)
         if is_connected:
             self._desk.cancel_timer(ABSENT_TIMER + name)
             self._mark(name, is_usable=True)
@@ -81,6 +84,19 @@ class RouterHealth:
         if name in registry.routers and not self._desk.tables[name].is_connected:
             self._mark(name, is_usable=False)
 
+    def table_refused(self, name: str) -> None:
+        """It has refused its table again and again: what it does not carry yet goes elsewhere."""
+        self.refusing_routers.add(name)
+        self._mark(name, is_usable=False)
+
+    def table_taken(self, name: str) -> bool:
+        """Whether the router had refused its table, and does no longer."""
+        if name not in self.refusing_routers or self._desk.tables[name].is_refusing:
+            return False
+        self.refusing_routers.discard(name)
+        self._mark(name, is_usable=True)
+        return True
+
     def judge(self, name: str) -> bool | None:
         """Whether a router is down now, if that has changed; None if it has not."""
         is_down = not self._desk.tables[name].is_connected and self._is_silent(name)
@@ -98,6 +114,7 @@ class RouterHealth:
 
     def forget_router(self, name: str) -> None:
         self.down_routers.discard(name)
+        self.refusing_routers.discard(name)
         self._awaited.discard(name)
         self._desk.cancel_timer(ABSENT_TIMER + name)
         self._desk.reservations.allocator.refused_rows.clear_router(name)
@@ -109,6 +126,7 @@ class RouterHealth:
             for index, path in enumerate(record.paths)
             if not self.down_channels.isdisjoint(path.channel_ids)
             or not self.down_routers.isdisjoint(path.routers)
+            or not self.refusing_routers.isdisjoint(path.routers)
             or self._is_cut_off(record, path)
         ]
 
@@ -164,6 +182,14 @@ class RouterHealth:
         found = []
         for index in failed:
             path = record.paths[index]
+            refusing = sorted(self.refusing_routers.intersection(path.routers))
+            if refusing:
+                reasons = [
+                    f"router {name} refuses its table: {self._desk.tables[name].refusal}"
+                    for name in refusing
+                ]
+                found.append(f"path {index + 1} may not be up: {', '.join(reasons)}")
+                continue
             routers = sorted(self.down_routers.intersection(path.routers))
             channels = sorted(self.down_channels.intersection(path.channel_ids))
             parts = [f"router {name}" for name in routers] or [

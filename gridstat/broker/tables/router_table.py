@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 UNSEEN_MAX: Final = 1_024
 """Confirmations that wait for an absent router before those that are over are thrown out."""
+REFUSALS_MAX: Final = 4
+"""Refusals of a table after which its router counts as one that cannot be used."""
 UNCONFIRMED_MAX: Final = 8
 """Changes on their way to one router; more gather meanwhile and go as one."""
 
@@ -111,6 +113,11 @@ class RouterTable:
             and not self.refusal_count
             and not self.refused
         )
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether it has refused its table so often that nobody should wait for it."""
+        return self.refusal_count >= REFUSALS_MAX
 
     @property
     def may_send(self) -> bool:

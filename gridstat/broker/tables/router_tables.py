@@ -158,6 +158,10 @@ class RouterTables:
         """Those of the routers whose cores cannot hold the row of a variable."""
         return {name for name in routers if variable_id in self[name].refused}
 
+    def refusals(self) -> dict[str, str]:
+        """Why some routers go on refusing their tables."""
+        return {name: table.refusal for name, table in self._tables.items() if table.is_refusing}
+
     def names(self) -> list[str]:
         return sorted(self._tables)
 

@@ -67,12 +67,18 @@ def _totals(totals: Mapping[str, int]) -> Iterator[Metric]:
 def _routers(routers: list[dict[str, Any]]) -> Iterator[Metric]:
     up = _labelled("router_up", "Whether the router forwards.", "router")
     in_step = _labelled("router_in_step", "Whether its table is as ordered.", "router")
+    refusals = _labelled(
+        "router_table_refusals", "How often in a row it has refused its table.", "router"
+    )
+    refused = _labelled("router_refused_rows", "Variables that its core cannot hold.", "router")
     promised = _labelled("router_promised_events_per_second", "Promised of its capacity.", "router")
     for router in routers:
         up.add_metric([router["name"]], int(router["is_up"]))
         in_step.add_metric([router["name"]], int(router["in_step"]))
+        refusals.add_metric([router["name"]], router["refusals"])
+        refused.add_metric([router["name"]], router["refused_rows"])
         promised.add_metric([router["name"]], router["events_per_s"])
-    yield from (up, in_step, promised)
+    yield from (up, in_step, refusals, refused, promised)
 
 
 def _channels(channels: list[dict[str, Any]]) -> Iterator[Metric]:

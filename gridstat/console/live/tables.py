@@ -65,6 +65,10 @@ def router_state(router: dict[str, Any]) -> str:
         return "DOWN"
     if not router["is_connected"]:
         return "forwarding without its broker"
+    if router["refusal"]:
+        return f"refuses its table ({router['refusals']}): {router['refusal']}"
+    if router["refused_rows"]:
+        return f"refuses {router['refused_rows']:,} rows"
     return "in step" if router["in_step"] else "catching up"
 
 

@@ -247,16 +247,3 @@ def test_old_paths_stay_while_a_row_of_the_new_ones_is_refused(cloud: Conversati
     cloud.advance(10 * cloud.settings.confirm_within_ns)
     assert not found.retiring
     assert cloud.differing() == []
-
-
-def test_a_router_that_refuses_its_table_is_not_in_step_and_explain_says_why(
-    cloud: Conversation,
-) -> None:
-    _, router = inner_router(cloud, VOLTAGE)
-    cloud.routers[router].is_silent = True
-
-    cloud.hear(router, TableRefused(number=1, code=4003, reason="no room"))
-
-    assert not cloud.broker.tables[router].is_in_step
-    assert explained(cloud, VOLTAGE)["state"] == "waiting for routers"
-    assert explained(cloud, VOLTAGE)["degraded"] == [f"router {router} refuses its table: no room"]

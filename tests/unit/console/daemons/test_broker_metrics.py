@@ -15,7 +15,16 @@ from gridstat.net.command.session_settings import SessionCounters
 SURVEY: dict[str, Any] = {
     "term": 7,
     "totals": {"publications": 12, "subscriptions": 3, "end_points": 2},
-    "routers": [{"name": "c1/e0", "is_up": True, "in_step": False, "events_per_s": 640.5}],
+    "routers": [
+        {
+            "name": "c1/e0",
+            "is_up": True,
+            "in_step": False,
+            "refusals": 5,
+            "refused_rows": 2,
+            "events_per_s": 640.5,
+        }
+    ],
     "channels": [
         {
             "label": "c1/e0→c1/i0",
