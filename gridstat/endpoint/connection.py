@@ -20,10 +20,10 @@ from gridstat.endpoint.asking import (
     check_pattern,
     modal_qos,
     periodic_variable,
-    refusal,
 )
 from gridstat.endpoint.contract import mode_numbers
 from gridstat.endpoint.errand import errand
+from gridstat.endpoint.finding import find_all, found_in
 from gridstat.endpoint.group import Group
 from gridstat.endpoint.group_sets import GroupSets
 from gridstat.endpoint.incoming import Interests
@@ -31,8 +31,7 @@ from gridstat.endpoint.pattern import PatternSubscription
 from gridstat.endpoint.publisher import Publication
 from gridstat.endpoint.subscriber import Subscription
 from gridstat.endpoint.subscription_book import Order
-from gridstat.model.errors import GridStatError, GroupMismatch, LayoutError, LimitReached, Misuse
-from gridstat.net.command.endpoint_messages import FindVariables, FoundOutcome, RefusedOutcome
+from gridstat.model.errors import GridStatError, GroupMismatch, LayoutError, Misuse
 from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from gridstat.model.qos import QosRequest
     from gridstat.model.rate_law import Period
     from gridstat.model.status import StatusVariable, ValueType
-    from gridstat.net.command.endpoint_messages import Outcome
+    from gridstat.net.command.endpoint_messages import FindVariables, FoundOutcome
 
 Words = ParamSpec("Words")
 Result = TypeVar("Result")
@@ -273,26 +272,18 @@ class Connection:
         self._groups[name] = group
         return group
 
-    def find(self, pattern: str) -> list[StatusVariable]:
-        """The published variables that match: `grid.find("c1/**")`.
+    def find(self, pattern: str, *, after: str = "", limit: int = 0) -> list[StatusVariable]:
+        """The published variables that match, in the order of names: `grid.find("c1/**")`.
 
-        All of them: more than fit into one answer raise `LimitReached`.
+        All of them, or at most `limit` behind the name `after`: with the last name of one list
+        the next begins.
         """
         self._check_open()
 
-        def use(outcomes: tuple[Outcome, ...], _: tuple[bytes, ...]) -> list[StatusVariable]:
-            (outcome,) = outcomes
-            if isinstance(outcome, RefusedOutcome):
-                raise refusal(outcome)
-            assert isinstance(outcome, FoundOutcome), "a search is answered with what was found"
-            if not outcome.is_complete:
-                raise LimitReached(
-                    f"{pattern} stands for more than {len(outcome.variables):,} variables",
-                    hint="ask for less at once, say one substation: c1/hill/**",
-                )
-            return list(outcome.variables)
+        def ask(command: FindVariables) -> FoundOutcome:
+            return self._link.ask(command, found_in).result()
 
-        return self._link.ask(FindVariables(pattern=pattern), use).result()
+        return find_all(ask, pattern, after=after, limit=limit)
 
     # Odds and ends.
 

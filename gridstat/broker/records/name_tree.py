@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ONE: Final = "*"
 ALL_BELOW: Final = "**"
@@ -57,34 +57,52 @@ class NameTree:
     def has_branches(self) -> bool:
         return bool(self._root.below)
 
-    def matching(self, pattern: str) -> Iterator[int]:
-        """Numbers of the names that a pattern (or a plain name) stands for, in name order."""
-        return _named(self._root, pattern.split("/"), 0)
+    def matching(self, pattern: str, *, after: str = "") -> Iterator[int]:
+        """Numbers of the names that a pattern (or a plain name) stands for, in name order.
+
+        With `after` only of those behind that name, which need not be registered: the order is
+        that of the parts, so that a name stands before all that begin with it.
+        """
+        return _named(self._root, pattern.split("/"), 0, after.split("/") if after else None)
 
     def answering(self, name: str) -> list[int]:
         """Numbers of the patterns that stand for a name, ascending."""
         return sorted(_patterns(self._root, name.split("/"), 0))
 
 
-def _named(node: _Node, parts: list[str], at: int) -> Iterator[int]:
+def _named(node: _Node, parts: list[str], at: int, after: list[str] | None = None) -> Iterator[int]:
+    """`after` are the parts below this node of the name behind which to begin, if it is here."""
     if at == len(parts):
-        yield from sorted(node.ends)
+        if after is None:
+            yield from sorted(node.ends)
         return
     part = parts[at]
     if part == ALL_BELOW:
-        for _, child in sorted(node.below.items()):
-            yield from _everything(child)
+        for child, rest in _children(node, after):
+            yield from _everything(child, rest)
     elif part == ONE:
-        for _, child in sorted(node.below.items()):
-            yield from _named(child, parts, at + 1)
-    elif (child_ := node.below.get(part)) is not None:
-        yield from _named(child_, parts, at + 1)
+        for child, rest in _children(node, after):
+            yield from _named(child, parts, at + 1, rest)
+    else:
+        for child, rest in _children(node, after, only=part):
+            yield from _named(child, parts, at + 1, rest)
 
 
-def _everything(node: _Node) -> Iterator[int]:
-    yield from sorted(node.ends)
-    for _, child in sorted(node.below.items()):
-        yield from _everything(child)
+def _everything(node: _Node, after: list[str] | None) -> Iterator[int]:
+    if after is None:
+        yield from sorted(node.ends)
+    for child, rest in _children(node, after):
+        yield from _everything(child, rest)
+
+
+def _children(
+    node: _Node, after: list[str] | None, *, only: str | None = None
+) -> Iterator[tuple[_Node, list[str] | None]]:
+    """What is below a node, in order, without all that stands before `after`."""
+    first = after[0] if after else ""
+    parts: Iterable[str] = node.below if only is None else node.below.keys() & {only}
+    for part in sorted([each for each in parts if each >= first]):
+        yield node.below[part], after[1:] if after and part == first else None
 
 
 def _patterns(node: _Node, parts: list[str], at: int) -> Iterator[int]:

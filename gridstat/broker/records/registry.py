@@ -257,11 +257,11 @@ class Registry:
                 publisher.publications.discard(name)
         return publication
 
-    def matching(self, pattern: str) -> Iterator[Publication]:
-        """The publications that a pattern stands for, in name order."""
+    def matching(self, pattern: str, *, after: str = "") -> Iterator[Publication]:
+        """The publications that a pattern stands for, in name order; or those after a name."""
         return (
             self.publications[self.names[variable_id]]
-            for variable_id in self.name_tree.matching(pattern)
+            for variable_id in self.name_tree.matching(pattern, after=after)
         )
 
     # Subscriptions.

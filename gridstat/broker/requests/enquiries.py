@@ -37,7 +37,8 @@ class Enquiries:
         limit = max(0, min(command.limit, MANY_MAX))
         variables: list[StatusVariable] = []
         size_bytes, is_complete = 0, True
-        for publication in self._desk.registry.matching(check_pattern(command.pattern)):
+        pattern = check_pattern(command.pattern)
+        for publication in self._desk.registry.matching(pattern, after=command.after):
             size_bytes += len(msgspec.msgpack.encode(publication.variable))
             if len(variables) == limit or size_bytes > ANSWER_BYTES_MAX:
                 is_complete = False

@@ -28,6 +28,7 @@ COMMANDS: Final = (
     "router",
     "publish",
     "subscribe",
+    "find",
     "explain",
     "top",
     "cloud",

@@ -101,10 +101,15 @@ class ChangeSubscription(Struct, frozen=True):
 
 
 class FindVariables(Struct, frozen=True):
-    """The published variables that match a pattern, at most `limit`."""
+    """The published variables that match a pattern, at most `limit`, in the order of names.
+
+    With `after` only those behind that name, which goes on where an answer that was not complete
+    ended.
+    """
 
     pattern: NameText
     limit: int = MANY_MAX
+    after: NameText = ""
 
 
 class ResolveName(Struct, frozen=True):

@@ -24,6 +24,7 @@ COMMANDS = (
     "router",
     "publish",
     "subscribe",
+    "find",
     "explain",
     "top",
     "cloud",
@@ -103,7 +104,13 @@ def test_a_routers_bad_file_is_one_message_with_a_hint(runner: CliRunner, tmp_pa
 
 
 def test_commands_say_how_to_find_a_cloud(runner: CliRunner, tmp_path: Path) -> None:
-    for command in (["top"], ["explain", "c1/a/b"], ["publish", "c1/a/b"], ["subscribe", "c1/a"]):
+    for command in (
+        ["top"],
+        ["explain", "c1/a/b"],
+        ["publish", "c1/a/b"],
+        ["subscribe", "c1/a"],
+        ["find", "**"],
+    ):
         result = runner.invoke(app, [*command, "--folder", str(tmp_path)])
         assert result.exit_code == 2
         assert "gridstat up" in result.stderr

@@ -12,12 +12,12 @@ from gridstat.model.errors import (
     ChannelFull,
     GroupMismatch,
     LayoutError,
-    LimitReached,
     Misuse,
     NoSuchVariable,
 )
 from gridstat.model.rate_law import Period
 from gridstat.net.command.endpoint_messages import (
+    FindVariables,
     FoundOutcome,
     PublicationChanged,
     RefusedOutcome,
@@ -192,11 +192,10 @@ def test_a_coroutine_function_for_complete_sets_is_refused(connection: Connectio
 def test_a_list_that_was_cut_short_is_not_taken_for_the_whole(
     grid: PaperGrid, connection: Connection
 ) -> None:
-    grid.cloud.ready.append((FoundOutcome(variables=(NORTH, SOUTH), is_complete=False),))
-    with pytest.raises(LimitReached, match="more than 2 variables"):
-        connection.find("c1/**")
-    grid.cloud.ready.append((FoundOutcome(variables=(NORTH, SOUTH)),))
+    grid.cloud.ready.append((FoundOutcome(variables=(NORTH,), is_complete=False),))
+    grid.cloud.ready.append((FoundOutcome(variables=(SOUTH,)),))
     assert connection.find("c1/**") == [NORTH, SOUTH]
+    assert grid.cloud.asked[-1] == FindVariables(pattern="c1/**", after=NORTH.name)
 
 
 @pytest.mark.feature("S0-46")

@@ -24,6 +24,19 @@ def test_a_pattern_finds_the_names_that_match_it(given_names: list[str], pattern
     assert found == {name for name in given_names if matches(pattern, name)}
 
 
+@given(st.lists(names, unique=True, max_size=20), patterns, names)
+def test_what_stands_behind_a_name_is_found_in_the_same_order(
+    given_names: list[str], pattern: str, after: str
+) -> None:
+    tree = NameTree()
+    for number, name in enumerate(given_names):
+        tree.add(name, number)
+    whole = [given_names[number] for number in tree.matching(pattern)]
+    assert whole == sorted(whole, key=lambda name: name.split("/"))
+    behind = [given_names[number] for number in tree.matching(pattern, after=after)]
+    assert behind == [name for name in whole if name.split("/") > after.split("/")]
+
+
 @given(st.lists(patterns, max_size=20), names)
 def test_a_name_finds_the_patterns_that_stand_for_it(given: list[str], name: str) -> None:
     tree = NameTree()

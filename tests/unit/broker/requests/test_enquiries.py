@@ -6,11 +6,12 @@ import pytest
 
 from gridstat.broker.requests.outcomes import ANSWER_BYTES_MAX, encode_outcomes
 from gridstat.model.errors import LayoutError, QuotaReached
-from gridstat.model.status import Field, FieldKind, RecordType
+from gridstat.model.status import Field, FieldKind, RecordType, StatusVariable
 from gridstat.net.command.endpoint_messages import (
     FindVariables,
     FoundOutcome,
     RefusedOutcome,
+    Unpublish,
 )
 from tests.unit.broker.conversation import Conversation, pair, refusal
 from tests.unit.broker.stand_ins import CENTRE, PMU, publish, subscribe, variable
@@ -40,6 +41,24 @@ def test_a_limit_is_kept_and_told(cloud: Conversation) -> None:
     found = find(cloud, "c1/**", limit=5)
     assert (len(found.variables), found.is_complete) == (5, False)
     assert find(cloud, "c1/**", limit=20).is_complete
+
+
+def test_pages_behind_the_last_name_of_one_another_hold_everything_once(
+    cloud: Conversation,
+) -> None:
+    whole = find(cloud, "c1/**").variables
+    found: list[StatusVariable] = []
+    after = ""
+    while True:
+        command = FindVariables(pattern="c1/**", limit=7, after=after)
+        page = cloud.only(FoundOutcome, cloud.ask(CENTRE, "c1/e2", command))
+        found += page.variables
+        if page.is_complete:
+            break
+        after = page.variables[-1].name
+        if len(found) == 7:  # The last name of a page may be gone meanwhile.
+            cloud.ask(PMU, "c1/e0", Unpublish(names=(after,)))
+    assert tuple(found) == whole
 
 
 def test_a_pattern_that_is_none_is_refused(cloud: Conversation) -> None:

@@ -1,0 +1,63 @@
+"""`gridstat find`: the variables that a pattern stands for, a page at a time if there are many."""
+
+from __future__ import annotations
+
+import json as json_text
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from gridstat.console.access import load_access
+from gridstat.console.cli.attaching import attached
+from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.options import AsJson, Edges, Folder
+
+if TYPE_CHECKING:
+    from gridstat.model.status import StatusVariable
+
+HELP = """List the published variables that a pattern stands for, in the order of names.
+
+Of a cloud with very many, --limit takes a page, and --after goes on behind its last name.
+
+Examples:
+
+  gridstat find 'c1/*/*/frequency'
+
+  gridstat find 'c1/**' --limit 100 --after c1/hill/pmu-1/frequency --json
+"""
+
+
+def find(
+    pattern: Annotated[str, typer.Argument(help="A full name or a pattern (* one part, ** all).")],
+    limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many; 0: all.")] = 0,
+    after: Annotated[str, typer.Option("--after", help="Only those behind this name.")] = "",
+    end_point: Annotated[str, typer.Option("--as", help="The end-point's full name.")] = "",
+    edge: Edges = None,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    access = load_access(folder)
+    console = Console()
+    with attached(access, end_point or f"{access.cloud}/terminal-{os.getpid()}", edge) as grid:
+        found = grid.find(pattern, after=after, limit=limit)
+    for variable in found:
+        print_plainly(console, line_of(variable, as_json=json))
+    if limit and len(found) == limit and not json:
+        print_plainly(console, f"perhaps more: --after {found[-1].name}")
+
+
+def line_of(variable: StatusVariable, *, as_json: bool) -> str:
+    """One variable: its name, its type, and how often it is published."""
+    rhythm = "when it changes" if variable.period is None else f"every {variable.period}"
+    if not as_json:
+        return f"{variable.name} {variable.value_type.name.lower()} {rhythm}"
+    facts = {
+        "name": variable.name,
+        "variable_id": variable.variable_id,
+        "type": variable.value_type.name.lower(),
+        "period": None if variable.period is None else str(variable.period),
+        "is_alert": variable.is_alert,
+    }
+    return json_text.dumps(facts)
