@@ -13,6 +13,8 @@ from math import ceil
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from msgspec import structs
+
 from gridstat.broker.capacity.admission import Limit, Obstacle
 from gridstat.broker.capacity.charges import check_rate
 from gridstat.broker.capacity.contracts import (
@@ -151,9 +153,9 @@ class Allocator:
         old = self.contract(subscription_id)
         request = old.request
         if ends is not None:
-            request = replace(request, sources=ends[0], targets=ends[1])
+            request = structs.replace(request, sources=ends[0], targets=ends[1])
         trial = self._trial(request, old)
-        trial = replace(
+        trial = structs.replace(
             trial,
             excluded_channels=trial.excluded_channels | frozenset(avoiding_channels),
             excluded_routers=trial.excluded_routers.union(
@@ -189,7 +191,7 @@ class Allocator:
         refusing = self.refused_rows.of(trial.request.variable.variable_id)
         if refusing:
             answer = self._negotiate(
-                replace(trial, excluded_routers=trial.excluded_routers | refusing)
+                structs.replace(trial, excluded_routers=trial.excluded_routers | refusing)
             )
             if isinstance(answer, Allocation):
                 return answer
@@ -294,7 +296,7 @@ class Allocator:
         staying = [(at, path) for at, path in enumerate(old.paths) if at != index]
         held = [claim_of(old.request, old.granted, at, path) for at, path in staying]
         channels = {number for _, path in staying for number in path.channel_ids}
-        alone = replace(
+        alone = structs.replace(
             trial,
             excluded_channels=trial.excluded_channels | channels,
             excluded_routers=trial.excluded_routers | routers,
@@ -331,7 +333,7 @@ class Allocator:
     def _resign(
         self, request: AllocationRequest, old: Allocation, paths: tuple[AllocatedPath, ...]
     ) -> Allocation:
-        contract = replace(
+        contract = structs.replace(
             old,
             request=request,
             paths=paths,

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 # A journal keeps these values, so their annotations are read while the program runs.
-from gridstat.model.qos import ModalQos, Qos  # noqa: TC001
-from gridstat.model.status import StatusVariable  # noqa: TC001
+from gridstat.model.qos import ModalQos, Qos
+from gridstat.model.status import StatusVariable
 
 if TYPE_CHECKING:
     from gridstat.model.errors import Refused
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationRequest:
+class AllocationRequest(Struct, frozen=True):
     """A subscription as admission sees it: from the publisher's edges to the subscriber's.
 
     Subscriptions of one `subscriber` to one variable share the last step from their edge; without
@@ -29,8 +30,7 @@ class AllocationRequest:
     subscriber: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatedPath:
+class AllocatedPath(Struct, frozen=True):
     """One way from a source to a target; `latency_us` is the p99 predicted when it was granted."""
 
     routers: tuple[str, ...]
@@ -38,8 +38,7 @@ class AllocatedPath:
     latency_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(Struct, frozen=True):
     """A contract: one ordered list of disjoint paths, of which each mode uses the first few.
 
     `degraded` says in words what was rounded or granted below the desired quality, and why.

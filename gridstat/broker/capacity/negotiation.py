@@ -8,10 +8,12 @@ they do not, for a change of mode could otherwise open a gap of their least comm
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from gridstat.model.errors import IntervalNotSatisfiable
 
@@ -25,8 +27,7 @@ Quality = dict[int, "Qos"]
 """One definite quality for each mode."""
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
+class Band(Struct, frozen=True):
     """The desired and the worst acceptable quality in each mode, and what was rounded on the way.
 
     A level is a number of steps down from the desired: the divisors doubled so often, and so many
@@ -115,6 +116,8 @@ def band_of(qos: ModalQos, period: Period | None) -> Band:
 
 def differences(desired: Quality, granted: Quality, why: str) -> tuple[str, ...]:
     """What was granted below the desired quality, in words."""
+    if granted == desired:
+        return ()
     found = []
     for mode, wish in desired.items():
         given = granted[mode]

@@ -6,8 +6,9 @@ whoever takes it checks that first; a search that failed for its latency is not 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never
+
+from msgspec import Struct
 
 from gridstat.model.paths import Found, NotFound, disjoint_paths
 
@@ -25,8 +26,7 @@ REUSE_COST: Final = 1
 """A channel that carries the variable already is nearly free, but a shorter way is still better."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """Which paths, from where to where, how fast at most (ends not counted), avoiding what."""
 
     sources: tuple[str, ...]

@@ -7,8 +7,11 @@ is the usual case, is searched once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from fractions import Fraction
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field, structs
 
 from gridstat.broker.capacity.admission import (
     CAPACITY_LIMITS,
@@ -21,21 +24,20 @@ from gridstat.broker.capacity.admission import (
 )
 from gridstat.broker.capacity.contracts import (
     AllocatedPath,
+    AllocationRequest,
     everys,
     latency_us_max,
     paths_wanted,
 )
+from gridstat.broker.capacity.negotiation import Quality
 from gridstat.broker.capacity.path_choices import PathChoices, Question
-from gridstat.broker.capacity.resources import Claim
+from gridstat.broker.capacity.resources import Claim, Touched
 from gridstat.model.paths import NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from fractions import Fraction
+    from collections.abc import Callable, Sequence
 
-    from gridstat.broker.capacity.contracts import AllocationRequest
-    from gridstat.broker.capacity.negotiation import Quality
-    from gridstat.broker.capacity.resources import Resources, Touched
+    from gridstat.broker.capacity.resources import Resources
     from gridstat.model.paths import Found, FoundPath
 
 ATTEMPTS_MAX: Final = 10
@@ -44,8 +46,7 @@ _TRIAL_MARGIN: Final = 0.999
 """Below this share of a limit, rounding cannot hide that it is reached."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """What an attempt may use: nothing that is excluded, and limits only where not ignored.
 
     `pressed` are back-pressured channels of the contract that is changed, with what they carried.
@@ -59,8 +60,7 @@ class Trial:
     ignoring: frozenset[Limit] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Paths whose claims are taken; whoever holds it either keeps it or undoes it."""
 
     quality: Quality
@@ -134,7 +134,7 @@ class Planner:
         """
         capacity = frozenset(CAPACITY_LIMITS)
         pressed = self._resources.unusable_channels() - self._resources.down_channels()
-        bare = replace(
+        bare = structs.replace(
             trial,
             excluded_channels=trial.excluded_channels - pressed,
             ignoring=capacity | {Limit.BACK_PRESSURE},
@@ -144,7 +144,7 @@ class Planner:
             return ideal
         used = {number for path in ideal.paths for number in path.channel_ids}
         self.undo(ideal)
-        if used & pressed and self.obstacle(replace(trial, ignoring=capacity), quality):
+        if used & pressed and self.obstacle(structs.replace(trial, ignoring=capacity), quality):
             return back_pressure(self._resources, min(used & pressed))
         for limit in CAPACITY_LIMITS:
             if found := self._broken_without(trial, quality, limit):
@@ -153,7 +153,7 @@ class Planner:
 
     def _broken_without(self, trial: Trial, quality: Quality, limit: Limit) -> list[Obstacle]:
         """Where this limit would be broken if nobody asked about it; empty if that is no help."""
-        plan = self.plan(replace(trial, ignoring=trial.ignoring | {limit}), quality)
+        plan = self.plan(structs.replace(trial, ignoring=trial.ignoring | {limit}), quality)
         if isinstance(plan, Obstacle):
             return []
         broken = self._judge(trial, plan)
@@ -201,7 +201,7 @@ class Planner:
             for number in self._resources.channels
             if number not in question.excluded_channels and self._is_full(trial, number, wanted)
         }
-        return replace(question, excluded_channels=question.excluded_channels | full)
+        return structs.replace(question, excluded_channels=question.excluded_channels | full)
 
     def _is_full(self, trial: Trial, number: int, wanted: Mapping[int, int]) -> bool:
         carriage = self._resources.channel(number)
@@ -253,7 +253,7 @@ def _excluding(question: Question, broken: Sequence[Obstacle]) -> Question:
     """The same question without the elements that broke a limit, and faster where it was slow."""
     elements = {obstacle.element for obstacle in broken if obstacle.limit is not Limit.LATENCY}
     slow_us = max((one.missing for one in broken if one.limit is Limit.LATENCY), default=0)
-    return replace(
+    return structs.replace(
         question,
         bounds_us=tuple(max(0, bound_us - slow_us) for bound_us in question.bounds_us),
         excluded_channels=question.excluded_channels

@@ -7,27 +7,28 @@ when the topology has changed or a search has found its latencies too old.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from gridstat.broker.capacity.accounts import Carriage, RouterAccount
 from gridstat.broker.capacity.carriers import Carriers
 from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT, Tariff
-from gridstat.broker.capacity.promises import Promises
+from gridstat.broker.capacity.promises import Element, PathKey, Promises
 from gridstat.broker.capacity.row_divisors import RowDivisors
 from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, StillInUse
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT, LatencyModel
 from gridstat.model.paths import Arc, PathGraph
 from gridstat.model.qos import BASELINE_MODE
+from gridstat.model.status import StatusVariable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from gridstat.broker.capacity.charges import Amount
-    from gridstat.broker.capacity.promises import Element, PathKey
     from gridstat.model.cloud import EventChannel, Router
-    from gridstat.model.status import StatusVariable
 
 HOP_COST: Final = 1_000
 """What a channel costs in the path search, where it does not carry the variable already."""
@@ -35,8 +36,7 @@ _ALL_SLOTS: Final[Mapping[int, int]] = MappingProxyType({BASELINE_MODE: 1})
 """A publisher sends every event to its edge, whoever takes it from there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """What one path takes: a variable, from its publisher's edge to its subscriber's, per mode."""
 
     variable: StatusVariable
@@ -46,8 +46,7 @@ class Claim:
     subscriber: str
 
 
-@dataclass(frozen=True, slots=True)
-class Touched:
+class Touched(Struct, frozen=True):
     """What claims have changed: elements, the paths that are late by it, variables that crowd."""
 
     elements: tuple[Element, ...]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from gridstat.broker.capacity.allocation import Allocator
 from gridstat.broker.capacity.contracts import (
@@ -40,7 +39,7 @@ def change(
 ) -> Allocation | Refusal:
     request = allocator.contract(number).request
     modes = qos if isinstance(qos, dict) else {0: qos}
-    return allocator.change(replace(request, qos=ModalQos(modes)))
+    return allocator.change(structs.replace(request, qos=ModalQos(modes)))
 
 
 def changed(

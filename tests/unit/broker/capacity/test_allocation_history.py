@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +17,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from msgspec import structs
 
 from gridstat.broker.capacity.allocation import Allocator
 from gridstat.broker.capacity.contracts import Allocation, Refusal
@@ -95,7 +95,7 @@ class AnyHistory(RuleBasedStateMachine):
     def change(self, number: int, qos: dict[int, QosRequest]) -> None:
         old = self.allocator.contract(number)
         before = numbers(self.resources)
-        answer = self.allocator.change(replace(old.request, qos=ModalQos(qos)))
+        answer = self.allocator.change(structs.replace(old.request, qos=ModalQos(qos)))
         if isinstance(answer, Refusal):
             assert numbers(self.resources) == before
             assert self.allocator.contract(number) == old
