@@ -23,6 +23,7 @@ from gridstat.endpoint.publication_book import PublicationBook
 from gridstat.endpoint.session_thread import SessionThread
 from gridstat.endpoint.session_words import (
     AttachRefused,
+    CopiesTold,
     EdgeAttached,
     EdgeLost,
     EndPoint,
@@ -99,8 +100,8 @@ class CloudLink:
         self._sources: dict[str, int] = {}
         self._channels = EventChannels()
         self.deliverer = Deliverer(self._receiver, self._clock)
-        listening = Listening(self._receiver, self.deliverer, self._clock)
-        self.subscriptions = SubscriptionBook(self, listening, self.deliverer, self._clock)
+        self._listening = Listening(self._receiver, self.deliverer, self._clock)
+        self.subscriptions = SubscriptionBook(self, self._listening, self.deliverer, self._clock)
         self.publications = PublicationBook(self, self._channels)
         self._session = SessionThread(self._machine(credentials, hosts), credentials, self)
         self._state = threading.Condition()
@@ -218,6 +219,8 @@ class CloudLink:
                 self._note_edge(edge, is_attached=False)
             case AttachRefused(edge=edge, refused=refused):
                 self.failed(edge, refusal(refused))
+            case CopiesTold(edge=edge, copies=copies):
+                self._listening.note_copies(edge, copies)
             case Told(notice=notice, newest=newest):
                 self.subscriptions.told(notice, newest)
             case PublicationRestored():
@@ -249,6 +252,8 @@ class CloudLink:
                 self._receiver.close_source(before)
             self._receiver.open_source(channel_id)
             self._sources[edge] = channel_id
+            # Each edge keeps its place: whoever comes back takes the one that it has left.
+            self._listening.places.setdefault(edge, len(self._listening.places))
 
     # On the application's thread.
 

@@ -16,6 +16,7 @@ from gridstat.endpoint.session_words import (
     Answered,
     Ask,
     AttachRefused,
+    CopiesTold,
     EdgeAttached,
     EdgeLost,
     Patience,
@@ -262,6 +263,8 @@ class EndPointSession:
         if self._is_forgotten(request, outcomes):
             return self._forgotten(request, now_ns)
         said = self._done(request, outcomes, answer.newest)
+        if answer.copies:
+            said.insert(0, CopiesTold(edge.name, answer.copies))
         return [*said, *self._flush(now_ns)]
 
     def _done(

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gridstat.net.command.endpoint_messages import LedgerEntry
+
+if TYPE_CHECKING:
+    from gridstat.endpoint.path_ledger import PathLedger
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Counts since the subscription began; `copies` by edge router, in the order of attachment.
+    """Counts since the subscription began; `copies` by edge router, in the order of attachment,
+    `paths` by path, in the order of the contract and then those that it has left.
 
     `late` counts among the delivered, and only where the time stamp is good; `unknown` counts those
     where it is not. `extrapolated` values stand in for some of the lost or late. `recovered` events
@@ -31,6 +35,7 @@ class Ledger:
     unknown: int = 0
     recovered: int = 0
     copies: tuple[int, ...] = ()
+    paths: tuple[PathLedger, ...] = ()
 
     def __add__(self, other: Ledger) -> Ledger:
         if self == NOTHING:
@@ -48,6 +53,7 @@ class Ledger:
             unknown=self.unknown + other.unknown,
             recovered=self.recovered + other.recovered,
             copies=tuple(copies),
+            paths=self.paths + other.paths,
         )
 
     @property
@@ -55,8 +61,9 @@ class Ledger:
         """Whether nothing has been counted yet."""
         return not (self.expected or self.duplicate or self.extrapolated or self.recovered)
 
-    def entry(self, subscription_id: int) -> LedgerEntry:
-        """As it is reported to the broker."""
+    def entry(self, subscription_id: int, asked_variable_id: int = 0) -> LedgerEntry:
+        """As it is reported to the broker; of one path alone there is nothing to add."""
+        paths = self.paths if len(self.paths) > 1 else ()
         return LedgerEntry(
             subscription_id=subscription_id,
             expected=self.expected,
@@ -68,6 +75,8 @@ class Ledger:
             unknown=self.unknown,
             recovered=self.recovered,
             copies=self.copies,
+            paths=tuple([path.entry() for path in paths]),
+            variable_id=asked_variable_id,
         )
 
 

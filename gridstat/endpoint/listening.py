@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from gridstat.endpoint.contract import latency_ns_in, terms_in
 from gridstat.endpoint.ledger import Ledger
+from gridstat.endpoint.path_ledger import Counted, EdgeReading
 from gridstat.endpoint.slot_clock import Begin
 from gridstat.endpoint.tally import Tally
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gridstat.core.samples import VariableCounters
     from gridstat.endpoint.deliverer import Deliverer
     from gridstat.endpoint.subscriber import Subscription
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from gridstat.model.rate_law import Period
     from gridstat.model.status import StatusVariable
     from gridstat.net.clock import Clock
+    from gridstat.net.command.endpoint_messages import EdgeCopies
 
 
 class Expecting(Protocol):
@@ -71,11 +75,15 @@ class Listening:
     """An identifier is expected as long as somebody listens to it, and no longer."""
 
     def __init__(self, receiver: Expecting, deliverer: Deliverer, clock: Clock) -> None:
+        self.places: dict[str, int] = {}
+        """Which of the receiver's sources each edge is."""
         self._receiver = receiver
         self._deliverer = deliverer
         self._clock = clock
         self._ears: dict[Subscription, dict[int, _Ear]] = {}
         self._listeners: dict[int, int] = {}
+        self._everys: dict[int, int] = {}
+        self._edges: dict[tuple[str, int], EdgeReading] = {}
         self._lock = threading.RLock()
 
     def begin(self, subscription: Subscription, modes: int, from_ns: int = 0) -> None:
@@ -90,6 +98,9 @@ class Listening:
         latency_ns = latency_ns_in(subscription.contract, modes)
         begin = self._begin(from_ns)
         with self._lock:
+            self._read_paths(subscription)
+            subscription.paths.follow(subscription.contract.paths, self._clock.steady_ns())
+            self._read_paths(subscription)
             ears = self._ears.setdefault(subscription, {})
             if variable.variable_id in ears:
                 self._renew(subscription, ears[variable.variable_id], terms, latency_ns)
@@ -105,6 +116,7 @@ class Listening:
     def end(self, subscription: Subscription, variable_id: int | None = None) -> None:
         """Listen no longer: to one identifier, or to all of the subscription's."""
         with self._lock:
+            self._read_paths(subscription)
             ears = self._ears.get(subscription, {})
             for number in tuple(ears) if variable_id is None else (variable_id,):
                 ear = ears.pop(number, None)
@@ -116,8 +128,10 @@ class Listening:
                 subscription.incoming.forget(number)
                 self._listeners[number] -= 1
                 if not self._listeners[number]:
-                    del self._listeners[number]
+                    del self._listeners[number], self._everys[number]
                     self._receiver.forget(number)
+                    for edge in self.places:
+                        self._edges.pop((edge, number), None)
             if not ears:
                 self._ears.pop(subscription, None)
                 self._deliverer.unwatch(subscription.incoming)
@@ -137,11 +151,48 @@ class Listening:
     def ledger(self, subscription: Subscription) -> Ledger:
         """What came of its contracts so far."""
         with self._lock:
-            total = subscription.past
-            for ear in self._ears.get(subscription, {}).values():
-                counted = ear.tally.ledger(self._deliverer.caught_up_ns)
-                total += self._with_copies(ear, counted)
-        return total + Ledger(extrapolated=subscription.incoming.extrapolated)
+            total = self._read_paths(subscription)
+            paths = subscription.paths.told()
+        return total + Ledger(extrapolated=subscription.incoming.extrapolated, paths=paths)
+
+    def asked_of_edge(self, subscription: Subscription) -> int:
+        """The variable of which an edge must say by which paths it came, or 0."""
+        variable = subscription.contract.variable
+        if variable is None or variable.period is None or not subscription.paths.asks_edge:
+            return 0
+        return variable.variable_id
+
+    def note_copies(self, edge: str, copies: Iterable[EdgeCopies]) -> None:
+        """What an edge has counted of some variables."""
+        now_ns = self._clock.steady_ns()
+        with self._lock:
+            for each in copies:
+                if each.variable_id in self._listeners:
+                    self._edges[edge, each.variable_id] = EdgeReading(each, now_ns)
+
+    def _read_paths(self, subscription: Subscription) -> Ledger:
+        """All that was counted of a subscription, its paths having taken it in."""
+        total = subscription.past
+        for ear in self._ears.get(subscription, {}).values():
+            counted = ear.tally.ledger(self._deliverer.caught_up_ns)
+            total += self._with_copies(ear, counted)
+        variable = subscription.contract.variable
+        number = 0 if variable is None else variable.variable_id
+        newest = self._ears.get(subscription, {}).get(number)
+        every = 0 if newest is None or newest.terms is None else newest.terms.every
+        is_same = every and self._everys[number] == every and subscription.paths.asks_receiver
+        counts = Counted(
+            now_ns=self._clock.steady_ns(),
+            delivered=total.delivered,
+            lost=total.lost,
+            every=every,
+            variable_id=number,
+            receiver=self._receiver.variable_counters(number) if is_same else None,
+            places=self.places,
+            edges=self._edges,
+        )
+        subscription.paths.read(counts)
+        return total
 
     def _begin(self, from_ns: int) -> Begin:
         """Now, or the announced instant; by no clock of ours does that lie in the past."""
@@ -177,6 +228,7 @@ class Listening:
         else:
             every = 1 if ear.terms is None else ear.terms.every
             self._receiver.expect(number, variable.period, variable.phase_ns, every=every)
+            self._everys[number] = every
         self._listeners[number] = self._listeners.get(number, 0) + 1
 
     def _with_copies(self, ear: _Ear, ledger: Ledger) -> Ledger:

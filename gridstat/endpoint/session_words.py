@@ -15,6 +15,7 @@ from gridstat.net.command.machine import Connected, Disconnected, Instruction, R
 if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import (
         AttachedOutcome,
+        EdgeCopies,
         EndPointCommand,
         GrantedOutcome,
         Notice,
@@ -112,6 +113,14 @@ class Unanswered:
 
 
 @dataclass(frozen=True, slots=True)
+class CopiesTold:
+    """By which ways the copies of some variables came to an edge."""
+
+    edge: str
+    copies: tuple[EdgeCopies, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """A notice of the cloud."""
 
@@ -142,6 +151,7 @@ SessionWord: TypeAlias = (
     | AttachRefused
     | Answered
     | Unanswered
+    | CopiesTold
     | Told
     | PublicationRestored
     | SubscriptionRestored

@@ -16,6 +16,7 @@ from gridstat.endpoint.contract import Contract, contract_of
 from gridstat.endpoint.event_stream import EventStream
 from gridstat.endpoint.ledger import Ledger
 from gridstat.endpoint.mailbox import Mailbox
+from gridstat.endpoint.path_ledger import PathBook
 from gridstat.model.errors import Misuse
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class Subscription:
         self.label = label
         self.is_over = False
         self.past = Ledger()
+        self.paths = PathBook()
         self._dropped_before = 0
         # Streams may be forgotten, and so left, in the middle of anything.
         self._lock = threading.RLock()

@@ -226,7 +226,7 @@ class SubscriptionBook:
     def report(self) -> None:
         """Tell the cloud the ledgers of all that got anything; nobody waits for the answer."""
         entries = [
-            found.entry(number)
+            found.entry(number, self._listening.asked_of_edge(subscription))
             for number, subscription in sorted(self._by_id.items())
             if not (found := self.ledger(subscription)).is_blank
         ]

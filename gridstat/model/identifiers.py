@@ -24,3 +24,8 @@ PATH_INDEX_SHIFT: Final = 4
 
 ModeId = NewType("ModeId", int)
 """An operating mode, which is also its bit in a mode mask; 0 is the baseline."""
+
+
+def path_name(index: int) -> str:
+    """How people call the path of this place in a contract's ordered list: `path 1` and so on."""
+    return f"path {index + 1}"

@@ -28,12 +28,14 @@ from gridstat.net.command.router_messages import (
     Return,
 )
 from gridstat.router.attachments import AttachmentBounds, Attachments
+from gridstat.router.edge_copies import copies_for_report
 from gridstat.router.newest_events import newest_for_answer, newest_for_notice
 from gridstat.router.pending_requests import PendingRequests, RequestBounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gridstat.core.rows import CopyFacts
     from gridstat.net.command.messages import Message
 
 ENDPOINT_ROLE: Final = "endpoint"
@@ -58,12 +60,14 @@ class EdgeRouter:
         broker: str,
         *,
         newest: Callable[[int], bytes | None],
+        copies: Callable[[int], CopyFacts | None],
         bounds: EdgeBounds | None = None,
     ) -> None:
         bounds = bounds or EdgeBounds()
         self._router = router
         self._broker = broker
         self._newest = newest
+        self._copies = copies
         self._kept_ns_max = bounds.attachments.kept_ns_max
         self._attachments = Attachments(bounds.attachments)
         self._requests = PendingRequests(bounds.requests)
@@ -115,14 +119,17 @@ class EdgeRouter:
                 assert_never(order)
 
     def _returned(self, answer: Return, now_ns: int) -> list[Instruction]:
-        self._requests.answered(answer.endpoint, answer.request_id)
+        asked = self._requests.answered(answer.endpoint, answer.request_id)
         next_ones = self._fly(answer.endpoint, now_ns)
         if answer.endpoint not in self._attachments:
             # It asks again when it is back, and the broker repeats the answer.
             self._answers_dropped += 1
             return next_ones
         newest = newest_for_answer(answer.body, self._newest)
-        message = Answer(request_id=answer.request_id, body=answer.body, newest=newest)
+        copies = () if asked is None else copies_for_report(asked.body, self._copies)
+        message = Answer(
+            request_id=answer.request_id, body=answer.body, newest=newest, copies=copies
+        )
         return [Send(_peer(answer.endpoint), message), *next_ones]
 
     def _pushed(self, push: Push) -> list[Instruction]:

@@ -149,11 +149,11 @@ class PendingRequests:
         for endpoint, request_id in self._requests:
             self._askers[endpoint].waiting[request_id] = None
 
-    def answered(self, endpoint: str, request_id: int) -> None:
-        """The broker has answered: nothing is left to remember."""
+    def answered(self, endpoint: str, request_id: int) -> Submit | None:
+        """The broker has answered: nothing is left to remember. What was asked, if it is known."""
         held = self._requests.pop((endpoint, request_id), None)
         if held is None:
-            return
+            return None
         self._waiting.pop((endpoint, request_id), None)
         self._size_bytes -= _size_bytes(held.submit)
         asker = self._askers[endpoint]
@@ -162,6 +162,7 @@ class PendingRequests:
         asker.in_flight.pop(request_id, None)
         if not len(asker):
             del self._askers[endpoint]
+        return held.submit
 
     def forget(self, endpoint: str) -> None:
         """The end-point is another process now, or has been sent away."""

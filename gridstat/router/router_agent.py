@@ -65,6 +65,7 @@ from gridstat.router.table_intake import TableIntake
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gridstat.core.rows import CopyFacts
     from gridstat.net.command.messages import Message
     from gridstat.net.command.order_table import OrderTable
 
@@ -110,7 +111,8 @@ class _Broker(Enum):
 class RouterAgent:
     """Obeys one broker at a time, the one of the highest term so far; the table is kept whole.
 
-    `newest` gives the newest event of a carried variable, for end-points that have just subscribed.
+    `newest` gives the newest event of a carried variable, for end-points that have just subscribed;
+    `copies` by which channels it came, for those that ask which of their paths loses.
     """
 
     def __init__(
@@ -118,13 +120,14 @@ class RouterAgent:
         facts: RouterFacts,
         *,
         newest: Callable[[int], bytes | None],
+        copies: Callable[[int], CopyFacts | None] = lambda _: None,
         edge_bounds: EdgeBounds | None = None,
     ) -> None:
         self._facts = facts
         self._broker_peer = facts.broker
         self._intake = TableIntake()
         self._edge = (
-            EdgeRouter(facts.name, facts.broker, newest=newest, bounds=edge_bounds)
+            EdgeRouter(facts.name, facts.broker, newest=newest, copies=copies, bounds=edge_bounds)
             if facts.is_edge
             else None
         )

@@ -22,6 +22,7 @@ from gridstat.router.agent_words import ApplyTable, TableApplied
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gridstat.core.rows import CopyFacts
     from gridstat.net.command.messages import Message
     from gridstat.router import EdgeBounds
     from gridstat.router.agent_words import RouterEvent, RouterInstruction
@@ -43,6 +44,7 @@ class RouterConversation:
         *,
         is_edge: bool = True,
         newest: Callable[[int], bytes | None] = lambda _: None,
+        copies: Callable[[int], CopyFacts | None] = lambda _: None,
         edge_bounds: EdgeBounds | None = None,
     ) -> None:
         facts = RouterFacts(
@@ -55,7 +57,7 @@ class RouterConversation:
             command_port=5_000,
             datagram_versions=(1, 2),
         )
-        self.agent = RouterAgent(facts, newest=newest, edge_bounds=edge_bounds)
+        self.agent = RouterAgent(facts, newest=newest, copies=copies, edge_bounds=edge_bounds)
         self.now_ns = 0
 
     def tell(self, event: RouterEvent) -> list[RouterInstruction]:

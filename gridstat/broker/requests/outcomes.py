@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gridstat.broker.capacity.contracts import Refusal
+from gridstat.model.identifiers import path_name
 from gridstat.net.command.endpoint_messages import (
     GrantedOutcome,
     GrantedPath,
@@ -83,9 +84,12 @@ def granted(
         paths=tuple(
             [
                 GrantedPath(
-                    routers=path.routers, channel_ids=path.channel_ids, latency_us=path.latency_us
+                    routers=path.routers,
+                    channel_ids=path.channel_ids,
+                    latency_us=path.latency_us,
+                    name=path_name(index),
                 )
-                for path in record.paths
+                for index, path in enumerate(record.paths)
             ]
         ),
         is_node_disjoint=record.is_node_disjoint,

@@ -65,6 +65,7 @@ class RouterDaemon:
                 datagram_versions=tuple(range(1, plan.versions_max + 1)),
             ),
             newest=self._router.newest,
+            copies=self._router.copies,
             edge_bounds=EdgeBounds(attachments=AttachmentBounds(attached_max=plan.end_points_max)),
         )
         self._driver: Driver[RouterEvent] = Driver(

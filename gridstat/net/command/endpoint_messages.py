@@ -20,6 +20,8 @@ from gridstat.net.command.session_messages import (
 
 MANY: Final = msgspec.Meta(max_length=MANY_MAX)
 """Of whatever one request asks for; more are refused before any of them is looked at."""
+PATHS_TOLD_MAX: Final = 16
+"""Paths of one ledger, those that a contract has left included."""
 
 
 class Attach(Struct, frozen=True):
@@ -118,8 +120,28 @@ class ResolveName(Struct, frozen=True):
     name: NameText
 
 
+class PathEntry(Struct, frozen=True):
+    """What came by one path of a contract, since it was one; `is_open` while it still is.
+
+    Where nobody can tell the paths apart, `is_counted` is false and the counts say nothing.
+    """
+
+    name: ShortText
+    routers: Annotated[tuple[NameText, ...], msgspec.Meta(max_length=64)] = ()
+    expected: Count = 0
+    delivered: Count = 0
+    lost: Count = 0
+    first: Count = 0
+    is_open: bool = True
+    is_counted: bool = True
+
+
 class LedgerEntry(Struct, frozen=True):
-    """What became of one subscription so far, as its subscriber counts; `copies` is by path."""
+    """What became of one subscription so far, as its subscriber counts; `copies` is by edge.
+
+    With a `variable_id` the edge that passes the report on adds to its answer what it has counted
+    of that variable, in `Answer.copies`.
+    """
 
     subscription_id: int
     expected: Count = 0
@@ -131,12 +153,18 @@ class LedgerEntry(Struct, frozen=True):
     unknown: Count = 0
     recovered: Count = 0
     copies: Annotated[tuple[Count, ...], msgspec.Meta(max_length=8)] = ()
+    paths: Annotated[tuple[PathEntry, ...], msgspec.Meta(max_length=PATHS_TOLD_MAX)] = ()
+    variable_id: Count = 0
 
 
 LEDGER_COUNTS: Final = tuple(
-    name for name in LedgerEntry.__struct_fields__ if name not in {"subscription_id", "copies"}
+    name
+    for name in LedgerEntry.__struct_fields__
+    if name not in {"subscription_id", "copies", "paths", "variable_id"}
 )
 """What a ledger counts, in the order of its columns."""
+PATH_COUNTS: Final = ("expected", "delivered", "lost", "first")
+"""What a ledger counts of each path."""
 
 
 class ReportLedger(Struct, frozen=True):
@@ -203,11 +231,15 @@ class PublishedOutcome(Struct, frozen=True):
 
 
 class GrantedPath(Struct, frozen=True):
-    """One of the disjoint paths, in order, with its predicted p99 latency."""
+    """One of the disjoint paths, in order, with its predicted p99 latency.
+
+    Its `name` says the place in that order; with its routers it is the path of a ledger.
+    """
 
     routers: tuple[str, ...]
     channel_ids: tuple[int, ...]
     latency_us: int
+    name: str = ""
 
 
 class GrantedOutcome(Struct, frozen=True):
@@ -312,12 +344,27 @@ class Submit(Struct, frozen=True):
     signature: bytes
 
 
+class EdgeCopies(Struct, frozen=True):
+    """Of every n-th slot of a variable: how many came to an edge, and by which channels.
+
+    `ways` has for each channel, 0 being the publisher's own, how many it brought, and how many of
+    them before all others. It has missed `passed` less what it brought.
+    """
+
+    variable_id: int
+    every: int
+    passed: int
+    ways: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
+
+
 class Answer(Struct, frozen=True):
-    """`newest` holds the edge's newest event of each granted variable, as event bytes."""
+    """`newest` holds the edge's newest event of each granted variable, as event bytes; `copies`
+    what it has counted of the variables for which a report of ledgers asks."""
 
     request_id: int
     body: bytes
     newest: tuple[bytes, ...] = ()
+    copies: tuple[EdgeCopies, ...] = ()
 
 
 class Tell(Struct, frozen=True):

@@ -103,6 +103,9 @@ def counters(**counted: int) -> VariableCounters:
         "first_slot": counted.get("first_slot", 0),
         "last_slot": counted.get("last_slot", 0),
         "copies": [counted.get("delivered", 0), counted.get("duplicate", 0)],
+        "passed": 0,
+        "came": [0, 0, 0, 0],
+        "first": [0, 0, 0, 0],
     }
 
 

@@ -1,0 +1,272 @@
+"""What came by each path of a contract: the one that loses is named while the others mask it.
+
+A slot that no path brought is lost on all of them, as the subscription's own count says. A slot
+that some path brought was missed by those that did not bring it: the receiver counts that where
+the paths end at several edges, and an edge where several paths end at it. A path counts from a
+moment after its grant on, when all copies under way come by the new ways; what it has counted
+stays when the contract leaves it, and goes on should it come back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gridstat.model.identifiers import path_name
+from gridstat.net.command.endpoint_messages import PATHS_TOLD_MAX, PathEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from gridstat.core.samples import VariableCounters
+    from gridstat.net.command.endpoint_messages import EdgeCopies, GrantedPath
+
+SETTLE_NS: Final = 2_000_000_000
+"""How long after its grant a path begins to count."""
+EARLIER: Final = "earlier paths"
+"""Stands for those that a contract left so long ago that they are only summed up."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathLedger:
+    """Counts of one path since it became one of the contract's: expected = delivered + lost.
+
+    `first` were here before all others. Without `is_counted` nobody can tell the paths apart, and
+    the counts say nothing; without `is_open` the contract has left the path.
+    """
+
+    name: str
+    routers: tuple[str, ...] = ()
+    expected: int = 0
+    delivered: int = 0
+    lost: int = 0
+    first: int = 0
+    is_open: bool = True
+    is_counted: bool = True
+
+    def entry(self) -> PathEntry:
+        """As it is reported to the broker."""
+        return PathEntry(**{name: getattr(self, name) for name in PathEntry.__struct_fields__})
+
+
+class EdgeReading(NamedTuple):
+    """What an edge has counted, and when that came here."""
+
+    copies: EdgeCopies
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """All that is known at one moment of a subscription and of the copies of its variable.
+
+    `every` are the slots that are due to it; `receiver` is given if it counts the same ones, and
+    `places` says which of its sources an edge is.
+    """
+
+    now_ns: int
+    delivered: int
+    lost: int
+    every: int = 0
+    variable_id: int = 0
+    receiver: VariableCounters | None = None
+    places: Mapping[str, int] = field(default_factory=dict)
+    edges: Mapping[tuple[str, int], EdgeReading] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Copies:
+    """Slots that passed one place where paths meet, and what of them one path missed there.
+
+    Counted from the first reading on. The sums never fall: anything less than before, or of
+    something else, is the beginning of another count.
+    """
+
+    passed: int = 0
+    missed: int = 0
+    first: int = 0
+    is_read: bool = False
+    _of: object = None
+    _last: tuple[int, int, int] = (0, 0, 0)
+
+    def read(self, of: object, passed: int, came: int, first: int) -> None:
+        before, self._last = self._last, (passed, came, first)
+        is_same = self.is_read and of == self._of
+        self._of, self.is_read = of, True
+        if not is_same or passed < before[0] or came < before[1]:
+            return
+        self.passed += passed - before[0]
+        self.missed += (passed - before[0]) - (came - before[1])
+        self.first += max(0, first - before[2])
+
+
+@dataclass(slots=True)
+class _Way:
+    """One path, while the contract has it and after."""
+
+    path: GrantedPath
+    name: str
+    since_ns: int
+    is_open: bool = True
+    is_begun: bool = False
+    is_counted: bool = False
+    is_alone: bool = False
+    meets: bool = False
+    """With another path of the contract, at its edge."""
+    is_apart: bool = False
+    """Some path of the contract ends at another edge."""
+    delivered: int = 0
+    lost: int = 0
+    first: int = 0
+    _base: tuple[int, int, int] = (0, 0, 0)
+    """What the sums were when the path began to count, less what it had counted before."""
+    _receiver: _Copies = field(default_factory=_Copies)
+    _edge: _Copies = field(default_factory=_Copies)
+
+    @property
+    def edge(self) -> str:
+        return self.path.routers[-1]
+
+    def take(self, path: GrantedPath, ends: Counter[str], now_ns: int) -> None:
+        """The contract has it, among paths that end at these edges; it may be another begin."""
+        kind = ends.total() == 1, ends[path.routers[-1]] > 1, len(ends) > 1
+        before = self.is_alone, self.meets, self.is_apart
+        if not self.is_open or kind != before or path.channel_ids != self.path.channel_ids:
+            self.is_begun, self.since_ns = False, now_ns
+        self.path, self.is_open = path, True
+        self.is_alone, self.meets, self.is_apart = kind
+
+    def read(self, now: Counted) -> None:
+        if not self.is_open or not (self.is_begun or self._begin(now)):
+            return
+        self._read_receiver(now)
+        self._read_edge(now)
+        delivered, lost, first = (
+            there - before for there, before in zip(self._sums(now), self._base, strict=True)
+        )
+        self.delivered = max(self.delivered, delivered)
+        self.lost = max(self.lost, lost)
+        self.first = max(self.first, min(first, self.delivered))
+
+    def _sums(self, now: Counted) -> tuple[int, int, int]:
+        """Delivered, lost and first, from somewhere on."""
+        if self.is_alone:
+            return now.delivered, now.lost, now.delivered
+        meeting = self._receiver if self.is_apart else self._edge
+        missed = self._receiver.missed + self._edge.missed
+        first = self._edge.first if self.meets else self._receiver.first
+        return meeting.passed - missed, now.lost + missed, first
+
+    def told(self) -> PathLedger:
+        return PathLedger(
+            name=self.name,
+            routers=self.path.routers,
+            expected=self.delivered + self.lost,
+            delivered=self.delivered,
+            lost=self.lost,
+            first=self.first,
+            is_open=self.is_open,
+            is_counted=self.is_counted,
+        )
+
+    def _begin(self, now: Counted) -> bool:
+        """Whether all that the path is counted by has been read since its grant."""
+        if not self.is_alone:
+            if now.now_ns < self.since_ns + SETTLE_NS:
+                return False
+            is_known = not self.is_apart or self._read_receiver(now)
+            if not is_known or (self.meets and not self._read_edge(now)):
+                return False
+        self.is_begun = self.is_counted = True
+        delivered, lost, first = self._sums(now)
+        self._base = delivered - self.delivered, lost - self.lost, first - self.first
+        return True
+
+    def _read_receiver(self, now: Counted) -> bool:
+        place = now.places.get(self.edge)
+        if not self.is_apart or now.receiver is None or place is None:
+            return False
+        came, first = now.receiver["came"], now.receiver["first"]
+        if place >= len(came):
+            return False
+        of = now.variable_id, now.every, place
+        self._receiver.read(of, now.receiver["passed"], came[place], first[place])
+        return True
+
+    def _read_edge(self, now: Counted) -> bool:
+        reading = now.edges.get((self.edge, now.variable_id))
+        if not self.meets or reading is None or reading.copies.every != now.every:
+            return False
+        if reading.at_ns < self.since_ns + SETTLE_NS:
+            return False
+        copies = reading.copies
+        ingress = self.path.channel_ids[-1] if self.path.channel_ids else 0
+        came, first = copies.ways.get(ingress, (0, 0))
+        self._edge.read((now.variable_id, now.every), copies.passed, came, first)
+        return True
+
+
+class PathBook:
+    """The paths of one subscription, in the order of its contract and then those it has left."""
+
+    def __init__(self) -> None:
+        self._ways: dict[tuple[str, ...], _Way] = {}
+        self._earlier = PathLedger(EARLIER, is_open=False)
+
+    @property
+    def asks_receiver(self) -> bool:
+        """Whether the receiver must tell its paths apart."""
+        return any(way.is_apart and way.is_open for way in self._ways.values())
+
+    @property
+    def asks_edge(self) -> bool:
+        """Whether an edge must tell its paths apart."""
+        return any(way.meets and way.is_open for way in self._ways.values())
+
+    def follow(self, paths: Sequence[GrantedPath], now_ns: int) -> None:
+        """The contract has these paths from now on."""
+        ends = Counter(path.routers[-1] for path in paths)
+        before, self._ways = self._ways, {}
+        for index, path in enumerate(paths):
+            way = before.pop(path.routers, None) or _Way(path, "", now_ns)
+            way.name = path.name or path_name(index)
+            way.take(path, ends, now_ns)
+            self._ways[path.routers] = way
+        for routers, way in before.items():
+            way.is_open = False
+            self._ways[routers] = way
+        self._forget_oldest()
+
+    def read(self, now: Counted) -> None:
+        """Take in what has been counted since the last time."""
+        for way in self._ways.values():
+            way.read(now)
+
+    def told(self) -> tuple[PathLedger, ...]:
+        """What is known of each path."""
+        return tuple(self._told())
+
+    def _told(self) -> Iterator[PathLedger]:
+        for way in self._ways.values():
+            yield way.told()
+        if self._earlier.expected:
+            yield self._earlier
+
+    def _forget_oldest(self) -> None:
+        """Of those that were left, the last in the list is the oldest."""
+        while len(self._ways) > PATHS_TOLD_MAX - 1:
+            _, oldest = self._ways.popitem()
+            self._earlier = _sum((self._earlier, oldest.told()))
+
+
+def _sum(ledgers: Iterable[PathLedger]) -> PathLedger:
+    found = list(ledgers)
+    return PathLedger(
+        EARLIER,
+        expected=sum(each.expected for each in found),
+        delivered=sum(each.delivered for each in found),
+        lost=sum(each.lost for each in found),
+        first=sum(each.first for each in found),
+        is_open=False,
+    )

@@ -1,0 +1,207 @@
+"""What came by each path: which one has lost is told, and stays told through every change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gridstat.endpoint.path_ledger import (
+    EARLIER,
+    SETTLE_NS,
+    Counted,
+    EdgeReading,
+    PathBook,
+    PathLedger,
+)
+from gridstat.net.command.endpoint_messages import PATHS_TOLD_MAX, EdgeCopies, GrantedPath
+from tests.unit.endpoint.paper_grid import counters
+
+if TYPE_CHECKING:
+    from gridstat.core.samples import VariableCounters
+
+UPPER = GrantedPath(
+    routers=("c1/e0", "c1/i0", "c1/e1"), channel_ids=(1, 2), latency_us=9, name="path 1"
+)
+LOWER = GrantedPath(
+    routers=("c1/e0", "c1/i1", "c1/e1"), channel_ids=(3, 4), latency_us=9, name="path 2"
+)
+OTHER = GrantedPath(
+    routers=("c1/e0", "c1/i2", "c1/e1"), channel_ids=(5, 6), latency_us=9, name="path 2"
+)
+FAR = GrantedPath(
+    routers=("c1/e0", "c1/i1", "c1/e2"), channel_ids=(3, 7), latency_us=9, name="path 2"
+)
+LATER_NS = SETTLE_NS + 1
+NUMBER = 5
+
+
+def at_edge(
+    passed: int, *ways: tuple[int, int, int], lost: int = 0, at_ns: int = LATER_NS, every: int = 1
+) -> Counted:
+    """A shared edge has counted: by channel what came, and what came first."""
+    copies = EdgeCopies(
+        variable_id=NUMBER,
+        every=every,
+        passed=passed,
+        ways={channel_id: (came, first) for channel_id, came, first in ways},
+    )
+    return Counted(
+        now_ns=at_ns,
+        delivered=passed,
+        lost=lost,
+        every=1,
+        variable_id=NUMBER,
+        edges={("c1/e1", NUMBER): EdgeReading(copies, at_ns)},
+    )
+
+
+def at_receiver(passed: int, *came: int, lost: int = 0, at_ns: int = LATER_NS) -> Counted:
+    counted: VariableCounters = counters()
+    counted["passed"], counted["came"], counted["first"] = passed, list(came), list(came)
+    return Counted(
+        now_ns=at_ns,
+        delivered=passed,
+        lost=lost,
+        every=1,
+        variable_id=NUMBER,
+        receiver=counted,
+        places={"c1/e1": 0, "c1/e2": 1},
+    )
+
+
+def told(book: PathBook) -> list[tuple[str, int, int, int]]:
+    return [(each.name, each.expected, each.delivered, each.lost) for each in book.told()]
+
+
+def test_the_path_that_loses_is_named_where_both_end_at_one_edge() -> None:
+    book = PathBook()
+    book.follow((UPPER, LOWER), 0)
+    assert book.asks_edge
+    book.read(at_edge(100, (2, 100, 90), (4, 100, 10)))
+    book.read(at_edge(200, (2, 200, 130), (4, 160, 70)))
+    assert told(book) == [("path 1", 100, 100, 0), ("path 2", 100, 60, 40)]
+    assert [each.first for each in book.told()] == [40, 60]
+    assert [each.routers for each in book.told()] == [UPPER.routers, LOWER.routers]
+
+
+def test_the_path_that_loses_is_named_where_they_end_at_two_edges() -> None:
+    book = PathBook()
+    book.follow((UPPER, FAR), 0)
+    assert book.asks_receiver
+    assert not book.asks_edge
+    book.read(at_receiver(10, 10, 10, 0, 0))
+    book.read(at_receiver(30, 25, 30, 0, 0))
+    assert told(book) == [("path 1", 20, 15, 5), ("path 2", 20, 20, 0)]
+
+
+def test_what_no_path_brought_is_lost_on_all_of_them() -> None:
+    book = PathBook()
+    book.follow((UPPER, LOWER), 0)
+    book.read(at_edge(100, (2, 100, 100), (4, 100, 0), lost=3))
+    book.read(at_edge(110, (2, 110, 110), (4, 108, 0), lost=8))
+    assert told(book) == [("path 1", 15, 10, 5), ("path 2", 15, 8, 7)]
+
+
+def test_a_path_of_which_nothing_ever_came_has_lost_everything() -> None:
+    book = PathBook()
+    book.follow((UPPER, LOWER), 0)
+    book.read(at_edge(0))
+    book.read(at_edge(50, (2, 50, 50)))
+    assert told(book) == [("path 1", 50, 50, 0), ("path 2", 50, 0, 50)]
+
+
+def test_the_only_path_has_all_that_the_subscription_has() -> None:
+    book = PathBook()
+    book.follow((UPPER,), 0)
+    book.read(Counted(0, 0, 0))
+    book.read(Counted(0, 12, 3))
+    assert book.told() == (PathLedger("path 1", UPPER.routers, 15, 12, 3, 12),)
+
+
+def test_nothing_counts_before_the_new_ways_have_settled() -> None:
+    book = PathBook()
+    book.follow((UPPER, LOWER), 0)
+    book.read(at_edge(100, (2, 100, 100), at_ns=SETTLE_NS - 1))
+    assert not any(each.is_counted or each.expected for each in book.told())
+    early = at_edge(100, (2, 100, 100), at_ns=SETTLE_NS - 1)
+    book.read(replace(early, now_ns=LATER_NS))  # What the edge said then is no beginning.
+    assert not any(each.is_counted for each in book.told())
+
+
+def test_what_an_edge_counts_of_other_slots_says_nothing() -> None:
+    book = PathBook()
+    book.follow((UPPER, LOWER), 0)
+    for passed in (100, 200):
+        book.read(at_edge(passed, (2, passed, passed), every=30))
+    assert told(book) == [("path 1", 0, 0, 0), ("path 2", 0, 0, 0)]
+    assert not any(each.is_counted for each in book.told())
+
+
+def test_a_path_that_was_left_keeps_its_counts_and_the_new_one_begins_with_none() -> None:
+    book = PathBook()
+    book.follow((UPPER, LOWER), 0)
+    book.read(at_edge(100, (2, 100, 100), (4, 100, 0)))
+    book.read(at_edge(200, (2, 200, 200), (4, 140, 0)))
+    book.follow((UPPER, OTHER), 10 * SETTLE_NS)
+    book.read(at_edge(300, (2, 300, 300), (4, 140, 0), (6, 50, 0), at_ns=20 * SETTLE_NS))
+    book.read(at_edge(400, (2, 400, 400), (4, 140, 0), (6, 149, 0), at_ns=21 * SETTLE_NS))
+    assert told(book) == [
+        ("path 1", 300, 300, 0),
+        ("path 2", 100, 99, 1),
+        ("path 2", 100, 40, 60),
+    ]
+    assert [each.is_open for each in book.told()] == [True, True, False]
+
+
+def test_a_path_that_comes_back_goes_on_counting() -> None:
+    book = PathBook()
+    book.follow((UPPER, LOWER), 0)
+    book.read(at_edge(0))
+    book.read(at_edge(100, (2, 100, 100), (4, 90, 0)))
+    book.follow((UPPER,), SETTLE_NS)
+    book.read(replace(at_edge(150, (2, 150, 150), (4, 90, 0)), delivered=150))
+    book.follow((UPPER, LOWER), 2 * SETTLE_NS)
+    book.read(at_edge(200, (2, 200, 200), (4, 100, 0), at_ns=4 * SETTLE_NS))
+    book.read(at_edge(300, (2, 300, 300), (4, 195, 0), at_ns=5 * SETTLE_NS))
+    first, second = book.told()
+    assert (first.lost, second.lost) == (0, 10 + 5)
+    assert (second.expected, second.is_open) == (200, True)
+
+
+def test_no_count_falls_when_an_edge_begins_anew() -> None:
+    book = PathBook()
+    book.follow((UPPER, LOWER), 0)
+    book.read(at_edge(100, (2, 100, 100), (4, 100, 0)))
+    book.read(at_edge(200, (2, 200, 200), (4, 150, 0)))
+    before = told(book)
+    book.read(at_edge(3, (2, 3, 3)))  # The router has crashed and is back.
+    assert told(book) == before
+    book.read(at_edge(13, (2, 13, 13), (4, 10, 0)))
+    assert told(book) == [("path 1", 110, 110, 0), ("path 2", 110, 60, 50)]
+
+
+def test_of_very_many_paths_the_oldest_are_summed_up() -> None:
+    book = PathBook()
+    for number in range(3 * PATHS_TOLD_MAX):
+        path = replace_router(UPPER, f"c1/i{number}")
+        book.follow((path,), 0)
+        book.read(Counted(0, 10 * number, number))
+        book.read(Counted(0, 10 * number + 10, number + 1))
+    found = book.told()
+    assert len(found) == PATHS_TOLD_MAX
+    assert found[-1].name == EARLIER
+    assert sum(each.expected for each in found) == 33 * PATHS_TOLD_MAX
+    assert sum(each.lost for each in found) == 3 * PATHS_TOLD_MAX
+
+
+def replace_router(path: GrantedPath, middle: str) -> GrantedPath:
+    return GrantedPath(
+        routers=(path.routers[0], middle, path.routers[-1]), channel_ids=(1, 2), latency_us=9
+    )
+
+
+def test_what_is_reported_says_the_same() -> None:
+    ledger = PathLedger("path 2", LOWER.routers, 5, 4, 1, 2, is_open=False)
+    entry = ledger.entry()
+    assert (entry.name, entry.routers, entry.is_open) == ("path 2", LOWER.routers, False)
+    assert (entry.expected, entry.delivered, entry.lost, entry.first) == (5, 4, 1, 2)
