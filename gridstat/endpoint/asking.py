@@ -65,7 +65,11 @@ def qos(**wishes: Unpack[QosWishes]) -> QosRequest:
     How often is said as `rate` (events a second), `interval` (an exact `Period`) or `every` (each
     n-th slot). A `preset` sets what is not said: `qos(preset="wide-area", rate=30)`.
     """
-    base = preset(wishes["preset"]) if "preset" in wishes else QosRequest()
+    return qos_from(preset(wishes["preset"]) if "preset" in wishes else QosRequest(), wishes)
+
+
+def qos_from(base: QosRequest, wishes: QosWishes) -> QosRequest:
+    """A quality of service, where nothing else is wished for as `base` has it."""
     changes: dict[str, Any] = {
         name: wishes[name]
         for name in ("redundancy", "priority", "redundancy_worst", "priority_worst")

@@ -24,14 +24,14 @@ from gridstat.endpoint.asking import (
 from gridstat.endpoint.contract import mode_numbers
 from gridstat.endpoint.errand import errand
 from gridstat.endpoint.finding import find_all, found_in
-from gridstat.endpoint.group import Group
+from gridstat.endpoint.group import Group, GroupWishes, group_qos, group_terms
 from gridstat.endpoint.group_sets import GroupSets
 from gridstat.endpoint.incoming import Interests
 from gridstat.endpoint.pattern import PatternSubscription
 from gridstat.endpoint.publisher import Publication
 from gridstat.endpoint.subscriber import Subscription
 from gridstat.endpoint.subscription_book import Order
-from gridstat.model.errors import GridStatError, GroupMismatch, LayoutError, Misuse
+from gridstat.model.errors import GridStatError, GroupMismatch, Misuse
 from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
@@ -255,9 +255,18 @@ class Connection:
         self._end_groups()
         self._link.subscriptions.unsubscribe_all()
 
-    def group(self, name: str, *, interval: Period, latency_ms: float, history: int = 1) -> Group:
+    def group(
+        self,
+        name: str,
+        *,
+        interval: Period | None = None,
+        latency_ms: float | None = None,
+        history: int = 1,
+        modes: Mapping[int, QosRequest] | None = None,
+    ) -> Group:
         """An empty group: `grid.group("angles", interval=Period(1, 10), latency_ms=100)`.
 
+        By mode as subscriptions are: `modes={1: gridstat.qos(interval=Period(1, 10)), 2: …}`.
         `history` complete sets are kept. A name that is taken raises `GroupMismatch`.
         """
         self._check_open()
@@ -265,10 +274,10 @@ class Connection:
             raise GroupMismatch(
                 f"there is a group {name} already", hint="close it first, or choose another name"
             )
-        if not latency_ms > 0:
-            raise LayoutError(f"a latency of {latency_ms!r} ms, and must be above 0")
-        sets = GroupSets(interval, round(latency_ms * NS_PER_MS), history)
-        group = Group(self, self._link.deliverer, name, sets, latency_ms)
+        asked = group_qos(interval, latency_ms, modes)
+        sets = GroupSets(group_terms(asked), history)
+        wishes = GroupWishes(asked, lambda: self._link.subscriptions.modes)
+        group = Group(self, self._link.deliverer, name, sets, wishes)
         self._groups[name] = group
         return group
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, overload
 
-from gridstat.endpoint.asking import check_callback, qos
+from gridstat.endpoint.asking import check_callback, qos, qos_from
+from gridstat.endpoint.group_sets import GroupTerms
 from gridstat.endpoint.incoming import Interests
 from gridstat.endpoint.subscription_book import Order
-from gridstat.model.errors import GridStatError, GroupMismatch, Misuse, NoSuchVariable
+from gridstat.model.errors import GridStatError, GroupMismatch, LayoutError, Misuse, NoSuchVariable
 from gridstat.model.group_law import Member
-from gridstat.model.qos import BASELINE_MODE, ModalQos
+from gridstat.model.qos import BASELINE_MODE, ModalQos, preset
 from gridstat.model.status import TimeQuality
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Unpack
 
     from gridstat.endpoint.asking import QosWishes
@@ -24,11 +26,14 @@ if TYPE_CHECKING:
     from gridstat.endpoint.delivery import Delivery
     from gridstat.endpoint.group_sets import GroupSet, GroupSets
     from gridstat.endpoint.subscriber import Subscription
+    from gridstat.model.qos import QosRequest
     from gridstat.model.rate_law import Period
     from gridstat.model.status import StatusVariable
 
-NS_PER_MS: Final = 1_000_000
-HOW_OFTEN: Final = frozenset({"rate", "interval", "every"})
+NS_PER_US: Final = 1_000
+HOW_OFTEN: Final = frozenset(
+    {"rate", "interval", "every", "rate_worst", "interval_worst", "every_worst"}
+)
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +54,52 @@ class GroupKeeper(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class GroupWishes:
+    """What all members are asked for in each mode; `modes` tells the mask of the active ones."""
+
+    qos: ModalQos
+    modes: Callable[[], int]
+
+    def of_member(self, wishes: QosWishes) -> ModalQos:
+        """With what this one shall have beyond that."""
+        return ModalQos(
+            {mode: _with_wishes(asked, wishes) for mode, asked in self.qos.modes.items()}
+        )
+
+
+def group_qos(
+    interval: Period | None, latency_ms: float | None, modes: Mapping[int, QosRequest] | None
+) -> ModalQos:
+    """What a group asks in each mode: the same in all of them, or as `modes` says."""
+    if modes is not None:
+        if interval is not None or latency_ms is not None:
+            raise Misuse("say either modes, or interval and latency_ms")
+        return ModalQos(dict(modes))
+    if interval is None or latency_ms is None:
+        raise Misuse("a group needs interval and latency_ms, or modes")
+    if not latency_ms > 0:
+        raise LayoutError(f"a latency of {latency_ms!r} ms, and must be above 0")
+    return ModalQos({BASELINE_MODE: qos(interval=interval, latency_ms=latency_ms)})
+
+
+def group_terms(asked: ModalQos) -> dict[int, GroupTerms]:
+    """How a group's sets come in each mode; raises unless each mode says how often."""
+    for mode, wanted in asked.modes.items():
+        if wanted.interval is None or wanted.interval_worst or wanted.every_worst:
+            raise Misuse(
+                f"in mode {mode} a group has no interval of its own, or more than one",
+                hint="qos(interval=Period(1, 10), latency_ms=100), without a worst interval",
+            )
+    return {
+        mode: GroupTerms(wanted.interval, wanted.latency_us * NS_PER_US)
+        for mode, wanted in asked.modes.items()
+        if wanted.interval is not None
+    }
+
+
 class Group:
-    """Members at one common interval; made by `grid.group`.
+    """Members at one common interval, in each mode its own; made by `grid.group`.
 
         angles = grid.group("angles", interval=Period(1, 10), history=5, latency_ms=100)
         angles.add("c1/north/pmu-1/angle")
@@ -67,12 +116,12 @@ class Group:
         deliverer: Deliverer,
         name: str,
         sets: GroupSets,
-        latency_ms: float,
+        wishes: GroupWishes,
     ) -> None:
         self._keeper = keeper
         self._deliverer = deliverer
         self._sets = sets
-        self._latency_ms = latency_ms
+        self._wishes = wishes
         self._members: dict[str, Subscription] = {}
         self._callbacks: tuple[Callable[[GroupSet], object], ...] = ()
         self._lock = threading.Lock()
@@ -124,11 +173,9 @@ class Group:
         if name in self._members:
             raise GroupMismatch(f"{name} is a member of {self.name} already")
         variable = self._variable(name)
-        wishes.setdefault("latency_ms", self._latency_ms)
-        asked = qos(interval=self.interval, **wishes)  # type: ignore[misc]
         order = Order(
             name=name,
-            qos=ModalQos({BASELINE_MODE: asked}),
+            qos=self._wishes.of_member(wishes),
             value_type=variable.value_type,
             interests=Interests(hook=partial(self._hook, name)),
         )
@@ -205,6 +252,7 @@ class Group:
         age_ns = arrival.age_ns(delivery.created_ns, delivery.received_ns) if is_good else 0
         self._follow(name)
         with self._lock:
+            self._sets.set_modes(self._wishes.modes())
             found = self._sets.take(
                 name, delivery, arrival.arrived_ns(delivery.received_ns), age_ns
             )
@@ -255,6 +303,13 @@ class Group:
     def _check_open(self) -> None:
         if self._is_over:
             raise Misuse(f"the group {self.name} is closed", hint="make another one")
+
+
+def _with_wishes(asked: QosRequest, wishes: QosWishes) -> QosRequest:
+    if "preset" in wishes:
+        base = preset(wishes["preset"])
+        asked = replace(base, interval=asked.interval, latency_us=asked.latency_us)
+    return qos_from(asked, wishes)
 
 
 def _member(variable: StatusVariable) -> Member:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 from gridstat.endpoint.slot_clock import Setback
 from gridstat.model.errors import LayoutError
 from gridstat.model.group_law import group_slot, member_every
+from gridstat.model.qos import BASELINE_MODE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from gridstat.endpoint.delivery import Delivery
     from gridstat.model.group_law import Member
@@ -43,6 +44,14 @@ class GroupSet:
         return GroupSet(self.slot, {name: each.copy() for name, each in self.deliveries.items()})
 
 
+@dataclass(frozen=True, slots=True)
+class GroupTerms:
+    """How often there is a set in one mode, and how long it may take."""
+
+    interval: Period
+    latency_ns: int
+
+
 @dataclass(slots=True)
 class _OpenSet:
     missing: set[str]
@@ -58,14 +67,15 @@ class _Membership:
 
 class GroupSets:
     """Complete sets, newest first, in one tuple that is replaced as a whole: readers in other
-    threads see all of a set or nothing of it."""
+    threads see all of a set or nothing of it. All are of the interval of the active modes."""
 
-    def __init__(self, interval: Period, latency_ns: int, history: int = 1) -> None:
+    def __init__(self, terms: Mapping[int, GroupTerms], history: int = 1) -> None:
         if not 1 <= history <= HISTORY_MAX:
             raise LayoutError(f"a history of {history} sets, and must be 1 to {HISTORY_MAX}")
-        self.interval = interval
         self.history = history
-        self._latency_ns = latency_ns
+        self._terms = dict(terms)
+        self._active = self._terms.get(BASELINE_MODE)
+        self._modes = 1 << BASELINE_MODE
         self._members: dict[str, _Membership] = {}
         self._open: dict[int, _OpenSet] = {}
         self._finished: dict[int, None] = {}
@@ -74,6 +84,32 @@ class GroupSets:
         self._newest_ns = 0
         self.completed = 0
         self.incomplete = 0
+
+    @property
+    def interval(self) -> Period:
+        """How often there is a set now; as often as in any mode while no mode wants sets."""
+        found = self._active or _fastest(self._terms.values())
+        assert found is not None, "a group has terms for one mode at least"
+        return found.interval
+
+    def set_modes(self, modes: int) -> None:
+        """Sets come at the interval of these modes from now on; of several the fastest counts.
+
+        What was open under another interval is neither complete nor held against the cloud.
+        """
+        if modes == self._modes:
+            return
+        self._modes = modes
+        active = _fastest(
+            each for mode, each in self._terms.items() if mode == BASELINE_MODE or modes >> mode & 1
+        )
+        before, self._active = self._active, active
+        if active is None or before is None or active.interval != before.interval:
+            self._open.clear()
+            self._finished.clear()
+            self._complete = ()
+            for membership in self._members.values():
+                membership.every = member_every(self.interval, membership.member)
 
     @property
     def complete(self) -> tuple[GroupSet, ...]:
@@ -93,6 +129,8 @@ class GroupSets:
     def check(self, member: Member) -> int:
         """Which slots of a would-be member count; raises `GroupMismatch` with a proposal."""
         others = [each.member for name, each in self._members.items() if name != member.name]
+        for terms in self._terms.values():
+            member_every(terms.interval, member, others)
         return member_every(self.interval, member, others)
 
     def has(self, member: Member) -> bool:
@@ -120,14 +158,14 @@ class GroupSets:
     def take(self, name: str, delivery: Delivery, arrived_ns: int, age_ns: int) -> GroupSet | None:
         """A member's event; the set that it completes, if so."""
         membership = self._members.get(name)
-        if membership is None:
+        if membership is None or self._active is None:
             return None
         slot = group_slot(delivery.created_ns, membership.member, membership.every)
         if slot is None or slot in self._finished:
             return None
         held = self._open.get(slot)
         if held is None:
-            deadline_ns = arrived_ns - max(0, age_ns) + self._latency_ns
+            deadline_ns = arrived_ns - max(0, age_ns) + self._active.latency_ns
             held = self._open[slot] = _OpenSet(set(self._members), deadline_ns)
             if len(self._open) > OPEN_SETS_MAX:
                 self._give_up(min(self._open))
@@ -175,3 +213,7 @@ class GroupSets:
         kept = sorted((*self._complete, found), key=lambda each: -each.slot)
         self._complete = tuple(kept[: self.history])
         return found
+
+
+def _fastest(terms: Iterable[GroupTerms]) -> GroupTerms | None:
+    return min(terms, key=lambda each: (each.interval.period_ns, each.latency_ns), default=None)

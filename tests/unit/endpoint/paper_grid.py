@@ -184,3 +184,18 @@ class PaperGrid:
         while self.clock.steady < int(ms * MS):
             self.clock.steady = min(self.clock.steady + MS, int(ms * MS))
             self.work()
+
+
+class PaperLink:
+    """As much of a connection's inside as groups need."""
+
+    def __init__(self, grid: PaperGrid) -> None:
+        self.name = "c1/reader"
+        self.attached_edges = ("c1/e0",)
+        self.subscriptions = grid.book
+        self.deliverer = grid.deliverer
+        self.cloud: PaperCloud = grid.cloud
+        self.ask = grid.cloud.ask
+
+    def close(self) -> None:
+        self.subscriptions.end()

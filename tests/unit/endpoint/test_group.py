@@ -27,8 +27,8 @@ from gridstat.net.command.endpoint_messages import (
 from tests.unit.endpoint.paper_grid import (
     MS,
     WALL_AHEAD_NS,
-    PaperCloud,
     PaperGrid,
+    PaperLink,
     granted,
     variable,
 )
@@ -44,21 +44,6 @@ NORTH = variable("c1/north/angle", 1)
 SOUTH = variable("c1/south/angle", 2, period=Period(1, 50))
 ODD = variable("c1/odd/angle", 3, period=Period(1, 60))
 TENTH = Period(1, 10)
-
-
-class PaperLink:
-    """As much of a connection's inside as groups need."""
-
-    def __init__(self, grid: PaperGrid) -> None:
-        self.name = "c1/reader"
-        self.attached_edges = ("c1/e0",)
-        self.subscriptions = grid.book
-        self.deliverer = grid.deliverer
-        self.cloud: PaperCloud = grid.cloud
-        self.ask = grid.cloud.ask
-
-    def close(self) -> None:
-        self.subscriptions.end()
 
 
 @pytest.fixture

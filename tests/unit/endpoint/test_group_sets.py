@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridstat.endpoint.delivery import Delivery
-from gridstat.endpoint.group_sets import OPEN_SETS_MAX, GroupSet, GroupSets
+from gridstat.endpoint.group_sets import OPEN_SETS_MAX, GroupSet, GroupSets, GroupTerms
 from gridstat.model.errors import GroupMismatch, LayoutError
 from gridstat.model.group_law import Member
 from gridstat.model.rate_law import Period
@@ -19,7 +19,7 @@ TENTH = Period(1, 10)
 
 
 def group(*names: str, history: int = 3, latency_ms: int = 50) -> GroupSets:
-    sets = GroupSets(TENTH, latency_ms * MS, history)
+    sets = GroupSets({0: GroupTerms(TENTH, latency_ms * MS)}, history)
     for name in names:
         sets.add(Member(name, Period(1, 50)))
     return sets
@@ -142,7 +142,7 @@ def test_a_member_that_does_not_fit_is_refused_and_changes_nothing() -> None:
 @pytest.mark.parametrize("history", [0, 10_001])
 def test_a_history_is_bounded(history: int) -> None:
     with pytest.raises(LayoutError, match=str(history)):
-        GroupSets(TENTH, 1, history)
+        GroupSets({0: GroupTerms(TENTH, 1)}, history)
 
 
 @pytest.mark.feature("S0-43")
@@ -198,3 +198,42 @@ def test_members_whose_clock_is_set_back_show_their_sets_after_a_second() -> Non
     for slot in range(30):
         take(sets, "a", slot * 100, at_ms=3_600_100 + slot * 100)
     assert [each.slot for each in sets.complete] == [29, 28, 27]
+
+
+FIFTH = Period(1, 5)
+BY_MODE = {1: GroupTerms(TENTH, 50 * MS), 2: GroupTerms(FIFTH, 80 * MS)}
+
+
+def test_sets_come_at_the_interval_of_the_active_mode_only() -> None:
+    sets = GroupSets(BY_MODE, history=3)
+    sets.add(Member("a", Period(1, 50)))
+    assert take(sets, "a", 1_000) is None  # In neither of its modes there is a set.
+    sets.set_modes(0b010)
+    assert sets.interval == TENTH
+    assert [take(sets, "a", ms) is not None for ms in (1_100, 1_200)] == [True, True]
+    sets.set_modes(0b100)
+    assert sets.interval == FIFTH
+    assert sets.complete == ()  # Slots of another interval are not compared with these.
+    assert [take(sets, "a", ms) is not None for ms in (1_300, 1_400)] == [False, True]
+
+
+def test_of_several_modes_the_fastest_counts() -> None:
+    sets = GroupSets(BY_MODE)
+    sets.set_modes(0b110)
+    assert sets.interval == TENTH
+
+
+def test_a_set_that_was_open_when_the_modes_changed_is_not_held_against_the_cloud() -> None:
+    sets = GroupSets({0: GroupTerms(FIFTH, 80 * MS), 1: GroupTerms(TENTH, 50 * MS)})
+    for name in ("a", "b"):
+        sets.add(Member(name, Period(1, 50)))
+    take(sets, "a", 1_000)
+    sets.set_modes(0b011)
+    assert sets.next_due_ns is None
+    assert sets.incomplete == 0
+
+
+def test_a_member_must_fit_the_interval_of_every_mode() -> None:
+    sets = GroupSets({0: GroupTerms(TENTH, MS), 1: GroupTerms(Period(1, 4), MS)})
+    with pytest.raises(GroupMismatch):
+        sets.add(Member("a", Period(1, 50)))
