@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gridstat.broker.routers.router_desk import RouterDesk
     from gridstat.broker.routers.router_health import RouterHealth
     from gridstat.broker.tables.channel_plan import ChannelPlan
-    from gridstat.net.command.endpoint_messages import LedgerEntry
+    from gridstat.net.command.endpoint_messages import LedgerEntry, PathEntry
 
 LISTED_MAX: Final = 1_000
 """Publications, and subscriptions, of one survey; totals count all of them."""
@@ -118,6 +118,7 @@ class Surveyor:
         refusals = [] if found.troubles else self._table_refusals(found)
         facts["degraded"] = [*facts["degraded"], *found.troubles, *refusals]
         facts["state"] = self._state(found)
+        facts["ledger"] = None if found.ledger is None else _ledger(found)
         return facts
 
     def _table_refusals(self, found: Subscription) -> list[str]:
@@ -212,4 +213,11 @@ class Surveyor:
 
 def _ledger(found: Subscription) -> Facts:
     assert found.ledger is not None
-    return {name: getattr(found.ledger, name) for name in found.ledger.__struct_fields__}
+    facts = {name: getattr(found.ledger, name) for name in found.ledger.__struct_fields__}
+    facts["paths"] = [path_facts(path) for path in found.ledger.paths]
+    return facts
+
+
+def path_facts(path: PathEntry) -> Facts:
+    """What came by one path, as plain values."""
+    return {name: getattr(path, name) for name in path.__struct_fields__}

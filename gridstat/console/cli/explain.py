@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HELP = """Explain a variable: its publisher, its subscriptions, their paths, latency hop by hop,
-what was granted of what was desired, and the tightest channel or router on the way.
+what came by each path and what it lost, what was granted of what was desired, and the tightest
+channel or router on the way.
 
 Examples:
 
@@ -27,6 +28,7 @@ Examples:
   gridstat explain c1/hill/pmu-1/frequency --json
 """
 US_PER_MS = 1_000
+PATH_COUNTS_TOLD = ("expected", "delivered", "first", "lost")
 
 
 def explain(
@@ -67,14 +69,38 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
     for number, path in enumerate(subscription["paths"], start=1):
         way = " → ".join(path["routers"])
         yield f"    path {number}: {way}, predicted {milliseconds(path['latency_us'])}"
+        yield from counted_on(path["routers"], subscription["ledger"])
         for part in path.get("parts", ()):
             yield f"      {part['what']}: {milliseconds(part['latency_us'])}"
+    yield from left_paths(subscription["ledger"])
     for words in subscription.get("degraded", ()):
         yield f"    note: {words}"
     tight = subscription.get("bottleneck")
     if tight:
         share = 100 * tight["used"] / tight["capacity"] if tight["capacity"] else 0.0
         yield f"    tightest: {tight['what']}, {share:.1f} % promised"
+
+
+def counted_on(routers: list[str], ledger: dict[str, Any] | None) -> Iterator[str]:
+    """What the subscriber has counted of a path; of the only one, what it counted at all."""
+    if ledger is None:
+        return
+    for path in ledger["paths"] or [{**ledger, "routers": routers, "first": ledger["delivered"]}]:
+        if list(path["routers"]) == routers:
+            yield f"      came by it: {path_counts(path)}"
+
+
+def left_paths(ledger: dict[str, Any] | None) -> Iterator[str]:
+    for path in ledger["paths"] if ledger else ():
+        if not path["is_open"]:
+            way = " → ".join(path["routers"]) or path["name"]
+            yield f"    earlier: {way}: {path_counts(path)}"
+
+
+def path_counts(path: dict[str, Any]) -> str:
+    if not path.get("is_counted", True):
+        return "nobody can tell its copies from those of the other paths yet"
+    return ", ".join(f"{path[name]:,} {name}" for name in PATH_COUNTS_TOLD)
 
 
 def channel_text(channel: dict[str, Any]) -> str:

@@ -122,7 +122,7 @@ class Printer:
     def print_ledgers(self) -> None:
         for subscription in self._subscriptions:
             ledger = asdict(subscription.ledger())
-            counted = ", ".join(f"{key} {count}" for key, count in ledger.items())
+            counted = ", ".join(f"{key} {ledger[key]}" for key in ledger if key != "paths")
             told = f"ledger of {subscription.name}: {counted}"
             self._tell({"is": "ledger", "name": subscription.name, **ledger}, told)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from gridstat.net.command.endpoint_messages import LEDGER_COUNTS
+from gridstat.net.command.endpoint_messages import LEDGER_COUNTS, PATH_COUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,6 +44,7 @@ class BrokerCollector(Collector):
         yield from _routers(facts["routers"])
         yield from _channels(facts["channels"])
         yield _ledgers(self._figures.ledgers)
+        yield _path_ledgers(self._figures.ledgers)
         yield from _journal(self._figures.journal)
         yield from self._session_families()
 
@@ -104,6 +105,22 @@ def _ledgers(ledgers: Sequence[ReportedLedger]) -> Metric:
     for number, subscriber, name, ledger in ledgers:
         for outcome in LEDGER_COUNTS:
             family.add_metric([str(number), subscriber, name, outcome], getattr(ledger, outcome))
+    return family
+
+
+def _path_ledgers(ledgers: Sequence[ReportedLedger]) -> Metric:
+    """Of contracts with several paths, or that have moved; a ledger tells of few paths at most."""
+    family = CounterMetricFamily(
+        f"{PREFIX}_path_ledger_events",
+        "Due events of a subscription by path: whether it brought them, and first.",
+        labels=["subscription", "subscriber", "variable", "path", "outcome"],
+    )
+    for number, subscriber, name, ledger in ledgers:
+        for path in ledger.paths:
+            if path.is_counted:
+                labels = [str(number), subscriber, name, ">".join(path.routers) or path.name]
+                for outcome in PATH_COUNTS:
+                    family.add_metric([*labels, outcome], getattr(path, outcome))
     return family
 
 

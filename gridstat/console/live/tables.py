@@ -100,7 +100,7 @@ def channel_table(channels: Iterable[dict[str, Any]]) -> Table:
 
 
 def subscription_table(subscriptions: Iterable[dict[str, Any]]) -> Table:
-    table = Table("subscriber", "variable", "paths", *LEDGER_COUNTS)
+    table = Table("subscriber", "variable", "paths", *LEDGER_COUNTS, "worst path")
     for subscription in subscriptions:
         ledger = subscription["ledger"] or {}
         table.add_row(
@@ -108,5 +108,17 @@ def subscription_table(subscriptions: Iterable[dict[str, Any]]) -> Table:
             subscription["name"],
             str(len(subscription["paths"])),
             *(f"{ledger.get(name, 0):,}" if ledger else "–" for name in LEDGER_COUNTS),
+            worst_path(ledger.get("paths", ())),
         )
     return table
+
+
+def worst_path(paths: Iterable[dict[str, Any]]) -> str:
+    """The open path that has lost the largest share, by the routers between its ends."""
+    counted = [path for path in paths if path["is_open"] and path["lost"]]
+    if not counted:
+        return ""
+    worst = max(counted, key=lambda path: (path["lost"] / path["expected"], path["name"]))
+    inner = " ".join(worst["routers"][1:-1])
+    share = 100 * worst["lost"] / worst["expected"]
+    return f"{worst['name']}{inner and f' ({inner})'}: {worst['lost']:,} lost, {share:.2f} %"

@@ -10,6 +10,7 @@ import json
 import logging
 import sys
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +104,7 @@ class Puppet:
             "delivered": ledger.delivered,
             "lost": ledger.lost,
             "paths": [list(path.routers) for path in made.contract.paths],
+            "path_ledgers": [asdict(path) for path in ledger.paths],
             "degraded": list(made.contract.degraded),
             "violations": len(self._violations[made.name]),
             "error_code": made.error_code,

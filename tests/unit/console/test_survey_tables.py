@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gridstat.console.live.tables import router_state, thread_scheduling
+from gridstat.console.live.tables import router_state, thread_scheduling, worst_path
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,36 @@ def test_top_shows_what_a_router_refuses(facts: dict[str, object], words: str) -
         **facts,
     }
     assert router_state(router) == words
+
+
+def path(name: str, expected: int, lost: int, **facts: object) -> dict[str, object]:
+    routers = ["c1/e0", f"c1/i{name[-1]}", "c1/e1"]
+    return {
+        "name": name,
+        "routers": routers,
+        "expected": expected,
+        "lost": lost,
+        "is_open": True,
+        **facts,
+    }
+
+
+@pytest.mark.parametrize(
+    ("paths", "told"),
+    [
+        ([], ""),
+        ([path("path 1", 100, 0), path("path 2", 100, 0)], ""),
+        (
+            [path("path 1", 1_000, 9), path("path 2", 100, 3)],
+            "path 2 (c1/i2): 3 lost, 3.00 %",
+        ),
+        ([path("path 1", 100, 1), path("path 2", 100, 9, is_open=False)], "path 1 (c1/i1): 1"),
+        ([path("path 1", 100, 1, routers=["c1/e0"]), path("path 2", 0, 0)], "path 1: 1 lost"),
+    ],
+)
+def test_top_names_the_path_that_has_lost_the_largest_share(
+    paths: list[dict[str, object]], told: str
+) -> None:
+    worst = worst_path(paths)
+    assert worst.startswith(told)
+    assert bool(worst) == bool(told)

@@ -140,8 +140,8 @@ class PaperGrid:
         self.cloud = PaperCloud()
         self.receiver = PaperReceiver()
         self.deliverer = Deliverer(self.receiver, self.clock)  # type: ignore[arg-type]
-        listening = Listening(self.receiver, self.deliverer, self.clock)
-        self.book = SubscriptionBook(self.cloud, listening, self.deliverer, self.clock)
+        self.listening = Listening(self.receiver, self.deliverer, self.clock)
+        self.book = SubscriptionBook(self.cloud, self.listening, self.deliverer, self.clock)
 
     def close(self) -> None:
         self.deliverer.close()

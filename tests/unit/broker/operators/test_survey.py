@@ -9,7 +9,7 @@ import pytest
 
 from gridstat.model.cloud import RouterRole
 from gridstat.model.qos import QosRequest
-from gridstat.net.command.endpoint_messages import LedgerEntry, ReportLedger
+from gridstat.net.command.endpoint_messages import LedgerEntry, PathEntry, ReportLedger
 from gridstat.net.command.machine import Received
 from gridstat.net.command.messages import (
     BackPressureChanged,
@@ -108,6 +108,18 @@ def test_counters_and_ledgers_are_shown_as_reported(cloud: Conversation) -> None
     assert (subscription["ledger"]["expected"], subscription["ledger"]["lost"]) == (60, 1)
     router = next(one for one in facts["routers"] if one["name"] == channel.from_router)
     assert router["counters"] == {"in": 5}
+
+
+def test_what_came_by_each_path_is_shown_by_the_survey_and_explained(cloud: Conversation) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    assert [path.name for path in granted.paths] == ["path 1"]
+    path = PathEntry(name="path 1", routers=granted.paths[0].routers, expected=9, lost=2)
+    entry = LedgerEntry(subscription_id=granted.subscription_id, expected=9, paths=(path,))
+    cloud.ask(CENTRE, "c1/e2", ReportLedger(entries=(entry,)))
+    (surveyed,) = survey(cloud)["subscriptions"]
+    assert surveyed["ledger"]["paths"][0]["lost"] == 2
+    (explained,) = explain(cloud, VOLTAGE)["subscriptions"]
+    assert explained["ledger"] == surveyed["ledger"]
 
 
 def test_nobody_writes_the_ledger_of_another(cloud: Conversation) -> None:

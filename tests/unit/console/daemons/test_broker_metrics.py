@@ -9,7 +9,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gridstat.console.daemons.broker_metrics import BrokerCollector, BrokerFigures
 from gridstat.console.daemons.metrics_server import exposition
-from gridstat.net.command.endpoint_messages import LEDGER_COUNTS, LedgerEntry
+from gridstat.net.command.endpoint_messages import (
+    LEDGER_COUNTS,
+    PATH_COUNTS,
+    LedgerEntry,
+    PathEntry,
+)
 from gridstat.net.command.session_settings import SessionCounters
 
 SURVEY: dict[str, Any] = {
@@ -37,8 +42,14 @@ SURVEY: dict[str, Any] = {
     "subscriptions": [],
 }
 NAME = "c1/hill/pmu-1/frequency"
+UPPER, LOWER = (("c1/e0", f"c1/i{number}", "c1/e1") for number in range(2))
+PATHS = (
+    PathEntry("path 1", UPPER, expected=10, delivered=9, lost=1, first=9),
+    PathEntry("path 2", LOWER, expected=10, delivered=4, lost=6, first=0),
+    PathEntry("path 2", ("c1/e0", "c1/i9", "c1/e1"), is_open=False, is_counted=False),
+)
 LEDGERS = [
-    (4, "c1/desk", NAME, LedgerEntry(4, expected=10, delivered=9, lost=1)),
+    (4, "c1/desk", NAME, LedgerEntry(4, expected=10, delivered=9, lost=1, paths=PATHS)),
     (9, "c1/desk", NAME, LedgerEntry(9, expected=5, delivered=5)),
 ]
 
@@ -82,6 +93,17 @@ def test_every_outcome_of_a_ledger_is_exported(text: str) -> None:
         for outcome in LEDGER_COUNTS
     }
     assert (told["expected"], told["delivered"], told["lost"], told["late"]) == (10, 9, 1, 0)
+
+
+def test_every_path_of_a_contract_with_several_is_exported(text: str) -> None:
+    name = "gridstat_broker_path_ledger_events_total"
+    labels = {"subscription": "4", "subscriber": "c1/desk", "variable": NAME}
+    lost = {
+        way: sample(text, name, path=">".join(way), outcome="lost", **labels)
+        for way in (UPPER, LOWER)
+    }
+    assert lost == {UPPER: 1, LOWER: 6}
+    assert text.count(f"{name}{{") == 2 * len(PATH_COUNTS), "nothing of what nobody has counted"
 
 
 def test_two_contracts_of_one_end_point_on_one_variable_are_two_series(text: str) -> None:

@@ -1,0 +1,63 @@
+"""What `gridstat explain` says of the paths of a contract."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gridstat.console.cli.explain import explained_subscription
+
+UPPER, LOWER, OLD = (["c1/e0", f"c1/i{number}", "c1/e1"] for number in range(3))
+
+
+def counted(routers: list[str], lost: int, **facts: object) -> dict[str, Any]:
+    return {
+        "name": "path 1",
+        "routers": routers,
+        "expected": 1_000,
+        "delivered": 1_000 - lost,
+        "lost": lost,
+        "first": 7,
+        "is_open": True,
+        "is_counted": True,
+        **facts,
+    }
+
+
+def lines(ledger: dict[str, Any] | None, *paths: list[str]) -> list[str]:
+    qos = {"every": 1, "latency_us": 4_000, "redundancy": 2, "priority": 1}
+    facts = {
+        "subscriber": "c1/centre",
+        "state": "granted",
+        "granted": {"0": qos},
+        "paths": [{"routers": routers, "latency_us": 500} for routers in paths],
+        "ledger": ledger,
+    }
+    return list(explained_subscription(facts))
+
+
+def test_each_path_is_followed_by_what_came_by_it() -> None:
+    ledger = {"paths": [counted(UPPER, 0), counted(LOWER, 40)]}
+    found = lines(ledger, UPPER, LOWER)
+    assert found[3] == "      came by it: 1,000 expected, 1,000 delivered, 7 first, 0 lost"
+    assert found[5] == "      came by it: 1,000 expected, 960 delivered, 7 first, 40 lost"
+
+
+def test_paths_that_the_contract_has_left_come_last() -> None:
+    ledger = {"paths": [counted(UPPER, 0), counted(OLD, 9, is_open=False)]}
+    assert lines(ledger, UPPER)[-1] == (
+        "    earlier: c1/e0 → c1/i2 → c1/e1: 1,000 expected, 991 delivered, 7 first, 9 lost"
+    )
+
+
+def test_the_only_path_has_the_counts_of_the_contract() -> None:
+    ledger = {"paths": [], "expected": 5, "delivered": 4, "lost": 1}
+    assert lines(ledger, UPPER)[-1] == "      came by it: 5 expected, 4 delivered, 4 first, 1 lost"
+
+
+def test_paths_that_nobody_can_tell_apart_have_no_figures() -> None:
+    ledger = {"paths": [counted(UPPER, 0, is_counted=False), counted(LOWER, 0)]}
+    assert "nobody can tell" in lines(ledger, UPPER, LOWER)[3]
+
+
+def test_without_a_report_only_the_paths_are_told() -> None:
+    assert len(lines(None, UPPER, LOWER)) == 4
