@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gridstat.model.errors import IntervalNotSatisfiable
+from gridstat.model.rate_law import Period
+from gridstat.model.sparse_law import carried_every, is_carried
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gridstat.model.qos import ModalQos, Qos, QosRequest
-    from gridstat.model.rate_law import Period
 
 Quality = dict[int, "Qos"]
 """One definite quality for each mode."""
@@ -37,6 +38,7 @@ class Band(Struct, frozen=True):
     desired: Quality
     worst: Quality
     notes: tuple[str, ...]
+    period: Period | None = None
 
     @property
     def every_steps(self) -> int:
@@ -72,11 +74,19 @@ class Band(Struct, frozen=True):
             worst = self.worst[mode]
             lowered[mode] = replace(
                 qos,
-                every=min(qos.every << every_steps, worst.every),
+                every=self._lowered(qos.every, every_steps, worst.every),
                 redundancy=max(qos.redundancy - redundancy_steps, worst.redundancy),
                 latency_us=worst.latency_us if is_slow else qos.latency_us,
             )
         return _chained(lowered)
+
+    def _lowered(self, every: int, steps: int, worst: int) -> int:
+        """Doubled so often as it may be, and as cores still take the events for what they are."""
+        found = min(every << steps, worst)
+        while not is_carried(found, self.period):
+            steps -= 1
+            found = min(every << steps, worst)
+        return found
 
     def levels_of(self, every_steps: int) -> Iterator[Quality]:
         """All levels at these divisors, best first: latency goes before redundancy."""
@@ -100,7 +110,7 @@ def band_of(qos: ModalQos, period: Period | None) -> Band:
         if found:
             notes.extend(_in_mode(mode, note) for note in found)
     if len(desired) == 1:
-        return Band(desired, worst, tuple(notes))
+        return Band(desired, worst, tuple(notes), period)
     chained = _chained(desired)
     notes.extend(
         _in_mode(
@@ -111,7 +121,7 @@ def band_of(qos: ModalQos, period: Period | None) -> Band:
         for mode in desired
         if chained[mode].every != desired[mode].every
     )
-    return Band(desired, worst, tuple(notes))
+    return Band(desired, worst, tuple(notes), period)
 
 
 def differences(desired: Quality, granted: Quality, why: str) -> tuple[str, ...]:
@@ -142,7 +152,17 @@ def _limits(request: QosRequest, period: Period | None) -> tuple[Qos, Qos, tuple
         given = Fraction(period.seconds, period.per_seconds) * desired.every
         if given != asked:
             notes = (f"interval {asked} s rounded down to {given} s, a multiple of the period",)
-    return desired, request.worst(period), notes
+    every = carried_every(desired.every, period)
+    if every != desired.every:
+        notes = (
+            *notes,
+            f"every {desired.every} rounded down to {every}, since fewer could not be told from "
+            "forged stamps",
+        )
+    worst = request.worst(period)
+    if worst.every == desired.every:
+        worst = replace(worst, every=every)
+    return replace(desired, every=every), worst, notes
 
 
 def _published_too_slowly(

@@ -88,3 +88,28 @@ def test_differences_name_the_mode_the_change_and_the_reason() -> None:
         "mode 2: redundancy 2 lowered to 1: channel a→b is full",
         "mode 2: every 1 lowered to every 8: channel a→b is full",
     )
+
+
+FAST = Period(1, 1_000)
+
+
+def test_a_divisor_that_cores_would_lose_is_granted_as_one_that_they_carry() -> None:
+    sparse = band_of(ModalQos({0: QosRequest(every=500)}), FAST)
+    assert sparse.desired[0].every == sparse.worst[0].every == 250
+    assert sparse.notes == (
+        "every 500 rounded down to 250, since fewer could not be told from forged stamps",
+    )
+    asked = QosRequest(interval=Period(1, 1))
+    assert band_of(ModalQos({0: asked}), Period(1, 300)).desired[0].every == 150
+
+
+def test_no_level_of_a_band_has_a_divisor_that_cores_would_lose() -> None:
+    wide = band_of(ModalQos({0: QosRequest(every=100, every_worst=6_000)}), FAST)
+    found = [wide.last(step)[0].every for step in range(wide.every_steps + 1)]
+    assert found == [100, 200, 200, 200, 200, 3_200, 6_000]
+
+
+def test_a_divisor_without_one_below_the_window_is_refused_with_a_hint() -> None:
+    with pytest.raises(IntervalNotSatisfiable) as refused:
+        band_of(ModalQos({0: QosRequest(every=257)}), FAST)
+    assert "every 255th slot" in refused.value.hint
