@@ -105,6 +105,7 @@ cdef extern from "ledger.h" nogil:
         uint64_t passed
         uint64_t came[4]
         uint64_t first[4]
+        uint64_t late_by[4]
 
 cdef extern from "sources.h" nogil:
     ctypedef struct gs_source_facts:

@@ -18,6 +18,8 @@ void gs_ledger_begin(gs_ledger *ledger, uint64_t renewals)
         gs_set(single[i], 0);
     for (uint32_t i = 0; i < GS_COPY_SOURCES; i++)
         gs_set(&ledger->copies[i], 0);
+    for (uint32_t i = 0; i < GS_COPY_WAYS; i++)
+        gs_set(&ledger->late_by[i], 0);
     gs_copies_begin(&ledger->window);
     __atomic_store_n(&ledger->renewals, renewals, __ATOMIC_RELEASE);
 }
@@ -79,5 +81,7 @@ gs_ledger_facts gs_ledger_tell(const gs_ledger *ledger, const gs_law *law)
         memcpy(facts.came, found.came, sizeof facts.came);
         memcpy(facts.first, found.first, sizeof facts.first);
     }
+    for (uint32_t i = 0; i < GS_COPY_WAYS; i++)
+        facts.late_by[i] = gs_read(&ledger->late_by[i]);
     return facts;
 }

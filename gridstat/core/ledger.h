@@ -24,7 +24,8 @@ typedef struct {
     gs_counter delivered, last_slot, missing, duplicate, late, unknown;
     gs_counter copies[GS_COPY_SOURCES];
     gs_counter extra, ring_full, first_slot;
-    gs_copy_window window; /* By source, once there are several. */
+    gs_counter late_by[GS_COPY_WAYS]; /* By source, once there are several; so is the next. */
+    gs_copy_window window;
 } __attribute__((aligned(64))) gs_ledger;
 
 typedef struct {
@@ -32,6 +33,7 @@ typedef struct {
     int64_t first_slot, last_slot;
     uint64_t copies[GS_COPY_SOURCES];
     uint64_t passed, came[GS_COPY_WAYS], first[GS_COPY_WAYS]; /* As in `gs_copy_facts`. */
+    uint64_t late_by[GS_COPY_WAYS];
 } gs_ledger_facts;
 
 void gs_ledger_renew(gs_ledger *ledger);
@@ -55,13 +57,29 @@ static inline void gs_ledger_copy(gs_ledger *ledger, uint32_t source)
         gs_add(&ledger->copies[source], 1);
 }
 
+static inline bool gs_ledger_is_late(const gs_law *law, const gs_sample *sample)
+{
+    return (sample->flags & GS_TIME_QUALITY) == 0 && law->deadline_ns != 0 &&
+           sample->received_ns > sample->created_ns &&
+           sample->received_ns - sample->created_ns > law->deadline_ns;
+}
+
+typedef struct {
+    int64_t slot;
+    bool is_first;
+} gs_copy_of;
+
 /* The same, of an event that was taken or is a second copy, where there are several sources. */
-static inline void gs_ledger_copy_by(gs_ledger *ledger, const gs_law *law, uint32_t source,
-                                     int64_t slot, bool is_first)
+static inline void gs_ledger_copy_by(gs_ledger *ledger, const gs_law *law, const gs_sample *sample,
+                                     uint32_t source, gs_copy_of copy)
 {
     uint64_t due;
-    if (law->is_periodic && source < GS_COPY_WAYS && gs_copies_due(slot, &law->divisor, &due))
-        gs_copies_note(&ledger->window, source, due, is_first);
+    if (!law->is_periodic || source >= GS_COPY_WAYS ||
+        !gs_copies_due(copy.slot, &law->divisor, &due))
+        return;
+    gs_copies_note(&ledger->window, source, due, copy.is_first);
+    if (gs_ledger_is_late(law, sample))
+        gs_add(&ledger->late_by[source], 1);
 }
 
 static inline bool gs_ledger_is_empty(const gs_ledger *ledger)
@@ -91,8 +109,7 @@ static inline void gs_ledger_first(gs_ledger *ledger, const gs_law *law, const g
     gs_add(has_room ? &ledger->delivered : &ledger->ring_full, 1);
     if ((sample->flags & GS_TIME_QUALITY) != 0)
         gs_add(&ledger->unknown, 1);
-    else if (law->deadline_ns != 0 && sample->received_ns > sample->created_ns &&
-             sample->received_ns - sample->created_ns > law->deadline_ns)
+    else if (gs_ledger_is_late(law, sample))
         gs_add(&ledger->late, 1);
 }
 

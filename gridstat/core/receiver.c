@@ -88,7 +88,8 @@ static inline void receive_event(gs_receiver *receiver, gs_expected_variable *va
     gs_verdict verdict = judge(receiver, variable, law, &sample, &slot);
     if (ledger != NULL && verdict <= GS_DUPLICATE &&
         __atomic_load_n(&receiver->source_count, __ATOMIC_RELAXED) > 1)
-        gs_ledger_copy_by(ledger, law, receiver->source, slot, verdict == GS_ACCEPTED);
+        gs_ledger_copy_by(ledger, law, &sample, receiver->source,
+                          (gs_copy_of){.slot = slot, .is_first = verdict == GS_ACCEPTED});
     if (__builtin_expect(verdict == GS_ACCEPTED, 1)) {
         bool has_room = deliver(receiver, &sample, event);
         if (ledger != NULL)

@@ -61,6 +61,8 @@ class VariableCounters(TypedDict):
     """Of these, by source: it brought a copy. It has missed `passed - came`."""
     first: list[int]
     """By source: first copies of due slots, while there are several."""
+    late_by: list[int]
+    """By source: copies of due slots, first or not, that were late, while there are several."""
 
 
 @dataclass(frozen=True, slots=True)

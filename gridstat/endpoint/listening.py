@@ -41,8 +41,9 @@ class Expecting(Protocol):
         phase_ns: int = 0,
         *,
         every: int = 1,
+        deadline_ns: int = 0,
     ) -> None:
-        """Take this variable, the first copy of each event."""
+        """Take this variable, the first copy of each event; copies may be late."""
         ...
 
     def forget(self, variable_id: int) -> None:
@@ -185,6 +186,7 @@ class Listening:
             now_ns=self._clock.steady_ns(),
             delivered=total.delivered,
             lost=total.lost,
+            late=total.late,
             every=every,
             variable_id=number,
             receiver=self._receiver.variable_counters(number) if is_same else None,
@@ -227,7 +229,13 @@ class Listening:
             ear.copies = tuple(counted["copies"])
         else:
             every = 1 if ear.terms is None else ear.terms.every
-            self._receiver.expect(number, variable.period, variable.phase_ns, every=every)
+            self._receiver.expect(
+                number,
+                variable.period,
+                variable.phase_ns,
+                every=every,
+                deadline_ns=ear.latency_ns,
+            )
             self._everys[number] = every
         self._listeners[number] = self._listeners.get(number, 0) + 1
 

@@ -32,8 +32,10 @@ EARLIER: Final = "earlier paths"
 class PathLedger:
     """Counts of one path since it became one of the contract's: expected = delivered + lost.
 
-    `first` were here before all others. Without `is_counted` nobody can tell the paths apart, and
-    the counts say nothing; without `is_open` the contract has left the path.
+    `first` were here before all others. `late` copies, first or not, took longer than the latency
+    of the grant; None where nobody knows, since the paths meet before the subscriber. Without
+    `is_counted` nobody can tell the paths apart, and the counts say nothing; without `is_open` the
+    contract has left the path.
     """
 
     name: str
@@ -42,6 +44,7 @@ class PathLedger:
     delivered: int = 0
     lost: int = 0
     first: int = 0
+    late: int | None = None
     is_open: bool = True
     is_counted: bool = True
 
@@ -68,6 +71,7 @@ class Counted:
     now_ns: int
     delivered: int
     lost: int
+    late: int = 0
     every: int = 0
     variable_id: int = 0
     receiver: VariableCounters | None = None
@@ -86,12 +90,15 @@ class _Copies:
     passed: int = 0
     missed: int = 0
     first: int = 0
+    late: int = 0
     is_read: bool = False
     _of: object = None
-    _last: tuple[int, int, int] = (0, 0, 0)
+    _last: tuple[int, int, int, int] = (0, 0, 0, 0)
 
-    def read(self, of: object, passed: int, came: int, first: int) -> None:
-        before, self._last = self._last, (passed, came, first)
+    def read(self, of: object, counts: tuple[int, int, int, int]) -> None:
+        """Slots that passed, of these brought, brought first, and brought late."""
+        before, self._last = self._last, counts
+        passed, came, first, late = counts
         is_same = self.is_read and of == self._of
         self._of, self.is_read = of, True
         if not is_same or passed < before[0] or came < before[1]:
@@ -99,6 +106,7 @@ class _Copies:
         self.passed += passed - before[0]
         self.missed += (passed - before[0]) - (came - before[1])
         self.first += max(0, first - before[2])
+        self.late += max(0, late - before[3])
 
 
 @dataclass(slots=True)
@@ -119,7 +127,8 @@ class _Way:
     delivered: int = 0
     lost: int = 0
     first: int = 0
-    _base: tuple[int, int, int] = (0, 0, 0)
+    late: int = 0
+    _base: tuple[int, int, int, int] = (0, 0, 0, 0)
     """What the sums were when the path began to count, less what it had counted before."""
     _receiver: _Copies = field(default_factory=_Copies)
     _edge: _Copies = field(default_factory=_Copies)
@@ -142,21 +151,22 @@ class _Way:
             return
         self._read_receiver(now)
         self._read_edge(now)
-        delivered, lost, first = (
+        delivered, lost, first, late = (
             there - before for there, before in zip(self._sums(now), self._base, strict=True)
         )
         self.delivered = max(self.delivered, delivered)
         self.lost = max(self.lost, lost)
         self.first = max(self.first, min(first, self.delivered))
+        self.late = max(self.late, late)
 
-    def _sums(self, now: Counted) -> tuple[int, int, int]:
-        """Delivered, lost and first, from somewhere on."""
+    def _sums(self, now: Counted) -> tuple[int, int, int, int]:
+        """Delivered, lost, first and late, from somewhere on."""
         if self.is_alone:
-            return now.delivered, now.lost, now.delivered
+            return now.delivered, now.lost, now.delivered, now.late
         meeting = self._receiver if self.is_apart else self._edge
         missed = self._receiver.missed + self._edge.missed
         first = self._edge.first if self.meets else self._receiver.first
-        return meeting.passed - missed, now.lost + missed, first
+        return meeting.passed - missed, now.lost + missed, first, self._receiver.late
 
     def told(self) -> PathLedger:
         return PathLedger(
@@ -166,6 +176,7 @@ class _Way:
             delivered=self.delivered,
             lost=self.lost,
             first=self.first,
+            late=self.late if self.is_counted and not self.meets else None,
             is_open=self.is_open,
             is_counted=self.is_counted,
         )
@@ -179,19 +190,24 @@ class _Way:
             if not is_known or (self.meets and not self._read_edge(now)):
                 return False
         self.is_begun = self.is_counted = True
-        delivered, lost, first = self._sums(now)
-        self._base = delivered - self.delivered, lost - self.lost, first - self.first
+        delivered, lost, first, late = self._sums(now)
+        self._base = (
+            delivered - self.delivered,
+            lost - self.lost,
+            first - self.first,
+            late - self.late,
+        )
         return True
 
     def _read_receiver(self, now: Counted) -> bool:
         place = now.places.get(self.edge)
         if not self.is_apart or now.receiver is None or place is None:
             return False
-        came, first = now.receiver["came"], now.receiver["first"]
-        if place >= len(came):
+        counted = now.receiver
+        if place >= len(counted["came"]):
             return False
-        of = now.variable_id, now.every, place
-        self._receiver.read(of, now.receiver["passed"], came[place], first[place])
+        by_place = counted["came"][place], counted["first"][place], counted["late_by"][place]
+        self._receiver.read((now.variable_id, now.every, place), (counted["passed"], *by_place))
         return True
 
     def _read_edge(self, now: Counted) -> bool:
@@ -203,7 +219,7 @@ class _Way:
         copies = reading.copies
         ingress = self.path.channel_ids[-1] if self.path.channel_ids else 0
         came, first = copies.ways.get(ingress, (0, 0))
-        self._edge.read((now.variable_id, now.every), copies.passed, came, first)
+        self._edge.read((now.variable_id, now.every), (copies.passed, came, first, 0))
         return True
 
 

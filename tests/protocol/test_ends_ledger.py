@@ -74,6 +74,7 @@ def test_a_variable_that_was_not_heard_has_counted_nothing(stage: Stage) -> None
         "passed": 0,
         "came": [0, 0, 0, 0],
         "first": [0, 0, 0, 0],
+        "late_by": [0, 0, 0, 0],
     }
 
 
@@ -348,3 +349,13 @@ def test_of_one_source_alone_nothing_is_missed_and_nothing_is_counted(stage: Sta
     stage.receiver.open_source(EAST)
     stage.tell_slots(*range(200))
     assert (stage.counted()["passed"], stage.counted()["came"]) == (0, [0, 0, 0, 0])
+
+
+def test_late_copies_are_counted_by_the_source_that_brought_them(stage: Stage) -> None:
+    stage.receiver.open_source(EAST)
+    stage.receiver.open_source(WEST)
+    stage.receiver.expect(1, CENTISECOND, deadline_ns=HOUR_NS)  # All stamps are older than that.
+    stage.tell_slots(0, 1, 2, 3)
+    stage.tell_slots(1, 2, channel_id=WEST)
+    assert stage.counted()["late_by"][:2] == [4, 2]
+    assert stage.counted()["late"] == 4

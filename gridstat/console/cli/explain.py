@@ -28,7 +28,7 @@ Examples:
   gridstat explain c1/hill/pmu-1/frequency --json
 """
 US_PER_MS = 1_000
-PATH_COUNTS_TOLD = ("expected", "delivered", "first", "lost")
+PATH_COUNTS_TOLD = ("expected", "delivered", "first", "late", "lost")
 
 
 def explain(
@@ -100,7 +100,8 @@ def left_paths(ledger: dict[str, Any] | None) -> Iterator[str]:
 def path_counts(path: dict[str, Any]) -> str:
     if not path.get("is_counted", True):
         return "nobody can tell its copies from those of the other paths yet"
-    return ", ".join(f"{path[name]:,} {name}" for name in PATH_COUNTS_TOLD)
+    told = [name for name in PATH_COUNTS_TOLD if path.get(name) is not None]
+    return ", ".join(f"{path[name]:,} {name}" for name in told)
 
 
 def channel_text(channel: dict[str, Any]) -> str:

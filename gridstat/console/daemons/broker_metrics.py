@@ -120,7 +120,9 @@ def _path_ledgers(ledgers: Sequence[ReportedLedger]) -> Metric:
             if path.is_counted:
                 labels = [str(number), subscriber, name, ">".join(path.routers) or path.name]
                 for outcome in PATH_COUNTS:
-                    family.add_metric([*labels, outcome], getattr(path, outcome))
+                    count = getattr(path, outcome)
+                    if count is not None:
+                        family.add_metric([*labels, outcome], count)
     return family
 
 

@@ -132,6 +132,7 @@ class PathEntry(Struct, frozen=True):
     delivered: Count = 0
     lost: Count = 0
     first: Count = 0
+    late: Count | None = None
     is_open: bool = True
     is_counted: bool = True
 
@@ -163,8 +164,8 @@ LEDGER_COUNTS: Final = tuple(
     if name not in {"subscription_id", "copies", "paths", "variable_id"}
 )
 """What a ledger counts, in the order of its columns."""
-PATH_COUNTS: Final = ("expected", "delivered", "lost", "first")
-"""What a ledger counts of each path."""
+PATH_COUNTS: Final = ("expected", "delivered", "lost", "first", "late")
+"""What a ledger counts of each path; of some it cannot say how many were late."""
 
 
 class ReportLedger(Struct, frozen=True):

@@ -77,8 +77,9 @@ class PaperReceiver:
         phase_ns: int = 0,
         *,
         every: int = 1,
+        deadline_ns: int = 0,
     ) -> None:
-        del phase_ns
+        del phase_ns, deadline_ns
         self.expected[variable_id] = (period, every)
 
     def forget(self, variable_id: int) -> None:
@@ -106,6 +107,7 @@ def counters(**counted: int) -> VariableCounters:
         "passed": 0,
         "came": [0, 0, 0, 0],
         "first": [0, 0, 0, 0],
+        "late_by": [0, 0, 0, 0],
     }
 
 

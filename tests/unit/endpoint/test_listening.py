@@ -103,7 +103,8 @@ def test_paths_that_end_at_two_edges_are_told_apart_by_the_receiver(grid: PaperG
     grid.listening.places.update({"c1/e1": 0, "c1/e2": 1})
     for passed, came in ((0, [0, 0]), (100, [100, 90])):
         grid.clock.steady += 3_000 * MS
-        grid.receiver.counted[1] = {**counters(), "passed": passed, "came": came, "first": came}
+        found_by = {"passed": passed, "came": came, "first": came, "late_by": [0, 0]}
+        grid.receiver.counted[1] = {**counters(), **found_by}  # type: ignore[typeddict-item]
         lost = lost_by_path(found)
     before = found.ledger().lost
     assert [each - before for each in lost] == [0, 10]

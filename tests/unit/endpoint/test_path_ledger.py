@@ -58,6 +58,7 @@ def at_edge(
 def at_receiver(passed: int, *came: int, lost: int = 0, at_ns: int = LATER_NS) -> Counted:
     counted: VariableCounters = counters()
     counted["passed"], counted["came"], counted["first"] = passed, list(came), list(came)
+    counted["late_by"] = [each // 2 for each in came]
     return Counted(
         now_ns=at_ns,
         delivered=passed,
@@ -81,6 +82,7 @@ def test_the_path_that_loses_is_named_where_both_end_at_one_edge() -> None:
     book.read(at_edge(200, (2, 200, 130), (4, 160, 70)))
     assert told(book) == [("path 1", 100, 100, 0), ("path 2", 100, 60, 40)]
     assert [each.first for each in book.told()] == [40, 60]
+    assert [each.late for each in book.told()] == [None, None], "an edge knows no latency"
     assert [each.routers for each in book.told()] == [UPPER.routers, LOWER.routers]
 
 
@@ -92,6 +94,7 @@ def test_the_path_that_loses_is_named_where_they_end_at_two_edges() -> None:
     book.read(at_receiver(10, 10, 10, 0, 0))
     book.read(at_receiver(30, 25, 30, 0, 0))
     assert told(book) == [("path 1", 20, 15, 5), ("path 2", 20, 20, 0)]
+    assert [each.late for each in book.told()] == [12 - 5, 15 - 5]
 
 
 def test_what_no_path_brought_is_lost_on_all_of_them() -> None:
@@ -115,7 +118,7 @@ def test_the_only_path_has_all_that_the_subscription_has() -> None:
     book.follow((UPPER,), 0)
     book.read(Counted(0, 0, 0))
     book.read(Counted(0, 12, 3))
-    assert book.told() == (PathLedger("path 1", UPPER.routers, 15, 12, 3, 12),)
+    assert book.told() == (PathLedger("path 1", UPPER.routers, 15, 12, 3, 12, late=0),)
 
 
 def test_nothing_counts_before_the_new_ways_have_settled() -> None:

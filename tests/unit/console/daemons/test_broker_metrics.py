@@ -44,7 +44,7 @@ SURVEY: dict[str, Any] = {
 NAME = "c1/hill/pmu-1/frequency"
 UPPER, LOWER = (("c1/e0", f"c1/i{number}", "c1/e1") for number in range(2))
 PATHS = (
-    PathEntry("path 1", UPPER, expected=10, delivered=9, lost=1, first=9),
+    PathEntry("path 1", UPPER, expected=10, delivered=9, lost=1, first=9, late=2),
     PathEntry("path 2", LOWER, expected=10, delivered=4, lost=6, first=0),
     PathEntry("path 2", ("c1/e0", "c1/i9", "c1/e1"), is_open=False, is_counted=False),
 )
@@ -103,7 +103,8 @@ def test_every_path_of_a_contract_with_several_is_exported(text: str) -> None:
         for way in (UPPER, LOWER)
     }
     assert lost == {UPPER: 1, LOWER: 6}
-    assert text.count(f"{name}{{") == 2 * len(PATH_COUNTS), "nothing of what nobody has counted"
+    assert sample(text, name, path=">".join(UPPER), outcome="late", **labels) == 2
+    assert text.count(f"{name}{{") == 2 * len(PATH_COUNTS) - 1, "nothing that nobody has counted"
 
 
 def test_two_contracts_of_one_end_point_on_one_variable_are_two_series(text: str) -> None:
