@@ -327,8 +327,7 @@ cdef class Core:
             for variable_id in removals:
                 self.indices.name(variable_id, (), epoch)
             for row in upserts:
-                named = tuple([route.channel_id for route in row.routes])
-                self.indices.name(row.variable_id, named, epoch)
+                self.indices.name(row.variable_id, tuple([r.channel_id for r in row.routes]), epoch)
 
     def newest(self, variable_id):
         """The newest event of a variable whose row keeps it, with all its options, or None."""
@@ -384,6 +383,7 @@ cdef class Core:
             arrival.at = &datagram[0] if datagram.shape[0] else NULL
             arrival.bytes = arrival.step = datagram.shape[0]
             arrival.port = port
+            arrival.arrived_ns = now_ns
             view = gs_enter(self.core)
             gs_forward(self.core, &view, &arrival, now)
             gs_flush(self.core, now_ns)

@@ -17,7 +17,7 @@ typedef struct gs_buffer {
     uint16_t bytes;
     uint8_t port;
     uint8_t is_large;
-    uint64_t queued_ns; /* By the steady clock. */
+    uint64_t arrived_ns; /* By the steady clock. */
     uint8_t event[];
 } gs_buffer;
 

@@ -72,7 +72,9 @@ static uint32_t fill_datagram(gs_channel *channel, const gs_pumping *pumping)
         take_first(channel);
         gs_channel_append(channel, port, buffer->event, buffer->bytes);
         bytes += buffer->bytes;
-        gs_histogram_add(pumping->latency, pumping->now_ns - buffer->queued_ns, 1);
+        uint64_t arrived_ns = buffer->arrived_ns;
+        gs_histogram_add(pumping->latency,
+                         pumping->now_ns > arrived_ns ? pumping->now_ns - arrived_ns : 0, 1);
         gs_pool_drop(pumping->pool, buffer);
     } while (queues->waiting != 0);
     gs_channel_flush(channel);

@@ -39,7 +39,7 @@ uint64_t gs_wire_bytes(const gs_channel *channel, uint32_t datagram_bytes);
 /* What pumping needs of the core. */
 typedef struct {
     gs_buffer_pool *pool;
-    gs_histogram *latency; /* How long events waited. */
+    gs_histogram *latency; /* How long events took from the kernel to here. */
     uint64_t now_ns;
 } gs_pumping;
 

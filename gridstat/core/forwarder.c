@@ -13,6 +13,7 @@ typedef struct {
     uint64_t heard; /* The source's newest datagram of a row that is not noted yet. */
     uint64_t active;
     gs_now now;
+    uint64_t arrived_ns; /* By the steady clock. */
     uint32_t port;
 } passage;
 
@@ -20,7 +21,7 @@ typedef struct {
     const uint8_t *bytes;
     const gs_row *row;
     gs_buffer *buffer; /* The shared copy for paced channels, once there is one. */
-    uint64_t now_ns;   /* By the steady clock. */
+    uint64_t arrived_ns;
     uint32_t length;
     uint32_t port;
 } flight;
@@ -104,7 +105,7 @@ static void enqueue(gs_core *core, gs_channel *channel, flight *event, uint32_t 
         gs_add(&channel->counters.pool_empty, 1);
         return;
     }
-    event->buffer->queued_ns = event->now_ns;
+    event->buffer->arrived_ns = event->arrived_ns;
     gs_queue_put(channel, event_class, event->buffer);
 }
 
@@ -292,7 +293,7 @@ static inline gs_counter *pass(const passage *way, const gs_row *row, const uint
     flight event = {
         .bytes = bytes,
         .row = row,
-        .now_ns = way->now.steady_ns,
+        .arrived_ns = way->arrived_ns,
         .length = gs_event_bytes(bytes),
         .port = row->flags & GS_ROW_URGENT ? GS_PORT_URGENT : GS_PORT_DATA,
     };
@@ -409,6 +410,7 @@ void gs_forward(gs_core *core, const gs_view *view, const gs_arrival *arrival, g
         .root = view->root,
         .active = view->active,
         .now = now,
+        .arrived_ns = arrival->arrived_ns != 0 ? arrival->arrived_ns : now.steady_ns,
         .port = arrival->port,
     };
     group open = {.count = 0};

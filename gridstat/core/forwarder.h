@@ -81,6 +81,7 @@ typedef struct {
     size_t bytes;
     size_t step;
     uint32_t port;
+    uint64_t arrived_ns; /* When the kernel had it, by the steady clock; 0: nobody knows. */
 } gs_arrival;
 
 /* Take in what has arrived; its copies stay open until the flush. */

@@ -166,6 +166,7 @@ cdef extern from "forwarder.h" nogil:
         const uint8_t *at
         size_t bytes, step
         uint32_t port
+        uint64_t arrived_ns
     ctypedef struct gs_view:
         pass
     gs_view gs_enter(gs_core *) noexcept

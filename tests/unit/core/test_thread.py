@@ -353,3 +353,19 @@ def test_only_the_platform_file_includes_what_linux_alone_has() -> None:
     }
     assert found.pop("platform.c"), "the search finds nothing even where it should"
     assert {name: headers for name, headers in found.items() if headers} == {}
+
+
+def test_copies_on_a_paced_channel_are_timed_from_their_arrival_not_from_their_queueing() -> None:
+    with hop() as found:
+        port = found.subscribers[0].getsockname()[1]
+        found.core.open_channel(
+            ChannelSpec(9, bandwidth_bytes_per_s=10**9, address=("127.0.0.1", port, port))
+        )
+        found.core.commit([Row(1, MICROSECOND, routes=(Route(9, (Term(1),)),))])
+        found.core.start()
+        for number in range(20):
+            found.send(1, 1_000 * (number + 1))
+            found.subscribers[0].recv(2_048)
+        told = {upper: count for upper, count in found.core.latency_histogram() if count}
+        assert sum(told.values()) == 20
+        assert min(told) > 8  # Nothing is forwarded in eight nanoseconds.
