@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.capacity.bursts import Burst, phase_class
-from gridstat.broker.capacity.charges import DivisorCounts, ModalSum, event_bytes
+from gridstat.broker.capacity.bursts import Burst
+from gridstat.broker.capacity.charges import DivisorCounts, ModalSum
 from gridstat.model.qos import BASELINE_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from fractions import Fraction
 
-    from gridstat.broker.capacity.charges import Divisors, Tariff
+    from gridstat.broker.capacity.charges import Divisors
+    from gridstat.broker.capacity.tariffs import Tariff
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.latency_model import LatencyModel
 
@@ -28,7 +29,7 @@ _BASELINE: Final = (BASELINE_MODE,)
 class Stream:
     """One variable on one carriage: who takes it, and what is charged for that at present."""
 
-    __slots__ = ("burst_modes", "counts", "event_bytes", "phase", "taken", "tariff")
+    __slots__ = ("burst_modes", "counts", "event_bytes", "taken", "tariff")
 
     def __init__(self, tariff: Tariff, channel: EventChannel | None) -> None:
         self.tariff = tariff
@@ -36,13 +37,12 @@ class Stream:
         self.taken: Divisors = ()
         self.burst_modes: tuple[int, ...] = ()
         if channel is not None:
-            self.event_bytes = event_bytes(tariff.variable, channel.mtu_bytes)
-            self.phase = phase_class(tariff.variable)
+            self.event_bytes = tariff.event_bytes(channel.mtu_bytes)
 
     @property
     def events_per_s(self) -> dict[int, Fraction]:
         """What is carried of it, per mode."""
-        amounts = self.tariff.events_per_s(self.taken)
+        amounts = self.tariff.price.events_per_s(self.taken)
         return {mode: amount.value for mode, amount in sorted(amounts.items())}
 
 
@@ -130,14 +130,14 @@ class Carriage:
 
     def has_ample_room(self, tariff: Tariff, modes: int, margin: float) -> bool:
         """Whether the variable fits at full rate in so many modes, by a quick look from above."""
-        events_per_s = modes * float(tariff.event_rate)
+        events_per_s = modes * float(tariff.price.event_rate)
         for account in self.routers:
             limit = margin * account.router.events_per_s_max
             if account.events.at_most() + events_per_s > limit:
                 return False
         if self.channel is None or not self.channel.bandwidth_bytes_per_s:
             return True
-        bytes_per_s = events_per_s * event_bytes(tariff.variable, self.channel.mtu_bytes)
+        bytes_per_s = events_per_s * tariff.event_bytes(self.channel.mtu_bytes)
         return (
             self.bytes.at_most() + bytes_per_s <= margin * self.channel.bandwidth_bytes_per_s
             and self.burst.events < self.channel.queue_events_max
@@ -171,14 +171,15 @@ class Carriage:
     def _charge(self, stream: Stream) -> bool:
         before, after = stream.taken, stream.counts.taken()
         stream.taken = after
-        steps = stream.tariff.steps(before, after)
+        price = stream.tariff.price
+        steps = price.steps(before, after)
         for mode, was, now in steps:
             for router in self.routers:
                 router.events.replace(mode, was, now)
         if self.channel is None:
             return bool(steps)
         if steps:
-            for mode, was, now in stream.tariff.byte_steps(before, after, self.channel.mtu_bytes):
+            for mode, was, now in price.byte_steps(before, after, stream.event_bytes):
                 self.bytes.replace(mode, was, now)
         return self._charge_burst(stream) or bool(steps)
 
@@ -188,9 +189,9 @@ class Carriage:
         if modes == stream.burst_modes:
             return False
         if modes:
-            self.burst.add(stream.phase, stream.event_bytes, modes)
+            self.burst.add(stream.tariff.phase, stream.event_bytes, modes)
         if stream.burst_modes:
-            self.burst.remove(stream.phase, stream.event_bytes, stream.burst_modes)
+            self.burst.remove(stream.tariff.phase, stream.event_bytes, stream.burst_modes)
         stream.burst_modes = modes
         return True
 

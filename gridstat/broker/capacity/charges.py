@@ -11,7 +11,7 @@ from __future__ import annotations
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gridstat.model.errors import IntervalNotSatisfiable
 from gridstat.model.qos import BASELINE_MODE, MODES_MAX
@@ -36,7 +36,6 @@ Divisors: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
 MODE_SETS_DEFAULT: Final[tuple[frozenset[int], ...]] = (frozenset(range(1, MODES_MAX)),)
 """One set of all modes: a single mode is active at a time beside the baseline."""
 NOTHING: Final = Fraction(0)
-_KNOWN_MAX: Final = 256
 _BITS: Final = 64
 """Places behind the binary point at which quick comparisons are made."""
 _ONE: Final = 1 << _BITS
@@ -72,64 +71,49 @@ def event_bytes(variable: StatusVariable, mtu_bytes: int) -> int:
 class Amount:
     """A fraction with what a sum needs of it, worked out once."""
 
-    __slots__ = ("denominator", "floor", "is_cut", "numerator", "value")
+    __slots__ = ("ceiling", "denominator", "numerator", "value")
 
     def __init__(self, value: Fraction) -> None:
         self.value = value
         self.numerator = value.numerator
         self.denominator = value.denominator
-        self.floor, rest = divmod(self.numerator << _BITS, self.denominator)
-        self.is_cut = bool(rest)
-
-
-Step: TypeAlias = tuple[int, Amount | None, Amount | None]
-"""In one mode, what was charged and what is to be charged instead."""
+        self.ceiling = -(-(self.numerator << _BITS) // self.denominator)
 
 
 class ExactSum:
     """A sum of fractions that is exact and yet cheap, however odd the denominators.
 
     Numerators are kept by denominator, because the common denominator of many odd divisors has
-    thousands of digits. Beside them stands the sum of all parts cut off behind 64 binary places
-    and the number of parts that were cut: that decides nearly every comparison at once.
+    thousands of digits. Beside them stands the sum of all parts, each rounded up behind 64 binary
+    places: that decides nearly every comparison at once.
     """
 
-    __slots__ = ("_cut", "_floor", "_numerators")
+    __slots__ = ("ceiling", "numerators")
 
     def __init__(self) -> None:
-        self._numerators: dict[int, int] = {}
-        self._floor = 0
-        self._cut = 0
+        self.numerators: dict[int, int] = {}
+        """By denominator; empty exactly where the sum is of nothing."""
+        self.ceiling = 0
+        """At least the value, in units of 2^-64."""
 
     def add(self, part: Amount) -> None:
-        self._count(part.denominator, part.numerator)
-        self._floor += part.floor
-        self._cut += part.is_cut
+        numerators, of = self.numerators, part.denominator
+        if numerator := numerators.get(of, 0) + part.numerator:
+            numerators[of] = numerator
+        self.ceiling += part.ceiling
 
     def remove(self, part: Amount) -> None:
         """Take back what was added as one part before."""
-        self._count(part.denominator, -part.numerator)
-        self._floor -= part.floor
-        self._cut -= part.is_cut
-
-    @property
-    def value(self) -> Fraction:
-        return sum((Fraction(numerator, of) for of, numerator in self._numerators.items()), NOTHING)
-
-    @property
-    def ceiling(self) -> int:
-        """At least the value, in units of 2^-64."""
-        return self._floor + self._cut
-
-    def __bool__(self) -> bool:
-        return bool(self._numerators)
-
-    def _count(self, of: int, by: int) -> None:
-        numerators = self._numerators
-        if numerator := numerators.get(of, 0) + by:
+        numerators, of = self.numerators, part.denominator
+        if numerator := numerators.get(of, 0) - part.numerator:
             numerators[of] = numerator
         else:
             numerators.pop(of, None)
+        self.ceiling -= part.ceiling
+
+    @property
+    def value(self) -> Fraction:
+        return sum((Fraction(numerator, of) for of, numerator in self.numerators.items()), NOTHING)
 
 
 class ModalSum:
@@ -150,7 +134,7 @@ class ModalSum:
             found.remove(old)
         if new is not None:
             found.add(new)
-        if not found:
+        if not found.numerators:
             del self._sums[mode]
 
     @property
@@ -294,70 +278,3 @@ def _added(always: tuple[int, ...], own: tuple[int, ...]) -> Fraction:
 @lru_cache(maxsize=4_096)
 def _share(divisors: tuple[int, ...]) -> Fraction:
     return union_rate(divisors)
-
-
-class Tariff:
-    """What one variable costs for any divisors that are taken, worked out once for each."""
-
-    __slots__ = ("_byte_steps", "_bytes", "_rates", "_steps", "event_rate", "variable")
-
-    def __init__(self, variable: StatusVariable) -> None:
-        self.variable = variable
-        self.event_rate = event_rate(variable)
-        self._rates: dict[Divisors, Mapping[int, Amount]] = {}
-        self._bytes: dict[tuple[int, Divisors], Mapping[int, Amount]] = {}
-        self._steps: dict[tuple[Divisors, Divisors], tuple[Step, ...]] = {}
-        self._byte_steps: dict[tuple[Divisors, Divisors, int], tuple[Step, ...]] = {}
-
-    def events_per_s(self, taken: Divisors) -> Mapping[int, Amount]:
-        """What a router or channel sees of it, per mode."""
-        found = self._rates.get(taken)
-        if found is None:
-            _make_room(self._rates)
-            found = self._rates[taken] = {
-                mode: Amount(share * self.event_rate) for mode, share in shares_of(taken).items()
-            }
-        return found
-
-    def bytes_per_s(self, taken: Divisors, mtu_bytes: int) -> Mapping[int, Amount]:
-        """What a channel of this MTU carries of it, per mode."""
-        found = self._bytes.get((mtu_bytes, taken))
-        if found is None:
-            _make_room(self._bytes)
-            size = event_bytes(self.variable, mtu_bytes)
-            found = self._bytes[mtu_bytes, taken] = {
-                mode: Amount(rate.value * size) for mode, rate in self.events_per_s(taken).items()
-            }
-        return found
-
-    def steps(self, before: Divisors, after: Divisors) -> tuple[Step, ...]:
-        """What changes in events a second, where other divisors are taken than before."""
-        found = self._steps.get((before, after))
-        if found is None:
-            _make_room(self._steps)
-            found = _steps(self.events_per_s(before), self.events_per_s(after))
-            self._steps[before, after] = found
-        return found
-
-    def byte_steps(self, before: Divisors, after: Divisors, mtu_bytes: int) -> tuple[Step, ...]:
-        """The same in bytes a second, on a channel of this MTU."""
-        found = self._byte_steps.get((before, after, mtu_bytes))
-        if found is None:
-            _make_room(self._byte_steps)
-            found = _steps(self.bytes_per_s(before, mtu_bytes), self.bytes_per_s(after, mtu_bytes))
-            self._byte_steps[before, after, mtu_bytes] = found
-        return found
-
-
-def _steps(old: Mapping[int, Amount], new: Mapping[int, Amount]) -> tuple[Step, ...]:
-    return tuple(
-        (mode, was, now)
-        for mode in sorted(old.keys() | new.keys())
-        if (was := old.get(mode)) is not (now := new.get(mode))
-        and (was is None or now is None or was.value != now.value)
-    )
-
-
-def _make_room(known: dict[Any, Any]) -> None:
-    if len(known) >= _KNOWN_MAX:
-        known.clear()

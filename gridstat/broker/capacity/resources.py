@@ -15,9 +15,10 @@ from msgspec import Struct
 
 from gridstat.broker.capacity.accounts import Carriage, RouterAccount
 from gridstat.broker.capacity.carriers import Carriers
-from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT, Tariff
+from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT
 from gridstat.broker.capacity.promises import Element, PathKey, Promises
 from gridstat.broker.capacity.row_divisors import RowDivisors
+from gridstat.broker.capacity.tariffs import Tariff
 from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, StillInUse
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT, LatencyModel
 from gridstat.model.paths import Arc, PathGraph

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gridstat.broker.capacity.accounts import Carriage
-    from gridstat.broker.capacity.charges import Divisors, Tariff
+    from gridstat.broker.capacity.charges import Divisors
+    from gridstat.broker.capacity.tariffs import Tariff
 
 
 class RowDivisors:
@@ -31,11 +32,10 @@ class RowDivisors:
         number = tariff.variable.variable_id
         before = _taken(carriage, number)
         is_changed = carriage.add(tariff, everys)
-        after = _taken(carriage, number)
+        after = carriage.streams[number].taken
         if after is not before:
             held = self.count(number)
-            self._replace(number, before, after)
-            if self.count(number) > max(held, MODAL_DIVISORS_MAX):
+            if self._replace(number, before, after) > max(held, MODAL_DIVISORS_MAX):
                 self._crowded[tariff.variable.name] = None
         return is_changed
 
@@ -56,17 +56,26 @@ class RowDivisors:
     def count(self, variable_id: int) -> int:
         return len(self._counts.get(variable_id, ()))
 
-    def _replace(self, variable_id: int, before: Divisors, after: Divisors) -> None:
+    def _replace(self, variable_id: int, before: Divisors, after: Divisors) -> int:
+        """How many different divisors the variable then has."""
         counts = self._counts.setdefault(variable_id, {})
-        was, now = kept_divisors(before), kept_divisors(after)
-        for every in now - was:
+        more, less = _difference(before, after)
+        for every in more:
             counts[every] = counts.get(every, 0) + 1
-        for every in was - now:
+        for every in less:
             counts[every] -= 1
             if not counts[every]:
                 del counts[every]
         if not counts:
             del self._counts[variable_id]
+        return len(counts)
+
+
+@lru_cache(maxsize=4_096)
+def _difference(before: Divisors, after: Divisors) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The divisors that a router keeps now and did not keep before, and the reverse."""
+    was, now = kept_divisors(before), kept_divisors(after)
+    return tuple(now - was), tuple(was - now)
 
 
 @lru_cache(maxsize=4_096)
