@@ -131,10 +131,10 @@ class Conversation:
             channels=self.channels_given,
         )
 
-    def start(self) -> Conversation:
-        """Start the broker and let all routers report."""
+    def start(self, *, without: str = "") -> Conversation:
+        """Start the broker and let all routers report, or all but one."""
         self.carry_out(self.broker.start(self.now_ns))
-        for name in sorted(self.routers):
+        for name in sorted(self.routers.keys() - {without}):
             self.connect(name)
         self.settle()
         return self

@@ -10,6 +10,9 @@ from gridstat.net.command.endpoint_messages import GrantedOutcome, Unpublish
 from tests.unit.broker.conversation import Conversation, pair, refusal
 from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, subscribe
 
+INNER = ("c1/i0", "c1/i1")
+TWO_PATHS = subscribe(VOLTAGE, QosRequest(redundancy=2))
+
 
 @pytest.fixture
 def cloud() -> Conversation:
@@ -18,158 +21,147 @@ def cloud() -> Conversation:
     return found
 
 
+@pytest.fixture
+def silent(cloud: Conversation) -> Conversation:
+    """The same cloud, whose inner routers take orders and confirm none of them."""
+    for name in INNER:
+        cloud.routers[name].is_silent = True
+    return cloud
+
+
+def let_confirm(cloud: Conversation) -> None:
+    """The inner routers confirm what they have, and all that comes."""
+    for name in INNER:
+        cloud.confirm(name)
+        cloud.routers[name].is_silent = False
+    cloud.settle()
+
+
+def answered(cloud: Conversation, number: int = 0) -> GrantedOutcome:
+    """The contract that a request, or the last one, was granted."""
+    return cloud.only(GrantedOutcome, cloud.answers[CENTRE, number or cloud.request_id])
+
+
 def test_a_silent_router_of_one_path_is_named_and_the_other_path_is_granted(
     cloud: Conversation,
 ) -> None:
     cloud.routers["c1/i0"].is_silent = True
-    assert cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE, QosRequest(redundancy=2))) == ()
+    assert cloud.ask(CENTRE, "c1/e2", TWO_PATHS) == ()
 
     cloud.advance(cloud.settings.confirm_within_ns)
 
-    (outcome,) = cloud.answers[CENTRE, cloud.request_id]
-    assert isinstance(outcome, GrantedOutcome)
+    outcome = answered(cloud)
     assert outcome.degraded == ("router c1/i0 has not confirmed its part yet",)
 
 
 def test_a_subscription_of_which_no_path_is_up_is_refused_and_taken_back(
-    cloud: Conversation,
+    silent: Conversation,
 ) -> None:
-    for name in ("c1/i0", "c1/i1"):
-        cloud.routers[name].is_silent = True
-    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE, QosRequest(redundancy=2)))
+    silent.ask(CENTRE, "c1/e2", TWO_PATHS)
 
-    cloud.advance(cloud.settings.confirm_within_ns)
-    cloud.settle()
+    silent.advance(silent.settings.confirm_within_ns)
+    silent.settle()
 
-    refused = refusal(cloud.answers[CENTRE, cloud.request_id])
+    refused = refusal(silent.answers[CENTRE, silent.request_id])
     assert refused.code == DeadlinePassed.code
-    assert cloud.broker.registry.subscriptions == {}
-    for name in ("c1/i0", "c1/i1"):
-        cloud.confirm(name)
-    cloud.settle()
-    assert cloud.differing() == []
+    assert silent.broker.registry.subscriptions == {}
+    let_confirm(silent)
+    assert silent.differing() == []
 
 
 def test_a_contract_that_cannot_be_taken_back_on_a_full_disk_is_neither_refused_nor_granted(
-    cloud: Conversation,
+    silent: Conversation,
 ) -> None:
-    for name in ("c1/i0", "c1/i1"):
-        cloud.routers[name].is_silent = True
-    command = subscribe(VOLTAGE, QosRequest(redundancy=2))
-    cloud.ask(CENTRE, "c1/e2", command)
-    cloud.is_disk_full = True
-    cloud.advance(2 * cloud.settings.confirm_within_ns)
-    assert cloud.ask(CENTRE, "c1/e2", command, request_id=cloud.request_id) == ()
+    silent.ask(CENTRE, "c1/e2", TWO_PATHS)
+    silent.is_disk_full = True
+    silent.advance(2 * silent.settings.confirm_within_ns)
+    assert silent.ask(CENTRE, "c1/e2", TWO_PATHS, request_id=silent.request_id) == ()
 
-    cloud.is_disk_full = False
-    cloud.advance(2 * cloud.settings.confirm_within_ns)
-    refused = refusal(cloud.answers[CENTRE, cloud.request_id])
+    silent.is_disk_full = False
+    silent.advance(2 * silent.settings.confirm_within_ns)
+    refused = refusal(silent.answers[CENTRE, silent.request_id])
     assert refused.code == DeadlinePassed.code
-    assert cloud.broker.registry.subscriptions == {}
+    assert silent.broker.registry.subscriptions == {}
 
 
 def test_a_contract_that_could_not_be_taken_back_is_granted_once_its_paths_are_up(
-    cloud: Conversation,
+    silent: Conversation,
 ) -> None:
-    for name in ("c1/i0", "c1/i1"):
-        cloud.routers[name].is_silent = True
-    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE, QosRequest(redundancy=2)))
-    cloud.is_disk_full = True
-    cloud.advance(cloud.settings.confirm_within_ns)
-    for name in ("c1/i0", "c1/i1"):
-        cloud.confirm(name)
-    cloud.advance(cloud.settings.retry_after_ns)
+    silent.ask(CENTRE, "c1/e2", TWO_PATHS)
+    silent.is_disk_full = True
+    silent.advance(silent.settings.confirm_within_ns)
+    for name in INNER:
+        silent.confirm(name)
+    silent.advance(silent.settings.retry_after_ns)
 
-    (outcome,) = cloud.answers[CENTRE, cloud.request_id]
-    assert isinstance(outcome, GrantedOutcome)
-    assert outcome.subscription_id in cloud.broker.registry.subscriptions
+    outcome = answered(silent)
+    assert outcome.subscription_id in silent.broker.registry.subscriptions
 
 
 def test_a_kept_answer_grants_nothing_after_a_restart_before_its_paths_are_up(
-    cloud: Conversation,
+    silent: Conversation,
 ) -> None:
-    for name in ("c1/i0", "c1/i1"):
-        cloud.routers[name].is_silent = True
-    command = subscribe(VOLTAGE, QosRequest(redundancy=2))
-    number = cloud.send(CENTRE, "c1/e2", command)
-    cloud.kill_broker()
-    cloud.start()
-    assert cloud.ask(CENTRE, "c1/e2", command, request_id=number) == ()
-    cloud.advance(2 * cloud.settings.confirm_within_ns)
-    assert (CENTRE, number) not in cloud.answers
+    number = silent.send(CENTRE, "c1/e2", TWO_PATHS)
+    silent.kill_broker()
+    silent.start()
+    assert silent.ask(CENTRE, "c1/e2", TWO_PATHS, request_id=number) == ()
+    silent.advance(2 * silent.settings.confirm_within_ns)
+    assert (CENTRE, number) not in silent.answers
 
-    cloud.confirm("c1/i0")
-    cloud.advance(cloud.settings.confirm_within_ns)
-    (outcome,) = cloud.answers[CENTRE, number]
-    assert isinstance(outcome, GrantedOutcome)
-    assert outcome.subscription_id in cloud.broker.registry.subscriptions
+    silent.confirm("c1/i0")
+    silent.advance(silent.settings.confirm_within_ns)
+    outcome = answered(silent, number)
+    assert outcome.subscription_id in silent.broker.registry.subscriptions
 
 
 def test_a_withdrawal_that_the_disk_cannot_take_is_answered_when_it_can(
-    cloud: Conversation,
+    silent: Conversation,
 ) -> None:
-    for name in ("c1/i0", "c1/i1"):
-        cloud.routers[name].is_silent = True
-    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
-    number = cloud.request_id
-    cloud.ask(PMU, "c1/e0", Unpublish(names=(VOLTAGE,)))
-    cloud.is_disk_full = True
-    for name in ("c1/i0", "c1/i1"):
-        cloud.confirm(name)
-        cloud.routers[name].is_silent = False
-    cloud.settle()
-    assert (CENTRE, number) not in cloud.answers
+    silent.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    number = silent.request_id
+    silent.ask(PMU, "c1/e0", Unpublish(names=(VOLTAGE,)))
+    silent.is_disk_full = True
+    let_confirm(silent)
+    assert (CENTRE, number) not in silent.answers
 
-    cloud.is_disk_full = False
-    cloud.advance(cloud.settings.retry_after_ns)
-    assert refusal(cloud.answers[CENTRE, number]).code == NoSuchVariable.code
+    silent.is_disk_full = False
+    silent.advance(silent.settings.retry_after_ns)
+    assert refusal(silent.answers[CENTRE, number]).code == NoSuchVariable.code
 
 
 def test_a_router_that_leaves_while_asked_is_not_waited_for_if_another_path_works(
     cloud: Conversation,
 ) -> None:
     cloud.routers["c1/i0"].is_silent = True
-    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE, QosRequest(redundancy=2)))
+    cloud.ask(CENTRE, "c1/e2", TWO_PATHS)
     cloud.disconnect("c1/i0")
 
-    (outcome,) = cloud.answers[CENTRE, cloud.request_id]
-    assert isinstance(outcome, GrantedOutcome)
+    outcome = answered(cloud)
     assert outcome.degraded
 
 
 def test_a_router_that_leaves_and_returns_in_time_confirms_by_its_digest(
-    cloud: Conversation,
+    silent: Conversation,
 ) -> None:
-    for name in ("c1/i0", "c1/i1"):
-        cloud.routers[name].is_silent = True
-    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
-    for name in ("c1/i0", "c1/i1"):
-        cloud.disconnect(name)
-        cloud.routers[name].is_silent = False
-        cloud.connect(name)
-    cloud.settle()
+    silent.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    for name in INNER:
+        silent.disconnect(name)
+        silent.routers[name].is_silent = False
+        silent.connect(name)
+    silent.settle()
 
-    (outcome,) = cloud.answers[CENTRE, cloud.request_id]
-    assert isinstance(outcome, GrantedOutcome)
+    outcome = answered(silent)
     assert outcome.degraded == ()
 
 
 def test_a_variable_that_goes_while_its_paths_are_set_up_was_never_granted(
-    cloud: Conversation,
+    silent: Conversation,
 ) -> None:
-    for name in ("c1/i0", "c1/i1"):
-        cloud.routers[name].is_silent = True
-    cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
-    number = cloud.request_id
-    cloud.ask(PMU, "c1/e0", Unpublish(names=(VOLTAGE,)))
-    for name in ("c1/i0", "c1/i1"):
-        cloud.confirm(name)
-        cloud.routers[name].is_silent = False
-    cloud.settle()
+    silent.ask(CENTRE, "c1/e2", subscribe(VOLTAGE))
+    number = silent.request_id
+    silent.ask(PMU, "c1/e0", Unpublish(names=(VOLTAGE,)))
+    let_confirm(silent)
 
-    refused = cloud.answers[CENTRE, number]
+    refused = silent.answers[CENTRE, number]
     assert refusal(refused).code == NoSuchVariable.code
-    assert cloud.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=number) == refused
-
-
-# Patterns.
+    assert silent.ask(CENTRE, "c1/e2", subscribe(VOLTAGE), request_id=number) == refused

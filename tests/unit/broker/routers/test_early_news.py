@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import pytest
 
 from gridstat.model.rate_law import NS_PER_S
@@ -9,12 +12,39 @@ from gridstat.net.command.messages import ChannelStateChanged
 from tests.unit.broker.conversation import Conversation, pair
 from tests.unit.broker.stand_ins import CENTRE, VOLTAGE
 
+if TYPE_CHECKING:
+    from gridstat.model.cloud import EventChannel
+    from gridstat.net.command.endpoint_messages import GrantedPath
+
 
 @pytest.fixture
 def cloud() -> Conversation:
     found = pair()
     found.publish(VOLTAGE, "c1/e0")
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A contract of one path, the router in its middle, and what that sends beside the path."""
+
+    subscription_id: int
+    path: GrantedPath
+    middle: str
+    aside: EventChannel
+
+
+@pytest.fixture
+def way(cloud: Conversation) -> Way:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    (path,) = granted.paths
+    middle = path.routers[1]
+    aside = next(
+        found
+        for found in cloud.channels_given
+        if found.from_router == middle and found.channel_id not in path.channel_ids
+    )
+    return Way(granted.subscription_id, path, middle, aside)
 
 
 def say(cloud: Conversation, number: int, *, is_up: bool) -> None:
@@ -33,73 +63,52 @@ def contract(cloud: Conversation, number: int) -> list[tuple[str, ...]]:
 
 
 def test_a_router_that_has_not_reported_to_a_restarted_broker_is_not_dead_for_one_silent_channel(
-    cloud: Conversation,
+    cloud: Conversation, way: Way
 ) -> None:
-    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
-    (path,) = granted.paths
-    awaited = path.routers[1]
-    aside = next(
-        found
-        for found in cloud.channels_given
-        if found.from_router == awaited and found.channel_id not in path.channel_ids
-    )
     cloud.kill_broker()
     cloud.carry_out(cloud.broker.start(cloud.now_ns))
-    cloud.connect(aside.to_router)
+    cloud.connect(way.aside.to_router)
 
-    say(cloud, aside.channel_id, is_up=False)
+    say(cloud, way.aside.channel_id, is_up=False)
     cloud.settle()
-    say(cloud, aside.channel_id, is_up=True)
-    for name in sorted(cloud.routers.keys() - {aside.to_router}):
+    say(cloud, way.aside.channel_id, is_up=True)
+    for name in sorted(cloud.routers.keys() - {way.aside.to_router}):
         cloud.connect(name)
     cloud.advance(NS_PER_S)
     cloud.settle()
 
     assert "router_down" not in words(cloud)
-    assert contract(cloud, granted.subscription_id) == [path.routers]
+    assert contract(cloud, way.subscription_id) == [way.path.routers]
     assert cloud.differing() == []
 
 
-def test_nor_for_one_to_a_broker_that_was_cut_off_from_all_of_them(cloud: Conversation) -> None:
-    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
-    (path,) = granted.paths
-    awaited = path.routers[1]
-    aside = next(
-        found
-        for found in cloud.channels_given
-        if found.from_router == awaited and found.channel_id not in path.channel_ids
-    )
+def test_nor_for_one_to_a_broker_that_was_cut_off_from_all_of_them(
+    cloud: Conversation, way: Way
+) -> None:
     for name in sorted(cloud.routers):
         cloud.disconnect(name)
     cloud.advance(2 * cloud.settings.confirm_within_ns)
-    cloud.connect(aside.to_router)
+    cloud.connect(way.aside.to_router)
 
-    say(cloud, aside.channel_id, is_up=False)
+    say(cloud, way.aside.channel_id, is_up=False)
     cloud.settle()
-    for name in sorted(cloud.routers.keys() - {aside.to_router}):
+    for name in sorted(cloud.routers.keys() - {way.aside.to_router}):
         cloud.connect(name)
     cloud.advance(NS_PER_S)
     cloud.settle()
 
     assert "router_down" not in words(cloud)
-    assert contract(cloud, granted.subscription_id) == [path.routers]
-
-
-def start_without(cloud: Conversation, dead: str) -> None:
-    """A broker starts, and all routers but this one report."""
-    cloud.kill_broker()
-    cloud.carry_out(cloud.broker.start(cloud.now_ns))
-    for name in sorted(cloud.routers.keys() - {dead}):
-        cloud.connect(name)
+    assert contract(cloud, way.subscription_id) == [way.path.routers]
 
 
 def test_a_router_that_died_with_the_broker_is_dead_once_no_neighbour_hears_it(
-    cloud: Conversation,
+    cloud: Conversation, way: Way
 ) -> None:
-    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
-    dead = granted.paths[0].routers[1]
-    start_without(cloud, dead)
-    first, *others = [each.channel_id for each in cloud.channels_given if each.from_router == dead]
+    cloud.kill_broker()
+    cloud.start(without=way.middle)
+    first, *others = [
+        each.channel_id for each in cloud.channels_given if each.from_router == way.middle
+    ]
 
     say(cloud, first, is_up=False)
     cloud.settle()
@@ -109,34 +118,32 @@ def test_a_router_that_died_with_the_broker_is_dead_once_no_neighbour_hears_it(
     cloud.settle()
 
     assert "router_down" in words(cloud)
-    assert dead not in contract(cloud, granted.subscription_id)[0]
+    assert way.middle not in contract(cloud, way.subscription_id)[0]
 
 
 def test_a_router_that_stays_away_from_a_restarted_broker_is_judged_when_its_time_is_up(
-    cloud: Conversation,
+    cloud: Conversation, way: Way
 ) -> None:
-    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
-    dead = granted.paths[0].routers[1]
-    start_without(cloud, dead)
-    first = next(each.channel_id for each in cloud.channels_given if each.from_router == dead)
+    cloud.kill_broker()
+    cloud.start(without=way.middle)
+    first = next(each.channel_id for each in cloud.channels_given if each.from_router == way.middle)
     say(cloud, first, is_up=False)
 
     cloud.advance(cloud.settings.confirm_within_ns)
     cloud.settle()
 
     assert "router_down" in words(cloud)
-    assert dead not in contract(cloud, granted.subscription_id)[0]
+    assert way.middle not in contract(cloud, way.subscription_id)[0]
 
 
 def test_a_silence_that_was_over_before_the_broker_could_act_moves_nothing(
-    cloud: Conversation,
+    cloud: Conversation, way: Way
 ) -> None:
-    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
-    number = granted.paths[0].channel_ids[0]
+    number = way.path.channel_ids[0]
 
     say(cloud, number, is_up=False)
     say(cloud, number, is_up=True)
     cloud.settle()
 
-    assert contract(cloud, granted.subscription_id) == [granted.paths[0].routers]
+    assert contract(cloud, way.subscription_id) == [way.path.routers]
     assert cloud.notices.get(CENTRE, []) == []

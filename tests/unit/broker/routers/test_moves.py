@@ -46,14 +46,6 @@ def move_without(cloud: Conversation) -> tuple[int, str, str]:
     return granted.subscription_id, old, new
 
 
-def start_without(cloud: Conversation, absent: str) -> None:
-    """The broker starts again, and one router does not find it yet."""
-    cloud.carry_out(cloud.broker.start(cloud.now_ns))
-    for name in sorted(cloud.routers.keys() - {absent}):
-        cloud.connect(name)
-    cloud.settle()
-
-
 def is_restored(cloud: Conversation, *, is_compact: bool) -> None:
     if is_compact:
         cloud.journal[:] = cloud.broker.snapshot()
@@ -68,7 +60,7 @@ def test_a_broker_that_is_killed_in_a_move_keeps_the_old_path_until_the_new_one_
     assert generations(cloud, old) == {0}
 
     is_restored(cloud, is_compact=is_compact)
-    start_without(cloud, new)
+    cloud.start(without=new)
     cloud.advance(3 * cloud.settings.confirm_within_ns)
 
     assert generations(cloud, old) == {0}
@@ -153,7 +145,7 @@ def test_a_change_of_period_and_a_move_in_it_survive_a_snapshot(cloud: Conversat
     found = cloud.broker.registry.subscriptions[number]
     assert [(each.replaced, each.is_held) for each in found.retiring] == before
     assert {name: cloud.broker.tables[name].wanted.digest for name in cloud.routers} == ordered
-    start_without(cloud, new)
+    cloud.start(without=new)
     cloud.connect(new)
     cloud.advance(60 * NS_PER_S)
     assert not found.retiring
