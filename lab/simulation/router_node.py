@@ -132,7 +132,7 @@ class RouterNode(Node):
             command_port=1,
             datagram_versions=(1, 2),
         )
-        self.agent = RouterAgent(facts, newest=_nothing_newest)
+        self.agent = RouterAgent(facts, newest=_nothing_newest, copies=_no_copies)
         self.table = ModelTable()
         self.heard = {}
         self.term_highest = 0
@@ -226,3 +226,7 @@ _COUNTERS: Final = ReportCounters(router={"in": 1})
 
 def _nothing_newest(_: int) -> bytes | None:
     return None
+
+
+def _no_copies(_: int) -> None:
+    """No event passes, so none comes twice."""
