@@ -24,6 +24,7 @@ class Ledger:
     `late` counts among the delivered, and only where the time stamp is good; `unknown` counts those
     where it is not. `extrapolated` values stand in for some of the lost or late. `recovered` events
     came when their slot was lost already: the application has them, the contract does not.
+    `dropped` came in time, and were lost to a reader of the application that had fallen behind.
     """
 
     expected: int = 0
@@ -34,6 +35,7 @@ class Ledger:
     extrapolated: int = 0
     unknown: int = 0
     recovered: int = 0
+    dropped: int = 0
     copies: tuple[int, ...] = ()
     paths: tuple[PathLedger, ...] = ()
 
@@ -52,6 +54,7 @@ class Ledger:
             extrapolated=self.extrapolated + other.extrapolated,
             unknown=self.unknown + other.unknown,
             recovered=self.recovered + other.recovered,
+            dropped=self.dropped + other.dropped,
             copies=tuple(copies),
             paths=self.paths + other.paths,
         )
@@ -59,7 +62,8 @@ class Ledger:
     @property
     def is_blank(self) -> bool:
         """Whether nothing has been counted yet."""
-        return not (self.expected or self.duplicate or self.extrapolated or self.recovered)
+        counts = self.expected, self.duplicate, self.extrapolated, self.recovered, self.dropped
+        return not any(counts)
 
     def entry(self, subscription_id: int, asked_variable_id: int = 0) -> LedgerEntry:
         """As it is reported to the broker; of one path alone there is nothing to add."""
@@ -74,6 +78,7 @@ class Ledger:
             extrapolated=self.extrapolated,
             unknown=self.unknown,
             recovered=self.recovered,
+            dropped=self.dropped,
             copies=self.copies,
             paths=tuple([path.entry() for path in paths]),
             variable_id=asked_variable_id,

@@ -221,7 +221,7 @@ class SubscriptionBook:
 
     def ledger(self, subscription: Subscription) -> Ledger:
         """What came of a contract so far."""
-        return self._listening.ledger(subscription)
+        return replace(self._listening.ledger(subscription), dropped=subscription.dropped)
 
     def report(self) -> None:
         """Tell the cloud the ledgers of all that got anything; nobody waits for the answer."""

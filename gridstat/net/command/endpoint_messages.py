@@ -153,6 +153,7 @@ class LedgerEntry(Struct, frozen=True):
     extrapolated: Count = 0
     unknown: Count = 0
     recovered: Count = 0
+    dropped: Count = 0
     copies: Annotated[tuple[Count, ...], msgspec.Meta(max_length=8)] = ()
     paths: Annotated[tuple[PathEntry, ...], msgspec.Meta(max_length=PATHS_TOLD_MAX)] = ()
     variable_id: Count = 0

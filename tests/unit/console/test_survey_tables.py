@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gridstat.console.live.tables import router_state, thread_scheduling, worst_path
+from gridstat.console.live.tables import (
+    router_state,
+    subscription_table,
+    thread_scheduling,
+    worst_path,
+)
 
 
 @pytest.mark.parametrize(
@@ -69,3 +74,15 @@ def test_top_names_the_path_that_has_lost_the_largest_share(
     worst = worst_path(paths)
     assert worst.startswith(told)
     assert bool(worst) == bool(told)
+
+
+def test_top_shows_what_slow_readers_of_a_subscriber_have_dropped() -> None:
+    facts = {
+        "subscriber": "c1/desk",
+        "name": "c1/pmu/voltage",
+        "paths": [["c1/e0"]],
+        "ledger": {"expected": 60, "delivered": 60, "dropped": 1_234},
+    }
+    table = subscription_table([facts])
+    (column,) = [each for each in table.columns if each.header == "dropped"]
+    assert list(column.cells) == ["1,234"]

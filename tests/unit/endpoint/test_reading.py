@@ -14,7 +14,7 @@ from gridstat.endpoint.subscriber import Subscription
 from gridstat.endpoint.subscription_book import Order
 from gridstat.model.errors import Misuse
 from gridstat.model.qos import ModalQos
-from gridstat.net.command.endpoint_messages import Unpublished
+from gridstat.net.command.endpoint_messages import ReportLedger, Unpublished
 from tests.unit.endpoint.paper_grid import PaperGrid, granted, variable
 
 if TYPE_CHECKING:
@@ -144,5 +144,10 @@ def test_what_slow_readers_lose_is_counted_for_good(grid: PaperGrid) -> None:
     del stream
     gc.collect()
     assert (voltage.dropped, grid.book.dropped) == (5, 5)
+    assert voltage.ledger().dropped == 5
+    grid.book.report()
+    report = grid.cloud.asked[-1]
+    assert isinstance(report, ReportLedger)
+    assert [entry.dropped for entry in report.entries] == [5]
     grid.book.told(Unpublished(subscription_id=1, name=VOLTAGE.name), ())
     assert (voltage.dropped, grid.book.dropped) == (5, 5)

@@ -97,7 +97,7 @@ def test_counters_and_ledgers_are_shown_as_reported(cloud: Conversation) -> None
     )
     heard = ReportCounters(sources={number: {"datagrams": 90, "lost": 10}})
     cloud.hear(channel.to_router, heard)
-    entry = LedgerEntry(subscription_id=granted.subscription_id, expected=60, delivered=59, lost=1)
+    entry = LedgerEntry(granted.subscription_id, expected=60, delivered=59, lost=1, dropped=7)
     other = LedgerEntry(subscription_id=99, expected=1)
     cloud.ask(CENTRE, "c1/e2", ReportLedger(entries=(entry, other)))
 
@@ -106,6 +106,7 @@ def test_counters_and_ledgers_are_shown_as_reported(cloud: Conversation) -> None
     assert (shown["loss_ratio"], shown["counters"]["sent"]) == (0.1, 100)
     (subscription,) = facts["subscriptions"]
     assert (subscription["ledger"]["expected"], subscription["ledger"]["lost"]) == (60, 1)
+    assert subscription["ledger"]["dropped"] == 7
     router = next(one for one in facts["routers"] if one["name"] == channel.from_router)
     assert router["counters"] == {"in": 5}
 

@@ -49,7 +49,7 @@ PATHS = (
     PathEntry("path 2", ("c1/e0", "c1/i9", "c1/e1"), is_open=False, is_counted=False),
 )
 LEDGERS = [
-    (4, "c1/desk", NAME, LedgerEntry(4, expected=10, delivered=9, lost=1, paths=PATHS)),
+    (4, "c1/desk", NAME, LedgerEntry(4, expected=10, delivered=9, lost=1, dropped=3, paths=PATHS)),
     (9, "c1/desk", NAME, LedgerEntry(9, expected=5, delivered=5)),
 ]
 
@@ -93,6 +93,7 @@ def test_every_outcome_of_a_ledger_is_exported(text: str) -> None:
         for outcome in LEDGER_COUNTS
     }
     assert (told["expected"], told["delivered"], told["lost"], told["late"]) == (10, 9, 1, 0)
+    assert told["dropped"] == 3
 
 
 def test_every_path_of_a_contract_with_several_is_exported(text: str) -> None:
