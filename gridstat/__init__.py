@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from gridstat.endpoint.group import Group
     from gridstat.endpoint.group_sets import GroupSet
     from gridstat.endpoint.ledger import Ledger
+    from gridstat.endpoint.path_ledger import PathLedger
     from gridstat.endpoint.pattern import PatternSubscription
     from gridstat.endpoint.publisher import Publication
     from gridstat.endpoint.subscriber import Subscription
@@ -75,6 +76,7 @@ __all__ = [
     "Minimum",
     "Misuse",
     "MovingAverage",
+    "PathLedger",
     "PatternSubscription",
     "Period",
     "Polynomial",
@@ -104,6 +106,7 @@ _LOADED_LATER = {
     "Group": "gridstat.endpoint.group",
     "GroupSet": "gridstat.endpoint.group_sets",
     "Ledger": "gridstat.endpoint.ledger",
+    "PathLedger": "gridstat.endpoint.path_ledger",
     "PatternSubscription": "gridstat.endpoint.pattern",
     "Publication": "gridstat.endpoint.publisher",
     "Subscription": "gridstat.endpoint.subscriber",

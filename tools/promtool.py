@@ -42,7 +42,8 @@ def _await_ledgers(grid: subprocess.Popen[str]) -> None:
     assert grid.stdout is not None
     for line in grid.stdout:
         survey = json.loads(line).get("survey")
-        if survey and any(each["ledger"] for each in survey["subscriptions"]):
+        ledgers = [each["ledger"] for each in survey["subscriptions"]] if survey else []
+        if any(path["is_counted"] for ledger in ledgers if ledger for path in ledger["paths"]):
             return
     raise SystemExit("the cloud ended before it had anything to tell")
 
