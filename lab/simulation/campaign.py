@@ -124,10 +124,12 @@ def run_chunk(work: tuple[range, str]) -> tuple[list[Verdict], float]:
     began_s = time.process_time()
     was_collecting = gc.isenabled()
     gc.disable()  # Each seed makes a world and drops it whole; in between there is little to find.
+    gc.freeze()  # Nor is there in what was loaded before.
     try:
         verdicts = [run_seed(seed, bug=bug) for seed in seeds]
+        gc.collect()
     finally:
+        gc.unfreeze()
         if was_collecting:
             gc.enable()
-    gc.collect()
     return verdicts, time.process_time() - began_s

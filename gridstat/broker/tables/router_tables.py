@@ -6,7 +6,7 @@ a thousand subscriptions a second cost a router a few hundred messages, not a th
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,21 +32,26 @@ class _Carriage:
     source: int = 0
 
 
+class _Tables(dict[str, RouterTable]):
+    """By router; one that is asked for the first time begins empty."""
+
+    def __missing__(self, router: str) -> RouterTable:
+        found = self[router] = RouterTable(router)
+        return found
+
+
 class RouterTables:
     """A router carries a variable exactly while a path or its publisher needs it there."""
 
     def __init__(self) -> None:
-        self._tables: dict[str, RouterTable] = {}
-        self._carriages: dict[tuple[str, int], _Carriage] = {}
+        self._tables = _Tables()
+        self._carriages: defaultdict[tuple[str, int], _Carriage] = defaultdict(_Carriage)
         self._changed: set[str] = set()
         self._held_back: set[str] = set()
         self._confirmations: deque[Confirmation] = deque()
 
     def __getitem__(self, router: str) -> RouterTable:
-        found = self._tables.get(router)
-        if found is None:
-            found = self._tables[router] = RouterTable(router)
-        return found
+        return self._tables[router]
 
     def forget(self, router: str) -> None:
         """The router is no longer of this cloud."""
@@ -63,16 +68,16 @@ class RouterTables:
         touched = set()
         variable_id = variable.variable_id
         for router in local:
-            carriage = self._carriage(router, variable_id)
+            carriage = self._carriages[router, variable_id]
             carriage.local_count += 1
             if carriage.local_count == 1:
                 touched.add(router)
         for router, order in orders:
-            carriage = self._carriage(router, variable_id)
+            carriage = self._carriages[router, variable_id]
             carriage.path_count += 1
             if carriage.path_count == 1:
                 touched.add(router)
-            if self[router].put_path(order):
+            if self._tables[router].put_path(order):
                 self._changed.add(router)
         if touched:
             self._order_variables(touched, variable)
@@ -83,14 +88,14 @@ class RouterTables:
         """The reverse of `set_up`, with the same arguments."""
         touched = set()
         for router in local:
-            carriage = self._carriage(router, variable.variable_id)
+            carriage = self._carriages[router, variable.variable_id]
             carriage.local_count -= 1
             if carriage.local_count == 0:
                 touched.add(router)
         for router, order in orders:
-            if self[router].remove_path(order.path_id):
+            if self._tables[router].remove_path(order.path_id):
                 self._changed.add(router)
-            carriage = self._carriage(router, variable.variable_id)
+            carriage = self._carriages[router, variable.variable_id]
             carriage.path_count -= 1
             if carriage.path_count == 0:
                 touched.add(router)
@@ -98,23 +103,23 @@ class RouterTables:
 
     def set_source(self, router: str, variable: StatusVariable, channel_id: int) -> None:
         """The channel on which the publisher's events come to this edge; 0 takes that back."""
-        self._carriage(router, variable.variable_id).source = channel_id
+        self._carriages[router, variable.variable_id].source = channel_id
         self._order_variables((router,), variable)
 
     def put_channel(self, router: str, order: ChannelOrder) -> None:
-        if self[router].put_channel(order):
+        if self._tables[router].put_channel(order):
             self._changed.add(router)
 
     def put_source(self, router: str, order: SourceOrder) -> None:
-        if self[router].put_source(order):
+        if self._tables[router].put_source(order):
             self._changed.add(router)
 
     def remove_channel(self, router: str, channel_id: int) -> None:
-        if self[router].remove_channel(channel_id):
+        if self._tables[router].remove_channel(channel_id):
             self._changed.add(router)
 
     def remove_source(self, router: str, channel_id: int) -> None:
-        if self[router].remove_source(channel_id):
+        if self._tables[router].remove_source(channel_id):
             self._changed.add(router)
 
     # The talk with the routers.
@@ -131,7 +136,7 @@ class RouterTables:
         told = []
         changed, self._changed = self._changed, set()
         for router in sorted(changed):
-            table = self[router]
+            table = self._tables[router]
             if table.may_send:
                 told += [(router, change) for change in table.flush(term=term)]
             elif table.is_connected:
@@ -142,8 +147,8 @@ class RouterTables:
         self, router: str, number: int, digest: int, refused: dict[int, str] | None = None
     ) -> bool:
         """Take a router's confirmation; False if its table is not what it was sent."""
-        is_equal = self[router].confirm(number, digest, refused)
-        if router in self._held_back and self[router].may_send:
+        is_equal = self._tables[router].confirm(number, digest, refused)
+        if router in self._held_back and self._tables[router].may_send:
             self._held_back.discard(router)
             self._changed.add(router)
         return is_equal
@@ -152,11 +157,11 @@ class RouterTables:
         """The whole table for a router, whatever it holds."""
         self._changed.discard(router)
         self._held_back.discard(router)
-        return self[router].whole(term=term)
+        return self._tables[router].whole(term=term)
 
     def refusing(self, variable_id: int, routers: Iterable[str]) -> set[str]:
         """Those of the routers whose cores cannot hold the row of a variable."""
-        return {name for name in routers if variable_id in self[name].refused}
+        return {name for name in routers if variable_id in self._tables[name].refused}
 
     def refusals(self) -> dict[str, str]:
         """Why some routers go on refusing their tables."""
@@ -176,7 +181,7 @@ class RouterTables:
         """Run `then` once these routers hold what is wanted now, or the time is up."""
         waiting = Confirmation(then, deadline_ns, judge)
         for router in sorted(set(routers)):
-            self[router].await_confirmation(waiting)
+            self._tables[router].await_confirmation(waiting)
         waiting.settle()
         if not waiting.is_over:
             self._confirmations.append(waiting)
@@ -199,23 +204,16 @@ class RouterTables:
     def is_waiting(self) -> bool:
         return bool(self._confirmations)
 
-    def _carriage(self, router: str, variable_id: int) -> _Carriage:
-        key = router, variable_id
-        found = self._carriages.get(key)
-        if found is None:
-            found = self._carriages[key] = _Carriage()
-        return found
-
     def _order_variables(self, routers: Iterable[str], variable: StatusVariable) -> None:
         for router in routers:
-            carriage = self._carriage(router, variable.variable_id)
+            carriage = self._carriages[router, variable.variable_id]
             if carriage.path_count or carriage.source or carriage.local_count:
                 order = variable_order(
                     variable, source=carriage.source, keeps_newest=carriage.local_count > 0
                 )
-                is_changed = self[router].put_variable(order)
+                is_changed = self._tables[router].put_variable(order)
             else:
                 del self._carriages[router, variable.variable_id]
-                is_changed = self[router].remove_variable(variable.variable_id)
+                is_changed = self._tables[router].remove_variable(variable.variable_id)
             if is_changed:
                 self._changed.add(router)

@@ -165,7 +165,7 @@ class Session(asyncio.Protocol):
         self._write_through()
 
     def data_received(self, data: bytes) -> None:
-        if self.state in {SessionState.CLOSING, SessionState.CLOSED}:
+        if self.state is SessionState.CLOSING or self.state is SessionState.CLOSED:
             return
         self._has_heard = True
         self._counters.bytes_in += len(data)
