@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.plan import EVENT_BYTES, MILLISECOND, Exit, Group, RouterPlan, fitting_period
 from benchmarks.rig import FLOORS, Forwarder, Rig, Subscriber, run_watched, warm_up_s
@@ -80,7 +80,8 @@ def run_chain(plan: ChainPlan, seconds: float) -> ChainRun:
     load_groups = _load_groups(plan)
     with Rig() as rig:
         rig.prepare(plan.kind, hops=plan.routers, publishers=1 + len(load_groups))
-        subscriber, hops = _build(rig, plan, load_groups, total_s=total_s)
+        ring_events = 1 << int(total_s * LOAD_EVENTS_PER_S_MAX).bit_length()
+        subscriber, hops = build_chain(rig, plan, load_groups, ring_events=ring_events)
         reference = rig.publisher(hops[0], first_channel=REFERENCE_CHANNEL)
         loaders = [
             rig.publisher(hops[0], first_channel=LOAD_CHANNELS[index])
@@ -90,7 +91,7 @@ def run_chain(plan: ChainPlan, seconds: float) -> ChainRun:
             loader.begin(_load_question(plan, group, total_s))
         answer, window = run_watched(
             reference,
-            _reference_question(plan, total_s),
+            reference_question(plan, total_s),
             watched=[hop.process for hop in hops],
             pages=[],
             warm_up=warm_up,
@@ -98,9 +99,7 @@ def run_chain(plan: ChainPlan, seconds: float) -> ChainRun:
         loads = [loader.finish(within_s=total_s + 30.0) for loader in loaders]
         time.sleep(SETTLE_S)
         last = len(subscriber.ports) - 1
-        taken = subscriber.take(
-            last, first_id=REFERENCE_ID, count=REFERENCE_VARIABLES, warm_up_s=warm_up
-        )
+        taken = subscriber.take(last, **reference_of(), warm_up_s=warm_up)
         return _conclude(
             taken,
             loads,
@@ -123,8 +122,13 @@ def _load_groups(plan: ChainPlan) -> list[Group]:
     ]
 
 
-def _build(
-    rig: Rig, plan: ChainPlan, load_groups: list[Group], *, total_s: float
+def reference_of() -> dict[str, Any]:
+    """What a subscriber is asked for to tell of the reference alone."""
+    return {"first_id": REFERENCE_ID, "count": REFERENCE_VARIABLES}
+
+
+def build_chain(
+    rig: Rig, plan: ChainPlan, load_groups: list[Group], *, ring_events: int
 ) -> tuple[Subscriber, list[Forwarder]]:
     """Subscriber first, then the hops from the last to the first, each told where the next is."""
     reference = Group(
@@ -134,7 +138,6 @@ def _build(
         source=REFERENCE_CHANNEL,
     )
     receivers = plan.routers if plan.is_multicast else 1
-    ring_events = 1 << int(total_s * LOAD_EVENTS_PER_S_MAX).bit_length()
     counting: tuple[Keep, ...] = ("count",)
     keep = (*counting * (receivers - 1), "ring")
     wish = None if plan.is_real_time else 0
@@ -175,7 +178,7 @@ def _every_after(plan: ChainPlan, position: int) -> int:
     return 2 if plan.halved >= plan.routers and position < plan.routers else 1
 
 
-def _reference_question(plan: ChainPlan, total_s: float) -> dict[str, object]:
+def reference_question(plan: ChainPlan, total_s: float) -> dict[str, object]:
     return {
         "do": "single",
         "first_id": REFERENCE_ID,

@@ -1,6 +1,7 @@
-"""One pair of end-points across a managed chain of routers, with or without load beside it.
+"""A publisher and subscribers along a managed chain of routers, with or without load beside them.
 
-The broker grants the path and is idle from then on; the events are those of the public API.
+The broker grants the paths and is idle from then on; the events are those of the public API. The
+cloud is started once, and sends whenever it is told.
 """
 
 from __future__ import annotations
@@ -9,18 +10,17 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.cloud_plan import CLOUD, chain, edge_name
-from benchmarks.cloud_rig import CloudRig
+from benchmarks.cloud_plan import CLOUD, edge_name
 from benchmarks.errors import BenchmarkError
-from benchmarks.statistics import WARM_UP_S, Bin, Summary
+from benchmarks.statistics import NS_PER_S, Bin, Histogram, Summary, histogram_since
 from gridstat.model.latency_model import Hop
 
 if TYPE_CHECKING:
-    from benchmarks.cloud_rig import Facts
+    from benchmarks.cloud_rig import CloudRig, Facts
+    from benchmarks.lanes import Cut
     from benchmarks.processes import RoleProcess
 
-PUBLISHER, SUBSCRIBER = f"{CLOUD}/publisher", f"{CLOUD}/subscriber"
-LOADER, LOADED = f"{CLOUD}/loader", f"{CLOUD}/loaded"
+PUBLISHER, LOADER, LOADED = f"{CLOUD}/publisher", f"{CLOUD}/loader", f"{CLOUD}/loaded"
 REFERENCE, LOAD = "reference-", "load-"
 LOAD_PER_S = 100
 LATENCY_MS = 2_000
@@ -30,93 +30,140 @@ SETTLE_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class CloudChainPlan:
-    """So many routers, one event of the reference every so often, so many load variables."""
+class ChainPath:
+    """One path of a run; `hops` is how the law of latency sees it."""
 
-    routers: int
-    tick_ms: int = 10
-    load_variables: int = 0
+    summary: Summary
+    bins: tuple[Bin, ...]
+    hops: tuple[Hop, ...]
+    predicted_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class CloudChainRun:
-    """What came of it; `hops` is the path as the law of latency sees it."""
+    """What came of it, the shortest path first; `local` is the first router's own share."""
 
-    summary: Summary
-    bins: tuple[Bin, ...]
-    local: tuple[tuple[int, int], ...]
-    hops: tuple[Hop, ...]
-    predicted_us: int
+    paths: tuple[ChainPath, ...]
+    local: Histogram
     lost: int
     broker_cpu_percent: float
 
 
-def run_cloud_chain(plan: CloudChainPlan, seconds: float, *, folder: str = "") -> CloudChainRun:
-    """Start the cloud, have the path granted, and measure for `seconds` after the warm-up."""
-    warm_up_s = min(WARM_UP_S, seconds)
-    total_s = seconds + warm_up_s
-    first, last = edge_name(0), edge_name(plan.routers - 1)
-    with CloudRig(chain(plan.routers), folder=folder) as rig:
-        publisher = rig.end_points({PUBLISHER: [first]})
-        subscriber = rig.end_points({SUBSCRIBER: [last]})
-        name = _joined(publisher, subscriber, f"{PUBLISHER}/{REFERENCE}", plan.tick_ms)
-        loader = _loaded(rig, plan, first, last)
+class CloudChain:
+    """End-points on a running chain: one publisher at its first edge, a subscriber at each exit.
+
+    The publisher sends one event a tick, for each exit in turn. Load variables, if any, are all due
+    at the same instant, which is also that of a tick: the reference is among its burst.
+    """
+
+    def __init__(self, rig: CloudRig, exits: tuple[int, ...], *, tick: tuple[int, int]) -> None:
+        """Exits by how many routers lie before them; a tick is so many seconds by so many."""
+        self._rig = rig
+        self._exits = exits
+        self._tick_s = tick[0] / tick[1]
+        self._publisher = rig.end_points({PUBLISHER: [edge_name(0)]})
+        ends = {_subscriber(routers): [edge_name(routers - 1)] for routers in exits}
+        self._subscribers = rig.end_points(ends)
+        publish = {"do": "publish", "prefix": REFERENCE, "count": len(exits)}
+        period = {"period": (tick[0] * len(exits), tick[1])}
+        step = {"own_step_ns": round(self._tick_s * NS_PER_S)} if len(exits) > 1 else {}
+        self._publisher.ask({**publish, **period, **step}, within_s=ANSWER_S_MAX)
+        names = {_subscriber(routers): [_variable(number)] for number, routers in enumerate(exits)}
+        _subscribe(self._subscribers, names, keep_events=KEEP_EVENTS)
+        self._loading: tuple[RoleProcess, RoleProcess] | None = None
+        self._load = 0
         rig.await_in_step()
-        broker_ns, began_s = rig.broker.cpu_ns(), time.monotonic()
-        if loader is not None:
+
+    def set_load(self, variables: int) -> None:
+        """So many variables from the first edge to the last exit's, instead of those before."""
+        if self._load:
+            loader, loaded = self._loaders()
+            loaded.ask({"do": "unsubscribe"}, within_s=ANSWER_S_MAX)
+            loader.ask({"do": "unpublish", "prefix": LOAD}, within_s=ANSWER_S_MAX)
+        if variables:
+            loader, loaded = self._loaders()
+            question = {"do": "publish", "prefix": LOAD, "count": variables}
+            loader.ask({**question, "period": (1, LOAD_PER_S)}, within_s=ANSWER_S_MAX)
+            _subscribe(
+                loaded, {LOADED: [f"{LOADER}/{LOAD}{number}" for number in range(variables)]}
+            )
+        self._load = variables
+        self._rig.await_in_step()
+
+    def begin(self, seconds: float) -> None:
+        """Send for so long."""
+        self._seconds, self._began_s = seconds, time.monotonic()
+        self._broker_ns = self._rig.broker.cpu_ns()
+        self._local = tuple(self._rig.local_latency(edge_name(0)))
+        if self._load:
             pulse = {"do": "pulse", "prefix": LOAD, "period_s": 1 / LOAD_PER_S}
-            loader.begin({**pulse, "seconds": total_s})
-        tick = {"do": "tick", "prefix": REFERENCE, "tick_s": plan.tick_ms / 1e3}
-        sent = publisher.ask({**tick, "seconds": total_s}, within_s=total_s + ANSWER_S_MAX)
-        broker_s, took_s = (rig.broker.cpu_ns() - broker_ns) / 1e9, time.monotonic() - began_s
-        if loader is not None:
-            loader.finish(within_s=ANSWER_S_MAX)
+            self._loaders()[0].begin({**pulse, "seconds": seconds})
+        tick = {"do": "tick", "prefix": REFERENCE, "tick_s": self._tick_s}
+        self._publisher.begin({**tick, "seconds": seconds})
+
+    def finish(self, cut: Cut) -> CloudChainRun:
+        """What came since `begin`."""
+        sent = self._publisher.finish(within_s=self._seconds + ANSWER_S_MAX)
+        broker_s = (self._rig.broker.cpu_ns() - self._broker_ns) / 1e9
+        took_s = time.monotonic() - self._began_s
+        if self._load:
+            self._loaders()[0].finish(within_s=ANSWER_S_MAX)
         time.sleep(SETTLE_S)
-        question = {"do": "take", "warm_up_s": warm_up_s, "bin_us": 100.0}
-        taken = subscriber.ask(question, within_s=ANSWER_S_MAX)
-        path = rig.explain(name)["subscriptions"][0]["paths"][0]
+        survey, taken, paths = self._rig.survey(), 0, []
+        for number, routers in enumerate(self._exits):
+            question = {"do": "take", "bin_us": 100.0, "end_point": _subscriber(routers)}
+            answer = self._subscribers.ask({**question, **cut.question()}, within_s=ANSWER_S_MAX)
+            taken += int(answer["taken"])
+            path = self._path(number)
+            paths.append(
+                ChainPath(
+                    summary=Summary(**answer["summary"]),
+                    bins=tuple(Bin(**part) for part in answer["bins"]),
+                    hops=hops_of(path, survey),
+                    predicted_us=int(path["latency_us"]),
+                )
+            )
+        local = tuple(self._rig.local_latency(edge_name(0)))
         return CloudChainRun(
-            summary=Summary(**taken["summary"]),
-            bins=tuple(Bin(**part) for part in taken["bins"]),
-            local=tuple(rig.local_latency(first)),
-            hops=hops_of(path, rig.survey()),
-            predicted_us=int(path["latency_us"]),
-            lost=int(sent["sent"]) - int(taken["taken"]),
+            paths=tuple(paths),
+            local=histogram_since(self._local, local),
+            lost=int(sent["sent"]) - taken,
             broker_cpu_percent=100.0 * broker_s / took_s,
         )
 
+    def lengths(self) -> tuple[int, ...]:
+        """How many routers lie on each path."""
+        return tuple(len(self._path(number)["routers"]) for number in range(len(self._exits)))
 
-def _joined(publisher: RoleProcess, subscriber: RoleProcess, prefix: str, tick_ms: int) -> str:
-    """One variable, published and subscribed at every tick; its name."""
-    owner, _, short = prefix.rpartition("/")
-    question = {"do": "publish", "prefix": short, "count": 1, "period": (tick_ms, 1_000)}
-    publisher.ask(question, within_s=ANSWER_S_MAX)
-    name = f"{owner}/{short}0"
-    _subscribe(subscriber, SUBSCRIBER, [name], keep_events=KEEP_EVENTS)
-    return name
+    def _path(self, number: int) -> Facts:
+        path: Facts = self._rig.explain(_variable(number))["subscriptions"][0]["paths"][0]
+        return path
 
-
-def _loaded(rig: CloudRig, plan: CloudChainPlan, first: str, last: str) -> RoleProcess | None:
-    """The load's own end-points at the same edges; all its variables are due at one instant."""
-    if plan.load_variables == 0:
-        return None
-    loader = rig.end_points({LOADER: [first]})
-    loaded = rig.end_points({LOADED: [last]})
-    question = {"do": "publish", "prefix": LOAD, "count": plan.load_variables}
-    loader.ask({**question, "period": (1, LOAD_PER_S)}, within_s=ANSWER_S_MAX)
-    names = [f"{LOADER}/{LOAD}{number}" for number in range(plan.load_variables)]
-    _subscribe(loaded, LOADED, names)
-    return loader
+    def _loaders(self) -> tuple[RoleProcess, RoleProcess]:
+        """The load's own end-points, started when they are wanted first."""
+        if self._loading is None:
+            last = edge_name(self._exits[-1] - 1)
+            self._loading = (
+                self._rig.end_points({LOADER: [edge_name(0)]}),
+                self._rig.end_points({LOADED: [last]}),
+            )
+        return self._loading
 
 
-def _subscribe(
-    process: RoleProcess, end_point: str, names: list[str], *, keep_events: int = 0
-) -> None:
+def _subscriber(routers: int) -> str:
+    return f"{CLOUD}/subscriber-{routers}"
+
+
+def _variable(number: int) -> str:
+    return f"{PUBLISHER}/{REFERENCE}{number}"
+
+
+def _subscribe(process: RoleProcess, names: dict[str, list[str]], *, keep_events: int = 0) -> None:
     answer = process.ask(
         {
             "do": "subscribe",
-            "names": {end_point: names},
-            "per_request": len(names),
+            "names": names,
+            "per_request": max(map(len, names.values())),
             "outstanding": 1,
             "qos": {"latency_ms": LATENCY_MS},
             "keep_events": keep_events,

@@ -57,6 +57,13 @@ def chain(routers: int, *, bandwidth: int = 0) -> Topology:
     return _topology(edges, inner, list(pairwise(names)), bandwidth)
 
 
+def line(routers: int, *, bandwidth: int = 0) -> Topology:
+    """Edges in a row, so that paths of every length up to this one begin at the first."""
+    assert routers >= 1
+    names = [f"e{at}" for at in range(routers)]
+    return _topology(names, (), list(pairwise(names)), bandwidth)
+
+
 def _topology(
     edges: Iterable[str], inner: Iterable[str], links: Iterable[tuple[str, str]], bandwidth: int
 ) -> Topology:

@@ -1,8 +1,8 @@
 """Predicted and measured latencies of paths through a cloud: events that are really sent.
 
-Two quantities of every publisher, each to one client, 30 times a second. The publishers take turns
-within a period: twenty routers that wake at once on two processors would wait for each other, which
-no router of a cloud with a machine each has to.
+Two quantities of every publisher, each to one client, 30 times a second. All take turns within a
+period: twenty routers that wake at once on two processors would wait for each other, which no
+router of a cloud with a machine each has to. As many raw C hops send in between.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING
 
 from benchmarks.cloud_chain import hops_of
 from benchmarks.errors import BenchmarkError
-from benchmarks.statistics import NS_PER_S
+from benchmarks.lanes import floor_lanes
+from benchmarks.statistics import NS_PER_S, Summary
 from benchmarks.subscribing import Asked
+from gridstat.model.latency_model import PREDICTED_QUANTILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from benchmarks.cloud_rig import CloudRig, Facts
+    from benchmarks.lanes import LaneRun, Lanes
     from benchmarks.subscribing import Subscribers
     from gridstat.model.latency_model import Hop
 
@@ -28,17 +31,23 @@ PMU_PER_S = 30
 PMU_QUANTITIES = 2
 KEEP_EVENTS = 16_384
 LATENCY_MS = 50
+FLOOR_TICK_S = 1e-2
 WARM_UP_S = 1.0
+PREDICTED = f"p{100 * PREDICTED_QUANTILE:.0f}_us"
+"""The field of a summary that the law predicts."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathTaken:
-    """A granted path: the p99 that the law predicts, and the p50 and p99 of what took it."""
+    """A granted path: what the law predicts, what took it, and what as many raw hops let through.
+
+    The raw hops are those of the same seconds.
+    """
 
     hops: tuple[Hop, ...]
     predicted_us: int
-    p50_us: float
-    p99_us: float
+    summary: Summary
+    floor: Summary
 
 
 class PathProbe:
@@ -47,8 +56,10 @@ class PathProbe:
     def __init__(self, rig: CloudRig, ends: Subscribers) -> None:
         self._rig = rig
         self._ends = ends
-        step_ns = NS_PER_S // PMU_PER_S // len(ends.publishers)
-        self._names = ends.publish(PMU, PMU_QUANTITIES, (1, PMU_PER_S), phase_step_ns=step_ns)
+        self._turn_s = 1 / PMU_PER_S / len(ends.publishers) / PMU_QUANTITIES
+        self._names = ends.publish(
+            PMU, PMU_QUANTITIES, (1, PMU_PER_S), turn_ns=round(self._turn_s * NS_PER_S)
+        )
         asked = Asked(100, 1, {"latency_ms": LATENCY_MS}, keep_events=KEEP_EVENTS)
         storm = ends.storm(sample_of(self._names, ends.clients), asked)
         if storm.failed:
@@ -57,22 +68,29 @@ class PathProbe:
 
     def run(self, seconds: float) -> list[PathTaken]:
         """Send for so long, after a warm-up; one entry for each pair of end-points."""
-        self._pulse(min(WARM_UP_S, seconds))
-        self._ends.paths_taken()
-        self._pulse(seconds)
         granted = self._granted()
+        lengths = {len(path["routers"]) for path in granted.values()}
+        with floor_lanes(lengths, FLOOR_TICK_S) as lanes:
+            self._pulse(lanes, min(WARM_UP_S, seconds))
+            self._ends.paths_taken()
+            floors = self._pulse(lanes, seconds)
         survey = self._rig.survey()
         found: list[PathTaken] = []
         for taken in self._ends.paths_taken():
             path = granted[taken["publisher"], taken["subscriber"]]
-            latencies_us = float(taken["p50_us"]), float(taken["p99_us"])
-            found.append(PathTaken(hops_of(path, survey), int(path["latency_us"]), *latencies_us))
+            hops, summary = hops_of(path, survey), Summary(**taken["summary"])
+            found.append(
+                PathTaken(hops, int(path["latency_us"]), summary, floors[len(hops)].summary)
+            )
         if not found:
             raise BenchmarkError("no event came on any path", hint="give it more seconds")
         return found
 
-    def _pulse(self, seconds: float) -> None:
+    def _pulse(self, lanes: Lanes[int], seconds: float) -> dict[int, LaneRun]:
+        """The raw hops' events fall between two turns."""
+        lanes.begin(seconds, [(at + 0.5) * self._turn_s for at in range(len(lanes))])
         self._ends.pulse(PMU, period_s=1 / PMU_PER_S, seconds=seconds)
+        return lanes.finish()
 
     def _granted(self) -> dict[tuple[str, str], Facts]:
         return {

@@ -60,7 +60,7 @@ class Subscriber:
         data_port, urgent_port = self.ports[receiver]
         return Outlet(channel_id, self.host, data_port, urgent_port)
 
-    def take(self, receiver: int = 0, **wanted: float) -> Answer:
+    def take(self, receiver: int = 0, **wanted: object) -> Answer:
         """Latencies kept since the last time; `first_id` and `count` choose variables."""
         return self.process.ask({"do": "take", "receiver": receiver, **wanted})
 

@@ -7,15 +7,12 @@ cuts alike.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NS_PER_US = 1_000
 NS_PER_S = 1_000_000_000
@@ -26,6 +23,14 @@ WARM_UP_INTERPRETED_S = 1.0
 
 REFERENCE_EVENTS_PER_MS = 0.019
 """S0 §8.5: what the one reference variable adds to a measured throughput."""
+
+QUANTILES = (0.5, 0.9, 0.95, 0.99)
+
+Histogram = tuple[tuple[int, int], ...]
+"""(upper edge in ns, samples) of each bucket, the lowest first."""
+
+Windows = Sequence[tuple[int, int]]
+"""Stretches of time, from and until, in ns of the clock that stamps events."""
 
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -41,6 +46,7 @@ class Summary:
     min_us: float
     max_us: float
     p50_us: float
+    p90_us: float
     p95_us: float
     p99_us: float
 
@@ -76,9 +82,9 @@ def warm_up_count(created_ns: Int64s, *, warm_up_s: float = WARM_UP_S) -> int:
 def summary_of(latencies_ns: Int64s) -> Summary:
     """The summary of latencies whose warm-up has been cut; all zero for an empty run."""
     if len(latencies_ns) == 0:
-        return Summary(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        return Summary(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     micros = latencies_ns / NS_PER_US
-    p50, p95, p99 = (float(value) for value in np.quantile(micros, (0.5, 0.95, 0.99)))
+    p50, p90, p95, p99 = (float(value) for value in np.quantile(micros, QUANTILES))
     return Summary(
         count=len(micros),
         mean_us=float(micros.mean()),
@@ -86,9 +92,26 @@ def summary_of(latencies_ns: Int64s) -> Summary:
         min_us=float(micros.min()),
         max_us=float(micros.max()),
         p50_us=p50,
+        p90_us=p90,
         p95_us=p95,
         p99_us=p99,
     )
+
+
+def counted(created_ns: Int64s, *, warm_up_s: float, windows_ns: Windows = ()) -> Int64s:
+    """Which of the samples count, by place: those within the windows, or after the warm-up."""
+    if not windows_ns:
+        return np.arange(warm_up_count(created_ns, warm_up_s=warm_up_s), len(created_ns))
+    is_within = np.zeros(len(created_ns), np.bool_)
+    for from_ns, until_ns in windows_ns:
+        is_within |= (created_ns >= from_ns) & (created_ns < until_ns)
+    return np.flatnonzero(is_within)
+
+
+def histogram_since(before: Histogram, after: Histogram) -> Histogram:
+    """What was added to a histogram that only grows; its buckets may have become more."""
+    earlier = dict(before)
+    return tuple((upper, count - earlier.get(upper, 0)) for upper, count in after)
 
 
 def histogram_quantile(histogram: Sequence[tuple[int, int]], quantile: float) -> int:

@@ -67,11 +67,15 @@ class Subscribers:
             self._processes[rig.end_points(ends)] = names
 
     def publish(
-        self, prefix: str, count: int, period: tuple[int, int], *, phase_step_ns: int = 0
+        self, prefix: str, count: int, period: tuple[int, int], *, turn_ns: int = 0
     ) -> list[str]:
-        """So many variables of each publisher; all their names, publisher by publisher."""
+        """So many variables of each publisher; all their names, publisher by publisher.
+
+        With a turn each variable is due that much later than the one before.
+        """
         question = {"do": "publish", "prefix": prefix, "count": count, "period": period}
-        self.publishing.ask({**question, "phase_step_ns": phase_step_ns}, within_s=STORM_S_MAX)
+        steps = {"phase_step_ns": count * turn_ns, "own_step_ns": turn_ns}
+        self.publishing.ask({**question, **steps}, within_s=STORM_S_MAX)
         return [f"{name}/{prefix}{at}" for name in self.publishers for at in range(count)]
 
     def storm(self, names: Mapping[str, Sequence[str]], asked: Asked) -> Storm:
@@ -107,9 +111,9 @@ class Subscribers:
         return found
 
     def pulse(self, prefix: str, *, period_s: float, seconds: float) -> None:
-        """Let the publishers send these in turn, evenly over the period, and the last arrive."""
+        """Let each of these be sent in its turn, evenly over the period, and the last arrive."""
         question = {"do": "pulse", "prefix": prefix, "period_s": period_s, "seconds": seconds}
-        self.publishing.ask(question, within_s=seconds + STORM_S_MAX)
+        self.publishing.ask({**question, "is_apart": True}, within_s=seconds + STORM_S_MAX)
         time.sleep(SETTLE_S)
 
     def shifted(self, names: Sequence[str]) -> dict[str, list[str]]:

@@ -28,7 +28,8 @@ def section(name: str, figures: dict[str, object]) -> str:
     kept = {
         field: f"{value:,}" if isinstance(value, int | float) else value
         for field, value in figures.items()
-        if field not in {"experiment", "command"} and not isinstance(value, dict | list)
+        if field not in {"experiment", "command", "measurements"}
+        and not isinstance(value, dict | list)
     }
     rows = "\n".join(f"| `{field}` | {value} |" for field, value in kept.items())
     command = figures.get("command", f"gridstat experiment run {name} --json")

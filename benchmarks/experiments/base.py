@@ -1,21 +1,23 @@
-"""The base experiment of both sources in a managed cloud, beside raw C hops and other routers.
+"""The base experiment of both sources in a managed cloud, beside other hops in the same seconds.
 
-S0 §8.2: publisher - edge - edge - subscriber. S3 §5.2.1: publisher - one router - subscriber, with
-the router's own share. `cloud` is a broker's cloud used by the public API; `core` the same routers'
-core without a broker; `reference` the core in plain Python, as the sources set a managed language
-beside C; `single` a C program that looks at nothing. Hops (but the Python one), receivers and
-publishers are real-time alike, if this process may be: compared is what they do, not their rank.
+S0 §8.2: publisher - edge - edge - subscriber; S3 §5.2.1: one router, and its own share. `cloud` is
+a broker's cloud used by the public API; `core` the same core without a broker; `reference` that in
+plain Python, as the sources had a managed language beside C; `single` a C program that looks at
+nothing. All but the Python hop are real-time alike, if we may: compared is what they do.
 """
 
 from __future__ import annotations
 
-import os
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from benchmarks.chain import ChainPlan, run_chain
-from benchmarks.cloud_chain import CloudChainPlan, run_cloud_chain
+from benchmarks.chain import ChainPlan
+from benchmarks.cloud_chain import CloudChain
+from benchmarks.cloud_plan import chain
+from benchmarks.cloud_rig import CloudRig
 from benchmarks.experiments.experiment import (
+    AWAKE,
     Comparison,
     Experiment,
     Figure,
@@ -38,10 +40,14 @@ from benchmarks.experiments.source_figures import (
     S3_BASE_MIN_US,
     S3_BASE_SD_US,
 )
+from benchmarks.lanes import Cut, Lanes
+from benchmarks.machine import MachineWatch, processors_awake
 from benchmarks.rig import CORE, FLOOR_SINGLE, REFERENCE
 from benchmarks.statistics import (
     NS_PER_US,
+    WARM_UP_INTERPRETED_S,
     Bin,
+    Histogram,
     Summary,
     histogram_mean,
     histogram_quantile,
@@ -51,13 +57,14 @@ from gridstat.core.scheduling import ROUTER_PRIORITY, scheduling_granted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from types import TracebackType
 
 CLOUD = "cloud"
 KINDS = (CLOUD, FLOOR_SINGLE, CORE, REFERENCE)
 SOURCES = {"s0": 2, "s3": 1}
 """How many routers lie between publisher and subscriber."""
 
-FIELDS = ("mean_us", "min_us", "max_us", "sd_us", "p50_us", "p99_us")
+FIELDS = ("mean_us", "min_us", "max_us", "sd_us", "p50_us", "p90_us", "p99_us")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ class Run:
 
     summary: Summary
     bins: tuple[Bin, ...]
-    local: tuple[tuple[int, int], ...]
+    local: Histogram
     lost: int
     broker_cpu_percent: float = 0.0
 
@@ -77,15 +84,17 @@ Runs = dict[tuple[str, str], list[Run]]
 
 def measure(options: Options, progress: Progress) -> Result:
     """All kinds of hop in turn, without load."""
-    load = os.getloadavg()[0]
+    watch = MachineWatch()
     kinds = options.names("kinds", known=KINDS)
-    runs = _run_all(kinds, options, progress)
+    with processors_awake(is_wanted=bool(options.whole("awake"))) as awake:
+        runs = _run_all(kinds, options, progress)
     progress(1.0, "done")
     figures: dict[str, Figure] = {
         **_figures(runs),
         "tick_ms": options.whole("tick_ms"),
         "scheduling": str(scheduling_granted(None, ROUTER_PRIORITY)),
-        "machine_load_before": round(load, 2),
+        "processors_awake": awake,
+        **watch.figures(),
         "runs": options.whole("runs"),
     }
     return Result(
@@ -98,31 +107,70 @@ def measure(options: Options, progress: Progress) -> Result:
 
 
 def _run_all(kinds: Sequence[str], options: Options, progress: Progress) -> Runs:
-    """Repetition outermost; the kinds of one source next to each other, in alternating order."""
+    """Source by source: everything is started once, and all kinds are measured at the same time."""
     runs: Runs = {}
     repetitions = options.whole("runs")
-    steps = [
-        (source, kind)
-        for repetition in range(repetitions)
-        for source in SOURCES
-        for kind in (kinds if repetition % 2 == 0 else tuple(reversed(kinds)))
-    ]
-    for index, (source, kind) in enumerate(steps):
-        progress(index / len(steps), f"{source}: {kind}, {SOURCES[source]} routers")
-        runs.setdefault((source, kind), []).append(_run(kind, SOURCES[source], options))
+    for place, (source, routers) in enumerate(SOURCES.items()):
+        progress(place / len(SOURCES), f"{source}: starting {routers} routers of each kind")
+        with _Kinds(kinds, routers, options) as started:
+            for repetition in range(repetitions):
+                share = (place + (repetition + 1) / (repetitions + 1)) / len(SOURCES)
+                progress(share, f"{source}: repetition {repetition + 1}")
+                for kind, run in started.measure(options.real("seconds")).items():
+                    runs.setdefault((source, kind), []).append(run)
     return runs
 
 
-def _run(kind: str, routers: int, options: Options) -> Run:
-    seconds, tick_ms = options.real("seconds"), options.whole("tick_ms")
-    if kind == CLOUD:
-        found = run_cloud_chain(
-            CloudChainPlan(routers, tick_ms), seconds, folder=options.text("folder")
-        )
-        return Run(found.summary, found.bins, found.local, found.lost, found.broker_cpu_percent)
-    plan = ChainPlan(kind, routers, reference_s=tick_ms / 1e3, is_real_time=True)
-    plain = run_chain(plan, seconds)
-    return Run(plain.summary, plain.bins, plain.local, plain.lost)
+class _Kinds:
+    """All kinds of hop between two ends; their events lie between each other's."""
+
+    def __init__(self, kinds: Sequence[str], routers: int, options: Options) -> None:
+        self._kinds, self._routers = kinds, routers
+        self._tick_ms, self._folder = options.whole("tick_ms"), options.text("folder")
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        tick_s = self._tick_ms / 1e3
+        plans = {
+            kind: ChainPlan(kind, self._routers, reference_s=tick_s, is_real_time=True)
+            for kind in self._kinds
+            if kind != CLOUD
+        }
+        try:
+            self._lanes = self._stack.enter_context(Lanes(plans))
+            self._cloud = self._start_cloud() if CLOUD in self._kinds else None
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def measure(self, seconds: float) -> dict[str, Run]:
+        """One run of every kind, in the same seconds."""
+        cut = Cut(warm_up_s=min(WARM_UP_INTERPRETED_S, seconds))
+        total_s, step_s = seconds + cut.warm_up_s, self._tick_ms / 1e3 / len(self._kinds)
+        others = [kind for kind in self._kinds if kind != CLOUD]
+        self._lanes.begin(total_s, [(at + 1) * step_s for at in range(len(others))])
+        found: dict[str, Run] = {}
+        if self._cloud is not None:
+            self._cloud.begin(total_s)
+            run = self._cloud.finish(cut)
+            (path,) = run.paths
+            found[CLOUD] = Run(path.summary, path.bins, run.local, run.lost, run.broker_cpu_percent)
+        for kind, lane in self._lanes.finish(cut).items():
+            found[kind] = Run(lane.summary, lane.bins, lane.local, lane.lost)
+        return found
+
+    def _start_cloud(self) -> CloudChain:
+        rig = self._stack.enter_context(CloudRig(chain(self._routers), folder=self._folder))
+        return CloudChain(rig, (self._routers,), tick=(self._tick_ms, 1_000))
 
 
 def _figures(runs: Runs) -> dict[str, Figure]:
@@ -205,9 +253,10 @@ BASE = Experiment(
     name="base",
     summary="latency across one and two routers of a managed cloud, beside raw C hops",
     parameters=(
-        Parameter("runs", 5, "interleaved repetitions without load"),
-        Parameter("seconds", 20.0, "measured time of one run, after its warm-up"),
+        Parameter("runs", 5, "repetitions, of all kinds at the same time"),
+        Parameter("seconds", 10.0, "measured time of one run, after its warm-up"),
         Parameter("tick_ms", 10, "time between two events of the reference"),
+        AWAKE,
         Parameter("kinds", "", f"kinds of hop, by comma: {', '.join(KINDS)}"),
         Parameter("folder", "", "where the cloud's files lie; a temporary one"),
     ),

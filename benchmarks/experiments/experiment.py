@@ -25,6 +25,9 @@ class Parameter:
     summary: str
 
 
+AWAKE = Parameter("awake", 1, "keep the processors from sleeping, as a real-time host does; or 0")
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """A figure that a source printed, ours beside it, and whether the two may be compared."""

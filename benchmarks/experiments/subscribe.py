@@ -7,17 +7,18 @@ are held against events that are really sent.
 
 from __future__ import annotations
 
-import os
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.allocation import allocation_times_ms
+from benchmarks.class_latencies import class_figures
 from benchmarks.cloud_plan import two_rings
 from benchmarks.cloud_rig import CloudRig, routers_behind
 from benchmarks.errors import BenchmarkError
 from benchmarks.experiments.experiment import (
+    AWAKE,
     Experiment,
     Figure,
     Options,
@@ -26,14 +27,22 @@ from benchmarks.experiments.experiment import (
     Result,
     middle,
 )
-from benchmarks.path_latencies import PathProbe, kept_share, prediction_error
+from benchmarks.machine import MachineWatch, processors_awake
+from benchmarks.path_latencies import (
+    LATENCY_MS,
+    PREDICTED,
+    PathProbe,
+    kept_share,
+    prediction_error,
+)
+from benchmarks.statistics import median_ratio
+from benchmarks.storm_stream import StormStream
 from benchmarks.subscribing import Asked, Storm, Subscribers, quantile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-LATENCY_MS = 50
 SLOW, LONE = (1, 1), "lone-"
 
 
@@ -47,7 +56,7 @@ class Memory:
 
 def measure(options: Options, progress: Progress) -> Result:
     """Storms of single and of many subscriptions, then lone ones, then real events."""
-    load = os.getloadavg()[0]
+    watch = MachineWatch()
     edges = options.whole("clients")
     topology = two_rings(edges, options.whole("ring"))
     progress(0.0, f"starting a cloud of {len(topology.routers)} routers")
@@ -55,9 +64,16 @@ def measure(options: Options, progress: Progress) -> Result:
         progress(0.1, "attaching end-points")
         ends = Subscribers(rig, clients=edges, processes=options.whole("processes"))
         runs = _storms(rig, ends, options, progress)
-        runs.figures |= _lone(ends, options, progress)
         ends.unsubscribe()
-        runs.figures |= _predictions(rig, ends, options, progress)
+        with processors_awake(is_wanted=bool(options.whole("awake"))) as awake:
+            runs.figures |= _stream(rig, ends, runs, options, progress)
+            runs.figures |= _lone(ends, options, progress)
+            ends.unsubscribe()
+            runs.figures |= _predictions(rig, ends, options, progress)
+            progress(0.88, "every class of application")
+            seconds = options.real("seconds") / 2
+            runs.figures |= class_figures(rig, edges=edges, seconds=seconds)
+        runs.figures["processors_awake"] = awake
         runs.figures["routers_in_step"] = _routers_in_step(rig)
         runs.figures["fsync_ms_p50"] = round(rig.survey()["journal"]["fsync_ms_p50"], 3)
         runs.figures["fsync_ms_p99"] = round(rig.survey()["journal"]["fsync_ms_p99"], 3)
@@ -70,7 +86,7 @@ def measure(options: Options, progress: Progress) -> Result:
         "clients": edges,
         "client_processes": options.whole("processes"),
         "outstanding": options.whole("outstanding"),
-        "machine_load_before": round(load, 2),
+        **watch.figures(),
         "runs": options.whole("runs"),
     }
     return Result(
@@ -84,6 +100,8 @@ def measure(options: Options, progress: Progress) -> Result:
 @dataclass(slots=True)
 class _Runs:
     figures: dict[str, Figure]
+    names: dict[str, list[str]]
+    asked: Asked
 
 
 def _storms(rig: CloudRig, ends: Subscribers, options: Options, progress: Progress) -> _Runs:
@@ -92,6 +110,7 @@ def _storms(rig: CloudRig, ends: Subscribers, options: Options, progress: Progre
     of_each = max(1, options.whole("subscriptions") // len(ends.clients) // len(ends.publishers))
     names = ends.shifted(ends.publish("v", of_each, SLOW))
     qos = {"latency_ms": LATENCY_MS, "redundancy": options.whole("redundancy")}
+    asked = Asked(1, options.whole("outstanding"), qos)
     singles: list[Storm] = []
     manies: list[Storm] = []
     before, held = _memory(rig), _memory(rig)
@@ -101,8 +120,7 @@ def _storms(rig: CloudRig, ends: Subscribers, options: Options, progress: Progre
             progress(share, f"repetition {repetition + 1}: {per_request} variables a request")
             if repetition or kept is singles:
                 ends.unsubscribe()
-            asked = Asked(per_request, options.whole("outstanding"), qos)
-            kept.append(ends.storm(names, asked))
+            kept.append(ends.storm(names, replace(asked, per_request=per_request)))
             rig.await_in_step()
             if repetition == 0 and kept is manies:
                 held = _memory(rig)
@@ -112,7 +130,9 @@ def _storms(rig: CloudRig, ends: Subscribers, options: Options, progress: Progre
             "broker_kib_each": _each(held.broker_kib - before.broker_kib, manies[0]),
             "routers_kib_each": _each(held.routers_kib - before.routers_kib, manies[0]),
             "digests_equal_after_storms": _routers_in_step(rig),
-        }
+        },
+        names,
+        asked,
     )
 
 
@@ -153,24 +173,44 @@ def _lone(ends: Subscribers, options: Options, progress: Progress) -> dict[str, 
     }
 
 
+def _stream(
+    rig: CloudRig, ends: Subscribers, runs: _Runs, options: Options, progress: Progress
+) -> dict[str, Figure]:
+    """One more storm, beside a stream that was admitted before it; what it asks for stays."""
+    progress(0.68, "a stream, and a storm beside it")
+    stream = StormStream(rig, to_edge=options.whole("clients") // 2)
+    return stream.measure(lambda: ends.storm(runs.names, runs.asked), options.real("stream"))
+
+
 def _predictions(
     rig: CloudRig, ends: Subscribers, options: Options, progress: Progress
 ) -> dict[str, Figure]:
-    """The law predicts the p99 of a path; beside it stands the p99 of events that took it."""
+    """What the law predicts of a path, beside events that took it and as many raw C hops."""
     seconds = options.real("seconds")
     progress(0.8, f"sending events for {seconds:g} s")
+    watch = MachineWatch()
     taken = PathProbe(rig, ends).run(seconds)
-    pairs = [(float(path.predicted_us), path.p99_us) for path in taken]
-    return {
+    pairs = [(float(path.predicted_us), float(getattr(path.summary, PREDICTED))) for path in taken]
+    within = sum(path.summary.p99_us <= 1e3 * LATENCY_MS for path in taken)
+    figures: dict[str, Figure] = {
+        "predicted": PREDICTED.removesuffix("_us"),
         "prediction_error_p50": round(prediction_error(pairs), 3),
-        "predicted_us_p50": round(median(path.predicted_us for path in taken)),
-        "measured_p50_us_p50": round(median(path.p50_us for path in taken)),
-        "measured_p99_us_p50": round(median(path.p99_us for path in taken)),
-        "measured_p99_us_max": round(max(path.p99_us for path in taken)),
         "predictions_kept": round(kept_share(pairs), 3),
+        "predicted_us_p50": round(median(path.predicted_us for path in taken)),
         "predicted_paths": len(pairs),
+        "paths_within_bound": f"{within} of {len(taken)}",
+        "prediction_steal_percent": watch.figures()["steal_percent"],
         "routers_real_time": _real_time(rig),
     }
+    for field in ("p50_us", "p90_us", "p99_us"):
+        ours = [float(getattr(path.summary, field)) for path in taken]
+        floor = [float(getattr(path.floor, field)) for path in taken]
+        figures[f"measured_{field}_p50"] = round(median(ours))
+        figures[f"floor_{field}_p50"] = round(median(floor))
+        name = f"latency_ratio_to_floor_{field.removesuffix('_us')}"
+        figures[name] = round(median_ratio(ours, floor), 3)
+    figures["measured_p99_us_max"] = round(max(path.summary.p99_us for path in taken))
+    return figures
 
 
 def _real_time(rig: CloudRig) -> str:
@@ -231,7 +271,9 @@ SUBSCRIBE = Experiment(
         Parameter("redundancy", 1, "disjoint paths of each subscription in the storms"),
         Parameter("many", 100, "variables a request in the storms of many"),
         Parameter("lone", 200, "subscriptions asked for one at a time"),
+        Parameter("stream", 8.0, "time of a stream before a storm, and at most beside one"),
         Parameter("seconds", 20.0, "time of real events for the predictions"),
+        AWAKE,
         Parameter("allocations", 3_000, "allocations in one large cloud of each family"),
         Parameter("allocation_routers", 200, "routers of such a cloud"),
         Parameter("folder", "", "where the cloud's files and journal lie; a temporary one"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
@@ -14,9 +15,10 @@ import numpy as np
 
 import gridstat
 from benchmarks.roles.pacing import steady
-from benchmarks.statistics import NS_PER_S, NS_PER_US, WARM_UP_S, bins_of, summary_of, warm_up_count
+from benchmarks.statistics import NS_PER_US, WARM_UP_S, bins_of, counted, summary_of
 from gridstat.console.daemons.garbage import collect_rarely
 from gridstat.core.scheduling import END_POINT_PRIORITY, in_real_time
+from gridstat.model.qos import preset
 from gridstat.model.status import EventFlag
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class EndPointsRole:
     def answer(self, question: Question) -> Answer:
         do: Callable[[Question], Answer] = {
             "publish": self._publish,
+            "unpublish": self._unpublish,
             "pulse": self._pulse,
             "tick": self._tick,
             "subscribe": self._subscribe,
@@ -77,28 +80,53 @@ class EndPointsRole:
     # Publishing.
 
     def _publish(self, question: Question) -> Answer:
-        """So many variables below each end-point's own name, in one request each."""
+        """So many variables below each end-point's own name.
+
+        In one request each, or, when each variable has a phase of its own, in one for each of them.
+        """
         period, prefix = gridstat.Period(*question["period"]), str(question["prefix"])
-        step_ns = int(question.get("phase_step_ns", 0))
+        step_ns, own_ns = (int(question.get(key, 0)) for key in ("phase_step_ns", "own_step_ns"))
         names = [f"{prefix}{number}" for number in range(int(question["count"]))]
-        for index, (name, connection) in enumerate(self._connections.items()):
-            made = connection.publish_many(
-                names, gridstat.FLOAT64, period=period, phase_ns=index * step_ns
-            )
-            self._publications[name, prefix] = made
+        requests = [[name] for name in names] if own_ns else [names]
+        for index, (end_point, connection) in enumerate(self._connections.items()):
+            self._publications[end_point, prefix] = [
+                made
+                for number, some in enumerate(requests)
+                for made in connection.publish_many(
+                    some,
+                    gridstat.FLOAT64,
+                    period=period,
+                    phase_ns=index * step_ns + number * own_ns,
+                )
+            ]
         return {"published": len(names) * len(self._connections)}
 
+    def _unpublish(self, question: Question) -> Answer:
+        """All that have this prefix."""
+        ended = [key for key in self._publications if key[1] == question["prefix"]]
+        for key in ended:
+            for publication in self._publications.pop(key):
+                publication.unpublish()
+        return {}
+
     def _pulse(self, question: Question) -> Answer:
-        """Each period all end-points send theirs in one call, one after another, evenly spaced."""
-        parties = [
-            (self._connections[name], made, np.zeros(len(made)))
+        """Each period all end-points send theirs in one call, one after another, evenly spaced.
+
+        `is_apart`: each variable by a `send` of its own, evenly spaced too.
+        """
+        pulsing = [
+            (self._connections[name], made)
             for (name, prefix), made in self._publications.items()
             if prefix == question["prefix"]
         ]
+        parties: list[Callable[[], int]] = [
+            partial(connection.send_many, made, np.zeros(len(made))) for connection, made in pulsing
+        ]
+        if question.get("is_apart"):
+            parties = [partial(each.send, 0.0) for _, made in pulsing for each in made]
 
         def send(tick: int) -> int:
-            connection, made, values = parties[tick % len(parties)]
-            return connection.send_many(made, values)
+            return int(parties[tick % len(parties)]())
 
         tick_s = float(question["period_s"]) / len(parties)
         seconds = float(question["seconds"])
@@ -107,9 +135,8 @@ class EndPointsRole:
             return asdict(steady(send, tick_s=tick_s, seconds=seconds, is_aligned=True))
 
     def _tick(self, question: Question) -> Answer:
-        """At whole multiples of a time one event of each variable, by a call of its own."""
+        """At whole multiples of a time one event, of one variable after another."""
         tick_s, seconds = float(question["tick_s"]), float(question["seconds"])
-        tick_ns = round(tick_s * NS_PER_S)
         made = [
             each
             for (_, prefix), some in self._publications.items()
@@ -118,9 +145,9 @@ class EndPointsRole:
         ]
 
         def send(tick: int) -> int:
-            if abs(time.time_ns() - tick * tick_ns) >= tick_ns // 2:
+            if abs(time.time() - tick * tick_s) >= tick_s / 2:
                 return 0  # Too late: it would be the second event of the slot after its own.
-            return sum(each.send(0.0) for each in made)
+            return int(made[tick % len(made)].send(0.0))
 
         # No other end-point or daemon would be on a publisher's machine, to be waited for.
         with in_real_time(None, END_POINT_PRIORITY):
@@ -130,7 +157,9 @@ class EndPointsRole:
 
     def _subscribe(self, question: Question) -> Answer:
         """All names of each end-point, each with so many requests under way at once."""
-        qos = gridstat.qos(**question["qos"])
+        qos = (
+            preset(question["preset"]) if "preset" in question else gridstat.qos(**question["qos"])
+        )
         asking = [
             _Asking(self._connections[name], names, question, qos)
             for name, names in question["names"].items()
@@ -164,45 +193,59 @@ class EndPointsRole:
 
     def _take_paths(self, _: Question) -> Answer:
         """The latencies of all events kept since the last time, by publisher and subscriber."""
-        seen: dict[tuple[str, str], list[npt.NDArray[np.float64]]] = {}
+        seen: dict[tuple[str, str], list[npt.NDArray[np.int64]]] = {}
         for name, held in self._subscriptions.items():
             for subscription in held:
                 ends = (subscription.name.rpartition("/")[0], name)
-                seen.setdefault(ends, []).append(_latencies_ns(subscription.read()) / NS_PER_US)
+                seen.setdefault(ends, []).append(_latencies_ns(_live(subscription.read())))
         paths = []
         for (publisher, subscriber), parts in sorted(seen.items()):
-            latencies_us = np.concatenate(parts)
-            if len(latencies_us) == 0:
+            latencies_ns = np.concatenate(parts)
+            if len(latencies_ns) == 0:
                 continue
-            p50_us, p99_us = (float(value) for value in np.quantile(latencies_us, (0.5, 0.99)))
-            ends_told = {"publisher": publisher, "subscriber": subscriber}
-            paths.append(
-                {**ends_told, "samples": len(latencies_us), "p50_us": p50_us, "p99_us": p99_us}
-            )
+            summary = asdict(summary_of(latencies_ns))
+            paths.append({"publisher": publisher, "subscriber": subscriber, "summary": summary})
         return {"paths": paths}
 
     def _take(self, question: Question) -> Answer:
-        """The latencies of all events kept since the last time, without the warm-up."""
-        held = [each for some in self._subscriptions.values() for each in some]
-        samples = np.concatenate([each.read() for each in held])
+        """The latencies of the events kept since the last time that count.
+
+        Of all subscriptions, or those of one end-point, or to one name; after the warm-up, or
+        within the windows.
+        """
+        held = [
+            each
+            for end_point, some in self._subscriptions.items()
+            for each in some
+            if question.get("end_point") in (None, end_point)
+            and question.get("name") in (None, each.name)
+        ]
+        samples = _live(np.concatenate([each.read() for each in held]))
         samples = samples[np.argsort(samples["created_ns"], kind="stable")]
         created_ns = samples["created_ns"].astype(np.int64)
         latencies_ns = _latencies_ns(samples)
         warm_up_s = float(question.get("warm_up_s", WARM_UP_S))
-        kept = latencies_ns[warm_up_count(created_ns, warm_up_s=warm_up_s) :]
+        places = counted(created_ns, warm_up_s=warm_up_s, windows_ns=question.get("windows_ns", ()))
+        kept = latencies_ns[places]
         return {
             "taken": len(latencies_ns),
             "summary": asdict(summary_of(kept)),
             "bins": [asdict(part) for part in bins_of(kept, width_us=float(question["bin_us"]))],
+            "late": int((kept > float(question.get("bound_us", math.inf)) * NS_PER_US).sum()),
             "predicted_us": [each.contract.latency_us for each in held],
         }
 
 
+def _live(samples: Samples) -> Samples:
+    """Without what an edge had kept for a late comer, which is no measurement."""
+    live: Samples = samples[samples["flags"] & int(EventFlag.CACHED) == 0]
+    return live
+
+
 def _latencies_ns(samples: Samples) -> npt.NDArray[np.int64]:
-    """From stamp to arrival of live events; one that an edge had kept is no measurement."""
-    live = samples[samples["flags"] & int(EventFlag.CACHED) == 0]
+    """From stamp to arrival."""
     latencies: npt.NDArray[np.int64] = np.subtract(
-        live["received_ns"], live["created_ns"], dtype=np.int64, casting="unsafe"
+        samples["received_ns"], samples["created_ns"], dtype=np.int64, casting="unsafe"
     )
     return latencies
 

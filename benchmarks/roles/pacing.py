@@ -95,15 +95,22 @@ def flood(
 
 
 def steady(
-    send: Callable[[int], int], *, tick_s: float, seconds: float, is_aligned: bool = False
+    send: Callable[[int], int],
+    *,
+    tick_s: float,
+    seconds: float,
+    is_aligned: bool = False,
+    phase_s: float = 0.0,
 ) -> Ticked:
     """Call `send(n)`, which says how many events it sent, at every tick of a schedule.
 
     Ticks that a stall has swallowed are skipped, never made up for in a burst. n counts the calls;
-    aligned ticks lie at whole multiples of `tick_s` of the real-time clock, and n is that multiple.
+    aligned ticks lie `phase_s` after whole multiples of `tick_s` of the real-time clock, and n is
+    that multiple.
     """
     first = int(time.time() / tick_s) + 1
-    started_s = time.monotonic() + (first * tick_s - time.time() if is_aligned else 0.0)
+    wait_s = first * tick_s + phase_s - time.time() if is_aligned else 0.0
+    started_s = time.monotonic() + wait_s
     tick, calls, sent = 0, 0, 0
     while tick * tick_s < seconds:
         wait_s = started_s + tick * tick_s - time.monotonic()

@@ -117,6 +117,7 @@ class PublisherRole:
                 tick_s=float(question["tick_s"]),
                 seconds=float(question["seconds"]),
                 is_aligned=bool(question.get("is_aligned", False)),
+                phase_s=float(question.get("phase_s", 0.0)),
             )
 
     def _probe(self, question: Question) -> Ticked:

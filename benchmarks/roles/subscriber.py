@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.plan import PAGE_BYTES, SubscriberPlan
 from benchmarks.roles import table
 from benchmarks.roles.conversation import step_back
-from benchmarks.statistics import NS_PER_S, WARM_UP_S, bins_of, summary_of, warm_up_count
+from benchmarks.statistics import NS_PER_S, WARM_UP_S, bins_of, counted, summary_of
 from gridstat.core._ends import Receiver
 from gridstat.core.scheduling import END_POINT_PRIORITY, in_real_time
 
@@ -79,12 +79,16 @@ class SubscriberRole:
         wanted = wanted[np.argsort(wanted["created_ns"], kind="stable")]
         created_ns = wanted["created_ns"].astype(np.int64)
         latencies_ns = wanted["received_ns"].astype(np.int64) - created_ns
-        cut = warm_up_count(created_ns, warm_up_s=float(question.get("warm_up_s", WARM_UP_S)))
-        kept = latencies_ns[cut:]
+        places = counted(
+            created_ns,
+            warm_up_s=float(question.get("warm_up_s", WARM_UP_S)),
+            windows_ns=question.get("windows_ns", ()),
+        )
+        kept = latencies_ns[places]
         width_us = float(question.get("bin_us", 100.0))
         return {
             "taken": len(latencies_ns),
-            "cut": cut,
+            "cut": len(latencies_ns) - len(kept),
             "seconds": float(created_ns[-1] - created_ns[0]) / NS_PER_S if len(created_ns) else 0.0,
             "summary": asdict(summary_of(kept)),
             "bins": [asdict(part) for part in bins_of(kept, width_us=width_us)],

@@ -31,7 +31,7 @@ class AllocationRequest(Struct, frozen=True):
 
 
 class AllocatedPath(Struct, frozen=True):
-    """One way from a source to a target; `latency_us` is the p99 predicted when it was granted."""
+    """One way from a source to a target; `latency_us` is what was predicted when it was granted."""
 
     routers: tuple[str, ...]
     channel_ids: tuple[int, ...]

@@ -287,7 +287,7 @@ class Resources:
         return len(found)
 
     def path_us(self, routers: Iterable[str], channel_ids: Iterable[int]) -> int:
-        """The p99 predicted for a path from end-point to end-point, as things are now."""
+        """The latency predicted for a path from end-point to end-point, as things are now."""
         total_us = self.ends_us
         for name in routers:
             total_us += self._routers[name].latency_us

@@ -6,10 +6,11 @@ import pytest
 
 from benchmarks.allocation import allocation_times_ms
 from benchmarks.cloud_chain import hops_of
-from benchmarks.cloud_plan import chain, two_rings
+from benchmarks.cloud_plan import chain, line, two_rings
 from benchmarks.cloud_rig import histogram_of, routers_behind
 from benchmarks.path_latencies import kept_share, prediction_error, sample_of
 from benchmarks.statistics import histogram_mean
+from benchmarks.storm_stream import ratio
 from benchmarks.subscribing import Storm, quantile
 from gridstat.model.cloud import RouterRole
 from gridstat.model.latency_model import Hop
@@ -49,6 +50,15 @@ def test_a_chain_begins_and_ends_with_an_edge_even_if_it_is_the_same_one() -> No
     edges = {name for name, role in roles.items() if role is RouterRole.EDGE}
     assert edges == {"c1/e0", "c1/e3"}
     assert len(chain(4).channels) == 6
+
+
+def test_every_router_of_a_line_is_an_edge_so_that_paths_of_all_lengths_begin_at_the_first() -> (
+    None
+):
+    topology = line(5)
+    assert [router.name for router in topology.routers] == [f"c1/e{at}" for at in range(5)]
+    assert all(router.role is RouterRole.EDGE for router in topology.routers)
+    assert len(topology.channels) == 8
 
 
 def test_a_router_is_behind_while_it_is_absent_or_has_not_confirmed() -> None:
@@ -123,6 +133,11 @@ def test_the_error_of_predictions_is_the_median_and_relative_to_what_was_measure
 
 def test_a_prediction_is_kept_when_what_was_measured_is_within_it() -> None:
     assert kept_share([(150, 100), (100, 100), (90, 100), (99, 100)]) == 0.5
+
+
+def test_the_ratio_of_a_storm_is_none_where_nothing_was_measured() -> None:
+    assert ratio(150.0, 100.0) == 1.5
+    assert ratio(150.0, 0.0) == 0.0
 
 
 def test_a_sample_of_paths_takes_every_variable_once_and_to_another_edge() -> None:

@@ -202,6 +202,7 @@ def test_subscribe_grants_everything_and_ends_with_equal_digests() -> None:
         "outstanding": 2,
         "many": 5,
         "lone": 4,
+        "stream": 0.5,
         "seconds": 1.0,
         "allocations": 6,
         "allocation_routers": 20,
@@ -213,7 +214,16 @@ def test_subscribe_grants_everything_and_ends_with_equal_digests() -> None:
     assert (figures["subscriptions"], figures["subscription_failures"]) == (40, 0)
     assert figures["digests_equal_after_storms"] == "4 of 4"
     assert figures["routers_in_step"] == "4 of 4"
-    assert figures["predicted_paths"] == 4
+    assert (figures["predicted_paths"], figures["predicted"]) == (4, "p90")
+    _assert_positive(figures, "floor_p90_us_p50", "latency_ratio_to_floor_p50")
+    _assert_positive(
+        figures, "stream_events_before", "stream_p50_us_before", "stream_floor_p50_us_before"
+    )
+    assert figures["stream_lost"] == 0
+    for name, paths in (("protection", 2), ("wide_area", 2), ("control_centre", 1)):
+        assert figures[f"class_{name}_paths"] == paths
+        assert int(figures[f"class_{name}_predicted_us"]) <= int(figures[f"class_{name}_bound_us"])
+        _assert_positive(figures, f"class_{name}_events", f"class_{name}_p90_us")
 
 
 @pytest.mark.timeout(240)
@@ -251,4 +261,5 @@ def test_the_law_of_latency_is_fitted_on_chains_and_rings_and_keeps_what_it_was_
     assert {routers for routers, _, _ in cells} >= {1, 2}
     assert sum(map(len, cells.values())) == 2 * 2 + 4
     assert float(figures["fit_predictions_kept"]) >= KEPT_SHARE
+    _assert_positive(figures, "routers1_p90_us", "floor_routers1_p90_us", "floor_routers2_p90_us")
     assert law_of(cells).hop_us == pytest.approx(float(figures["fit_hop_us"]), rel=0.01, abs=0.01)

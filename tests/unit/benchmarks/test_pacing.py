@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -146,3 +148,16 @@ def test_a_fitting_period_leaves_room_for_jitter_and_for_stalls(spacing_s: float
     seconds, per_seconds = fitting_period(spacing_s)
     slots = spacing_s * per_seconds / seconds
     assert 1 <= slots <= 32 or spacing_s >= 8
+
+
+def test_aligned_ticks_lie_a_phase_after_whole_multiples_of_the_tick() -> None:
+    ticks: list[tuple[int, float]] = []
+
+    def send(tick: int) -> int:
+        ticks.append((tick, time.time()))
+        return 1
+
+    steady(send, tick_s=0.02, seconds=0.1, is_aligned=True, phase_s=0.005)
+    assert ticks
+    # A stall makes a tick late, and none comes early.
+    assert all(at_s >= tick * 0.02 + 0.005 - 1e-3 for tick, at_s in ticks)

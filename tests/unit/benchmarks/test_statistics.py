@@ -11,8 +11,10 @@ from benchmarks.rig import CORE, FLOOR_GSO, REFERENCE, warm_up_s
 from benchmarks.statistics import (
     NS_PER_S,
     bins_of,
+    counted,
     filtered_events_per_ms,
     histogram_quantile,
+    histogram_since,
     line_through,
     median_ratio,
     model_mean_ms,
@@ -24,6 +26,27 @@ from benchmarks.statistics import (
 )
 
 latencies = st.lists(st.integers(0, 20_000_000), min_size=1, max_size=300)
+
+
+def test_of_windows_only_what_was_made_within_them_counts() -> None:
+    created_ns = np.array([5, 10, 15, 20, 25, 30], np.int64)
+    assert counted(created_ns, warm_up_s=9.0, windows_ns=((10, 20), (30, 31))).tolist() == [1, 2, 5]
+    assert counted(created_ns, warm_up_s=0.0, windows_ns=((40, 50),)).tolist() == []
+
+
+def test_without_windows_all_but_the_warm_up_counts() -> None:
+    created_ns = np.arange(0, 10 * NS_PER_S, NS_PER_S // 10)
+    places = counted(created_ns, warm_up_s=1.0)
+    assert places.tolist() == list(range(10, 100))
+
+
+def test_of_a_histogram_that_grows_only_what_is_new_is_told() -> None:
+    assert histogram_since(((10, 5), (20, 1)), ((10, 5), (20, 4), (40, 2))) == (
+        (10, 0),
+        (20, 3),
+        (40, 2),
+    )
+    assert histogram_since((), ((10, 5),)) == ((10, 5),)
 
 
 def test_a_histogram_quantile_is_the_edge_of_the_bucket_that_holds_it() -> None:

@@ -1,0 +1,128 @@
+"""Pairs of plain ends with hops between them, started once, that send whenever they are told.
+
+A path's tail on a shared machine is mostly the machine's. So other kinds of hop are measured in the
+very same seconds, their events between those of the others, with ends and ranks alike: what all
+show is the machine's, and what only one shows is its own.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from benchmarks.chain import ChainPlan, build_chain, reference_of, reference_question
+from benchmarks.rig import FLOOR_SINGLE, Rig
+from benchmarks.statistics import Bin, Histogram, Summary, histogram_since
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+
+RING_EVENTS = 65_536
+ANSWER_S_MAX = 30.0
+
+Key = TypeVar("Key", int, str)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRun:
+    """What came through since `begin`; `local` is the first hop's own share, if it is a core."""
+
+    summary: Summary
+    bins: tuple[Bin, ...]
+    local: Histogram
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Which events count: those after the warm-up, or those made in one of the windows."""
+
+    warm_up_s: float = 0.0
+    windows_ns: tuple[tuple[int, int], ...] = ()
+
+    def question(self) -> dict[str, Any]:
+        return {"warm_up_s": self.warm_up_s, "windows_ns": self.windows_ns}
+
+
+WHOLE = Cut()
+
+
+class Lane:
+    """One chain of hops; between `begin` and `finish` it sends."""
+
+    def __init__(self, rig: Rig, plan: ChainPlan) -> None:
+        self._plan = plan
+        self._subscriber, self._hops = build_chain(rig, plan, [], ring_events=RING_EVENTS)
+        self._publisher = rig.publisher(self._hops[0])
+        self._before: Histogram = ()
+
+    def begin(self, seconds: float, phase_s: float) -> None:
+        self._before = self._histogram()
+        question = reference_question(self._plan, seconds)
+        self._publisher.begin({**question, "is_aligned": True, "phase_s": phase_s})
+        self._seconds = seconds
+
+    def finish(self, cut: Cut = WHOLE) -> LaneRun:
+        sent = self._publisher.finish(within_s=self._seconds + ANSWER_S_MAX)
+        taken = self._subscriber.take(0, **reference_of(), **cut.question())
+        return LaneRun(
+            summary=Summary(**taken["summary"]),
+            bins=tuple(Bin(**part) for part in taken["bins"]),
+            local=histogram_since(self._before, self._histogram()),
+            lost=int(sent["sent"]) - int(taken["taken"]),
+        )
+
+    def _histogram(self) -> Histogram:
+        state = self._hops[0].process.ask({})
+        return tuple((upper, count) for upper, count in state.get("histogram", ()))
+
+
+class Lanes(Generic[Key]):
+    """Several of them, all of one tick, which they share: each sends at its own phase of it."""
+
+    def __init__(self, plans: Mapping[Key, ChainPlan]) -> None:
+        self._plans: dict[Key, ChainPlan] = dict(plans)
+        self._stack = ExitStack()
+        self._lanes: dict[Key, Lane] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            rigs = {key: self._stack.enter_context(Rig()) for key in self._plans}
+            for key, plan in self._plans.items():  # All interpreters load side by side.
+                rigs[key].prepare(plan.kind, hops=plan.routers)
+            self._lanes = {key: Lane(rigs[key], plan) for key, plan in self._plans.items()}
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def begin(self, seconds: float, phases_s: Iterable[float]) -> None:
+        """Send for so long, each lane so long after the tick."""
+        for lane, phase_s in zip(self._lanes.values(), phases_s, strict=True):
+            lane.begin(seconds, phase_s)
+
+    def finish(self, cut: Cut = WHOLE) -> dict[Key, LaneRun]:
+        return {key: lane.finish(cut) for key, lane in self._lanes.items()}
+
+
+def floor_lanes(lengths: Iterable[int], tick_s: float) -> Lanes[int]:
+    """Raw C hops, by how many stand in a row."""
+    return Lanes(
+        {
+            hops: ChainPlan(FLOOR_SINGLE, hops, reference_s=tick_s, is_real_time=True)
+            for hops in sorted(set(lengths))
+        }
+    )
