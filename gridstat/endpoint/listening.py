@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
     from gridstat.core.samples import VariableCounters
     from gridstat.endpoint.deliverer import Deliverer
+    from gridstat.endpoint.path_ledger import PathLedger
     from gridstat.endpoint.subscriber import Subscription
     from gridstat.endpoint.violation import Terms
     from gridstat.model.rate_law import Period
     from gridstat.model.status import StatusVariable
     from gridstat.net.clock import Clock
-    from gridstat.net.command.endpoint_messages import EdgeCopies
+    from gridstat.net.command.endpoint_messages import EdgeCopies, LedgerEntry
 
 
 class Expecting(Protocol):
@@ -99,9 +100,7 @@ class Listening:
         latency_ns = latency_ns_in(subscription.contract, modes)
         begin = self._begin(from_ns)
         with self._lock:
-            self._read_paths(subscription)
-            subscription.paths.follow(subscription.contract.paths, self._clock.steady_ns())
-            self._read_paths(subscription)
+            self._follow_paths(subscription)
             ears = self._ears.setdefault(subscription, {})
             if variable.variable_id in ears:
                 self._renew(subscription, ears[variable.variable_id], terms, latency_ns)
@@ -117,7 +116,7 @@ class Listening:
     def end(self, subscription: Subscription, variable_id: int | None = None) -> None:
         """Listen no longer: to one identifier, or to all of the subscription's."""
         with self._lock:
-            self._read_paths(subscription)
+            self._read_paths(subscription, self._total(subscription))
             ears = self._ears.get(subscription, {})
             for number in tuple(ears) if variable_id is None else (variable_id,):
                 ear = ears.pop(number, None)
@@ -152,9 +151,25 @@ class Listening:
     def ledger(self, subscription: Subscription) -> Ledger:
         """What came of its contracts so far."""
         with self._lock:
-            total = self._read_paths(subscription)
+            total = self._total(subscription)
+            self._read_paths(subscription, total)
             paths = subscription.paths.told()
-        return total + Ledger(extrapolated=subscription.incoming.extrapolated, paths=paths)
+        return total + _own(subscription, paths)
+
+    def report(self, subscription: Subscription, subscription_id: int) -> LedgerEntry | None:
+        """The ledger as the broker is told of it, if there is one; cheaper than the ledger.
+
+        The only path of a contract has nothing to add, and need not be looked at to count.
+        """
+        if subscription.paths.has_several:
+            found = self.ledger(subscription)
+        else:
+            with self._lock:
+                found = self._total(subscription)
+            found += _own(subscription)
+        if found.is_blank:
+            return None
+        return found.entry(subscription_id, self.asked_of_edge(subscription))
 
     def asked_of_edge(self, subscription: Subscription) -> int:
         """The variable of which an edge must say by which paths it came, or 0."""
@@ -171,12 +186,26 @@ class Listening:
                 if each.variable_id in self._listeners:
                     self._edges[edge, each.variable_id] = EdgeReading(each, now_ns)
 
-    def _read_paths(self, subscription: Subscription) -> Ledger:
-        """All that was counted of a subscription, its paths having taken it in."""
+    def _follow_paths(self, subscription: Subscription) -> None:
+        """What the old paths have counted is read once more, and what the new ones begin with."""
+        if subscription.paths.granted == subscription.contract.paths:
+            return
+        total = self._total(subscription)
+        self._read_paths(subscription, total)
+        subscription.paths.follow(subscription.contract.paths, self._clock.steady_ns())
+        self._read_paths(subscription, total)
+
+    def _total(self, subscription: Subscription) -> Ledger:
+        """All that was counted of a subscription as a whole."""
         total = subscription.past
         for ear in self._ears.get(subscription, {}).values():
             counted = ear.tally.ledger(self._deliverer.caught_up_ns)
             total += self._with_copies(ear, counted)
+        return total
+
+    def _read_paths(self, subscription: Subscription, total: Ledger) -> None:
+        if not subscription.paths.granted:
+            return
         variable = subscription.contract.variable
         number = 0 if variable is None else variable.variable_id
         newest = self._ears.get(subscription, {}).get(number)
@@ -194,7 +223,6 @@ class Listening:
             edges=self._edges,
         )
         subscription.paths.read(counts)
-        return total
 
     def _begin(self, from_ns: int) -> Begin:
         """Now, or the announced instant; by no clock of ours does that lie in the past."""
@@ -250,3 +278,9 @@ class Listening:
             duplicate=counted["duplicate"] - ear.duplicate,
             copies=tuple(now - before for now, before in copies),
         )
+
+
+def _own(subscription: Subscription, paths: tuple[PathLedger, ...] = ()) -> Ledger:
+    """What the subscription counts itself, whatever its variable's identifier."""
+    extrapolated = subscription.incoming.extrapolated
+    return Ledger(extrapolated=extrapolated, dropped=subscription.dropped, paths=paths)

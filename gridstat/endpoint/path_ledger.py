@@ -17,7 +17,7 @@ from gridstat.model.identifiers import path_name
 from gridstat.net.command.endpoint_messages import PATHS_TOLD_MAX, PathEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from gridstat.core.samples import VariableCounters
     from gridstat.net.command.endpoint_messages import EdgeCopies, GrantedPath
@@ -227,8 +227,14 @@ class PathBook:
     """The paths of one subscription, in the order of its contract and then those it has left."""
 
     def __init__(self) -> None:
+        self.granted: tuple[GrantedPath, ...] = ()
         self._ways: dict[tuple[str, ...], _Way] = {}
         self._earlier = PathLedger(EARLIER, is_open=False)
+
+    @property
+    def has_several(self) -> bool:
+        """Whether there is more to tell than of the subscription as a whole."""
+        return len(self._ways) > 1
 
     @property
     def asks_receiver(self) -> bool:
@@ -240,8 +246,9 @@ class PathBook:
         """Whether an edge must tell its paths apart."""
         return any(way.meets and way.is_open for way in self._ways.values())
 
-    def follow(self, paths: Sequence[GrantedPath], now_ns: int) -> None:
+    def follow(self, paths: tuple[GrantedPath, ...], now_ns: int) -> None:
         """The contract has these paths from now on."""
+        self.granted = paths
         ends = Counter(path.routers[-1] for path in paths)
         before, self._ways = self._ways, {}
         for index, path in enumerate(paths):

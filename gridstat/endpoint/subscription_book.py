@@ -221,14 +221,14 @@ class SubscriptionBook:
 
     def ledger(self, subscription: Subscription) -> Ledger:
         """What came of a contract so far."""
-        return replace(self._listening.ledger(subscription), dropped=subscription.dropped)
+        return self._listening.ledger(subscription)
 
     def report(self) -> None:
         """Tell the cloud the ledgers of all that got anything; nobody waits for the answer."""
         entries = [
-            found.entry(number, self._listening.asked_of_edge(subscription))
+            found
             for number, subscription in sorted(self._by_id.items())
-            if not (found := self.ledger(subscription)).is_blank
+            if (found := self._listening.report(subscription, number)) is not None
         ]
         for at in range(0, len(entries), MANY_MAX):
             command = ReportLedger(entries=tuple(entries[at : at + MANY_MAX]))
