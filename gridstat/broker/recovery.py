@@ -106,13 +106,18 @@ class Recovery:
             self._replan_soon()
         if not variable_ids:
             return
-        self._refusals.take(name, variable_ids)
+        news = self._refusals.take(name, variable_ids)
         self._moves.go_on()
         refused = self._desk.tables[name].refused
         through = self._desk.registry.through_router.get(name, set())
         for variable_id in variable_ids:
             taken = self._subscriptions_to(variable_id)
-            self._look_at(taken & through if variable_id in refused else taken & self._impaired)
+            if variable_id in news:
+                self._look_at(taken & through)
+            elif variable_id in refused:  # As before: whoever knows has looked in vain.
+                self._look_at(taken & through - self._impaired)
+            else:
+                self._look_at(taken & self._impaired)
         self._replan()
 
     def table_refused(self, name: str, *, is_over: bool) -> None:

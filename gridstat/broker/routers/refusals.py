@@ -30,17 +30,20 @@ class Refusals:
         self._counts: dict[tuple[str, int], int] = {}
         self._gone: list[tuple[int, str, int]] = []
 
-    def take(self, router: str, variable_ids: Iterable[int]) -> None:
-        """What a router says of these rows now: refused, held, or not there."""
+    def take(self, router: str, variable_ids: Iterable[int]) -> set[int]:
+        """What a router says of these rows now: refused, held, or not there; the first is news."""
         table = self._desk.tables[router]
+        news = set()
         for variable_id in sorted(variable_ids):
             if variable_id in table.refused:
                 if self._rows.mark(router, variable_id):
                     self._counts.setdefault((router, variable_id), 0)
+                    news.add(variable_id)
             elif variable_id in table.wanted.variables:
                 self._forget(router, variable_id)
             else:
                 self._avoid_for_now(router, variable_id)
+        return news
 
     def forget_router(self, router: str) -> None:
         """Another process, or one that is gone: nothing is known of what it can hold."""

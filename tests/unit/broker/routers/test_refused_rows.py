@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gridstat.broker.capacity.allocation import Allocator
 from gridstat.model.errors import RouterFull
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import NS_PER_S
@@ -14,6 +15,7 @@ from gridstat.net.command.endpoint_messages import (
     ContractChanged,
     GrantedOutcome,
     RefusedOutcome,
+    Unsubscribe,
 )
 from gridstat.net.command.machine import Received
 from gridstat.net.command.messages import Explain, TableRefused
@@ -121,6 +123,28 @@ def test_two_routers_that_refuse_a_row_do_not_send_its_contract_to_and_fro(
     refuse_voltage(cloud, "c1/i0", "c1/i1")
     cloud.advance(600 * NS_PER_S)
     assert cloud.broker.registry.subscriptions[number].record.generation <= 12
+
+
+def test_a_refusal_that_is_repeated_with_every_table_is_looked_at_once(
+    cloud: Conversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner_router(cloud, VOLTAGE)
+    refuse_voltage(cloud, "c1/i0", "c1/i1")
+    cloud.advance(NS_PER_S)
+    searches = 0
+    search = Allocator.replace_path
+
+    def counted(self: Allocator, *args: Any, **kwargs: Any) -> Any:
+        nonlocal searches
+        searches += 1
+        return search(self, *args, **kwargs)
+
+    monkeypatch.setattr(Allocator, "replace_path", counted)
+    for _ in range(20):
+        both = QosRequest(redundancy=2)
+        number = cloud.subscribe(CENTRE, "c1/e2", CURRENT, both).subscription_id
+        cloud.ask(CENTRE, "c1/e2", Unsubscribe(subscription_ids=(number,)))
+    assert searches == 0
 
 
 def test_a_router_that_refused_a_row_is_avoided_for_a_while_only(cloud: Conversation) -> None:
