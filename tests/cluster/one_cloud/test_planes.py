@@ -14,6 +14,7 @@ from tests.cluster.one_cloud.cloud import EAST, WEST, connections_to
 from tests.cluster.one_cloud.streams import Stream, slots_of
 
 if TYPE_CHECKING:
+    from gridstat.endpoint.violation import Violation
     from tests.cluster.one_cloud.cloud import Cloud
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -27,9 +28,14 @@ def test_a_storm_of_commands_and_refusals_costs_an_admitted_stream_nothing(cloud
     noise = cloud.connect("c1/storm/noise", EAST)
     stream = publisher.publish("value", FLOAT64, rate=60)
     loud = publisher.publish("loud", FLOAT64, rate=10_000)
+    violations: list[Violation] = []
     taken = subscriber.subscribe(
-        stream.name, qos=qos(latency_ms=2_000, redundancy=2), keep_events=65_536
+        stream.name,
+        qos=qos(latency_ms=2_000, redundancy=2),
+        keep_events=65_536,
+        on_violation=violations.append,
     )
+    promised = _paths_of(cloud, stream.name, "c1/storm/desk")
     with Stream(stream) as sending:
         eventually(lambda: sending.complaint_below(30))
         for _ in range(60):
@@ -49,6 +55,19 @@ def test_a_storm_of_commands_and_refusals_costs_an_admitted_stream_nothing(cloud
     assert got == sorted(set(got)), "each slot once, in order"
     ledger = taken.ledger()
     assert (ledger.delivered, ledger.duplicate > 0) == (len(got), True)
+    assert ledger.late == 0
+    assert not {each.slot for each in violations} & set(sending.sent)
+    assert _paths_of(cloud, stream.name, "c1/storm/desk") == promised
+
+
+def _paths_of(cloud: Cloud, name: str, subscriber: str) -> list[tuple[list[str], int]]:
+    """Of one contract the routers of every path, and what is predicted for it."""
+    return [
+        (path["routers"], path["latency_us"])
+        for facts in cloud.explain(name)["subscriptions"]
+        if facts["subscriber"] == subscriber
+        for path in facts["paths"]
+    ]
 
 
 @pytest.mark.feature("S0-7")
