@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 import gridstat
-from benchmarks.roles.pacing import steady
-from benchmarks.statistics import NS_PER_US, WARM_UP_S, bins_of, counted, summary_of
+from benchmarks.roles.pacing import is_in_slot, steady
+from benchmarks.statistics import NS_PER_S, NS_PER_US, WARM_UP_S, bins_of, counted, summary_of
 from gridstat.console.daemons.garbage import collect_rarely
 from gridstat.core.scheduling import END_POINT_PRIORITY, in_real_time
 from gridstat.model.qos import preset
@@ -145,9 +145,10 @@ class EndPointsRole:
         ]
 
         def send(tick: int) -> int:
-            if abs(time.time() - tick * tick_s) >= tick_s / 2:
+            created_ns = time.time_ns()  # Its own stamp, so that no stall comes between.
+            if not is_in_slot(created_ns / NS_PER_S, tick, tick_s):
                 return 0  # Too late: it would be the second event of the slot after its own.
-            return int(made[tick % len(made)].send(0.0))
+            return int(made[tick % len(made)].send(0.0, created_ns=created_ns))
 
         # No other end-point or daemon would be on a publisher's machine, to be waited for.
         with in_real_time(None, END_POINT_PRIORITY):

@@ -124,6 +124,11 @@ def steady(
     return Ticked(sent, max(time.monotonic() - started_s, seconds))
 
 
+def is_in_slot(at_s: float, tick: int, tick_s: float) -> bool:
+    """Whether an event of this time belongs to the slot around its tick, and not to another's."""
+    return abs(at_s - tick * tick_s) < tick_s / 2
+
+
 def generate_load(
     publish: Callable[[int], None],
     *,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.plan import EVENT_BYTES, WIDE_EVENT_BYTES, fitting_period
-from benchmarks.roles.pacing import flood, generate_load, steady
+from benchmarks.roles.pacing import flood, generate_load, is_in_slot, steady
 from benchmarks.roles.streams import SLOTS_MAX, SLOTS_MIN, EventStream
 from benchmarks.statistics import published_events_per_ms
 
@@ -161,3 +161,10 @@ def test_aligned_ticks_lie_a_phase_after_whole_multiples_of_the_tick() -> None:
     assert ticks
     # A stall makes a tick late, and none comes early.
     assert all(at_s >= tick * 0.02 + 0.005 - 1e-3 for tick, at_s in ticks)
+
+
+def test_an_event_that_a_stall_has_pushed_into_the_next_slot_is_not_of_its_own() -> None:
+    assert is_in_slot(10.0, 1_000, 0.01)
+    assert is_in_slot(10.0049, 1_000, 0.01)
+    assert not is_in_slot(10.0051, 1_000, 0.01)
+    assert not is_in_slot(9.9949, 1_000, 0.01)
