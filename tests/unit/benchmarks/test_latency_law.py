@@ -56,11 +56,13 @@ def test_runs_are_gathered_by_what_the_law_sees_of_their_paths() -> None:
     assert cells_of(taken, "p50_us") == {(1, 0.0, 0): [1.0, 2.0], (2, 0.0, 1): [2.0]}
 
 
-def test_load_and_bursts_never_count_for_less_than_one_router_showed() -> None:
+def test_no_part_of_the_law_counts_for_less_than_one_router_showed() -> None:
     flat = {(1, 200.0, 0): [300.0], (1, 20_000.0, 100): [290.0], (3, 600.0, 2): [500.0]}
     model = law_of(flat)
     assert model.us_per_1000_events_per_s == ONE_ROUTER.us_per_1000_events_per_s
     assert model.us_per_burst_event == ONE_ROUTER.us_per_burst_event
+    fast = {(1, 200.0, 0): [60.0], (2, 200.0, 0): [80.0], (3, 200.0, 0): [100.0]}
+    assert astuple(law_of(fast)) == pytest.approx(astuple(ONE_ROUTER), rel=0.05)
     steep = {(1, 200.0, 0): [300.0], (1, 200.0, 100): [900.0], (2, 200.0, 0): [400.0]}
     assert law_of(steep).us_per_burst_event > 5.0
 
