@@ -24,9 +24,10 @@ export ASAN_OPTIONS=detect_leaks=1:leak_check_at_exit=0:allocator_may_return_nul
 ASAN_OPTIONS=$ASAN_OPTIONS:log_path=$PWD/build/asan/report
 export UBSAN_OPTIONS=print_stacktrace=1
 status=0
+# The search for paths is Python alone and has a bound on its time, which a slowed Python exceeds.
 LD_PRELOAD=$("${CC:-cc}" -print-file-name=libasan.so) "$bin/python" -X faulthandler \
     "$bin/pytest" -q --capture=sys -p tools.leaks -o timeout=900 -o pythonpath="$lib ." \
-    "${tests[@]}" || status=$?
+    --ignore=tests/protocol/test_paths_oracle.py "${tests[@]}" || status=$?
 
 # The leaks of CPython itself are in a report too, and of no interest; tools/leaks.py has read it.
 grep -L 'ERROR: LeakSanitizer' build/asan/report.* 2> /dev/null | xargs -r cat
