@@ -29,6 +29,9 @@ REAL_LARGE = real_keys(100, 300)
 SHARES = 8
 """The comparison is cut into so many tests, each over every eighth topology."""
 
+ATTEMPTS = 3
+"""A shared machine can make any one of them slow; the search is judged by its quickest."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compared:
@@ -111,13 +114,19 @@ def _compared(topology: Topology) -> Compared:
     random = Random(topology.name)
     graph = topology.graph()
     demand = _demand(topology, graph, random)
-    before_s = time.thread_time()
-    answer = _ask(graph, demand)
-    seconds = time.thread_time() - before_s
+    answer, seconds = min(
+        (_timed(graph, demand) for _ in range(ATTEMPTS)), key=lambda timed: timed[1]
+    )
     found = verdict(topology, demand)
     if found is not None and isinstance(answer, Found) and len(demand.bounds_us) > 1:
         assert answer.is_node_disjoint == found.is_node_disjoint
     return Compared(topology, demand, answer, None if found is None else found.cost, seconds)
+
+
+def _timed(graph: PathGraph, demand: Demand) -> tuple[Found | NotFound, float]:
+    before_s = time.thread_time()
+    answer = _ask(graph, demand)
+    return answer, time.thread_time() - before_s
 
 
 def _demand(topology: Topology, graph: PathGraph, random: Random) -> Demand:
