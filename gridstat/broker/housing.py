@@ -81,7 +81,8 @@ class Housing:
             pattern_id=record.pattern_id,
             generation=record.generation + 1,
         )
-        self._desk.commit([Moved(subscription=housed)], partial(self._told, housed), self._later)
+        moved = Moved(subscription=housed, until_retired=True)
+        self._desk.commit([moved], partial(self._told, housed), self._later)
 
     def _end(self, record: Subscribed) -> None:
         notice = Unpublished(subscription_id=record.subscription_id, name=record.name)

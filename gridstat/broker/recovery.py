@@ -289,7 +289,7 @@ class Recovery:
         self._set_troubles(found, record, is_moved=record is not old)
         if record is old:
             return None
-        operation = Moved(subscription=record)
+        operation = Moved(subscription=record, until_retired=True)
         self._desk.effects.apply(operation, applied)
         operations.append(operation)
         return old, record

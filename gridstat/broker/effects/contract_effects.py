@@ -48,8 +48,10 @@ class ContractEffects:
                 self._subscribe(operation, done)
             case Unsubscribed():
                 self._unsubscribe(operation.subscription_id, done)
-            case Moved(subscription=record, with_publication=is_held):
-                self._move(record, done, is_held=is_held)
+            case Moved():
+                self._move(operation.subscription, done, is_held=operation.with_publication)
+                if not (operation.with_publication or operation.until_retired):
+                    self._retire(operation.subscription, done)
             case Retired():
                 self._retire(operation, done)
             case PatternHeld():
@@ -150,7 +152,7 @@ class ContractEffects:
         if len(found.retiring) > RETIRING_MAX:
             found.retire(found.retiring[0].generation, done)
 
-    def _retire(self, operation: Retired, done: Applied) -> None:
+    def _retire(self, operation: Retired | Subscribed, done: Applied) -> None:
         found = self._registry.subscriptions.get(operation.subscription_id)
         if found is not None:
             found.retire(operation.generation, done)

@@ -19,11 +19,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.records.journal_rows import (
+    SCHEMA,
     JournalHead,
     chained,
     check_schema,
     create_schema,
     insert_rows,
+    raise_schema,
     read_rows,
 )
 from gridstat.broker.records.operations import SNAPSHOT_MARK
@@ -91,6 +93,7 @@ class Journal:
         self._checksum = b""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._schema = SCHEMA
         self._database = self._open()
         self._head = JournalHead(path)
 
@@ -186,8 +189,11 @@ class Journal:
         database.execute("PRAGMA locking_mode=EXCLUSIVE")
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=FULL")
-        if check_schema(database, self._path):
+        found = check_schema(database, self._path)
+        if found == 0:
             create_schema(database)
+        else:
+            self._schema = found
 
     # The thread.
 
@@ -243,6 +249,8 @@ class Journal:
         database = self._database
         try:
             database.execute("BEGIN IMMEDIATE")
+            if self._schema != SCHEMA:
+                raise_schema(database)
             rows: list[tuple[int, bytes, bytes]] = []
             for entry in batch:
                 if entry.operations and entry.operations[0] == SNAPSHOT_MARK:
@@ -261,6 +269,7 @@ class Journal:
                 database.execute("ROLLBACK")
             raise
         self._number, self._checksum, self._row_count = number, checksum, row_count
+        self._schema = SCHEMA
         try:
             self._head.write(number, checksum)
         except OSError:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
+"""Of what this release writes: 2 has moves that retire apart. It reads all before it too."""
 CHECKSUM_BYTES: Final = 16
 APPLICATION_ID: Final = 0x67726964
 _INSERTS: Final = tuple(
@@ -52,13 +53,13 @@ def chained(checksum: bytes, number: int, operation: bytes) -> bytes:
     return digest.digest()
 
 
-def check_schema(database: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file is new; raises unless it is that or a journal that we can read."""
+def check_schema(database: sqlite3.Connection, path: Path) -> int:
+    """The file's schema, 0 if it is new; raises unless it is that or a journal that we can read."""
     (schema,) = database.execute("PRAGMA user_version").fetchone()
     (application_id,) = database.execute("PRAGMA application_id").fetchone()
     (tables,) = database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if schema == 0 and tables == 0:
-        return True
+        return 0
     if application_id != APPLICATION_ID:
         raise StorageFailed(f"{path} is a database, but not a broker's journal")
     if schema > SCHEMA:
@@ -66,7 +67,7 @@ def check_schema(database: sqlite3.Connection, path: Path) -> bool:
             f"journal {path} is of schema {schema}, and this release reads up to {SCHEMA}",
             hint="start the release that wrote it, or a newer one",
         )
-    return False
+    return int(schema)
 
 
 def create_schema(database: sqlite3.Connection) -> None:
@@ -76,8 +77,13 @@ def create_schema(database: sqlite3.Connection) -> None:
         "(number INTEGER PRIMARY KEY, operation BLOB NOT NULL, checksum BLOB NOT NULL)"
     )
     database.execute(f"PRAGMA application_id={APPLICATION_ID}")
-    database.execute(f"PRAGMA user_version={SCHEMA}")
+    raise_schema(database)
     database.execute("COMMIT")
+
+
+def raise_schema(database: sqlite3.Connection) -> None:
+    """With the first rows of this release, in one transaction: an older one reads them no more."""
+    database.execute(f"PRAGMA user_version={SCHEMA}")
 
 
 def insert_rows(database: sqlite3.Connection, rows: Sequence[tuple[int, bytes, bytes]]) -> None:

@@ -1,8 +1,8 @@
 """What a leaf broker makes durable: the operations of its journal, replayed at its next start.
 
 Each is the outcome of a decision, never the request for one, so a replay decides nothing anew. An
-unknown field is ignored and a missing one has its default, so neighbouring releases read each
-other's journals.
+unknown field is ignored and a missing one has its default, so a release reads all journals before
+it. A new operation goes with a new schema of `journal_rows.py`, so that older ones say why not.
 """
 
 from __future__ import annotations
@@ -151,12 +151,14 @@ class Subscribed(_Operation, frozen=True):
 class Moved(_Operation, frozen=True):
     """A live contract has another quality, other paths, or another identifier of its variable.
 
-    What it had before is carried on until `Retired`; after a change of the publication until that
-    is over.
+    What it had before is carried on until `Retired`, if it says so; after a change of the
+    publication until that is over. Journals of schema 1 hold no `Retired`: what a move replaced is
+    torn down with it in a replay.
     """
 
     subscription: Subscribed
     with_publication: bool = False
+    until_retired: bool = False
 
 
 class Retired(_Operation, frozen=True):

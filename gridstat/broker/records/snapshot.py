@@ -85,7 +85,8 @@ def _moves(subscription: Subscription) -> Iterator[Operation]:
     records = [*(found.replaced for found in subscription.retiring), subscription.record]
     yield records[0]
     for retiring, record in zip(subscription.retiring, records[1:], strict=True):
-        yield Moved(subscription=record, with_publication=retiring.is_held)
+        is_held = retiring.is_held
+        yield Moved(subscription=record, with_publication=is_held, until_retired=not is_held)
 
 
 def _change(registry: Registry, publication: Publication) -> Iterator[Operation]:

@@ -112,7 +112,7 @@ class ContractChanges:
             generation=old.generation + 1,
         )
         applied = Applied()
-        moved = Moved(subscription=new)
+        moved = Moved(subscription=new, until_retired=True)
         self._desk.effects.apply(moved, applied)
         if len(terms_of(new.granted, 0)) > TERMS_MAX:
             applied.roll_back()

@@ -90,6 +90,7 @@ class Grants:
         live = self._desk.registry.subscriptions
         applied = Applied()
         moved: dict[int, tuple[Subscribed, Subscribed]] = {}
+        operations: list[Operation] = []
         for old in direct:
             refusing = self._refusing(old)
             if not refusing or old.subscription_id not in live or has_a_way(old, silent | refusing):
@@ -97,7 +98,8 @@ class Grants:
             new = self._way_round(old)
             if new is not None:
                 moved[old.subscription_id] = old, new
-                self._desk.effects.apply(Moved(subscription=new), applied)
+                operations.append(Moved(subscription=new, until_retired=True))
+                self._desk.effects.apply(operations[-1], applied)
         if not moved:
             return False
         changed = [
@@ -118,7 +120,7 @@ class Grants:
 
         self._desk.commit_applied(
             applied,
-            [*(Moved(subscription=new) for _, new in moved.values()), answered],
+            [*operations, answered],
             go_on,
             partial(self._owe, partial(self.await_paths, request, body, outcomes, direct)),
         )

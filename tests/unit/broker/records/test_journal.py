@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gridstat.broker.records import journal_rows
 from gridstat.broker.records.journal import Journal
-from gridstat.broker.records.operations import SNAPSHOT_MARK
+from gridstat.broker.records.journal_rows import SCHEMA
+from gridstat.broker.records.operations import SNAPSHOT_MARK, Retired, encode
 from gridstat.model.errors import StorageFailed
 
 if TYPE_CHECKING:
@@ -198,6 +200,39 @@ def test_a_journal_of_a_newer_schema_is_refused(path: Path) -> None:
     database.close()
     with pytest.raises(StorageFailed, match="schema 99"):
         load(path)
+
+
+def schema(path: Path) -> int:
+    with sqlite3.connect(path) as database:
+        (found,) = database.execute("PRAGMA user_version").fetchone()
+    database.close()
+    return int(found)
+
+
+def test_a_journal_of_an_older_schema_is_read_and_becomes_ours_with_the_first_row(
+    path: Path,
+) -> None:
+    write(path, (b"a",))
+    assert schema(path) == SCHEMA == 2
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version=1")
+    database.close()
+
+    assert load(path) == [b"a"]
+    assert schema(path) == 1  # The older release may still go back to it.
+    write(path, (b"b",))
+    assert schema(path) == SCHEMA
+    assert load(path) == [b"a", b"b"]
+
+
+def test_a_downgraded_broker_says_that_a_newer_release_wrote_the_journal(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(path, (encode(Retired(subscription_id=1, generation=1)),))
+    monkeypatch.setattr(journal_rows, "SCHEMA", 1)
+    with pytest.raises(StorageFailed, match="schema 2, and this release reads up to 1") as refused:
+        load(path)
+    assert "start the release that wrote it" in refused.value.hint
 
 
 def test_another_database_is_not_taken_for_a_journal(path: Path) -> None:

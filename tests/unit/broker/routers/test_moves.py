@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
+from msgspec.structs import replace
 
 from gridstat.broker.effects.contract_effects import RETIRING_MAX
-from gridstat.broker.records.operations import Moved, Retired, decode
+from gridstat.broker.records.operations import Moved, Retired, decode, encode
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import ChangePublication, ChangeSubscription
-from gridstat.net.command.messages import ChannelStateChanged
+from gridstat.net.command.messages import ChannelStateChanged, RemoveChannel, RemoveRouter
 from tests.unit.broker.clouds import numbers
 from tests.unit.broker.conversation import Conversation, pair
+from tests.unit.broker.operators.test_operator_desk import code
 from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 BYTE = 0xFF
 
@@ -175,21 +182,55 @@ def test_a_contract_that_moves_for_ever_has_bounded_generations_on_the_routers(
     assert cloud.differing() == []
 
 
-def test_a_journal_from_before_retirements_were_written_ends_in_the_same_paths(
-    cloud: Conversation,
-) -> None:
-    number, _, new = move_without(cloud)
+def without_retirements(journal: list[bytes]) -> Iterator[bytes]:
+    """As a release wrote it that knew none, and neither the mark of a move that has one."""
+    for operation in map(decode, journal):
+        if isinstance(operation, Moved):
+            yield encode(replace(operation, until_retired=False))
+        elif not isinstance(operation, Retired):
+            yield encode(operation)
+
+
+def moved_of_old(cloud: Conversation) -> tuple[int, str, str]:
+    number, old, new = move_without(cloud)
     cloud.connect(new)
     cloud.settle()
     cloud.advance(NS_PER_S)
-    older = [each for each in cloud.journal if not isinstance(decode(each), Retired)]
-    assert any(isinstance(decode(each), Moved) for each in older)
-    cloud.journal[:] = older
+    assert any(isinstance(decode(each), Moved) for each in cloud.journal)
+    return number, old, new
+
+
+def test_a_journal_from_before_retirements_were_written_ends_in_the_same_paths(
+    cloud: Conversation,
+) -> None:
+    number, _, _ = moved_of_old(cloud)
+    before = numbers(cloud.broker.reservations.resources)
+    cloud.journal[:] = without_retirements(cloud.journal)
 
     cloud.kill_broker()
+    assert numbers(cloud.broker.reservations.resources) == before
     cloud.start()
     cloud.advance(NS_PER_S)
 
     assert not cloud.broker.registry.subscriptions[number].retiring
     assert cloud.differing() == []
+    assert generations(cloud, "c1/e2") == {1}
+
+
+def test_a_journal_from_before_retirements_were_written_may_remove_what_a_move_had_left(
+    cloud: Conversation,
+) -> None:
+    number, old, _ = moved_of_old(cloud)
+    for channel in cloud.channels_given:
+        start, end = channel.from_router, channel.to_router
+        if old in (start, end):
+            assert code(cloud, RemoveChannel(request_id=1, from_router=start, to_router=end)) == 0
+    assert code(cloud, RemoveRouter(request_id=2, name=old)) == 0
+    cloud.journal[:] = without_retirements(cloud.journal)
+
+    cloud.kill_broker()
+    cloud.start()
+
+    assert old not in cloud.broker.registry.routers
+    assert not cloud.broker.registry.subscriptions[number].retiring
     assert generations(cloud, "c1/e2") == {1}
