@@ -27,11 +27,17 @@ static void advance(gs_window *window, uint32_t by)
     window->policed = by < 64 ? window->policed << by : 0;
 }
 
-/* Nothing has been accepted for a while: the stream is slow, was away, or its clock was set. */
-static bool is_quiet(const gs_window *window, uint64_t now_ns)
+static uint64_t quiet_ns(const gs_window *window, uint64_t now_ns)
 {
     uint64_t accepted_at_ns = window->accepted_at_ns & ~HAS_CANDIDATE;
-    return now_ns >= accepted_at_ns && now_ns - accepted_at_ns >= GS_QUIET_NS;
+    return now_ns > accepted_at_ns ? now_ns - accepted_at_ns : 0;
+}
+
+/* Less than the window ahead of where the stream should be by now. Of less than a second: the
+ * product has at most 63 bits. */
+static bool is_on_time(const gs_period *period, __int128 distance, uint64_t elapsed_ns)
+{
+    return distance < GS_WINDOW_SLOTS + period->multiplier * elapsed_ns / period->divisor;
 }
 
 /* Two different events near each other, on the far side of the window, move it there; so do two far
@@ -70,8 +76,8 @@ static gs_verdict behind(gs_window *window, uint32_t back, bool from_publisher, 
     return GS_ACCEPTED;
 }
 
-gs_verdict gs_window_accept_rare(gs_window *window, int64_t slot, bool from_publisher,
-                                 uint64_t now_ns)
+gs_verdict gs_window_accept_rare(gs_window *window, const gs_period *period, int64_t slot,
+                                 bool from_publisher, uint64_t now_ns)
 {
     if (window->accepted_at_ns == 0) {
         restart(window, slot, from_publisher, now_ns);
@@ -88,10 +94,12 @@ gs_verdict gs_window_accept_rare(gs_window *window, int64_t slot, bool from_publ
     }
     if (distance <= 0 && distance > -GS_WINDOW_SLOTS)
         return behind(window, (uint32_t)-distance, from_publisher, now_ns);
-    bool has_rested = is_quiet(window, now_ns);
+    /* Nothing was accepted for a while: the stream is slow, was away, or its clock was set. */
+    uint64_t elapsed_ns = quiet_ns(window, now_ns);
+    bool has_rested = elapsed_ns >= GS_QUIET_NS;
     if (distance < 0 && !has_rested)
         return GS_DUPLICATE;
-    if (distance > 0 && has_rested) {
+    if (distance > 0 && (has_rested || is_on_time(period, distance, elapsed_ns))) {
         restart(window, slot, from_publisher, now_ns);
         return GS_ACCEPTED;
     }

@@ -4,14 +4,17 @@
  * Aperiodic ones: a ring of the last exact (created, sequence) pairs, with expiry. Never a
  * high-water mark: under loss and jitter "newest wins" threw away a third of the good events.
  * A jump beyond the window needs two consistent events, so that one forged stamp cannot silence a
- * variable; but not forward after a second without any, for the events of a slow subscription are
- * all that far apart. `gridstat/core/reference.py` says the same in Python.
+ * variable. How far the stream may be by now goes by the time since the last event: what is ahead
+ * of that by less than the window is no jump, for the events of sparse subscriptions are far apart,
+ * and those of several are so irregularly. `reference_window.py` says the same in Python.
  */
 #ifndef GS_DUPLICATES_H
 #define GS_DUPLICATES_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "rate_law.h"
 
 #define GS_WINDOW_SLOTS  256
 #define GS_POLICED_SLOTS 64
@@ -45,12 +48,12 @@ typedef struct {
 } gs_ring;
 
 /* Shifts, jumps and old slots; the common case is inlined below. */
-gs_verdict gs_window_accept_rare(gs_window *window, int64_t slot, bool from_publisher,
-                                 uint64_t now_ns);
+gs_verdict gs_window_accept_rare(gs_window *window, const gs_period *period, int64_t slot,
+                                 bool from_publisher, uint64_t now_ns);
 
-/* `now_ns` must not be 0 and loses its lowest bit. */
-static inline gs_verdict gs_window_accept(gs_window *window, int64_t slot, bool from_publisher,
-                                          uint64_t now_ns)
+/* `now_ns` is when the event came; it must not be 0 and loses its lowest bit. */
+static inline gs_verdict gs_window_accept(gs_window *window, const gs_period *period, int64_t slot,
+                                          bool from_publisher, uint64_t now_ns)
 {
     uint64_t ahead = (uint64_t)slot - (uint64_t)window->newest;
     if (__builtin_expect(ahead - 1 < 63 && slot > window->newest && window->accepted_at_ns != 0,
@@ -65,7 +68,7 @@ static inline gs_verdict gs_window_accept(gs_window *window, int64_t slot, bool 
         window->accepted_at_ns = now_ns & ~1ULL;
         return GS_ACCEPTED;
     }
-    return gs_window_accept_rare(window, slot, from_publisher, now_ns);
+    return gs_window_accept_rare(window, period, slot, from_publisher, now_ns);
 }
 
 typedef struct {

@@ -139,12 +139,13 @@ static inline bool gs_expected_is_forged(const gs_window *window, const gs_sampl
 }
 
 /* The verdict on an event in a slot; an accepted one that is the newest becomes the value. */
-static inline gs_verdict gs_expected_accept(gs_expected_variable *variable, const gs_sample *sample,
-                                            int64_t slot, uint64_t now_ns, bool keeps_newest)
+static inline gs_verdict gs_expected_accept(gs_expected_variable *variable, const gs_law *law,
+                                            const gs_sample *sample, int64_t slot, uint64_t now_ns,
+                                            bool keeps_newest)
 {
     if (__builtin_expect(gs_expected_is_forged(&variable->window, sample, slot, now_ns), 0))
         return GS_POLICED_JUMP;
-    gs_verdict verdict = gs_window_accept(&variable->window, slot, false, now_ns);
+    gs_verdict verdict = gs_window_accept(&variable->window, &law->period, slot, false, now_ns);
     if (keeps_newest && verdict == GS_ACCEPTED && variable->window.newest == slot)
         gs_expected_store_newest(variable, sample, now_ns);
     return verdict;

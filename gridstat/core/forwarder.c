@@ -235,8 +235,8 @@ static inline gs_verdict first_copy(const passage *way, const gs_row *row, const
     bool from_publisher = way->source->is_publisher;
     if (row->flags & GS_ROW_PERIODIC) {
         *slot = gs_slot_of(created_ns, &row->period);
-        return gs_window_accept(&way->core->windows[row->state], *slot, from_publisher,
-                                way->now.steady_ns);
+        return gs_window_accept(&way->core->windows[row->state], &row->period, *slot,
+                                from_publisher, way->arrived_ns);
     }
     gs_occurrence occurrence = {
         .created_ns = created_ns,

@@ -59,12 +59,13 @@ static void receive_adopted(gs_receiver *receiver, const gs_sample *sample, cons
 static inline gs_verdict judge(gs_receiver *receiver, gs_expected_variable *variable,
                                const gs_law *law, const gs_sample *sample, int64_t *slot)
 {
-    uint64_t now_ns = receiver->now.steady_ns;
     *slot = 0;
     if (__builtin_expect(!law->is_periodic, 0))
-        return gs_expected_accept_aperiodic(&receiver->expected, variable, sample, now_ns);
+        return gs_expected_accept_aperiodic(&receiver->expected, variable, sample,
+                                            receiver->now.steady_ns);
     *slot = gs_slot_of(sample->created_ns, &law->period);
-    return gs_expected_accept(variable, sample, *slot, now_ns, receiver->keep != GS_KEEP_COUNT);
+    return gs_expected_accept(variable, law, sample, *slot, receiver->arrived_ns,
+                              receiver->keep != GS_KEEP_COUNT);
 }
 
 static inline void receive_event(gs_receiver *receiver, gs_expected_variable *variable,
@@ -232,6 +233,8 @@ static uint64_t receive_message(gs_receiver *receiver, uint32_t port, gs_message
     size_t bytes = message->bytes;
     /* The kernel may have joined several datagrams of one length. */
     gs_remarks found = gs_read_remarks(&message->header);
+    uint64_t arrived_ns = gs_taken_until(found.arrived_ns, receiver->now);
+    receiver->arrived_ns = arrived_ns != 0 ? arrived_ns : receiver->now.steady_ns;
     note_sender(receiver, &message->header);
     size_t stride = found.segment_bytes != 0 ? found.segment_bytes : bytes;
     if (bytes == 0)

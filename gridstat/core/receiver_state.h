@@ -39,6 +39,7 @@ struct gs_receiver {
     uint32_t source;       /* Of the datagram in hand; beyond all: unknown. */
     uint64_t sender[2];    /* The host of the message in hand. */
     gs_now now; /* The wall clock's for stamps and latencies, the steady one for verdicts. */
+    uint64_t arrived_ns; /* When the kernel had the message in hand, by the steady clock. */
     uint64_t batch[GS_RECEIVED_COUNTERS]; /* Of this receive call; added up once. */
     gs_counter counters[GS_RECEIVED_COUNTERS];
     gs_histogram latency;

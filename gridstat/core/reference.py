@@ -170,8 +170,12 @@ class ReferenceCore:
             newest = old.newest
         if old and _clock_of(old.row) == _clock_of(row):
             return Entry(row, old.seen, newest, copies_of(row, old.copies))
-        fresh = ArrivalRing(self._limits.ring_expiry_ns) if row.period is None else SlotWindow()
-        return Entry(row, fresh, newest, copies_of(row, None))
+        seen: SlotWindow | ArrivalRing
+        if row.period is None:
+            seen = ArrivalRing(self._limits.ring_expiry_ns)
+        else:
+            seen = SlotWindow(row.period)
+        return Entry(row, seen, newest, copies_of(row, None))
 
     # The walk of an event.
 

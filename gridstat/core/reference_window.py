@@ -2,14 +2,21 @@
 
 `duplicates.c` is the fast copy of this file. Never a high-water mark: under loss and jitter
 "newest wins" throws good events away. A jump beyond the window needs two consistent events, so
-that one forged stamp cannot silence a variable (S0 A12).
+that one forged stamp cannot silence a variable (S0 A12). How far the stream may be by now goes by
+the time since the last event: what is ahead of that by less than the window is no jump. A forged
+stamp of that kind leaves all true events within the window.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+from gridstat.model.rate_law import NS_PER_S
+
+if TYPE_CHECKING:
+    from gridstat.model.rate_law import Period
 
 WINDOW_SLOTS = 256
 POLICED_SLOTS = 64
@@ -32,6 +39,7 @@ class SlotWindow:
     the publisher's fault, whereas a second copy from another channel is a mere duplicate.
     """
 
+    period: Period
     newest: int | None = None
     bits: int = 0
     policed: int = 0
@@ -43,7 +51,7 @@ class SlotWindow:
         refusal = self._place(slot, is_publisher=is_publisher, now_ns=now_ns)
         if refusal is None:
             self.candidate = None
-            self.accepted_at_ns = now_ns
+            self.accepted_at_ns = now_ns & ~1  # The core keeps something else in that bit.
         return refusal
 
     def _place(self, slot: int, *, is_publisher: bool, now_ns: int) -> Refusal | None:
@@ -56,12 +64,14 @@ class SlotWindow:
         if 0 < ahead < WINDOW_SLOTS:
             self._advance(ahead, is_publisher=is_publisher)
             return None
-        is_quiet = now_ns - self.accepted_at_ns >= QUIET_NS
+        elapsed_ns = max(0, now_ns - self.accepted_at_ns)
+        is_quiet = elapsed_ns >= QUIET_NS
         if ahead < 0 and not is_quiet:
             return "duplicate"  # The stream is alive: an old copy, not a restarted clock.
-        if ahead > 0 and is_quiet:
+        passed = elapsed_ns * self.period.per_seconds // (self.period.seconds * NS_PER_S)
+        if ahead > 0 and (is_quiet or ahead < WINDOW_SLOTS + passed):
             self._restart(slot, is_publisher=is_publisher)
-            return None  # All events of a slow subscription are so far apart.
+            return None  # The events of sparse subscriptions are so far apart.
         return self._jump(ahead, is_publisher=is_publisher)
 
     def _fill(self, back: int, *, is_publisher: bool) -> Refusal | None:

@@ -12,6 +12,7 @@ from gridstat.broker.capacity.negotiation import Band, band_of, differences
 from gridstat.model.errors import IntervalNotSatisfiable
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import Period
+from gridstat.model.sparse_law import is_carried
 
 PERIOD = Period(1, 100)
 
@@ -90,7 +91,7 @@ def test_differences_name_the_mode_the_change_and_the_reason() -> None:
     )
 
 
-FAST = Period(1, 1_000)
+FAST = Period(1, 4_800)
 
 
 def test_a_divisor_that_cores_would_lose_is_granted_as_one_that_they_carry() -> None:
@@ -100,16 +101,48 @@ def test_a_divisor_that_cores_would_lose_is_granted_as_one_that_they_carry() -> 
         "every 500 rounded down to 250, since fewer could not be told from forged stamps",
     )
     asked = QosRequest(interval=Period(1, 1))
-    assert band_of(ModalQos({0: asked}), Period(1, 300)).desired[0].every == 150
+    assert band_of(ModalQos({0: asked}), FAST).desired[0].every == 240
 
 
 def test_no_level_of_a_band_has_a_divisor_that_cores_would_lose() -> None:
     wide = band_of(ModalQos({0: QosRequest(every=100, every_worst=6_000)}), FAST)
     found = [wide.last(step)[0].every for step in range(wide.every_steps + 1)]
-    assert found == [100, 200, 200, 200, 200, 3_200, 6_000]
+    assert found == [100, 200, 200, 200, 200, 200, 200]
 
 
 def test_a_divisor_without_one_below_the_window_is_refused_with_a_hint() -> None:
     with pytest.raises(IntervalNotSatisfiable) as refused:
         band_of(ModalQos({0: QosRequest(every=257)}), FAST)
     assert "every 255th slot" in refused.value.hint
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> QosRequest:
+    every = draw(st.integers(1, 300) | st.sampled_from([512, 890, 1_024, 2_000, 3_840, 9_600]))
+    return QosRequest(every=every, every_worst=every * draw(st.sampled_from([1, 2, 3, 8, 60])))
+
+
+@given(
+    st.dictionaries(st.integers(1, 4), requests(), min_size=1),
+    st.sampled_from([60, 500, 1_000, 1_280, 1_281, 4_800, 10_000]),
+)
+def test_every_divisor_that_is_granted_in_any_mode_is_carried_by_cores(
+    modes: dict[int, QosRequest], hertz: int
+) -> None:
+    period = Period(1, hertz)
+    try:
+        found = band_of(ModalQos(modes), period)
+    except IntervalNotSatisfiable:
+        assert not all(is_carried(each.every or 1, period) for each in modes.values())
+        return
+    for steps in range(found.every_steps + 1):
+        for level in found.levels_of(steps):
+            assert all(is_carried(qos.every, period) for qos in level.values())
+
+
+@pytest.mark.parametrize("hertz", [500, 4_800])
+def test_a_chain_of_divisors_leaves_none_that_cores_would_lose(hertz: int) -> None:
+    modes = {1: QosRequest(every=178), 2: QosRequest(every=1_024)}
+    found = band_of(ModalQos(modes), Period(1, hertz)).level(0, 0, is_slow=False)
+    assert all(is_carried(qos.every, Period(1, hertz)) for qos in found.values())
+    assert found[2].every % found[1].every == 0 or found[1].every % found[2].every == 0
