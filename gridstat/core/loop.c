@@ -13,8 +13,7 @@
 
 #define URGENT_CALLS_MAX 2
 #define COALESCED_CALL   4U
-#define CALL_NS_MAX      1000000000ULL /* What takes longer was a step of the wall clock. */
-#define PROBES_A_ROUND   4U            /* So that no event waits for more than these. */
+#define PROBES_A_ROUND   4U /* So that no event waits for more than these. */
 
 typedef struct {
     gs_message messages[GS_RECEIVE_BUFFERS];
@@ -47,19 +46,20 @@ static outcome forward_message(gs_loop *loop, const gs_view *view, gs_arrival ar
     return (outcome){found.arrived_ns, core->copies - before};
 }
 
-/* As S3 §5.2.1 measures it: from the kernel's receive stamp to just before the send, which is now
- * by the steady clock. Copies for paced channels are noted when their turn has come. */
+/* As S3 §5.2.1 measures it: from the kernel's receive stamp to just before the send, which is
+ * returned by the steady clock. The stamps are the wall clock's, which may be set meanwhile; so it
+ * is read once a call. Copies for paced channels are noted when their turn has come. */
 static uint64_t note_latencies(gs_core *core, const outcome *outcomes, int count, gs_now now)
 {
-    uint64_t sent_ns = gs_clock_ns(CLOCK_REALTIME);
+    uint64_t steady_ns = gs_clock_ns(CLOCK_MONOTONIC);
+    uint64_t sent_ns = now.wall_ns + (steady_ns - now.steady_ns);
     for (int i = 0; i < count; i++) {
         uint64_t arrived_ns = outcomes[i].arrived_ns;
         if (arrived_ns != 0 && outcomes[i].copies != 0)
             gs_histogram_add(&core->latency, sent_ns > arrived_ns ? sent_ns - arrived_ns : 0,
                              outcomes[i].copies);
     }
-    uint64_t took_ns = sent_ns > now.wall_ns ? sent_ns - now.wall_ns : 0;
-    return now.steady_ns + (took_ns < CALL_NS_MAX ? took_ns : 0);
+    return steady_ns;
 }
 
 static void prepare(gs_loop *loop, batch *received)

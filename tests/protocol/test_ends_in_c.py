@@ -5,25 +5,19 @@
 
 from __future__ import annotations
 
-import subprocess
-import sysconfig
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-CORE = ROOT / "gridstat" / "core"
+from tests.protocol.programs import compiled, run_case
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All cases, compiled with the core's sources."""
-    made = tmp_path_factory.mktemp("end_cases") / "end_cases"
-    compiler = sysconfig.get_config_var("CC").split()[0]
-    sources = [ROOT / "tests" / "sanitize" / "end_cases.c", *sorted(CORE.glob("*.c"))]
-    flags = ["-std=gnu11", "-pthread", f"-I{CORE}"]
-    subprocess.run([compiler, *flags, "-o", made, *sources], check=True, timeout=50)
-    return made
+    return compiled("end_cases", tmp_path_factory.mktemp("end_cases"))
 
 
 @pytest.mark.parametrize(
@@ -31,6 +25,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         "a_periodic_variable_is_heard_after_the_clock_is_set_back",
         "an_aperiodic_variable_forgets_by_the_steady_clock",
+        "a_stall_costs_no_event_of_a_sparse_stream",
         "the_newest_value_follows_a_clock_that_is_set_back",
         "a_search_is_short_however_identifiers_are_leased",
         "an_unknown_variable_is_adopted_without_a_lock",
@@ -38,5 +33,4 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_the_ends_hold_in_c_that(program: Path, case: str) -> None:
-    run = subprocess.run([program, case], capture_output=True, text=True, timeout=50, check=False)
-    assert (run.stdout, run.stderr, run.returncode) == (f"{case}\n", "", 0)
+    assert run_case(program, case) == (f"{case}\n", "", 0)

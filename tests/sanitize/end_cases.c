@@ -147,6 +147,40 @@ static void an_aperiodic_variable_forgets_by_the_steady_clock(void)
     close_line(&line);
 }
 
+/* As the kernel's stamps have it. */
+static void set_wall_clock_right(void)
+{
+    struct timespec now;
+    check(syscall(SYS_clock_gettime, CLOCK_REALTIME, &now) == 0, "there is a clock");
+    wall_ns = (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
+}
+
+/* Three hundred slots apart, and both waiting when the receiver comes to its senses. */
+static void a_stall_costs_no_event_of_a_sparse_stream(void)
+{
+    gs_line line = open_line();
+    set_wall_clock_right();
+    tell(&line, PERIODIC, wall_ns);
+    gs_receiver_stop(line.receiver);
+    usleep(200000);
+    uint8_t value[8] = {0};
+    gs_outgoing event = {.variable_id = PERIODIC,
+                         .created_ns = wall_ns + 200 * PERIOD_NS,
+                         .record = value,
+                         .record_bytes = sizeof value};
+    for (int i = 0; i < 2; i++, event.created_ns += 300 * PERIOD_NS) {
+        check(gs_sender_send(line.sender, &event) == GS_SEND_DONE, "an event leaves");
+        usleep(300000);
+    }
+    set_wall_clock_right();
+    steady_ns += 800 * PERIOD_NS;
+    gs_receiver_start(line.receiver);
+    while (gs_receiver_count(line.receiver, GS_RECEIVED_IN) < 3)
+        usleep(100);
+    check(delivered(&line) == 3, "all of them count");
+    close_line(&line);
+}
+
 static void the_newest_value_follows_a_clock_that_is_set_back(void)
 {
     gs_line line = open_line();
@@ -287,6 +321,7 @@ int main(int count, char **words)
     static const gs_case cases[] = {
         CASE(a_periodic_variable_is_heard_after_the_clock_is_set_back),
         CASE(an_aperiodic_variable_forgets_by_the_steady_clock),
+        CASE(a_stall_costs_no_event_of_a_sparse_stream),
         CASE(the_newest_value_follows_a_clock_that_is_set_back),
         CASE(a_search_is_short_however_identifiers_are_leased),
         CASE(an_unknown_variable_is_adopted_without_a_lock),

@@ -1,0 +1,230 @@
+/* What Python cannot ask of a running core: a wall clock that is set in the middle of a call.
+ *
+ * Argument: the name of one case; without it all of them run. Time is ours: `clock_gettime` below
+ * stands in front of the library's.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "loop.h"
+
+#define SECOND_NS 1000000000ULL
+#define STEP_NS   (SECOND_NS / 10 * 9)
+#define SOURCE    77U
+#define VARIABLE  1U
+
+static uint64_t wall_ns = 1700000000ULL * SECOND_NS;
+static uint64_t steady_ns = 1000 * SECOND_NS;
+static uint64_t reads_until_step = UINT64_MAX;
+
+static void step_wall_clock(void)
+{
+    if (__atomic_fetch_sub(&reads_until_step, 1, __ATOMIC_ACQ_REL) == 1)
+        __atomic_fetch_add(&wall_ns, STEP_NS, __ATOMIC_ACQ_REL);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+    if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC)
+        return (int)syscall(SYS_clock_gettime, clock, time);
+    uint64_t *now = clock == CLOCK_REALTIME ? &wall_ns : &steady_ns;
+    if (clock == CLOCK_REALTIME)
+        step_wall_clock();
+    uint64_t ns = __atomic_load_n(now, __ATOMIC_ACQUIRE);
+    time->tv_sec = (time_t)(ns / SECOND_NS);
+    time->tv_nsec = (long)(ns % SECOND_NS);
+    return 0;
+}
+
+static void check(bool is_true, const char *what)
+{
+    if (is_true)
+        return;
+    fprintf(stderr, "not so: %s\n", what);
+    exit(1);
+}
+
+/* A core with one paced channel, whose line is free again after some nanoseconds. */
+typedef struct {
+    gs_core *core;
+    gs_loop *loop;
+    int publisher, subscriber;
+    struct sockaddr_in to;
+    uint64_t sent;
+} hop;
+
+static struct sockaddr_in open_subscriber(hop *made)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    made->subscriber = socket(AF_INET, SOCK_DGRAM, 0);
+    check(bind(made->subscriber, (struct sockaddr *)&address, bytes) == 0, "a socket is bound");
+    check(getsockname(made->subscriber, (struct sockaddr *)&address, &bytes) == 0, "and named");
+    return address;
+}
+
+static void open_channel(hop *made, struct sockaddr_in *to)
+{
+    gs_channel_words words = {
+        .channel_id = 1,
+        .mtu_bytes = 1232,
+        .version = GS_VERSION_PLAIN,
+        .bandwidth_bytes_per_s = 1000000000,
+        .queue_events_max = 32,
+        .addresses = {(struct sockaddr *)to, (struct sockaddr *)to},
+        .address_bytes = sizeof *to,
+    };
+    gs_channel *channel;
+    check(gs_channel_open(&words, &channel) == 0, "a channel opens");
+    gs_set_channel(made->core, 0, channel);
+}
+
+static void commit_row(gs_core *core)
+{
+    gs_source source = {.channel_id = SOURCE};
+    gs_term term = {.modes = ~0ULL, .every = 1};
+    gs_route route = {0, 0, 0, 1};
+    gs_row_words words = {
+        .variable_id = VARIABLE,
+        .flags = GS_ROW_PERIODIC,
+        .seconds = 1,
+        .per_seconds = 1000,
+        .source = SOURCE,
+        .route_count = 1,
+        .routes = &route,
+        .terms = &term,
+    };
+    gs_table_set_sources(core->table, &source, 1);
+    check(gs_table_commit(core->table, &words, 1, NULL, 0) == GS_COMMITTED, "a row is taken");
+}
+
+static hop open_hop(void)
+{
+    hop made = {0};
+    gs_limits limits = {.versions_max = GS_VERSIONS_MAX,
+                        .variables_max = 16,
+                        .rings_max = 16,
+                        .channels_max = 1,
+                        .pool_small = 64,
+                        .pool_large = 4,
+                        .ring_expiry_ns = SECOND_NS};
+    made.core = gs_core_open(&limits);
+    made.loop = gs_loop_open(made.core);
+    struct sockaddr_in to = open_subscriber(&made);
+    open_channel(&made, &to);
+    commit_row(made.core);
+    gs_switch_modes(made.core, 1);
+    struct sockaddr_storage addresses[GS_PORTS] = {0};
+    uint32_t failed;
+    to.sin_port = 0;
+    for (int i = 0; i < GS_PORTS; i++)
+        memcpy(&addresses[i], &to, sizeof to);
+    check(gs_loop_listen(made.loop, addresses, sizeof to, &failed) == 0, "a core listens");
+    memcpy(&made.to, &addresses[GS_PORT_DATA], sizeof made.to);
+    made.publisher = socket(AF_INET, SOCK_DGRAM, 0);
+    return made;
+}
+
+static void close_hop(hop *made)
+{
+    gs_loop_stop(made->loop);
+    gs_forget(made->core, made->core->channels[0]);
+    gs_loop_close(made->loop);
+    gs_core_close(made->core);
+    close(made->publisher);
+    close(made->subscriber);
+}
+
+static void send_event(hop *made, uint64_t created_ns)
+{
+    uint8_t datagram[16 + 24] = {0};
+    gs_store_u64(datagram + 16, created_ns);
+    gs_store_u32(datagram + 24, VARIABLE);
+    gs_header_write(datagram, GS_VERSION_PLAIN, sizeof datagram, SOURCE, ++made->sent);
+    check(sendto(made->publisher, datagram, sizeof datagram, 0, (struct sockaddr *)&made->to,
+                 sizeof made->to) == sizeof datagram,
+          "an event leaves");
+}
+
+/* Sends one event, and returns when the call that took it is over. */
+static void tell(hop *made, uint64_t created_ns)
+{
+    send_event(made, created_ns);
+    while (gs_read(&made->core->counters.receive_calls) < made->sent)
+        usleep(100);
+}
+
+static void a_paced_line_is_free_in_time_though_the_wall_clock_is_set_in_a_call(void)
+{
+    hop made = open_hop();
+    check(gs_loop_start(made.loop) == 0, "the core starts");
+    const gs_channel_counters *counters = &made.core->channels[0]->counters;
+    uint64_t created_ns = wall_ns;
+    __atomic_store_n(&reads_until_step, 2, __ATOMIC_RELEASE);
+    tell(&made, created_ns);
+    check(gs_read(&counters->sent) == 1, "the first event is sent at once");
+    __atomic_fetch_add(&steady_ns, SECOND_NS / 1000, __ATOMIC_ACQ_REL);
+    tell(&made, created_ns + SECOND_NS / 1000);
+    check(gs_read(&counters->sent) == 2, "the second one too, a millisecond later");
+    close_hop(&made);
+}
+
+/* As the kernel's stamps have it. */
+static void set_wall_clock_right(void)
+{
+    struct timespec now;
+    check(syscall(SYS_clock_gettime, CLOCK_REALTIME, &now) == 0, "there is a clock");
+    wall_ns = (uint64_t)now.tv_sec * SECOND_NS + (uint64_t)now.tv_nsec;
+}
+
+/* Three hundred slots apart, and both waiting when the core comes to its senses. */
+static void a_stall_costs_no_event_of_a_sparse_stream(void)
+{
+    hop made = open_hop();
+    set_wall_clock_right();
+    for (uint64_t slot = 0; slot < 900; slot += 300) {
+        send_event(&made, wall_ns + slot * SECOND_NS / 1000);
+        usleep(300000);
+    }
+    set_wall_clock_right();
+    check(gs_loop_start(made.loop) == 0, "the core starts");
+    while (gs_read(&made.core->counters.in) < made.sent)
+        usleep(100);
+    check(gs_read(&made.core->counters.receive_calls) <= 1, "one call takes them all");
+    gs_loop_stop(made.loop);
+    check(gs_read(&made.core->counters.dispatched) == made.sent, "and all go on");
+    close_hop(&made);
+}
+
+typedef struct {
+    const char *name;
+    void (*run)(void);
+} gs_case;
+
+#define CASE(name) {#name, name}
+
+int main(int count, char **words)
+{
+    static const gs_case cases[] = {
+        CASE(a_paced_line_is_free_in_time_though_the_wall_clock_is_set_in_a_call),
+        CASE(a_stall_costs_no_event_of_a_sparse_stream),
+    };
+    uint32_t ran = 0;
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (count > 1 && strcmp(words[1], cases[i].name) != 0)
+            continue;
+        cases[i].run();
+        printf("%s\n", cases[i].name);
+        ran++;
+    }
+    check(ran != 0, "there is such a case");
+    return 0;
+}
