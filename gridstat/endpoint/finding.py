@@ -46,9 +46,15 @@ def _pages(
                 f"{pattern} stands for more variables than this broker tells",
                 hint="ask for less at once, say one substation: c1/hill/**",
             )
+        if not page and not outcome.is_complete:
+            raise LimitReached(
+                f"there are more variables of {pattern} after {after or 'the start'}, and the "
+                "broker tells none of them",
+                hint="ask for those behind it, or for less at once",
+            )
         yield page
         left -= len(page)
-        if outcome.is_complete or not page or (limit and left <= 0):
+        if outcome.is_complete or (limit and left <= 0):
             return
         after = page[-1].name
 

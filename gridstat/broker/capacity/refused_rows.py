@@ -8,6 +8,8 @@ class RefusedRows:
 
     def __init__(self) -> None:
         self._routers: dict[int, set[str]] = {}
+        self.counts: dict[tuple[str, int], int] = {}
+        """How often a row has gone from a router that refused it; forgotten after a good while."""
 
     def of(self, variable_id: int) -> frozenset[str]:
         return frozenset(self._routers.get(variable_id, ()))
@@ -32,3 +34,4 @@ class RefusedRows:
         """The router has another core, or none."""
         for variable_id in list(self._routers):
             self.clear(router, variable_id)
+        self.counts = {key: count for key, count in self.counts.items() if key[0] != router}

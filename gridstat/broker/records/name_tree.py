@@ -6,23 +6,49 @@ that cannot match, however much is registered. The law itself is `model.cloud.ma
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 ONE: Final = "*"
 ALL_BELOW: Final = "**"
 
 
 class _Node:
-    """`ends` holds what is registered under exactly the parts that lead here."""
+    """`ends` holds what is registered under exactly the parts that lead here.
 
-    __slots__ = ("below", "ends")
+    `order` are the parts below, sorted when somebody walks there for the first time, and kept so.
+    """
+
+    __slots__ = ("below", "ends", "order")
 
     def __init__(self) -> None:
         self.below: dict[str, _Node] = {}
         self.ends: set[int] = set()
+        self.order: list[str] | None = None
+
+    def child(self, part: str) -> _Node:
+        found = self.below.get(part)
+        if found is None:
+            found = self.below[part] = _Node()
+            if self.order is not None:
+                insort(self.order, part)
+        return found
+
+    def cut(self, part: str) -> None:
+        del self.below[part]
+        if self.order is not None:
+            del self.order[bisect_left(self.order, part)]
+
+    def sorted_from(self, first: str) -> Iterator[str]:
+        """The parts below, from this one on. Whoever changes them meanwhile has to begin anew."""
+        if self.order is None:
+            self.order = sorted(self.below)
+        order = self.order
+        for at in range(bisect_left(order, first), len(order)):
+            yield order[at]
 
 
 class NameTree:
@@ -34,7 +60,7 @@ class NameTree:
     def add(self, name: str, number: int) -> None:
         node = self._root
         for part in name.split("/"):
-            node = node.below.setdefault(part, _Node())
+            node = node.child(part)
         node.ends.add(number)
 
     def discard(self, name: str, number: int) -> None:
@@ -51,7 +77,7 @@ class NameTree:
             child = parent.below[part]
             if child.ends or child.below:
                 break
-            del parent.below[part]
+            parent.cut(part)
 
     @property
     def has_branches(self) -> bool:
@@ -100,8 +126,11 @@ def _children(
 ) -> Iterator[tuple[_Node, list[str] | None]]:
     """What is below a node, in order, without all that stands before `after`."""
     first = after[0] if after else ""
-    parts: Iterable[str] = node.below if only is None else node.below.keys() & {only}
-    for part in sorted([each for each in parts if each >= first]):
+    if only is not None:
+        parts = iter([only] if only in node.below and only >= first else [])
+    else:
+        parts = node.sorted_from(first)
+    for part in parts:
         yield node.below[part], after[1:] if after and part == first else None
 
 

@@ -22,13 +22,15 @@ AVOIDED_RETRIES: Final = 8
 
 
 class Refusals:
-    """`_gone` is a heap of rows that were refused and have gone; the timer is set for its first."""
+    """`_gone` is a heap of rows that were refused and have gone; the timer is set for its first.
+
+    Each stands there with its count. When that has changed, another entry has taken its place.
+    """
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._rows = desk.reservations.allocator.refused_rows
-        self._counts: dict[tuple[str, int], int] = {}
-        self._gone: list[tuple[int, str, int]] = []
+        self._gone: list[tuple[int, str, int, int]] = []
 
     def take(self, router: str, variable_ids: Iterable[int]) -> set[int]:
         """What a router says of these rows now: refused, held, or not there; the first is news."""
@@ -37,7 +39,7 @@ class Refusals:
         for variable_id in sorted(variable_ids):
             if variable_id in table.refused:
                 if self._rows.mark(router, variable_id):
-                    self._counts.setdefault((router, variable_id), 0)
+                    self._rows.counts.setdefault((router, variable_id), 0)
                     news.add(variable_id)
             elif variable_id in table.wanted.variables:
                 self._forget(router, variable_id)
@@ -48,36 +50,45 @@ class Refusals:
     def forget_router(self, router: str) -> None:
         """Another process, or one that is gone: nothing is known of what it can hold."""
         self._rows.clear_router(router)
-        self._counts = {key: count for key, count in self._counts.items() if key[0] != router}
 
     def expire(self) -> set[int]:
-        """The variables that may be led over some router again."""
+        """The variables that may be led over some router again.
+
+        How often it was refused there is remembered for as long as it may be avoided at all.
+        """
         found = set()
         while self._gone and self._gone[0][0] <= self._desk.now_ns:
-            _, router, variable_id = heappop(self._gone)
+            _, router, variable_id, count = heappop(self._gone)
+            if self._rows.counts.get((router, variable_id)) != count:
+                continue
             is_here = router in self._desk.registry.routers
             if is_here and variable_id in self._desk.tables[router].refused:
                 continue  # It is back, and refused again.
             if self._rows.clear(router, variable_id):
                 found.add(variable_id)
-            if not is_here or variable_id not in self._desk.registry.names:
-                self._counts.pop((router, variable_id), None)
+                self._look_later(router, variable_id, DOUBLINGS_MAX)
+            else:
+                del self._rows.counts[router, variable_id]
         self._set_timer()
         return found
 
     def _forget(self, router: str, variable_id: int) -> None:
         self._rows.clear(router, variable_id)
-        self._counts.pop((router, variable_id), None)
+        self._rows.counts.pop((router, variable_id), None)
 
     def _avoid_for_now(self, router: str, variable_id: int) -> None:
-        count = self._counts.get((router, variable_id))
+        count = self._rows.counts.get((router, variable_id))
         if count is None or router not in self._rows.of(variable_id):
             return
-        self._counts[router, variable_id] = count + 1
-        pause_ns = AVOIDED_RETRIES * self._desk.settings.retry_after_ns
-        at_ns = self._desk.now_ns + (pause_ns << min(count, DOUBLINGS_MAX))
-        heappush(self._gone, (at_ns, router, variable_id))
+        self._rows.counts[router, variable_id] = count + 1
+        self._look_later(router, variable_id, min(count, DOUBLINGS_MAX))
         self._set_timer()
+
+    def _look_later(self, router: str, variable_id: int, doublings: int) -> None:
+        pause_ns = AVOIDED_RETRIES * self._desk.settings.retry_after_ns
+        at_ns = self._desk.now_ns + (pause_ns << doublings)
+        count = self._rows.counts[router, variable_id]
+        heappush(self._gone, (at_ns, router, variable_id, count))
 
     def _set_timer(self) -> None:
         if self._gone:

@@ -61,3 +61,12 @@ def test_a_broker_from_before_there_were_pages_is_not_asked_for_ever() -> None:
 def test_a_limit_below_nothing_is_refused() -> None:
     with pytest.raises(LayoutError, match="a limit of -1"):
         find_all(Broker().ask, "c1/**", after="", limit=-1)
+
+
+def test_an_empty_page_that_is_not_the_last_is_no_end() -> None:
+    def ask(command: FindVariables) -> FoundOutcome:
+        first = () if command.after else tuple(ALL[:10])
+        return FoundOutcome(first, is_complete=False)
+
+    with pytest.raises(LimitReached, match="after c1/v00009, and the broker tells none of them"):
+        find_all(ask, "c1/**", after="", limit=0)

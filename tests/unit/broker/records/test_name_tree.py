@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gridstat.broker.records import name_tree
 from gridstat.broker.records.name_tree import NameTree
 from gridstat.model.cloud import matches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pytest
 
 parts = st.sampled_from(["a", "b", "c"])
 names = st.lists(parts, min_size=1, max_size=4).map("/".join)
@@ -64,3 +73,40 @@ def test_names_are_found_in_their_order() -> None:
     for number, name in enumerate(["c1/b/v", "c1/a/v", "c1/a/b"]):
         tree.add(name, number)
     assert list(tree.matching("c1/**")) == [2, 1, 0]
+
+
+@given(st.lists(st.tuples(st.booleans(), names), max_size=40))
+def test_the_order_is_kept_whatever_comes_and_goes_between_two_walks(
+    changes: list[tuple[bool, str]],
+) -> None:
+    tree = NameTree()
+    numbers: dict[str, int] = {}
+    for is_new, name in changes:
+        if is_new:
+            tree.add(name, numbers.setdefault(name, len(numbers)))
+        else:
+            tree.discard(name, numbers.pop(name, -1))
+        there = sorted(numbers, key=lambda name: name.split("/"))
+        assert list(tree.matching("**")) == [numbers[name] for name in there]
+
+
+def test_pages_of_a_flat_node_sort_its_names_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = NameTree()
+    count, page = 1_000, 50
+    for number in range(count):
+        tree.add(f"c1/v{number:05}", number)
+    compared = 0
+
+    def counted(found: Iterable[Any]) -> list[Any]:
+        nonlocal compared
+        listed = list(found)
+        compared += len(listed) if len(listed) > 1 else 0
+        return sorted(listed)
+
+    monkeypatch.setattr(name_tree, "sorted", counted, raising=False)
+    after, told = "", []
+    while len(told) < count:
+        told += list(islice(tree.matching("c1/*", after=after), page))
+        after = f"c1/v{told[-1]:05}"
+    assert told == list(range(count))
+    assert compared == count

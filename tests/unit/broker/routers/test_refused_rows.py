@@ -15,11 +15,13 @@ from gridstat.net.command.endpoint_messages import (
     ContractChanged,
     GrantedOutcome,
     RefusedOutcome,
+    Unpublish,
     Unsubscribe,
 )
 from gridstat.net.command.machine import Received
-from gridstat.net.command.messages import Explain, TableRefused
+from gridstat.net.command.messages import Explain, RemoveChannel, RemoveRouter, TableRefused
 from tests.unit.broker.conversation import Conversation, pair, refusal
+from tests.unit.broker.operators.test_operator_desk import code
 from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, subscribe
 
 CURRENT = f"{PMU}/current"
@@ -157,6 +159,35 @@ def test_a_router_that_refused_a_row_is_avoided_for_a_while_only(cloud: Conversa
     cloud.advance(60 * NS_PER_S)
     assert avoided.of(variable_id) == frozenset()
     assert cloud.broker.registry.subscriptions[number].record.generation == 1
+
+
+def test_a_withdrawn_variable_is_not_remembered_for_what_refused_its_row(
+    cloud: Conversation,
+) -> None:
+    _, router = inner_router(cloud, VOLTAGE)
+    refuse_voltage(cloud, router)
+    rows = cloud.broker.reservations.allocator.refused_rows
+    cloud.advance(60 * NS_PER_S)  # It would be avoided for longer next time.
+    assert rows.counts == {(router, number_of(cloud, VOLTAGE)): 1}
+
+    cloud.ask(PMU, "c1/e0", Unpublish(names=(VOLTAGE,)))
+    assert VOLTAGE not in cloud.broker.registry.publications
+    cloud.advance(1_000 * NS_PER_S)
+    assert rows.counts == {}
+
+
+def test_a_removed_router_is_not_remembered_for_what_it_refused(cloud: Conversation) -> None:
+    _, router = inner_router(cloud, VOLTAGE)
+    refuse_voltage(cloud, router)
+    cloud.advance(60 * NS_PER_S)
+    rows = cloud.broker.reservations.allocator.refused_rows
+    assert rows.counts
+    for channel in cloud.channels_given:
+        start, end = channel.from_router, channel.to_router
+        if router in (start, end):
+            assert code(cloud, RemoveChannel(request_id=1, from_router=start, to_router=end)) == 0
+    assert code(cloud, RemoveRouter(request_id=2, name=router)) == 0
+    assert rows.counts == {}
 
 
 def test_a_new_process_of_a_router_is_asked_again(cloud: Conversation) -> None:
