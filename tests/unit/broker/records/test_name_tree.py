@@ -104,7 +104,8 @@ def test_pages_of_a_flat_node_sort_its_names_once(monkeypatch: pytest.MonkeyPatc
         return sorted(listed)
 
     monkeypatch.setattr(name_tree, "sorted", counted, raising=False)
-    after, told = "", []
+    after = ""
+    told: list[int] = []
     while len(told) < count:
         told += list(islice(tree.matching("c1/*", after=after), page))
         after = f"c1/v{told[-1]:05}"
