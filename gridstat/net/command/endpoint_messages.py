@@ -123,7 +123,8 @@ class ResolveName(Struct, frozen=True):
 class PathEntry(Struct, frozen=True):
     """What came by one path of a contract, since it was one; `is_open` while it still is.
 
-    Where nobody can tell the paths apart, `is_counted` is false and the counts say nothing.
+    Where nobody can tell the paths apart, `is_counted` is false and the counts say nothing. One in
+    `one_in` due slots was looked at, at least, and stands for so many.
     """
 
     name: ShortText
@@ -135,6 +136,7 @@ class PathEntry(Struct, frozen=True):
     late: Count | None = None
     is_open: bool = True
     is_counted: bool = True
+    one_in: Annotated[int, msgspec.Meta(ge=1)] = 1
 
 
 class LedgerEntry(Struct, frozen=True):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -30,13 +29,18 @@ from gridstat.net.command.messages import Bye, Hello, Ping, Pong
 from gridstat.net.command.tls import TlsEngine, explain_failure
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gridstat.net.command.identity import Identity
     from gridstat.net.command.messages import Message
-    from gridstat.net.command.session_settings import SessionCounters, SessionSettings
+    from gridstat.net.command.session_settings import SessionCounters
+    from gridstat.net.command.session_terms import SessionTerms
 
 
 HELLO_BYTES_MAX: Final = 16_384
 """Until a peer is accepted, it is not given room for more than an introduction."""
+FRAMES_A_TURN: Final = 32
+"""Whoever sends hundreds at once keeps nobody else waiting, and the journal begins earlier."""
 
 
 class SessionState(Enum):
@@ -47,14 +51,6 @@ class SessionState(Enum):
     OPEN = auto()
     CLOSING = auto()
     CLOSED = auto()
-
-
-class Gate(Protocol):
-    """Who may be the peer of a session (`gate.py`)."""
-
-    def check(self, identity: Identity) -> None:
-        """Raises to refuse; the peer is told why."""
-        ...
 
 
 class SessionOwner(Protocol):
@@ -71,17 +67,6 @@ class SessionOwner(Protocol):
     def closed(self, session: Session) -> None:
         """Exactly once for each session that was made; `session.error` says why."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class SessionTerms:
-    """What is settled before a connection is made."""
-
-    is_server: bool
-    gate: Gate
-    context: ssl.SSLContext
-    hello: Hello
-    settings: SessionSettings
 
 
 class Session(asyncio.Protocol):
@@ -106,6 +91,9 @@ class Session(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._tls = TlsEngine(terms.context, is_server=terms.is_server)
         self._reader = FrameReader(HELLO_BYTES_MAX)
+        self._bodies: Iterator[bytes] | None = None
+        """Of what was received, the messages that have not had their turn."""
+        self._is_paused = False
         self._schema_version = terms.hello.schema_version
         self._outgoing: list[bytes] = []
         self._outgoing_bytes = 0
@@ -176,16 +164,8 @@ class Session(asyncio.Protocol):
             self._end(told, word=word, is_told=False)
             return
         self._write_through()
-        try:
-            if self.state is SessionState.CONNECTING and self._tls.is_established:
-                self._identify()
-            self._read(plain)
-        except Malformed as error:
-            self._end(error, word=f"malformed_{error.reason}", is_told=True)
-        except GridStatError as error:
-            self._end(error, word=type(error).__name__, is_told=True)
-        if self._tls.is_finished:
-            self._end(LinkDown(f"{self._peer_words()} has gone"), word="gone", is_told=False)
+        self._bodies = self._reader.feed(plain)
+        self._take_turn()
 
     def eof_received(self) -> bool:
         self._end(LinkDown(f"{self._peer_words()} has gone"), word="gone", is_told=False)
@@ -250,8 +230,40 @@ class Session(asyncio.Protocol):
 
     # How it lives.
 
-    def _read(self, plain: bytes) -> None:
-        for body in self._reader.feed(plain):
+    def _take_turn(self) -> None:
+        """Hear a few messages, then let others have their turn; read on when all are heard."""
+        if self.state is SessionState.CLOSING or self.state is SessionState.CLOSED:
+            self._pause(is_paused=False)
+            return
+        self._has_heard = True
+        try:
+            if self.state is SessionState.CONNECTING and self._tls.is_established:
+                self._identify()
+            self._read()
+        except Malformed as error:
+            self._end(error, word=f"malformed_{error.reason}", is_told=True)
+        except GridStatError as error:
+            self._end(error, word=type(error).__name__, is_told=True)
+        has_more = self._bodies is not None and self.state is SessionState.OPEN
+        self._pause(is_paused=has_more)
+        if has_more:
+            self._loop.call_soon(self._take_turn)
+        elif self._tls.is_finished:
+            self._end(LinkDown(f"{self._peer_words()} has gone"), word="gone", is_told=False)
+
+    def _pause(self, *, is_paused: bool) -> None:
+        if is_paused is self._is_paused or self._transport is None or self._transport.is_closing():
+            return
+        self._is_paused = is_paused
+        if is_paused:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _read(self) -> None:
+        """As many messages as one turn has; `_bodies` is None when there are no more."""
+        assert self._bodies is not None
+        for heard, body in enumerate(self._bodies, 1):
             self._counters.frames_in += 1
             message = decode_message(body)
             if self.state is SessionState.OPEN:
@@ -259,7 +271,10 @@ class Session(asyncio.Protocol):
             elif self.state is SessionState.GREETING:
                 self._greet(message)
             else:
+                break
+            if heard == FRAMES_A_TURN:
                 return
+        self._bodies = None
 
     def _take(self, message: Message | None) -> None:
         match message:

@@ -18,8 +18,9 @@ from gridstat.net.command.client import BackOff, Dialler
 from gridstat.net.command.gate import ClientGate, ServerGate
 from gridstat.net.command.identity import Role
 from gridstat.net.command.messages import Hello
-from gridstat.net.command.session import Session, SessionTerms
+from gridstat.net.command.session import Session
 from gridstat.net.command.session_settings import SESSIONS_MAX, SessionCounters, SessionSettings
+from gridstat.net.command.session_terms import SessionTerms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.client import Target
     from gridstat.net.command.identity import Identity
     from gridstat.net.command.messages import Message
-    from gridstat.net.command.session import Gate
+    from gridstat.net.command.session_terms import Gate
     from gridstat.net.command.tls import Credentials
 
 log = logging.getLogger(__name__)

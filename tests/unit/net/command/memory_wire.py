@@ -20,6 +20,9 @@ class MemoryTransport(asyncio.Transport):
         self.held: list[bytes] | None = None
         """While it is a list, nothing leaves."""
         self._is_closing = False
+        self._is_reading = True
+        self._unread: list[bytes | None] = []
+        """What came while nobody read; None is the end."""
         self._loop = asyncio.get_running_loop()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -46,6 +49,17 @@ class MemoryTransport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._is_closing
 
+    def pause_reading(self) -> None:
+        assert self._is_reading
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        assert not self._is_reading
+        self._is_reading = True
+        unread, self._unread = self._unread, []
+        for data in unread:
+            self._loop.call_soon(self._arrive, data)
+
     def close(self) -> None:
         self.abort()
 
@@ -57,13 +71,21 @@ class MemoryTransport(asyncio.Transport):
 
     def _deliver(self, data: bytes) -> None:
         assert self.other is not None
-        if not self.other.is_closing():
-            self.other.protocol.data_received(data)
+        self.other._arrive(data)
 
     def _deliver_end(self) -> None:
         assert self.other is not None
-        if not self.other.is_closing() and not self.other.protocol.eof_received():
-            self.other.close()
+        self.other._arrive(None)
+
+    def _arrive(self, data: bytes | None) -> None:
+        if self._is_closing:
+            return
+        if not self._is_reading or self._unread:
+            self._unread.append(data)
+        elif data is not None:
+            self.protocol.data_received(data)
+        elif not self.protocol.eof_received():
+            self.close()
 
 
 def join(one: asyncio.Protocol, two: asyncio.Protocol) -> tuple[MemoryTransport, MemoryTransport]:

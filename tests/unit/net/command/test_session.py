@@ -17,8 +17,9 @@ from gridstat.net.command.messages import (
     OperatorAnswer,
     TableChanged,
 )
-from gridstat.net.command.session import Session, SessionState, SessionTerms
+from gridstat.net.command.session import FRAMES_A_TURN, Session, SessionState
 from gridstat.net.command.session_settings import SessionCounters, SessionSettings
+from gridstat.net.command.session_terms import SessionTerms
 from gridstat.net.command.tls import Credentials
 from tests.unit.net.command.memory_wire import join
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from gridstat.net.command.messages import Message
-    from gridstat.net.command.session import Gate
+    from gridstat.net.command.session_terms import Gate
     from tests.unit.net.command.memory_wire import MemoryTransport
 
 BROKER = Identity(Role.BROKER, "c1")
@@ -347,5 +348,39 @@ def test_before_the_hello_there_is_no_room_for_a_large_frame(
         await turn_until(pair.client.finished.done)
         assert pair.counters.refused["malformed_frame_length"] == 1
         assert pair.broker.opened_count == 0
+
+    run(scene())
+
+
+def test_whoever_sends_much_at_once_is_heard_in_turns_and_in_order(
+    credentials: dict[Identity, Credentials],
+) -> None:
+    async def scene() -> None:
+        pair = await Pair(credentials).opened()
+        for number in range(3 * FRAMES_A_TURN):
+            pair.client.send(TableChanged(number=number, digest=0))
+        await turn_until(lambda: bool(pair.broker.messages))
+        assert len(pair.broker.messages) == FRAMES_A_TURN
+        pair.client.send(TableChanged(number=3 * FRAMES_A_TURN, digest=0))
+        await turn_until(lambda: len(pair.broker.messages) > 3 * FRAMES_A_TURN)
+        numbers = [each.number for each in pair.broker.messages if isinstance(each, TableChanged)]
+        assert numbers == list(range(3 * FRAMES_A_TURN + 1))
+        pair.client.abort()
+
+    run(scene())
+
+
+def test_a_session_closed_between_two_turns_hears_no_more_and_ends(
+    credentials: dict[Identity, Credentials],
+) -> None:
+    async def scene() -> None:
+        pair = await Pair(credentials).opened()
+        for number in range(3 * FRAMES_A_TURN):
+            pair.client.send(TableChanged(number=number, digest=0))
+        await turn_until(lambda: bool(pair.broker.messages))
+        pair.server.close()
+        await turn_until(lambda: pair.client.finished.done() and pair.server.finished.done())
+        assert len(pair.broker.messages) == FRAMES_A_TURN
+        assert pair.broker.closed_count == pair.router.closed_count == 1
 
     run(scene())
