@@ -8,6 +8,7 @@ import msgspec
 
 from gridstat.broker.requests.name_service import resolve
 from gridstat.broker.requests.outcomes import ANSWER_BYTES_MAX
+from gridstat.broker.requests.path_entries import kept_ledger
 from gridstat.model.cloud import check_pattern
 from gridstat.net.command.endpoint_messages import DoneOutcome, FoundOutcome
 from gridstat.net.command.session_messages import MANY_MAX
@@ -52,5 +53,5 @@ class Enquiries:
         for entry in command.entries:
             found = self._desk.registry.subscriptions.get(entry.subscription_id)
             if found is not None and found.record.subscriber == request.endpoint:
-                found.ledger = entry
+                found.ledger = kept_ledger(entry, found.ledger)
         self._requests.answer(request, (DoneOutcome(),))

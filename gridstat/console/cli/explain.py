@@ -60,6 +60,7 @@ def explained(facts: dict[str, Any]) -> Iterator[str]:
 
 def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
     yield f"  taken by {subscription['subscriber']} ({subscription['state']})"
+    ledger = subscription.get("ledger")  # A broker of the release before does not tell it.
     for mode, qos in sorted(subscription["granted"].items(), key=lambda item: int(item[0])):
         when = "always" if int(mode) == 0 else f"in mode {mode}"
         yield (
@@ -69,10 +70,10 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
     for number, path in enumerate(subscription["paths"], start=1):
         way = " → ".join(path["routers"])
         yield f"    path {number}: {way}, predicted {milliseconds(path['latency_us'])}"
-        yield from counted_on(path["routers"], subscription["ledger"])
+        yield from counted_on(path["routers"], ledger)
         for part in path.get("parts", ()):
             yield f"      {part['what']}: {milliseconds(part['latency_us'])}"
-    yield from left_paths(subscription["ledger"])
+    yield from left_paths(ledger)
     for words in subscription.get("degraded", ()):
         yield f"    note: {words}"
     tight = subscription.get("bottleneck")
@@ -85,13 +86,14 @@ def counted_on(routers: list[str], ledger: dict[str, Any] | None) -> Iterator[st
     """What the subscriber has counted of a path; of the only one, what it counted at all."""
     if ledger is None:
         return
-    for path in ledger["paths"] or [{**ledger, "routers": routers, "first": ledger["delivered"]}]:
+    paths = ledger.get("paths") or [{**ledger, "routers": routers, "first": ledger["delivered"]}]
+    for path in paths:
         if list(path["routers"]) == routers:
             yield f"      came by it: {path_counts(path)}"
 
 
 def left_paths(ledger: dict[str, Any] | None) -> Iterator[str]:
-    for path in ledger["paths"] if ledger else ():
+    for path in ledger.get("paths", ()) if ledger else ():
         if not path["is_open"]:
             way = " → ".join(path["routers"]) or path["name"]
             yield f"    earlier: {way}: {path_counts(path)}"
@@ -101,7 +103,9 @@ def path_counts(path: dict[str, Any]) -> str:
     if not path.get("is_counted", True):
         return "nobody can tell its copies from those of the other paths yet"
     told = [name for name in PATH_COUNTS_TOLD if path.get(name) is not None]
-    return ", ".join(f"{path[name]:,} {name}" for name in told)
+    counts = ", ".join(f"{path[name]:,} {name}" for name in told)
+    one_in = path.get("one_in", 1)
+    return counts if one_in == 1 else f"{counts} (reckoned, at times from one in {one_in} slots)"
 
 
 def channel_text(channel: dict[str, Any]) -> str:

@@ -116,13 +116,13 @@ def _path_ledgers(ledgers: Sequence[ReportedLedger]) -> Metric:
         labels=["subscription", "subscriber", "variable", "path", "outcome"],
     )
     for number, subscriber, name, ledger in ledgers:
-        for path in ledger.paths:
-            if path.is_counted:
-                labels = [str(number), subscriber, name, ">".join(path.routers) or path.name]
-                for outcome in PATH_COUNTS:
-                    count = getattr(path, outcome)
-                    if count is not None:
-                        family.add_metric([*labels, outcome], count)
+        # A series that comes twice spoils the whole page, and the end-point says the names.
+        paths = {">".join(path.routers) or path.name: path for path in ledger.paths}
+        for label, path in paths.items():
+            for outcome in PATH_COUNTS if path.is_counted else ():
+                count = getattr(path, outcome)
+                if count is not None:
+                    family.add_metric([str(number), subscriber, name, label, outcome], count)
     return family
 
 

@@ -65,9 +65,10 @@ def router_state(router: dict[str, Any]) -> str:
         return "DOWN"
     if not router["is_connected"]:
         return "forwarding without its broker"
-    if router["refusal"]:
+    # A broker of the release before says nothing of refusals.
+    if router.get("refusal"):
         return f"refuses its table ({router['refusals']}): {router['refusal']}"
-    if router["refused_rows"]:
+    if router.get("refused_rows"):
         return f"refuses {router['refused_rows']:,} rows"
     return "in step" if router["in_step"] else "catching up"
 
@@ -102,7 +103,7 @@ def channel_table(channels: Iterable[dict[str, Any]]) -> Table:
 def subscription_table(subscriptions: Iterable[dict[str, Any]]) -> Table:
     table = Table("subscriber", "variable", "paths", *LEDGER_COUNTS, "worst path")
     for subscription in subscriptions:
-        ledger = subscription["ledger"] or {}
+        ledger = subscription.get("ledger") or {}
         table.add_row(
             subscription["subscriber"],
             subscription["name"],
@@ -115,10 +116,17 @@ def subscription_table(subscriptions: Iterable[dict[str, Any]]) -> Table:
 
 def worst_path(paths: Iterable[dict[str, Any]]) -> str:
     """The open path that has lost the largest share, by the routers between its ends."""
-    counted = [path for path in paths if path["is_open"] and path["lost"]]
+    counted = [
+        path for path in paths if path["is_open"] and path.get("is_counted", True) and path["lost"]
+    ]
     if not counted:
         return ""
-    worst = max(counted, key=lambda path: (path["lost"] / path["expected"], path["name"]))
+    worst = max(counted, key=lambda path: (_share_lost(path), path["name"]))
     inner = " ".join(worst["routers"][1:-1])
-    share = 100 * worst["lost"] / worst["expected"]
+    share = 100 * _share_lost(worst)
     return f"{worst['name']}{inner and f' ({inner})'}: {worst['lost']:,} lost, {share:.2f} %"
+
+
+def _share_lost(path: dict[str, Any]) -> float:
+    """At most all, whatever an end-point says."""
+    return float(path["lost"] / max(path["lost"], path["expected"]))

@@ -61,3 +61,18 @@ def test_paths_that_nobody_can_tell_apart_have_no_figures() -> None:
 
 def test_without_a_report_only_the_paths_are_told() -> None:
     assert len(lines(None, UPPER, LOWER)) == 4
+
+
+def test_paths_of_which_some_slots_stand_for_all_are_told_as_reckoned() -> None:
+    ledger = {"paths": [counted(UPPER, 0, one_in=4), counted(LOWER, 0)]}
+    found = lines(ledger, UPPER, LOWER)
+    assert found[3].endswith("0 lost (reckoned, at times from one in 4 slots)")
+    assert found[5].endswith("0 lost")
+
+
+def test_a_broker_that_tells_no_ledgers_or_none_by_path_is_understood() -> None:
+    facts = {"subscriber": "c1/centre", "state": "granted", "granted": {}}
+    older = {**facts, "paths": [{"routers": UPPER, "latency_us": 500}]}
+    assert list(explained_subscription(older))[-1].endswith("predicted 0.5 ms")
+    ledger = {"expected": 5, "delivered": 4, "lost": 1}
+    assert list(explained_subscription({**older, "ledger": ledger}))[-1].endswith("1 lost")

@@ -43,6 +43,11 @@ def test_top_shows_what_a_router_refuses(facts: dict[str, object], words: str) -
     assert router_state(router) == words
 
 
+def test_top_shows_the_routers_of_a_broker_that_knows_of_no_refusals() -> None:
+    router = {"is_up": True, "is_connected": True, "in_step": True}
+    assert router_state(router) == "in step"
+
+
 def path(name: str, expected: int, lost: int, **facts: object) -> dict[str, object]:
     routers = ["c1/e0", f"c1/i{name[-1]}", "c1/e1"]
     return {
@@ -66,6 +71,8 @@ def path(name: str, expected: int, lost: int, **facts: object) -> dict[str, obje
         ),
         ([path("path 1", 100, 1), path("path 2", 100, 9, is_open=False)], "path 1 (c1/i1): 1"),
         ([path("path 1", 100, 1, routers=["c1/e0"]), path("path 2", 0, 0)], "path 1: 1 lost"),
+        ([path("path 1", 0, 5)], "path 1 (c1/i1): 5 lost, 100.00 %"),
+        ([path("path 1", 100, 9, is_counted=False)], ""),
     ],
 )
 def test_top_names_the_path_that_has_lost_the_largest_share(

@@ -114,7 +114,8 @@ def test_counters_and_ledgers_are_shown_as_reported(cloud: Conversation) -> None
 def test_what_came_by_each_path_is_shown_by_the_survey_and_explained(cloud: Conversation) -> None:
     granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
     assert [path.name for path in granted.paths] == ["path 1"]
-    path = PathEntry(name="path 1", routers=granted.paths[0].routers, expected=9, lost=2)
+    routers = granted.paths[0].routers
+    path = PathEntry(name="path 1", routers=routers, expected=9, delivered=7, lost=2)
     entry = LedgerEntry(subscription_id=granted.subscription_id, expected=9, paths=(path,))
     cloud.ask(CENTRE, "c1/e2", ReportLedger(entries=(entry,)))
     (surveyed,) = survey(cloud)["subscriptions"]

@@ -126,3 +126,14 @@ def test_every_family_has_a_help_text_and_counters_end_in_total(text: str) -> No
     for family in families:
         for each in family.samples:
             assert each.name.endswith("_total") == (family.type == "counter")
+
+
+def test_paths_that_an_end_point_gives_the_same_name_are_one_series() -> None:
+    same = PathEntry("path 2", ("c1/e0>c1/i0", "c1/e1"), expected=7, delivered=7, first=7)
+    entry = LedgerEntry(4, expected=10, delivered=10, paths=(PATHS[0], same))
+    ledgers = [(4, "c1/desk", NAME, entry)]
+    figures = BrokerFigures(SURVEY, ledgers, {}, SessionCounters().as_facts())
+    text = exposition(BrokerCollector(figures)).decode()
+    labels = {"subscription": "4", "subscriber": "c1/desk", "variable": NAME}
+    name = "gridstat_broker_path_ledger_events_total"
+    assert sample(text, name, path=">".join(UPPER), outcome="lost", **labels) == 0
