@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import gcd, lcm
 from typing import TYPE_CHECKING, Final
 
-from gridstat.core.rows import DIVISORS_MAX, Route, Row, Term
+from gridstat.core.rows import BASELINE, DIVISORS_MAX, Route, Row, Term
 from gridstat.model.rate_law import EVERY_MAX, minimal_divisors, modal_divisors
 
 if TYPE_CHECKING:
@@ -62,24 +62,32 @@ def counted_every(variable: CarriedVariable, channels: Iterable[Sequence[Path]])
     """Of which slots copies are counted by the channel they came on; 0: of none.
 
     Only where paths of one contract meet: then nobody behind this router can tell its paths apart.
-    With several contracts only the slots that are due to all of them tell of each.
+    With several contracts only the slots that are due to all of them tell of each. Those that hold
+    in some modes only have no say beside others: else a mode that is never entered would.
     """
     if not variable.keeps_newest or variable.period is None:
         return 0
-    everys: set[int] = set()
+    always: set[int] = set()
+    at_times: set[int] = set()
     for paths in channels:
         if len(paths) > 1:
-            everys |= _meeting(paths)
+            for found in _meeting(paths):
+                baseline = {path.every for path in found if path.modes & BASELINE}
+                always |= baseline
+                at_times |= set() if baseline else {path.every for path in found}
+    everys = always or at_times
     every = lcm(*everys)
     return every if everys and every <= EVERY_MAX else 0
 
 
-def _meeting(paths: Sequence[Path]) -> set[int]:
-    """The divisors of those contracts that take this channel by several of their paths."""
-    indices: dict[int, set[int]] = {}
+def _meeting(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """The paths of each contract that takes this channel by several of them."""
+    of_contract: dict[int, list[Path]] = {}
     for path in paths:
-        indices.setdefault(path.contract, set()).add(path.index)
-    return {path.every for path in paths if len(indices[path.contract]) > 1}
+        of_contract.setdefault(path.contract, []).append(path)
+    for found in of_contract.values():
+        if len({path.index for path in found}) > 1:
+            yield found
 
 
 def route(channel_id: ChannelId, paths: Sequence[Path]) -> Route:

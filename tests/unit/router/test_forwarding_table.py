@@ -121,8 +121,14 @@ def test_a_row_that_fits_is_not_rounded() -> None:
 EDGE = CarriedVariable(VOLTAGE, Period(1, 30), keeps_newest=True)
 
 
-def way(contract: int, index: int, every: int = 1, channel_id: ChannelId = EAST) -> Path:
-    return Path(VOLTAGE, channel_id, every, contract=contract, index=index)
+def way(
+    contract: int,
+    index: int,
+    every: int = 1,
+    channel_id: ChannelId = EAST,
+    modes: int = BASELINE,
+) -> Path:
+    return Path(VOLTAGE, channel_id, every, modes, contract=contract, index=index)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +143,24 @@ def way(contract: int, index: int, every: int = 1, channel_id: ChannelId = EAST)
             [way(1, 0, 4), way(1, 1, 4), way(2, 0, 6), way(2, 1, 6)],
             12,
             id="of two contracts at different rates: what is due to both",
+        ),
+        pytest.param(
+            EDGE,
+            [way(1, 0), way(1, 1), way(1, 0, 4, modes=MODE_1), way(1, 1, 4, modes=MODE_1)],
+            1,
+            id="of a contract that is slower in a mode: what is due in all of them",
+        ),
+        pytest.param(
+            EDGE,
+            [way(1, 0, 2), way(1, 1, 2), way(2, 0, 3, modes=MODE_1), way(2, 1, 3, modes=MODE_1)],
+            2,
+            id="beside a contract of a mode only: as if it were not there",
+        ),
+        pytest.param(
+            EDGE,
+            [way(2, 0, 3, modes=MODE_1), way(2, 1, 3, modes=MODE_1)],
+            3,
+            id="of a contract of a mode only: at its rate",
         ),
         pytest.param(CARRIED, [way(1, 0), way(1, 1)], 0, id="nobody is attached here"),
         pytest.param(
