@@ -11,9 +11,20 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from gridstat.net.command.endpoint_messages import LedgerEntry
+from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from gridstat.endpoint.path_ledger import PathLedger
+    from gridstat.net.command.endpoint_messages import PathEntry
+
+REPORT_BYTES_MAX: Final = 2 * 1024 * 1024
+"""Of the entries of one report, reckoned too high; half of what a frame holds."""
+ENTRY_BYTES: Final = 320
+"""More than an entry takes, besides its paths."""
+PATH_BYTES: Final = 160
+"""More than a path takes, besides the names in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +77,7 @@ class Ledger:
         return not any(counts)
 
     def entry(self, subscription_id: int, asked_variable_id: int = 0) -> LedgerEntry:
-        """As it is reported to the broker; of one path alone there is nothing to add."""
-        paths = self.paths if len(self.paths) > 1 else ()
+        """As it is reported to the broker."""
         return LedgerEntry(
             subscription_id=subscription_id,
             expected=self.expected,
@@ -80,9 +90,28 @@ class Ledger:
             recovered=self.recovered,
             dropped=self.dropped,
             copies=self.copies,
-            paths=tuple([path.entry() for path in paths]),
+            paths=tuple([path.entry() for path in self.paths]),
             variable_id=asked_variable_id,
         )
 
 
 NOTHING: Final = Ledger()
+
+
+def frames_of(entries: Iterable[LedgerEntry]) -> Iterator[tuple[LedgerEntry, ...]]:
+    """Entries for one report each, of which none is more than fits in a frame."""
+    some: list[LedgerEntry] = []
+    size_bytes = 0
+    for entry in entries:
+        entry_bytes = ENTRY_BYTES + sum(_path_bytes(path) for path in entry.paths)
+        if some and (len(some) == MANY_MAX or size_bytes + entry_bytes > REPORT_BYTES_MAX):
+            yield tuple(some)
+            some, size_bytes = [], 0
+        some.append(entry)
+        size_bytes += entry_bytes
+    if some:
+        yield tuple(some)
+
+
+def _path_bytes(path: PathEntry) -> int:
+    return PATH_BYTES + 4 * (len(path.name) + sum(len(name) + 2 for name in path.routers))

@@ -7,19 +7,19 @@ subscriptions of one end-point may listen to the same one.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Protocol
+from itertools import count, zip_longest
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gridstat.endpoint.contract import latency_ns_in, terms_in
-from gridstat.endpoint.ledger import Ledger
+from gridstat.endpoint.ledger import Ledger, frames_of
 from gridstat.endpoint.path_ledger import Counted, EdgeReading
 from gridstat.endpoint.slot_clock import Begin
 from gridstat.endpoint.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from gridstat.core.samples import VariableCounters
     from gridstat.endpoint.deliverer import Deliverer
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
     from gridstat.net.clock import Clock
     from gridstat.net.command.endpoint_messages import EdgeCopies, LedgerEntry
+
+FULL_EVERY: Final = 12
+"""In one of so many reports are paths that were left before, should the cloud have forgotten."""
 
 
 class Expecting(Protocol):
@@ -72,6 +75,17 @@ class _Ear:
     unread: int = 0
     copies: tuple[int, ...] = ()
 
+    @property
+    def law(self) -> _Law:
+        return _Law(1 if self.terms is None else self.terms.every, self.latency_ns)
+
+
+class _Law(NamedTuple):
+    """By which slots and which deadline the receiver counts a variable."""
+
+    every: int
+    deadline_ns: int
+
 
 class Listening:
     """An identifier is expected as long as somebody listens to it, and no longer."""
@@ -83,8 +97,12 @@ class Listening:
         self._deliverer = deliverer
         self._clock = clock
         self._ears: dict[Subscription, dict[int, _Ear]] = {}
-        self._listeners: dict[int, int] = {}
-        self._everys: dict[int, int] = {}
+        self._listeners: dict[int, list[_Ear]] = {}
+        self._laws: dict[int, _Law] = {}
+        self._begun: dict[int, int] = {}
+        """Which of all counts of the receiver its count of a variable is."""
+        self._count_ids = count(1)
+        self._reports = 0
         self._edges: dict[tuple[str, int], EdgeReading] = {}
         self._lock = threading.RLock()
 
@@ -126,12 +144,7 @@ class Listening:
                 subscription.past += self._with_copies(ear, counted)
                 self._deliverer.remove(number, subscription.incoming)
                 subscription.incoming.forget(number)
-                self._listeners[number] -= 1
-                if not self._listeners[number]:
-                    del self._listeners[number], self._everys[number]
-                    self._receiver.forget(number)
-                    for edge in self.places:
-                        self._edges.pop((edge, number), None)
+                self._expect_no_longer(ear)
             if not ears:
                 self._ears.pop(subscription, None)
                 self._deliverer.unwatch(subscription.incoming)
@@ -156,13 +169,29 @@ class Listening:
             paths = subscription.paths.told()
         return total + _own(subscription, paths)
 
-    def report(self, subscription: Subscription, subscription_id: int) -> LedgerEntry | None:
+    def reports(
+        self, subscriptions: Iterable[tuple[int, Subscription]]
+    ) -> Iterator[tuple[LedgerEntry, ...]]:
+        """What the broker is told of all that got anything, by reports that fit in a frame."""
+        self._reports += 1
+        entries = [self.report(each, number, self._reports) for number, each in subscriptions]
+        return frames_of(entry for entry in entries if entry is not None)
+
+    def report(
+        self, subscription: Subscription, subscription_id: int, turn: int = 0
+    ) -> LedgerEntry | None:
         """The ledger as the broker is told of it, if there is one; cheaper than the ledger.
 
-        The only path of a contract has nothing to add, and need not be looked at to count.
+        The only path of a contract has nothing to add, and need not be looked at to count. Paths
+        that it has left are told when one was left since, and else in a few of the turns.
         """
-        if subscription.paths.has_several:
+        paths = subscription.paths
+        if paths.has_several:
             found = self.ledger(subscription)
+            is_full = (turn + subscription_id) % FULL_EVERY == 0
+            if not (is_full or paths.has_news):
+                found = replace(found, paths=tuple([way for way in found.paths if way.is_open]))
+            paths.has_news = paths.has_news and found.is_blank
         else:
             with self._lock:
                 found = self._total(subscription)
@@ -210,7 +239,8 @@ class Listening:
         number = 0 if variable is None else variable.variable_id
         newest = self._ears.get(subscription, {}).get(number)
         every = 0 if newest is None or newest.terms is None else newest.terms.every
-        is_same = every and self._everys[number] == every and subscription.paths.asks_receiver
+        law = self._laws.get(number, _Law(0, 0))
+        is_asked = newest is not None and subscription.paths.asks_receiver
         counts = Counted(
             now_ns=self._clock.steady_ns(),
             delivered=total.delivered,
@@ -218,7 +248,10 @@ class Listening:
             late=total.late,
             every=every,
             variable_id=number,
-            receiver=self._receiver.variable_counters(number) if is_same else None,
+            receiver=self._receiver.variable_counters(number) if is_asked else None,
+            receiver_every=law.every,
+            receiver_count=self._begun.get(number, 0),
+            is_own_deadline=newest is not None and law.deadline_ns == newest.latency_ns,
             places=self.places,
             edges=self._edges,
         )
@@ -234,12 +267,16 @@ class Listening:
     def _renew(
         self, subscription: Subscription, ear: _Ear, terms: Terms | None, latency_ns: int
     ) -> None:
-        """Other terms for the same identifier; the receiver need not know of them."""
+        """Other terms for the same identifier; the receiver counts by them if it is for us alone.
+
+        Else it goes on by those of the first one, and what it counts by path may be of no use.
+        """
         if (terms, latency_ns) == (ear.terms, ear.latency_ns):
             return
         begin = self._begin(0)
         ear.tally.renew(terms, latency_ns, begin)
         ear.terms, ear.latency_ns = terms, latency_ns
+        self._expect_anew(ear.variable.variable_id)
         subscription.incoming.obey(ear.variable, terms, ear.tally, begin)
         self._stir(subscription)
 
@@ -249,23 +286,50 @@ class Listening:
             self._deliverer.post(partial(self._deliverer.stir, subscription.incoming))
 
     def _expect(self, ear: _Ear) -> None:
-        variable = ear.variable
-        number = variable.variable_id
+        number = ear.variable.variable_id
         if self._listeners.get(number):
             counted = self._receiver.variable_counters(number)
             ear.duplicate, ear.unread = counted["duplicate"], counted["ring_full"]
             ear.copies = tuple(counted["copies"])
         else:
-            every = 1 if ear.terms is None else ear.terms.every
-            self._receiver.expect(
-                number,
-                variable.period,
-                variable.phase_ns,
-                every=every,
-                deadline_ns=ear.latency_ns,
-            )
-            self._everys[number] = every
-        self._listeners[number] = self._listeners.get(number, 0) + 1
+            self._expect_by(ear)
+        self._listeners.setdefault(number, []).append(ear)
+
+    def _expect_by(self, ear: _Ear) -> None:
+        variable = ear.variable
+        number, law = variable.variable_id, ear.law
+        self._receiver.expect(
+            number,
+            variable.period,
+            variable.phase_ns,
+            every=law.every,
+            deadline_ns=law.deadline_ns,
+        )
+        self._laws[number], self._begun[number] = law, next(self._count_ids)
+
+    def _expect_anew(self, variable_id: int) -> None:
+        """By the terms of the only one who listens; what was counted before stays counted."""
+        ears = self._listeners[variable_id]
+        if len(ears) > 1 or ears[0].law == self._laws[variable_id]:
+            return
+        (ear,) = ears
+        counted = self._receiver.variable_counters(variable_id)
+        copies = zip_longest(ear.copies, counted["copies"], fillvalue=0)
+        self._expect_by(ear)
+        ear.duplicate -= counted["duplicate"]
+        ear.unread -= counted["ring_full"]
+        ear.copies = tuple(before - now for before, now in copies)
+
+    def _expect_no_longer(self, ear: _Ear) -> None:
+        number = ear.variable.variable_id
+        self._listeners[number] = [each for each in self._listeners[number] if each is not ear]
+        if self._listeners[number]:
+            self._expect_anew(number)
+            return
+        del self._listeners[number], self._laws[number], self._begun[number]
+        self._receiver.forget(number)
+        for edge in self.places:
+            self._edges.pop((edge, number), None)
 
     def _with_copies(self, ear: _Ear, ledger: Ledger) -> Ledger:
         counted = self._receiver.variable_counters(ear.variable.variable_id)

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gridstat.model.copy_window import COPY_WAYS
 from gridstat.model.identifiers import path_name
 from gridstat.net.command.endpoint_messages import PATHS_TOLD_MAX, PathEntry
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 SETTLE_NS: Final = 2_000_000_000
 """How long after its grant a path begins to count."""
+UNREAD_NS_MAX: Final = 20_000_000_000
+"""How old what an edge has said may be; it is asked every few seconds."""
 EARLIER: Final = "earlier paths"
 """Stands for those that a contract left so long ago that they are only summed up."""
 
@@ -33,9 +36,9 @@ class PathLedger:
     """Counts of one path since it became one of the contract's: expected = delivered + lost.
 
     `first` were here before all others. `late` copies, first or not, took longer than the latency
-    of the grant; None where nobody knows, since the paths meet before the subscriber. Without
-    `is_counted` nobody can tell the paths apart, and the counts say nothing; without `is_open` the
-    contract has left the path.
+    of the grant; None where nobody knows. Without `is_counted` nobody can tell the paths apart now,
+    and the counts say nothing; without `is_open` the contract has left the path. At times only
+    one in `one_in` due slots was looked at, and stands for so many.
     """
 
     name: str
@@ -47,6 +50,7 @@ class PathLedger:
     late: int | None = None
     is_open: bool = True
     is_counted: bool = True
+    one_in: int = 1
 
     def entry(self) -> PathEntry:
         """As it is reported to the broker."""
@@ -64,8 +68,9 @@ class EdgeReading(NamedTuple):
 class Counted:
     """All that is known at one moment of a subscription and of the copies of its variable.
 
-    `every` are the slots that are due to it; `receiver` is given if it counts the same ones, and
-    `places` says which of its sources an edge is.
+    `every` are the slots that are due to it, `receiver_every` those that the receiver counts; a new
+    `receiver_count` begins with nothing. `places` says which of its sources an edge is. Without
+    `is_own_deadline` the receiver judges by that of another contract.
     """
 
     now_ns: int
@@ -75,6 +80,9 @@ class Counted:
     every: int = 0
     variable_id: int = 0
     receiver: VariableCounters | None = None
+    receiver_every: int = 0
+    receiver_count: int = 0
+    is_own_deadline: bool = True
     places: Mapping[str, int] = field(default_factory=dict)
     edges: Mapping[tuple[str, int], EdgeReading] = field(default_factory=dict)
 
@@ -95,10 +103,10 @@ class _Copies:
     _of: object = None
     _last: tuple[int, int, int, int] = (0, 0, 0, 0)
 
-    def read(self, of: object, counts: tuple[int, int, int, int]) -> None:
-        """Slots that passed, of these brought, brought first, and brought late."""
-        before, self._last = self._last, counts
-        passed, came, first, late = counts
+    def read(self, of: object, counts: tuple[int, int, int, int], one_in: int = 1) -> None:
+        """Slots that passed, of these brought, brought first, and brought late; each for many."""
+        passed, came, first, late = (one_in * count for count in counts)
+        before, self._last = self._last, (passed, came, first, late)
         is_same = self.is_read and of == self._of
         self._of, self.is_read = of, True
         if not is_same or passed < before[0] or came < before[1]:
@@ -119,6 +127,8 @@ class _Way:
     is_open: bool = True
     is_begun: bool = False
     is_counted: bool = False
+    knows_late: bool = False
+    one_in: int = 1
     is_alone: bool = False
     meets: bool = False
     """With another path of the contract, at its edge."""
@@ -147,10 +157,16 @@ class _Way:
         self.is_alone, self.meets, self.is_apart = kind
 
     def read(self, now: Counted) -> None:
-        if not self.is_open or not (self.is_begun or self._begin(now)):
+        """What can no longer be known is said to be unknown; it goes on when it can be again."""
+        if not self.is_open or (not self.is_alone and now.now_ns < self.since_ns + SETTLE_NS):
             return
-        self._read_receiver(now)
-        self._read_edge(now)
+        if not self._read_meetings(now):
+            is_awaited = not self.is_begun and now.now_ns <= self.since_ns + UNREAD_NS_MAX
+            self.is_counted = self.is_counted and is_awaited
+            return
+        self.is_counted = True
+        if not self.is_begun:
+            self._begin(now)
         delivered, lost, first, late = (
             there - before for there, before in zip(self._sums(now), self._base, strict=True)
         )
@@ -176,20 +192,15 @@ class _Way:
             delivered=self.delivered,
             lost=self.lost,
             first=self.first,
-            late=self.late if self.is_counted and not self.meets else None,
+            late=min(self.late, self.delivered) if self.is_counted and self.knows_late else None,
             is_open=self.is_open,
             is_counted=self.is_counted,
+            one_in=self.one_in,
         )
 
-    def _begin(self, now: Counted) -> bool:
-        """Whether all that the path is counted by has been read since its grant."""
-        if not self.is_alone:
-            if now.now_ns < self.since_ns + SETTLE_NS:
-                return False
-            is_known = not self.is_apart or self._read_receiver(now)
-            if not is_known or (self.meets and not self._read_edge(now)):
-                return False
-        self.is_begun = self.is_counted = True
+    def _begin(self, now: Counted) -> None:
+        """All that the path is counted by has been read since its grant."""
+        self.is_begun = True
         delivered, lost, first, late = self._sums(now)
         self._base = (
             delivered - self.delivered,
@@ -197,30 +208,50 @@ class _Way:
             first - self.first,
             late - self.late,
         )
-        return True
+
+    def _read_meetings(self, now: Counted) -> bool:
+        """Whether all places where the path meets others have said what came by it."""
+        self.knows_late = not self.meets and (self.is_alone or now.is_own_deadline)
+        if self.is_alone:
+            return True
+        is_known = not self.is_apart or self._read_receiver(now)
+        return (not self.meets or self._read_edge(now)) and is_known
 
     def _read_receiver(self, now: Counted) -> bool:
-        place = now.places.get(self.edge)
-        if not self.is_apart or now.receiver is None or place is None:
-            return False
-        counted = now.receiver
-        if place >= len(counted["came"]):
+        place, counted = now.places.get(self.edge), now.receiver
+        one_in = _one_in(now.receiver_every, now.every)
+        if not one_in or counted is None or place is None or place >= len(counted["came"]):
+            self._receiver.is_read = False
             return False
         by_place = counted["came"][place], counted["first"][place], counted["late_by"][place]
-        self._receiver.read((now.variable_id, now.every, place), (counted["passed"], *by_place))
+        of = now.variable_id, now.every, now.receiver_count, place
+        self._receiver.read(of, (counted["passed"], *by_place), one_in)
+        self.one_in = max(self.one_in, one_in)
         return True
 
     def _read_edge(self, now: Counted) -> bool:
         reading = now.edges.get((self.edge, now.variable_id))
-        if not self.meets or reading is None or reading.copies.every != now.every:
+        if reading is None or reading.at_ns < self.since_ns + SETTLE_NS:
             return False
-        if reading.at_ns < self.since_ns + SETTLE_NS:
+        if now.now_ns > reading.at_ns + UNREAD_NS_MAX:
             return False
         copies = reading.copies
+        one_in = _one_in(copies.every, now.every)
         ingress = self.path.channel_ids[-1] if self.path.channel_ids else 0
+        is_left_out = ingress not in copies.ways and len(copies.ways) >= COPY_WAYS
+        if not one_in or is_left_out:
+            self._edge.is_read = False
+            return False
         came, first = copies.ways.get(ingress, (0, 0))
-        self._edge.read((now.variable_id, now.every), (copies.passed, came, first, 0))
+        of = now.variable_id, now.every, copies.every
+        self._edge.read(of, (copies.passed, came, first, 0), one_in)
+        self.one_in = max(self.one_in, one_in)
         return True
+
+
+def _one_in(counted_every: int, every: int) -> int:
+    """For how many due slots each counted one stands; 0 if some that are counted are not due."""
+    return counted_every // every if every and counted_every % every == 0 else 0
 
 
 class PathBook:
@@ -230,6 +261,8 @@ class PathBook:
         self.granted: tuple[GrantedPath, ...] = ()
         self._ways: dict[tuple[str, ...], _Way] = {}
         self._earlier = PathLedger(EARLIER, is_open=False)
+        self.has_news = False
+        """Paths were left, and the cloud has not been told of that."""
 
     @property
     def has_several(self) -> bool:
@@ -257,6 +290,7 @@ class PathBook:
             way.take(path, ends, now_ns)
             self._ways[path.routers] = way
         for routers, way in before.items():
+            self.has_news |= way.is_open
             way.is_open = False
             self._ways[routers] = way
         self._forget_oldest()
@@ -292,4 +326,5 @@ def _sum(ledgers: Iterable[PathLedger]) -> PathLedger:
         lost=sum(each.lost for each in found),
         first=sum(each.first for each in found),
         is_open=False,
+        one_in=max(each.one_in for each in found),
     )

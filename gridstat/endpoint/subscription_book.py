@@ -225,14 +225,8 @@ class SubscriptionBook:
 
     def report(self) -> None:
         """Tell the cloud the ledgers of all that got anything; nobody waits for the answer."""
-        entries = [
-            found
-            for number, subscription in sorted(self._by_id.items())
-            if (found := self._listening.report(subscription, number)) is not None
-        ]
-        for at in range(0, len(entries), MANY_MAX):
-            command = ReportLedger(entries=tuple(entries[at : at + MANY_MAX]))
-            self._asker.ask(command, whatever)
+        for some in self._listening.reports(sorted(self._by_id.items())):
+            self._asker.ask(ReportLedger(entries=some), whatever)
 
     # What the cloud says, on the session's thread.
 
@@ -314,6 +308,7 @@ class SubscriptionBook:
                 return
             before = self._listening.identifiers(subscription)
             subscription.replace_contract(outcome)
+            subscription.paths.has_news = True
             self._by_id[outcome.subscription_id] = subscription
         subscription.incoming.holder.set_error_code(0)
         self._listening.begin(subscription, self.modes)

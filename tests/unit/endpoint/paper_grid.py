@@ -68,6 +68,7 @@ class PaperReceiver:
     """Notes what is expected; its counters are what a test says."""
 
     expected: dict[int, tuple[Period | None, int]] = field(default_factory=dict)
+    terms: dict[int, tuple[Period | None, int, int]] = field(default_factory=dict)
     counted: dict[int, VariableCounters] = field(default_factory=dict)
 
     def expect(
@@ -79,11 +80,14 @@ class PaperReceiver:
         every: int = 1,
         deadline_ns: int = 0,
     ) -> None:
-        del phase_ns, deadline_ns
-        self.expected[variable_id] = (period, every)
+        del phase_ns
+        terms = (period, every, deadline_ns)
+        if self.terms.setdefault(variable_id, terms) != terms:
+            self.counted.pop(variable_id, None)  # Other terms are counted from nothing.
+        self.expected[variable_id], self.terms[variable_id] = (period, every), terms
 
     def forget(self, variable_id: int) -> None:
-        del self.expected[variable_id]
+        del self.expected[variable_id], self.terms[variable_id]
 
     def variable_counters(self, variable_id: int) -> VariableCounters:
         return self.counted.get(variable_id, counters())

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from gridstat.endpoint.ledger import Ledger
+import msgspec
+
+from gridstat.endpoint.ledger import Ledger, frames_of
+from gridstat.net.command.endpoint_messages import (
+    LEDGER_COUNTS,
+    PATHS_TOLD_MAX,
+    LedgerEntry,
+    PathEntry,
+    ReportLedger,
+)
+from gridstat.net.command.frames import FRAME_BYTES_MAX
+from gridstat.net.command.session_messages import MANY_MAX
+
+COUNT = 2**63
 
 
 def test_ledgers_of_one_subscription_add_up() -> None:
@@ -22,3 +35,27 @@ def test_what_is_told_to_the_cloud_leaves_nothing_out() -> None:
 def test_a_contract_over_which_nothing_came_is_not_blank() -> None:
     assert Ledger().is_blank
     assert not Ledger(expected=1, lost=1).is_blank
+
+
+def test_reports_fit_in_a_frame_however_many_paths_there_are_and_nothing_is_left_out() -> None:
+    routers = tuple(f"c1/région-nord/poste-{at:03}/routeur" for at in range(8))
+    path = PathEntry("path 1", routers, COUNT, COUNT, COUNT, COUNT, COUNT, one_in=COUNT)
+    paths = (path,) * PATHS_TOLD_MAX
+    totals = dict.fromkeys(LEDGER_COUNTS, COUNT)
+    entries = [
+        LedgerEntry(COUNT + at, **totals, copies=(COUNT,) * 8, paths=paths, variable_id=COUNT)
+        for at in range(2 * MANY_MAX)
+    ]
+    reports = list(frames_of(entries))
+    assert [entry for report in reports for entry in report] == entries
+    for report in reports:
+        assert len(report) <= MANY_MAX
+        size_bytes = len(msgspec.msgpack.encode(ReportLedger(entries=report)))
+        assert size_bytes <= FRAME_BYTES_MAX // 2
+    assert len(reports) <= 24, "frames are not sent half empty"
+
+
+def test_without_paths_only_the_number_of_ledgers_cuts_a_report() -> None:
+    reports = list(frames_of(LedgerEntry(at) for at in range(2 * MANY_MAX + 1)))
+    assert [len(report) for report in reports] == [MANY_MAX, MANY_MAX, 1]
+    assert list(frames_of(())) == []

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from gridstat.endpoint.path_ledger import (
     EARLIER,
     SETTLE_NS,
+    UNREAD_NS_MAX,
     Counted,
     EdgeReading,
     PathBook,
     PathLedger,
 )
+from gridstat.model.copy_window import COPY_WAYS
 from gridstat.net.command.endpoint_messages import PATHS_TOLD_MAX, EdgeCopies, GrantedPath
 from tests.unit.endpoint.paper_grid import counters
 
@@ -66,6 +68,7 @@ def at_receiver(passed: int, *came: int, lost: int = 0, at_ns: int = LATER_NS) -
         every=1,
         variable_id=NUMBER,
         receiver=counted,
+        receiver_every=1,
         places={"c1/e1": 0, "c1/e2": 1},
     )
 
@@ -135,9 +138,79 @@ def test_what_an_edge_counts_of_other_slots_says_nothing() -> None:
     book = PathBook()
     book.follow((UPPER, LOWER), 0)
     for passed in (100, 200):
-        book.read(at_edge(passed, (2, passed, passed), every=30))
+        book.read(replace(at_edge(passed, (2, passed, passed), every=3), every=2))
     assert told(book) == [("path 1", 0, 0, 0), ("path 2", 0, 0, 0)]
     assert not any(each.is_counted for each in book.told())
+
+
+def test_slots_that_are_due_to_another_contract_too_stand_for_all_of_ours() -> None:
+    """The edge goes on with every second slot only, since somebody else has subscribed to those."""
+    book = PathBook()
+    book.follow((UPPER, LOWER), 0)
+    book.read(at_edge(100, (2, 100, 90), (4, 100, 10)))
+    book.read(at_edge(200, (2, 200, 190), (4, 200, 10)))
+    assert [each.one_in for each in book.told()] == [1, 1]
+    book.read(at_edge(0, every=2))
+    book.read(at_edge(50, (2, 50, 50), every=2))  # The lower path has died.
+    assert told(book) == [("path 1", 200, 200, 0), ("path 2", 200, 100, 100)]
+    assert [(each.one_in, each.is_counted) for each in book.told()] == [(2, True)] * 2
+
+
+def test_what_can_no_longer_be_read_is_not_counted_and_goes_on_when_it_can() -> None:
+    book = PathBook()
+    book.follow((UPPER, LOWER), 0)
+    book.read(at_edge(100, (2, 100, 90), (4, 100, 10)))
+    book.read(at_edge(200, (2, 200, 190), (4, 190, 10)))
+    other = at_edge(900, (2, 900, 900), every=3)
+    for unreadable in (replace(other, every=2), replace(other, edges={})):
+        book.read(unreadable)
+        assert not any(each.is_counted or each.late is not None for each in book.told())
+    book.read(at_edge(300, (2, 300, 300), (4, 190, 0)))
+    book.read(at_edge(310, (2, 310, 310), (4, 199, 0)))
+    assert told(book) == [("path 1", 110, 110, 0), ("path 2", 110, 99, 11)]
+    assert all(each.is_counted for each in book.told())
+
+
+def test_an_edge_that_says_nothing_any_more_is_not_taken_at_its_last_word() -> None:
+    book = PathBook()
+    book.follow((UPPER, LOWER), 0)
+    last = at_edge(100, (2, 100, 90), (4, 100, 10))
+    for later_ns, is_counted in ((0, True), (UNREAD_NS_MAX, True), (UNREAD_NS_MAX + 1, False)):
+        book.read(replace(last, now_ns=LATER_NS + later_ns))
+        assert [each.is_counted for each in book.told()] == [is_counted] * 2
+
+
+def test_a_channel_for_which_an_edge_has_no_place_is_unknown_and_has_lost_nothing() -> None:
+    book = PathBook()
+    book.follow((UPPER, LOWER), 0)
+    others = [(20 + number, 100, 0) for number in range(COPY_WAYS - 1)]
+    for passed in (100, 200):
+        book.read(at_edge(passed, (2, passed, passed), *others))
+    upper, lower = book.told()
+    assert (upper.delivered, upper.is_counted) == (100, True)
+    assert (lower.lost, lower.is_counted) == (0, False)
+    book.read(at_edge(900, (2, 900, 900), (4, 10, 0), *others[1:]))  # It has found one.
+    book.read(at_edge(910, (2, 910, 910), (4, 19, 0), *others[1:]))
+    assert told(book)[1] == ("path 2", 10, 9, 1)
+
+
+def test_no_more_copies_are_late_than_came() -> None:
+    book = PathBook()
+    book.follow((UPPER, FAR), 0)
+    for passed, late in ((0, 0), (10, 12)):  # Of the newest slots, too, which are still open.
+        now = at_receiver(passed, passed, passed, 0, 0)
+        assert now.receiver is not None
+        now.receiver["late_by"] = [late, late, 0, 0]
+        book.read(now)
+    assert [(each.delivered, each.late) for each in book.told()] == [(10, 10)] * 2
+
+
+def test_by_the_deadline_of_another_contract_nobody_is_late() -> None:
+    book = PathBook()
+    book.follow((UPPER, FAR), 0)
+    for passed in (10, 20):
+        book.read(replace(at_receiver(passed, passed, passed, 0, 0), is_own_deadline=False))
+    assert [(each.delivered, each.late) for each in book.told()] == [(10, None)] * 2
 
 
 def test_a_path_that_was_left_keeps_its_counts_and_the_new_one_begins_with_none() -> None:
