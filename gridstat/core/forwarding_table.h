@@ -129,6 +129,7 @@ typedef struct {
     gs_divisor divisor;
     uint32_t channel_ids[GS_COPY_WAYS];
     gs_copy_window window;
+    uint64_t joins; /* Odd while a channel takes a way. */
 } gs_row_copies;
 
 static inline uint64_t *gs_row_copies_word(gs_row *row)
@@ -259,6 +260,9 @@ typedef struct {
     uint64_t passed, came[GS_COPY_WAYS], first[GS_COPY_WAYS];
 } gs_row_copy_facts;
 
+/* False if channels come and go so often that nobody can say whose counts are whose. */
+bool gs_row_copies_tell(const gs_row_copies *copies, const gs_period *period,
+                        gs_row_copy_facts *facts);
 bool gs_table_copies(const gs_table *table, uint32_t variable_id, gs_row_copy_facts *facts);
 
 /* The newest event of a variable, if its row keeps it and one has come: its bytes, else 0. */

@@ -58,6 +58,13 @@ void gs_ledger_place_rare(gs_ledger *ledger, int64_t slot, uint32_t every)
     }
 }
 
+/* However often the source brings it: what came late came once. */
+void gs_ledger_late_by(gs_ledger *ledger, uint32_t source, uint64_t due)
+{
+    if (!gs_copies_knows(&ledger->window, source, due))
+        gs_add(&ledger->late_by[source], 1);
+}
+
 gs_ledger_facts gs_ledger_tell(const gs_ledger *ledger, const gs_law *law)
 {
     gs_ledger_facts facts = {0};

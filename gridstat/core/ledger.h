@@ -47,6 +47,9 @@ void gs_ledger_begin(gs_ledger *ledger, uint64_t renewals);
 /* A due slot that is not the next one. */
 void gs_ledger_place_rare(gs_ledger *ledger, int64_t slot, uint32_t every);
 
+/* A copy of a due slot came late, and is not noted yet. */
+void gs_ledger_late_by(gs_ledger *ledger, uint32_t source, uint64_t due);
+
 /* One copy of an event came, whatever becomes of it; `source` from 0, or beyond all: unknown. */
 static inline void gs_ledger_copy(gs_ledger *ledger, uint32_t source)
 {
@@ -77,9 +80,9 @@ static inline void gs_ledger_copy_by(gs_ledger *ledger, const gs_law *law, const
     if (!law->is_periodic || source >= GS_COPY_WAYS ||
         !gs_copies_due(copy.slot, &law->divisor, &due))
         return;
+    if (__builtin_expect(gs_ledger_is_late(law, sample), 0))
+        gs_ledger_late_by(ledger, source, due);
     gs_copies_note(&ledger->window, source, due, copy.is_first);
-    if (gs_ledger_is_late(law, sample))
-        gs_add(&ledger->late_by[source], 1);
 }
 
 static inline bool gs_ledger_is_empty(const gs_ledger *ledger)

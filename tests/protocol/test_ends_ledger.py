@@ -359,3 +359,12 @@ def test_late_copies_are_counted_by_the_source_that_brought_them(stage: Stage) -
     stage.tell_slots(1, 2, channel_id=WEST)
     assert stage.counted()["late_by"][:2] == [4, 2]
     assert stage.counted()["late"] == 4
+
+
+def test_a_slot_that_one_source_brings_twice_is_late_once(stage: Stage) -> None:
+    stage.receiver.open_source(EAST)
+    stage.receiver.open_source(WEST)
+    stage.receiver.expect(1, CENTISECOND, deadline_ns=HOUR_NS)  # All stamps are older than that.
+    stage.tell_slots(0, 1, 1, 2, 1)
+    stage.tell_slots(1, 1, channel_id=WEST)
+    assert stage.counted()["late_by"][:2] == [3, 1]

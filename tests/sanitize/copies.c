@@ -1,11 +1,14 @@
-/* A reader of copy windows meets no half-written one, while a thread notes copies and moves on. */
+/* A reader of copy windows meets no half-written one, while a thread notes copies and moves on,
+ * channels come and go, and waits for no writer that is stopped. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "copies.h"
+#include "forwarding_table.h"
 
 #define SLOTS 400000ULL
+#define JOINS 300000U
+#define LAST  (GS_COPY_WAYS - 1)
 #define FIRST 1000000ULL
 
 static gs_copy_window window;
@@ -32,6 +35,58 @@ static void *bring(void *argument)
     return NULL;
 }
 
+static void pause_a_little(void)
+{
+    for (volatile uint32_t i = 0; i < 100; i++)
+        ;
+}
+
+static gs_row_copies copies;
+
+/* The last way goes from channel to channel, each of which brings one slot and no other. */
+static void *come_and_go(void *argument)
+{
+    (void)argument;
+    for (uint32_t channel_id = 1; channel_id <= JOINS; channel_id++) {
+        uint64_t due = FIRST + 2ULL * GS_COPY_SLOTS * channel_id;
+        for (uint32_t way = 0; way < LAST; way++)
+            gs_copies_note(&copies.window, way, due, way == 0);
+        pause_a_little();
+        check(gs_row_copies_join(&copies, channel_id) == LAST, "the idle way is given away");
+        pause_a_little();
+        gs_copies_note(&copies.window, LAST, due, true);
+        pause_a_little();
+    }
+    __atomic_store_n(&is_over, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* What one channel brought is never told of another: the counts of none ever fall. */
+static void check_joins(const gs_period *period)
+{
+    gs_row_copy_facts before = {0}, told;
+    pthread_t writer;
+    copies.divisor = gs_divisor_make(1);
+    __atomic_store_n(&is_over, false, __ATOMIC_RELEASE);
+    check(pthread_create(&writer, NULL, come_and_go, NULL) == 0, "a thread starts");
+    while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) {
+        if (!gs_row_copies_tell(&copies, period, &told))
+            continue;
+        bool is_same = told.channel_ids[LAST] == before.channel_ids[LAST];
+        check(!is_same || told.first[LAST] >= before.first[LAST], "a channel keeps its counts");
+        before = told;
+    }
+    pthread_join(writer, NULL);
+}
+
+/* The thread was stopped for good in the middle of a copy. */
+static void check_stopped(const gs_period *period)
+{
+    __atomic_store_n(&window.version, window.version + 1, __ATOMIC_RELEASE);
+    gs_copy_facts told = gs_copies_tell(&window, period, 1);
+    check(told.passed == 0 && told.way_count == 0, "nothing is told of a window half written");
+}
+
 int main(void)
 {
     gs_period period = gs_period_make(1, 60, 0);
@@ -49,5 +104,7 @@ int main(void)
     pthread_join(writer, NULL);
     gs_copies_begin(&window);
     check(gs_copies_tell(&window, &period, 1).passed == 0, "a new count begins with nothing");
+    check_joins(&period);
+    check_stopped(&period);
     return 0;
 }
