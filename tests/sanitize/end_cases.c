@@ -1,7 +1,6 @@
 /* What Python cannot ask of the ends: clocks that are set, how far a search goes, who takes a lock.
  *
- * Argument: the name of one case; without it all of them run. Time is ours: `clock_gettime` below
- * stands in front of the library's.
+ * Argument: the name of one case; without it all of them run. Time is ours: see `cases.h`.
  */
 #define _GNU_SOURCE
 #include <stdbool.h>
@@ -12,39 +11,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cases.h"
 #include "expected.h"
 #include "receiver.h"
 #include "sender.h"
 
-#define SECOND_NS  1000000000ULL
 #define PERIOD_NS  1000000ULL
 #define START_NS   (1700000000ULL * SECOND_NS)
 #define HOUR_NS    (3600ULL * SECOND_NS)
 #define PERIODIC   1U
 #define APERIODIC  2U
 #define PASSED_MAX 64U
-
-static uint64_t wall_ns = START_NS;
-static uint64_t steady_ns = 1000 * SECOND_NS;
-
-int clock_gettime(clockid_t clock, struct timespec *time)
-{
-    if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC)
-        return (int)syscall(SYS_clock_gettime, clock, time);
-    uint64_t *now = clock == CLOCK_REALTIME ? &wall_ns : &steady_ns;
-    uint64_t ns = __atomic_load_n(now, __ATOMIC_ACQUIRE);
-    time->tv_sec = (time_t)(ns / SECOND_NS);
-    time->tv_nsec = (long)(ns % SECOND_NS);
-    return 0;
-}
-
-static void check(bool is_true, const char *what)
-{
-    if (is_true)
-        return;
-    fprintf(stderr, "not so: %s\n", what);
-    exit(1);
-}
 
 /* --- Clocks that are set ----------------------------------------------------------------- */
 
@@ -309,13 +286,6 @@ static void a_count_begun_by_other_terms_misses_nothing_below_one_step(void)
     check(gs_ledger_tell(&ledger, &law).missing == 0, "nothing is missing");
 }
 
-typedef struct {
-    const char *name;
-    void (*run)(void);
-} gs_case;
-
-#define CASE(name) {#name, name}
-
 int main(int count, char **words)
 {
     static const gs_case cases[] = {
@@ -327,14 +297,6 @@ int main(int count, char **words)
         CASE(an_unknown_variable_is_adopted_without_a_lock),
         CASE(a_count_begun_by_other_terms_misses_nothing_below_one_step),
     };
-    uint32_t ran = 0;
-    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (count > 1 && strcmp(words[1], cases[i].name) != 0)
-            continue;
-        cases[i].run();
-        printf("%s\n", cases[i].name);
-        ran++;
-    }
-    check(ran != 0, "there is such a case");
+    run_cases(cases, sizeof cases / sizeof *cases, count > 1 ? words[1] : NULL);
     return 0;
 }

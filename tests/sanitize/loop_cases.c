@@ -1,7 +1,6 @@
 /* What Python cannot ask of a running core: a wall clock that is set in the middle of a call.
  *
- * Argument: the name of one case; without it all of them run. Time is ours: `clock_gettime` below
- * stands in front of the library's.
+ * Argument: the name of one case; without it all of them run. Time is ours: see `cases.h`.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -14,42 +13,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cases.h"
 #include "loop.h"
 
-#define SECOND_NS 1000000000ULL
-#define STEP_NS   (SECOND_NS / 10 * 9)
-#define SOURCE    77U
-#define VARIABLE  1U
+#define STEP_NS  (SECOND_NS / 10 * 9)
+#define SOURCE   77U
+#define VARIABLE 1U
 
-static uint64_t wall_ns = 1700000000ULL * SECOND_NS;
-static uint64_t steady_ns = 1000 * SECOND_NS;
 static uint64_t reads_until_step = UINT64_MAX;
 
 static void step_wall_clock(void)
 {
     if (__atomic_fetch_sub(&reads_until_step, 1, __ATOMIC_ACQ_REL) == 1)
         __atomic_fetch_add(&wall_ns, STEP_NS, __ATOMIC_ACQ_REL);
-}
-
-int clock_gettime(clockid_t clock, struct timespec *time)
-{
-    if (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC)
-        return (int)syscall(SYS_clock_gettime, clock, time);
-    uint64_t *now = clock == CLOCK_REALTIME ? &wall_ns : &steady_ns;
-    if (clock == CLOCK_REALTIME)
-        step_wall_clock();
-    uint64_t ns = __atomic_load_n(now, __ATOMIC_ACQUIRE);
-    time->tv_sec = (time_t)(ns / SECOND_NS);
-    time->tv_nsec = (long)(ns % SECOND_NS);
-    return 0;
-}
-
-static void check(bool is_true, const char *what)
-{
-    if (is_true)
-        return;
-    fprintf(stderr, "not so: %s\n", what);
-    exit(1);
 }
 
 /* A core with one paced channel, whose line is free again after some nanoseconds. */
@@ -204,27 +180,13 @@ static void a_stall_costs_no_event_of_a_sparse_stream(void)
     close_hop(&made);
 }
 
-typedef struct {
-    const char *name;
-    void (*run)(void);
-} gs_case;
-
-#define CASE(name) {#name, name}
-
 int main(int count, char **words)
 {
     static const gs_case cases[] = {
         CASE(a_paced_line_is_free_in_time_though_the_wall_clock_is_set_in_a_call),
         CASE(a_stall_costs_no_event_of_a_sparse_stream),
     };
-    uint32_t ran = 0;
-    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (count > 1 && strcmp(words[1], cases[i].name) != 0)
-            continue;
-        cases[i].run();
-        printf("%s\n", cases[i].name);
-        ran++;
-    }
-    check(ran != 0, "there is such a case");
+    before_wall_read = step_wall_clock;
+    run_cases(cases, sizeof cases / sizeof *cases, count > 1 ? words[1] : NULL);
     return 0;
 }
