@@ -122,13 +122,14 @@ class Run:
         for variable_id, created_ns in self._cloud.arrived():
             self._slots[variable_id].append(created_ns * 100 // 1_000_000_000)
 
-    def arrived(self, variable_id: int, *, count: int) -> list[int]:
-        """The slots that came, once there are so many of them."""
+    def arrived(self, variable_id: int, *, count: int = 0, until: int = 0) -> list[int]:
+        """The slots that came, once there are so many of them and the one that is waited for."""
 
         def complaint() -> str | None:
             self.collect()
-            found = len(self._slots[variable_id])
-            return None if found >= count else f"{found} of {count} came"
+            slots = self._slots[variable_id]
+            is_there = len(slots) >= count and (not until or until in slots)
+            return None if is_there else f"{len(slots)} of {count} came, slot {until} is waited for"
 
         self._cloud.wait(complaint)
         return sorted(self._slots[variable_id])
@@ -179,7 +180,7 @@ def test_paths_come_and_go_without_loss_on_another_variable(cloud: RouterCloud) 
     from_here = len(run.published)
     run.publish(20)
     expected = [slot for slot in run.published[from_here:] if slot % 2 == 0]
-    angle = run.arrived(ANGLE, count=len(expected))
+    angle = run.arrived(ANGLE, until=expected[-1])
     assert angle[-len(expected) :] == expected
     cloud.order("c1/west", change(torn_down=(SECOND,), dropped=(ANGLE,)))
     run.publish(10)
