@@ -1,0 +1,126 @@
+"""The kinds of records that a log holds, each a folder of its own, and their columns.
+
+A kind's version goes up when its columns change. Readers know every version up to their own; a
+newer one is refused with a hint. Spark has no unsigned numbers, so there are none here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from gridstat.model.errors import UnknownName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class RecordKind:
+    """A schema by name and number; `time` is the column that says when a record was true."""
+
+    name: str
+    code: int
+    version: int
+    time: str
+    schema: pa.Schema
+
+
+def _kind(name: str, code: int, time: str, columns: Mapping[str, pa.DataType]) -> RecordKind:
+    fields = [
+        pa.field(column, data_type, nullable=column in _MAY_BE_NULL)
+        for column, data_type in columns.items()
+    ]
+    return RecordKind(name, code, 1, time, pa.schema(fields))
+
+
+_MAY_BE_NULL: Final = frozenset({"options", "period_s", "ended_ns", "path"})
+
+EVENTS: Final = _kind(
+    "events",
+    1,
+    "created_ns",
+    {
+        "stream": pa.int32(),
+        "created_ns": pa.int64(),
+        "received_ns": pa.int64(),
+        "sequence": pa.int32(),
+        "flags": pa.int16(),
+        "word": pa.int64(),
+        "options": pa.binary(),
+    },
+)
+"""Status events as they came; `word` is the value's eight bytes, read by the stream's type."""
+
+STREAMS: Final = _kind(
+    "streams",
+    2,
+    "since_ns",
+    {
+        "stream": pa.int32(),
+        "since_ns": pa.int64(),
+        "variable": pa.string(),
+        "value_type": pa.string(),
+        "period_s": pa.string(),
+        "every": pa.int32(),
+        "subscription": pa.int64(),
+    },
+)
+"""What the number of a stream stands for; on the disk before the stream's first event."""
+
+LEDGERS: Final = _kind(
+    "ledgers",
+    3,
+    "time_ns",
+    {
+        "time_ns": pa.int64(),
+        "subscription": pa.int64(),
+        "endpoint": pa.string(),
+        "variable": pa.string(),
+        "path": pa.string(),
+        "expected": pa.int64(),
+        "delivered": pa.int64(),
+        "late": pa.int64(),
+        "lost": pa.int64(),
+        "duplicate": pa.int64(),
+        "extrapolated": pa.int64(),
+        "unknown": pa.int64(),
+    },
+)
+"""Counts of subscribers since each subscription began; they never fall."""
+
+COUNTERS: Final = _kind(
+    "counters",
+    4,
+    "time_ns",
+    {
+        "time_ns": pa.int64(),
+        "router": pa.string(),
+        "channel": pa.string(),
+        "counter": pa.string(),
+        "value": pa.int64(),
+    },
+)
+"""Counters of routers and their channels since each router began."""
+
+GAPS: Final = _kind(
+    "gaps",
+    5,
+    "from_ns",
+    {"from_ns": pa.int64(), "to_ns": pa.int64(), "reason": pa.string()},
+)
+"""When nothing was recorded, and why."""
+
+KINDS: Final[Mapping[str, RecordKind]] = MappingProxyType(
+    {kind.name: kind for kind in (EVENTS, STREAMS, LEDGERS, COUNTERS, GAPS)}
+)
+
+
+def kind_named(name: str) -> RecordKind:
+    """The kind of this name; raises if there is none."""
+    if name not in KINDS:
+        raise UnknownName(f"no record kind {name!r}", hint=f"one of {', '.join(KINDS)}")
+    return KINDS[name]

@@ -1,0 +1,162 @@
+"""Reads a log while it is written: what the manifest names, and nothing beyond.
+
+A place in a log is the number of a record at which a frame begins; it means the same after a
+restart, a rotation, and the removal of older segments.
+"""
+
+from __future__ import annotations
+
+import mmap
+from bisect import bisect_right
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gridstat.model.errors import StorageFailed
+from gridstat.record.manifest import MANIFEST_FILE, read_extents
+from gridstat.record.segment import (
+    ALIGNMENT,
+    DamagedLog,
+    Frame,
+    decode_frame,
+    decode_head,
+    frame_at,
+    frames,
+    segment_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from gridstat.record.kinds import RecordKind
+    from gridstat.record.manifest import Extent
+
+SLICES_MAX: Final = 10_000
+
+
+class RecordsGone(StorageFailed):
+    """Records that were asked for were released from the log before."""
+
+    code = 5004
+    remedy = "read them from the archive, or begin at the oldest record that the log has"
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Neighbouring frames of one segment: what a reader on another machine needs to know."""
+
+    segment: int
+    start_byte: int
+    end_byte: int
+    first_record: int
+    end_record: int
+
+    @property
+    def records(self) -> int:
+        return self.end_record - self.first_record
+
+
+class LogReader:
+    """One log, read only. Remembers where frames lie, so that a place is found without a search."""
+
+    def __init__(self, folder: Path, kind: RecordKind) -> None:
+        self._folder = folder / kind.name
+        self._kind = kind
+        self._frames: dict[int, list[Frame]] = {}
+
+    def extents(self) -> list[Extent]:
+        """The segments and how far they count, oldest first."""
+        return read_extents(self._folder / MANIFEST_FILE)[0]
+
+    def ends(self) -> tuple[int, int]:
+        """The number of the oldest record that is still here, and the one after the newest."""
+        extents = self.extents()
+        return (extents[0].first_record, extents[-1].end_record) if extents else (0, 0)
+
+    def place_after(self, start: int, records_max: int) -> int:
+        """The farthest place at most so many records after `start`; at least one frame on."""
+        assert records_max > 0
+        extents = self._from(start)
+        for extent in extents:
+            if extent.end_record - start < records_max and extent is not extents[-1]:
+                continue
+            ends = [frame.end_record for frame in self._frames_of(extent)]
+            within = bisect_right(ends, start + records_max)
+            if within and ends[within - 1] > start:
+                return ends[within - 1]
+            farther = [end for end in ends if end > start]
+            before = extent.first_record
+            return before if before > start else farther[0] if farther else start
+        return start
+
+    def slices(self, start: int, end: int, records_max: int) -> list[Slice]:
+        """The frames from one place to another, cut at segments and after so many records."""
+        found: list[Slice] = []
+        for extent in self._from(start):
+            if extent.first_record >= end:
+                break
+            kept = [f for f in self._frames_of(extent) if start <= f.first_record < end]
+            found += _cut(extent.first_record, kept, records_max)
+        assert sum(each.records for each in found) == end - start, "not at a frame"
+        return found
+
+    def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
+        """The batches of a slice, each checked before it is handed out."""
+        name = segment_name(piece.segment)
+        with self._mapped(piece.segment, piece.end_byte) as data:
+            decode_head(data[:ALIGNMENT], self._kind, name)
+            position = piece.start_byte
+            while position < piece.end_byte:
+                frame = frame_at(data, position, piece.end_byte, name)
+                yield decode_frame(data, frame, self._kind, name)
+                position = frame.end
+
+    def _from(self, start: int) -> list[Extent]:
+        extents = self.extents()
+        if extents and start < extents[0].first_record:
+            raise RecordsGone(
+                f"{self._folder} begins at record {extents[0].first_record:,}, not at {start:,}"
+            )
+        return [extent for extent in extents if extent.end_record > start]
+
+    def _frames_of(self, extent: Extent) -> list[Frame]:
+        known = self._frames.setdefault(extent.first_record, [])
+        position = known[-1].end if known else ALIGNMENT
+        if position < extent.end_byte:
+            name = segment_name(extent.first_record)
+            with self._mapped(extent.first_record, extent.end_byte) as data:
+                decode_head(data[:ALIGNMENT], self._kind, name)
+                known += frames(data, position, extent.end_byte, name)
+        if known and known[-1].end_record != extent.end_record:
+            raise DamagedLog(
+                f"{segment_name(extent.first_record)} ends at record {known[-1].end_record:,}, and "
+                f"the manifest says {extent.end_record:,}"
+            )
+        return known
+
+    @contextmanager
+    def _mapped(self, segment: int, end_byte: int) -> Iterator[memoryview]:
+        path = self._folder / segment_name(segment)
+        try:
+            with path.open("rb") as file:
+                size = path.stat().st_size
+                if size < end_byte:
+                    raise DamagedLog(f"{path} has {size:,} bytes instead of {end_byte:,}")
+                # Not closed here: batches keep the map alive as long as anybody holds them.
+                yield memoryview(mmap.mmap(file.fileno(), end_byte, prot=mmap.PROT_READ))
+        except FileNotFoundError as error:
+            raise RecordsGone(f"{path} is not there any more") from error
+
+
+def _cut(segment: int, kept: list[Frame], records_max: int) -> Iterator[Slice]:
+    start = 0
+    for index in range(1, len(kept) + 1):
+        records = kept[index - 1].end_record - kept[start].first_record
+        is_last = index == len(kept)
+        if is_last or records + kept[index].records > records_max:
+            first, last = kept[start], kept[index - 1]
+            yield Slice(segment, first.position, last.end, first.first_record, last.end_record)
+            start = index

@@ -1,0 +1,321 @@
+"""Appends batches to a log and makes them safe; the only writer of its folder.
+
+`append` hands bytes to the operating system, `sync` brings them to the disk and into the manifest:
+from then on they are recorded. A writer that is killed leaves bytes behind which the manifest does
+not name; the next one cuts them off.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Self
+
+from gridstat.model.errors import LimitReached, StorageFailed
+from gridstat.record.manifest import (
+    ENTRIES_MAX,
+    ENTRY_BYTES,
+    MANIFEST_FILE,
+    Extent,
+    encode_extent,
+    read_extents,
+    rewrite,
+    sync_folder,
+)
+from gridstat.record.segment import (
+    ALIGNMENT,
+    FRAME_RECORDS_MAX,
+    SUFFIX,
+    SegmentHead,
+    encode_frame,
+    encode_head,
+    segment_name,
+)
+from gridstat.record.settings import LogSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import TracebackType
+
+    import pyarrow as pa
+
+    from gridstat.record.kinds import RecordKind
+
+logger = logging.getLogger(__name__)
+
+LOCK_FILE: Final = "lock"
+NS_PER_S: Final = 1_000_000_000
+_NEVER_NS: Final = (1 << 63) - 1
+
+
+class LogFull(LimitReached):
+    """The log has reached its bound, and none of its segments may go."""
+
+    code = 5003
+    remedy = "archive and release old segments, or raise the bound of the log"
+
+
+class LogWriter:
+    """One log, open for appending.
+
+    Invariant: everything up to `recorded` is safe and in the manifest; everything between that and
+    `appended` is with the operating system and follows at the next `sync`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        kind: RecordKind,
+        *,
+        now_ns: Callable[[], int],
+        settings: LogSettings | None = None,
+    ) -> None:
+        self._folder = folder / kind.name
+        self._kind = kind
+        self._now_ns = now_ns
+        self._settings = LogSettings() if settings is None else settings
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._segment = self._manifest = -1
+        self._extents: list[Extent] = []
+        self._entries = 0
+        self._open_extent: Extent | None = None
+        self._open_recorded: Extent | None = None
+        self._is_failed = False
+        self.appended = self.recorded = 0
+        self._lock = self._take_lock()
+        try:
+            self._resume()
+        except BaseException:
+            self._let_go()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def log_bytes(self) -> int:
+        """What all segments take."""
+        grown = 0 if self._open_extent is None else self._open_extent.end_byte
+        return sum(extent.end_byte for extent in self._extents) + grown
+
+    @property
+    def is_nearly_full(self) -> bool:
+        return self.log_bytes >= self._settings.alarm_share * self._settings.log_bytes_max
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Adds records of the log's kind, in frames; where it raises, `appended` says how far."""
+        if self._is_failed:
+            raise StorageFailed(f"{self._folder} could not be written before", hint="start anew")
+        for start in range(0, batch.num_rows, FRAME_RECORDS_MAX):
+            self._append_frame(batch.slice(start, FRAME_RECORDS_MAX))
+
+    def sync(self) -> int:
+        """Makes safe what was appended; returns how many records are recorded altogether."""
+        if self.appended > self.recorded and not self._is_failed:
+            self._commit(is_closed=False)
+        return self.recorded
+
+    def rotate(self) -> None:
+        """Closes the open segment, if anything is in it."""
+        if self._open_extent is not None:
+            self._commit(is_closed=True)
+
+    def release(self, before_record: int) -> int:
+        """Removes closed segments that lie wholly before this record; returns the bytes freed."""
+        gone = [extent for extent in self._extents if extent.end_record <= before_record]
+        if self._open_recorded is None:  # The last one tells where the numbers go on.
+            gone = gone[: len(self._extents) - 1]
+        if not gone:
+            return 0
+        self._extents = [extent for extent in self._extents if extent not in gone]
+        self._write_manifest_anew()
+        for extent in gone:
+            (self._folder / segment_name(extent.first_record)).unlink()
+        return sum(extent.end_byte for extent in gone)
+
+    def close(self) -> None:
+        """Makes safe what was appended, and lets another writer in."""
+        if self._lock < 0:
+            return
+        try:
+            self.sync()
+        finally:
+            self._let_go()
+
+    def _take_lock(self) -> int:
+        lock = os.open(self._folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(lock)
+            raise StorageFailed(
+                f"another recorder writes to {self._folder}",
+                hint="one recorder to a folder: stop the other, or give this one its own",
+            ) from error
+        return lock
+
+    def _open(self, name: str) -> int:
+        return os.open(
+            self._folder / name, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
+        )
+
+    def _let_go(self) -> None:
+        for descriptor in (self._segment, self._manifest, self._lock):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._segment = self._manifest = self._lock = -1
+
+    def _resume(self) -> None:
+        """Cuts off what the manifest does not name, and goes on in the last segment."""
+        self._extents, entry_bytes = read_extents(self._folder / MANIFEST_FILE)
+        self._manifest = self._open(MANIFEST_FILE)
+        os.ftruncate(self._manifest, entry_bytes)
+        self._entries = entry_bytes // ENTRY_BYTES
+        self.appended = self.recorded = self._extents[-1].end_record if self._extents else 0
+        self._remove_strays()
+        if self._extents and not self._extents[-1].is_closed:
+            self._reopen(self._extents.pop())
+
+    def _remove_strays(self) -> None:
+        named = {segment_name(extent.first_record) for extent in self._extents}
+        for path in self._folder.glob(f"*{SUFFIX}"):
+            if path.name not in named:
+                logger.warning("segment was never recorded, removed path=%s", path)
+                path.unlink()
+
+    def _reopen(self, last: Extent) -> None:
+        path = self._folder / segment_name(last.first_record)
+        size = path.stat().st_size
+        if size < last.end_byte:
+            raise StorageFailed(
+                f"{path} has {size:,} bytes, and the manifest counts {last.end_byte:,}",
+                hint="restore the file from a copy, or move the whole folder away to begin anew",
+            )
+        self._segment = self._open(path.name)
+        if size > last.end_byte:
+            logger.warning("torn tail cut path=%s bytes=%d", path, size - last.end_byte)
+            os.ftruncate(self._segment, last.end_byte)
+        self._open_extent = self._open_recorded = last
+
+    def _append_frame(self, batch: pa.RecordBatch) -> None:
+        parts = encode_frame(batch, self._kind, self.appended)
+        size = sum(map(len, parts))
+        self._make_room(size)
+        extent = self._open_extent
+        assert extent is not None
+        self._write(parts, size, extent.end_byte)
+        times = batch.column(self._kind.time).to_numpy()
+        self.appended += batch.num_rows
+        self._open_extent = replace(
+            extent,
+            end_record=self.appended,
+            end_byte=extent.end_byte + size,
+            earliest_ns=min(extent.earliest_ns, int(times.min())),
+            latest_ns=max(extent.latest_ns, int(times.max())),
+        )
+
+    def _make_room(self, size: int) -> None:
+        now_ns = self._now_ns()
+        if self.log_bytes + size + ALIGNMENT > self._settings.log_bytes_max:
+            raise LogFull(f"{self._folder} has reached {self._settings.log_bytes_max:,} bytes")
+        extent = self._open_extent
+        if extent is not None and self._is_old_or_large(extent, size, now_ns):
+            self.rotate()
+        if self._open_extent is None:
+            self._begin_segment(now_ns)
+
+    def _is_old_or_large(self, extent: Extent, size: int, now_ns: int) -> bool:
+        age_ns = now_ns - extent.began_ns
+        return extent.end_record > extent.first_record and (
+            extent.end_byte + size > self._settings.segment_bytes_max
+            or age_ns >= self._settings.segment_s_max * NS_PER_S
+        )
+
+    def _begin_segment(self, now_ns: int) -> None:
+        name = segment_name(self.appended)
+        self._segment = self._open(name)
+        head = SegmentHead(self._kind.code, self._kind.version, self.appended, now_ns)
+        self._write([encode_head(head)], ALIGNMENT, 0)
+        sync_folder(self._folder)
+        self._open_extent = Extent(
+            self.appended, self.appended, ALIGNMENT, now_ns, _NEVER_NS, -_NEVER_NS, is_closed=False
+        )
+
+    def _write(self, parts: list[bytes], size: int, position: int) -> None:
+        """All parts, or the segment is as it was."""
+        written = 0
+        try:
+            rest = [memoryview(part) for part in parts]
+            while written < size:
+                count = os.writev(self._segment, rest)
+                written += count
+                rest = _after(rest, count)
+        except OSError as error:
+            os.ftruncate(self._segment, position)
+            raise StorageFailed(
+                f"{self._folder}: {error.strerror}",
+                hint="make room on the disk; what was recorded is safe",
+            ) from error
+
+    def _commit(self, *, is_closed: bool) -> None:
+        assert self._open_extent is not None
+        extent = replace(self._open_extent, is_closed=is_closed)
+        try:
+            os.fdatasync(self._segment)
+            self._append_entry(extent)
+        except OSError as error:
+            self._is_failed = True  # What the disk holds now is known to the next start only.
+            raise StorageFailed(
+                f"{self._folder}: {error.strerror}", hint="look at the disk; it may be failing"
+            ) from error
+        self.recorded = self.appended
+        self._open_recorded = extent
+        if is_closed:
+            self._extents.append(extent)
+            self._open_extent = self._open_recorded = None
+            os.close(self._segment)
+            self._segment = -1
+
+    def _append_entry(self, extent: Extent) -> None:
+        if self._entries >= ENTRIES_MAX:
+            self._write_manifest_anew()
+        position = self._entries * ENTRY_BYTES
+        try:
+            count = os.write(self._manifest, encode_extent(extent))
+            if count != ENTRY_BYTES:
+                raise OSError(28, "No space left on device")
+            os.fdatasync(self._manifest)
+        except OSError:
+            os.ftruncate(self._manifest, position)
+            raise
+        if not self._entries:
+            sync_folder(self._folder)
+        self._entries += 1
+
+    def _write_manifest_anew(self) -> None:
+        kept = list(self._extents)
+        if self._open_recorded is not None:
+            kept.append(self._open_recorded)
+        rewrite(self._folder / MANIFEST_FILE, kept)
+        os.close(self._manifest)
+        self._manifest = self._open(MANIFEST_FILE)
+        self._entries = len(kept)
+
+
+def _after(parts: list[memoryview], count: int) -> list[memoryview]:
+    """What is left to write of the parts."""
+    while parts and count >= len(parts[0]):
+        count -= len(parts[0])
+        parts = parts[1:]
+    return [parts[0][count:], *parts[1:]] if parts else []

@@ -1,0 +1,127 @@
+"""The manifest of a log: how far each segment counts. What it does not name was never recorded.
+
+A file of entries, one for each time that the open segment was brought to the disk, and the last of
+each segment counts. An entry is written only after the bytes that it names are safe, so whatever
+follows them in the segment is the torn tail of a writer that was killed.
+
+offset | size | field of an entry, little-endian
+     0 |    8 | number of the segment's first record, its name
+     8 |    8 | number after its last record that counts
+    16 |    8 | its bytes that count
+    24 |    8 | when the segment began, ns since 1970
+    32 |    8 | earliest time of a record in the segment
+    40 |    8 | latest time of a record in the segment
+    48 |    4 | 1 if the segment is closed, 0 if it may grow
+    52 |    8 | 0
+    60 |    4 | CRC-32 of the 60 bytes before
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+from gridstat.record.segment import DamagedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+MANIFEST_FILE: Final = "manifest"
+ENTRY_BYTES: Final = 64
+ENTRIES_MAX: Final = 100_000
+"""After so many the file is written anew, with one entry for each segment."""
+_ENTRY: Final = struct.Struct("<QQQqqqI8s")
+_CHECKSUM: Final = struct.Struct("<I")
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much of a segment counts."""
+
+    first_record: int
+    end_record: int
+    end_byte: int
+    began_ns: int
+    earliest_ns: int
+    latest_ns: int
+    is_closed: bool
+
+    @property
+    def records(self) -> int:
+        return self.end_record - self.first_record
+
+
+def encode_extent(extent: Extent) -> bytes:
+    fields = _ENTRY.pack(
+        extent.first_record,
+        extent.end_record,
+        extent.end_byte,
+        extent.began_ns,
+        extent.earliest_ns,
+        extent.latest_ns,
+        extent.is_closed,
+        bytes(8),
+    )
+    return fields + _CHECKSUM.pack(crc32(fields))
+
+
+def read_extents(path: Path) -> tuple[list[Extent], int]:
+    """The last entry of each segment, oldest segment first, and the bytes that hold whole entries.
+
+    A writer killed in the middle leaves a torn entry at the end; sound entries behind a bad one
+    mean that the file was damaged later, and then it is not guessed what it said.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return [], 0
+    extents: dict[int, Extent] = {}
+    position = 0
+    while position + ENTRY_BYTES <= len(data):
+        if not _is_sound(data, position):
+            _check_torn_only(data, position, path)
+            break
+        first, end, end_byte, began_ns, earliest_ns, latest_ns, is_closed, _ = _ENTRY.unpack_from(
+            data, position
+        )
+        extent = Extent(
+            first, end, end_byte, began_ns, earliest_ns, latest_ns, is_closed=bool(is_closed)
+        )
+        extents[extent.first_record] = extent
+        position += ENTRY_BYTES
+    return [extents[first] for first in sorted(extents)], position
+
+
+def _is_sound(data: bytes, position: int) -> bool:
+    (checksum,) = _CHECKSUM.unpack_from(data, position + _ENTRY.size)
+    return bool(checksum == crc32(data[position : position + _ENTRY.size]))
+
+
+def _check_torn_only(data: bytes, position: int, path: Path) -> None:
+    later = range(position + ENTRY_BYTES, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES)
+    if any(_is_sound(data, each) for each in later):
+        raise DamagedLog(f"{path} has a damaged entry at byte {position}")
+
+
+def rewrite(path: Path, extents: Iterable[Extent]) -> None:
+    """The same log in fewer entries; a reader sees the old file or the new one."""
+    fresh = path.with_suffix(".new")
+    with fresh.open("wb") as file:
+        file.writelines(encode_extent(extent) for extent in extents)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes new, renamed and removed names of a folder safe."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,196 @@
+"""A segment: one file of a log, a head and then frames, each a batch of records in Arrow's format.
+
+offset | size | field of the head, little-endian
+     0 |    8 | "GRIDSLOG"
+     8 |    2 | version of this layout
+    10 |    2 | code of the record kind
+    12 |    2 | version of the record kind
+    14 |    2 | 0
+    16 |    8 | number of the first record
+    24 |    8 | when the segment began, ns since 1970
+    32 |   28 | 0
+    60 |    4 | CRC-32 of the 60 bytes before
+
+offset | size | field of a frame, little-endian
+     0 |    4 | bytes of the body, without the fill to a multiple of 64
+     4 |    4 | records
+     8 |    8 | number of the first record
+    16 |    8 | earliest time of a record, ns since 1970
+    24 |    8 | latest time of a record
+    32 |   28 | 0
+    60 |    4 | CRC-32 of the 60 bytes before and of the body
+    64 |      | the body: an encapsulated record batch of Arrow, whose schema the kind tells
+
+Everything lies at a multiple of 64 bytes, so a batch is read in place from a mapped file.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+import pyarrow as pa
+
+from gridstat.model.errors import StorageFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gridstat.record.kinds import RecordKind
+
+LAYOUT: Final = 1
+ALIGNMENT: Final = 64
+BODY_BYTES_MAX: Final = 64 * 1024 * 1024
+FRAME_RECORDS_MAX: Final = 65_536
+SUFFIX: Final = ".segment"
+_MAGIC: Final = b"GRIDSLOG"
+_HEAD: Final = struct.Struct("<8sHHHHQQ28s")
+_FRAME: Final = struct.Struct("<IIQqq28s")
+_CHECKSUM: Final = struct.Struct("<I")
+_ROOM: Final = bytes(28)
+
+
+class DamagedLog(StorageFailed):
+    """Bytes that were written and are not what they were."""
+
+    code = 5002
+    remedy = "restore the file from a copy; the records before the damage can be read"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHead:
+    """What the first 64 bytes say."""
+
+    kind_code: int
+    kind_version: int
+    first_record: int
+    began_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where a batch lies in its segment, and what it holds; its checksum is looked at when read."""
+
+    position: int
+    body_bytes: int
+    records: int
+    first_record: int
+    earliest_ns: int
+    latest_ns: int
+
+    @property
+    def end(self) -> int:
+        """Where the next frame begins."""
+        return self.position + ALIGNMENT + filled(self.body_bytes)
+
+    @property
+    def end_record(self) -> int:
+        return self.first_record + self.records
+
+
+def segment_name(first_record: int) -> str:
+    return f"{first_record:020d}{SUFFIX}"
+
+
+def encode_head(head: SegmentHead) -> bytes:
+    fields = _HEAD.pack(
+        _MAGIC,
+        LAYOUT,
+        head.kind_code,
+        head.kind_version,
+        0,
+        head.first_record,
+        head.began_ns,
+        _ROOM,
+    )
+    return fields + _CHECKSUM.pack(crc32(fields))
+
+
+def decode_head(data: bytes | memoryview, kind: RecordKind, name: str) -> SegmentHead:
+    """The head, if it is one of this kind that this release can read."""
+    if len(data) < ALIGNMENT:
+        raise DamagedLog(f"{name} ends within its head")
+    magic, layout, code, version, _, first_record, began_ns, _ = _HEAD.unpack_from(data)
+    (checksum,) = _CHECKSUM.unpack_from(data, _HEAD.size)
+    if magic != _MAGIC:
+        raise DamagedLog(f"{name} is no segment of a log")
+    if layout > LAYOUT:
+        raise _too_new(f"{name} has layout {layout}, and this release reads up to {LAYOUT}")
+    if checksum != crc32(data[: _HEAD.size]):
+        raise DamagedLog(f"{name} has a damaged head")
+    if code != kind.code:
+        raise DamagedLog(f"{name} holds records of kind {code}, not {kind.name}")
+    if version > kind.version:
+        raise _too_new(
+            f"{name} holds {kind.name} of version {version}, and this release reads up to "
+            f"{kind.version}"
+        )
+    return SegmentHead(code, version, first_record, began_ns)
+
+
+def encode_frame(batch: pa.RecordBatch, kind: RecordKind, first_record: int) -> list[bytes]:
+    """A batch as bytes to append; the caller has given it the kind's schema."""
+    assert batch.schema == kind.schema
+    assert 0 < batch.num_rows <= FRAME_RECORDS_MAX
+    body = batch.serialize()
+    times = batch.column(kind.time).to_numpy()
+    fields = _FRAME.pack(
+        len(body), batch.num_rows, first_record, int(times.min()), int(times.max()), _ROOM
+    )
+    checksum = crc32(body, crc32(fields))
+    fill = bytes(filled(len(body)) - len(body))
+    return [fields + _CHECKSUM.pack(checksum), body, fill]
+
+
+def frame_at(data: memoryview, position: int, end: int, name: str) -> Frame:
+    """The frame at this place of a segment that counts up to `end`."""
+    if position + ALIGNMENT > end:
+        raise DamagedLog(f"{name} ends within a frame at byte {position}")
+    body_bytes, records, first_record, earliest_ns, latest_ns, _ = _FRAME.unpack_from(
+        data, position
+    )
+    frame = Frame(position, body_bytes, records, first_record, earliest_ns, latest_ns)
+    if not 0 < body_bytes <= BODY_BYTES_MAX or not 0 < records <= FRAME_RECORDS_MAX:
+        raise DamagedLog(f"{name} has a damaged frame at byte {position}")
+    if frame.end > end:
+        raise DamagedLog(f"{name} ends within the frame at byte {position}")
+    return frame
+
+
+def frames(data: memoryview, start: int, end: int, name: str) -> Iterator[Frame]:
+    """All frames from one frame's start to another's end; what they hold is not looked at."""
+    position, expected = start, None
+    while position < end:
+        frame = frame_at(data, position, end, name)
+        if expected is not None and frame.first_record != expected:
+            raise DamagedLog(f"{name} lacks records from {expected} on")
+        yield frame
+        position, expected = frame.end, frame.end_record
+
+
+def decode_frame(data: memoryview, frame: Frame, kind: RecordKind, name: str) -> pa.RecordBatch:
+    """The batch of a frame, in place; raises if a bit of it has changed."""
+    start = frame.position + ALIGNMENT
+    body = data[start : start + frame.body_bytes]
+    (checksum,) = _CHECKSUM.unpack_from(data, frame.position + _FRAME.size)
+    fields = data[frame.position : frame.position + _FRAME.size]
+    if checksum != crc32(body, crc32(fields)):
+        raise DamagedLog(f"{name} has a damaged frame at byte {frame.position}")
+    try:
+        batch = pa.ipc.read_record_batch(pa.py_buffer(body), kind.schema)
+    except pa.ArrowInvalid as error:
+        raise DamagedLog(f"{name}, byte {frame.position}: {error}") from error
+    if batch.num_rows != frame.records:
+        raise DamagedLog(f"{name}, byte {frame.position}: {batch.num_rows} records")
+    return batch
+
+
+def filled(size: int) -> int:
+    """The size with its fill."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _too_new(message: str) -> StorageFailed:
+    return StorageFailed(message, hint="read it with the release that wrote it, or a newer one")
