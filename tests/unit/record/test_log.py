@@ -151,7 +151,7 @@ def test_released_segments_are_gone_and_later_places_still_mean_the_same(tmp_pat
 def test_a_full_log_refuses_and_takes_more_once_segments_are_released(tmp_path: Path) -> None:
     tight = LogSettings(segment_bytes_max=20_000, log_bytes_max=60_000)
     with writer(tmp_path, tight) as log:
-        for _ in range(10):
+        for _ in range(11):
             log.append(events(log.appended, 100))
         alarms = [log.is_nearly_full]
         with pytest.raises(LogFull, match="60,000 bytes"):
