@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from gridstat.record.kinds import RecordKind
     from gridstat.record.manifest import Extent
 
-SLICES_MAX: Final = 10_000
+_LONG_AGO_NS: Final = -(1 << 63)
+_FAR_AWAY_NS: Final = (1 << 63) - 1
 
 
 class RecordsGone(StorageFailed):
@@ -92,15 +93,41 @@ class LogReader:
             return before if before > start else farther[0] if farther else start
         return start
 
-    def slices(self, start: int, end: int, records_max: int) -> list[Slice]:
-        """The frames from one place to another, cut at segments and after so many records."""
+    def place_at(self, record: int) -> int:
+        """Where the frame begins that holds this record, or the end of the log."""
+        for extent in self._from(record):
+            for frame in self._frames_of(extent):
+                if frame.end_record > record:
+                    return frame.first_record
+        return self.ends()[1]
+
+    def slices(
+        self,
+        start: int,
+        end: int,
+        records_max: int,
+        *,
+        earliest_ns: int = _LONG_AGO_NS,
+        latest_ns: int = _FAR_AWAY_NS,
+    ) -> list[Slice]:
+        """The frames from one place to another, cut at segments and after so many records.
+
+        Frames with no record between the two times are left out; a frame that has one is whole.
+        """
         found: list[Slice] = []
         for extent in self._from(start):
             if extent.first_record >= end:
                 break
-            kept = [f for f in self._frames_of(extent) if start <= f.first_record < end]
+            if extent.latest_ns < earliest_ns or extent.earliest_ns > latest_ns:
+                continue
+            kept = [
+                frame
+                for frame in self._frames_of(extent)
+                if start <= frame.first_record < end
+                and frame.latest_ns >= earliest_ns
+                and frame.earliest_ns <= latest_ns
+            ]
             found += _cut(extent.first_record, kept, records_max)
-        assert sum(each.records for each in found) == end - start, "not at a frame"
         return found
 
     def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
@@ -155,8 +182,11 @@ def _cut(segment: int, kept: list[Frame], records_max: int) -> Iterator[Slice]:
     start = 0
     for index in range(1, len(kept) + 1):
         records = kept[index - 1].end_record - kept[start].first_record
-        is_last = index == len(kept)
-        if is_last or records + kept[index].records > records_max:
+        if (
+            index == len(kept)
+            or kept[index].first_record != kept[index - 1].end_record
+            or records + kept[index].records > records_max
+        ):
             first, last = kept[start], kept[index - 1]
             yield Slice(segment, first.position, last.end, first.first_record, last.end_record)
             start = index
