@@ -38,7 +38,10 @@ GridStatError
 │   ├── MalformedOption        an event that runs past the datagram     3005
 │   ├── MalformedFrame         a command frame that cannot be read      3010
 │   └── FrameTooLarge          a command frame beyond the bound         3011
-├── StorageFailed              the journal cannot be written            5001
+├── StorageFailed              a journal or a log cannot be written     5001
+│   ├── DamagedLog             recorded bytes are not what they were    5002
+│   ├── LogFull                a log has reached its bound              5003
+│   └── RecordsGone            records were released before             5004
 └── Misuse                     a call or a file that asks for nonsense  4xxx
     ├── InvalidPeriod          not a positive rational                  4001
     ├── LayoutError            values that do not fit their layout      4002
@@ -352,6 +355,27 @@ class StorageFailed(GridStatError):
 
     code = 5001
     remedy = "free disk space or repair the disk; the broker tries again by itself"
+
+
+class DamagedLog(StorageFailed):
+    """Bytes that were recorded and are not what they were."""
+
+    code = 5002
+    remedy = "restore the file from a copy; the records before the damage can be read"
+
+
+class LogFull(StorageFailed):
+    """A log has reached its bound, and none of its segments may go."""
+
+    code = 5003
+    remedy = "archive and release old segments, or raise the bound of the log"
+
+
+class RecordsGone(StorageFailed):
+    """Records that were asked for were released from the log before."""
+
+    code = 5004
+    remedy = "read them from the archive, or begin at the oldest record that the log has"
 
 
 class Misuse(GridStatError):

@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gridstat.model.errors import StorageFailed
+from gridstat.model.errors import DamagedLog, RecordsGone
 from gridstat.record.manifest import MANIFEST_FILE, read_extents
 from gridstat.record.segment import (
     ALIGNMENT,
-    DamagedLog,
     Frame,
     decode_frame,
     decode_head,
@@ -36,13 +35,6 @@ if TYPE_CHECKING:
 
 _LONG_AGO_NS: Final = -(1 << 63)
 _FAR_AWAY_NS: Final = (1 << 63) - 1
-
-
-class RecordsGone(StorageFailed):
-    """Records that were asked for were released from the log before."""
-
-    code = 5004
-    remedy = "read them from the archive, or begin at the oldest record that the log has"
 
 
 @dataclass(frozen=True, slots=True)

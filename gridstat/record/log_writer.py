@@ -13,7 +13,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
-from gridstat.model.errors import LimitReached, StorageFailed
+from gridstat.model.errors import LogFull, StorageFailed
 from gridstat.record.manifest import (
     ENTRIES_MAX,
     ENTRY_BYTES,
@@ -49,13 +49,6 @@ logger = logging.getLogger(__name__)
 LOCK_FILE: Final = "lock"
 NS_PER_S: Final = 1_000_000_000
 _NEVER_NS: Final = (1 << 63) - 1
-
-
-class LogFull(LimitReached):
-    """The log has reached its bound, and none of its segments may go."""
-
-    code = 5003
-    remedy = "archive and release old segments, or raise the bound of the log"
 
 
 class LogWriter:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from gridstat.record.segment import DamagedLog
+from gridstat.model.errors import DamagedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -33,7 +33,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from gridstat.model.errors import StorageFailed
+from gridstat.model.errors import DamagedLog, StorageFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,13 +50,6 @@ _HEAD: Final = struct.Struct("<8sHHHHQQ28s")
 _FRAME: Final = struct.Struct("<IIQqq28s")
 _CHECKSUM: Final = struct.Struct("<I")
 _ROOM: Final = bytes(28)
-
-
-class DamagedLog(StorageFailed):
-    """Bytes that were written and are not what they were."""
-
-    code = 5002
-    remedy = "restore the file from a copy; the records before the damage can be read"
 
 
 @dataclass(frozen=True, slots=True)

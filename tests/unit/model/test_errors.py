@@ -70,6 +70,9 @@ STABLE = {
     "UnknownName": 4004,
     "ConfigurationError": 4100,
     "StorageFailed": 5001,
+    "DamagedLog": 5002,
+    "LogFull": 5003,
+    "RecordsGone": 5004,
 }
 
 
