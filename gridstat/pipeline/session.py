@@ -1,4 +1,4 @@
-"""A Spark session as the pipeline wants it; the master is the one setting that says where it runs."""
+"""A Spark session as the pipeline wants it; the master is the one setting of where it runs."""
 
 from __future__ import annotations
 
