@@ -37,7 +37,19 @@ def _kind(name: str, code: int, time: str, columns: Mapping[str, pa.DataType]) -
     return RecordKind(name, code, 1, time, pa.schema(fields))
 
 
-_MAY_BE_NULL: Final = frozenset({"options", "period_s", "ended_ns", "path"})
+_MAY_BE_NULL: Final = frozenset(
+    {
+        "options",
+        "period_seconds",
+        "period_per_seconds",
+        "latency_ms",
+        "path",
+        "latency_counts",
+        "gap_slots_max",
+        "gap_ended_ns",
+        "events",
+    }
+)
 
 EVENTS: Final = _kind(
     "events",
@@ -64,12 +76,18 @@ STREAMS: Final = _kind(
         "since_ns": pa.int64(),
         "variable": pa.string(),
         "value_type": pa.string(),
-        "period_s": pa.string(),
-        "every": pa.int32(),
+        "period_seconds": pa.int64(),
+        "period_per_seconds": pa.int64(),
+        "phase_ns": pa.int64(),
+        "every": pa.int64(),
         "subscription": pa.int64(),
     },
 )
-"""What the number of a stream stands for; on the disk before the stream's first event."""
+"""What the number of a stream stands for; on the disk before the stream's first event.
+
+A stream is one variable under one contract: when its period, type or `every` changes, what follows
+has a new number. Aperiodic variables (alerts) have no period.
+"""
 
 LEDGERS: Final = _kind(
     "ledgers",
@@ -88,9 +106,18 @@ LEDGERS: Final = _kind(
         "duplicate": pa.int64(),
         "extrapolated": pa.int64(),
         "unknown": pa.int64(),
+        "recovered": pa.int64(),
+        "dropped": pa.int64(),
+        "latency_counts": pa.list_(pa.int64()),
+        "gap_slots_max": pa.int64(),
+        "gap_ended_ns": pa.int64(),
     },
 )
-"""Counts of subscribers since each subscription began; they never fall."""
+"""Counts of subscribers since each subscription began; they never fall.
+
+One with a `path` counts what came by that path. `latency_counts` is the histogram of delivered
+events by powers of two of a microsecond, `gap_slots_max` the longest run of lost slots.
+"""
 
 COUNTERS: Final = _kind(
     "counters",
@@ -110,12 +137,40 @@ GAPS: Final = _kind(
     "gaps",
     5,
     "from_ns",
-    {"from_ns": pa.int64(), "to_ns": pa.int64(), "reason": pa.string()},
+    {
+        "from_ns": pa.int64(),
+        "to_ns": pa.int64(),
+        "reason": pa.string(),
+        "events": pa.int64(),
+    },
 )
-"""When nothing was recorded, and why."""
+"""When something was not recorded, and why; `events` if it is known how many."""
+
+CONTRACTS: Final = _kind(
+    "contracts",
+    6,
+    "time_ns",
+    {
+        "time_ns": pa.int64(),
+        "subscription": pa.int64(),
+        "endpoint": pa.string(),
+        "variable": pa.string(),
+        "publisher": pa.string(),
+        "value_type": pa.string(),
+        "period_seconds": pa.int64(),
+        "period_per_seconds": pa.int64(),
+        "phase_ns": pa.int64(),
+        "every": pa.int64(),
+        "latency_ms": pa.float64(),
+        "redundancy": pa.int32(),
+        "priority": pa.int32(),
+        "is_over": pa.bool_(),
+    },
+)
+"""Every contract of the cloud, as granted; again whenever it has changed, and when it is over."""
 
 KINDS: Final[Mapping[str, RecordKind]] = MappingProxyType(
-    {kind.name: kind for kind in (EVENTS, STREAMS, LEDGERS, COUNTERS, GAPS)}
+    {kind.name: kind for kind in (EVENTS, STREAMS, LEDGERS, COUNTERS, GAPS, CONTRACTS)}
 )
 
 

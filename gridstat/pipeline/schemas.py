@@ -1,0 +1,90 @@
+"""Every table that the pipeline keeps, once: columns, the day that partitions it, what it holds.
+
+Tables are Delta, one folder each, and any reader of Delta may read them. Times that a person reads
+are UTC timestamps in microseconds; `_ns` columns are exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """Name and columns of a table; `key` tells two rows apart, `day` partitions it."""
+
+    name: str
+    columns: str
+    key: tuple[str, ...]
+    partitions: tuple[str, ...] = ("day",)
+
+
+RECORDED: Final = (
+    "record bigint, stream int, variable string, created timestamp, created_ns bigint, "
+    "received_ns bigint, sequence int, flags smallint, value double, word bigint, options binary"
+)
+"""Events as the data source gives them; `record` is the event's number in the log."""
+
+EVENTS: Final = TableSchema("events", f"{RECORDED}, day date", key=("record",))
+"""The archive: every good event once."""
+
+QUARANTINE: Final = TableSchema(
+    "quarantine", f"{RECORDED}, reason string, day date", key=("record",)
+)
+"""Every event that is not in the archive, and why; its day is that of its arrival."""
+
+ROLLUP: Final = (
+    "variable string, stream int, window_start timestamp, window_s int, count bigint, "
+    "expected bigint, completeness double, mean double, minimum double, maximum double, "
+    "deviation double, p95 double, first double, last double, latency_ms_mean double, "
+    "latency_ms_max double"
+)
+"""One window of one stream. `deviation` is the sample standard deviation, null below two values;
+`p95` interpolates linearly between ranks; `expected` counts the slots due in the window."""
+
+ROLLUP_KEY: Final = ("stream", "window_start")
+ROLLUP_1S: Final = TableSchema("rollup_1s", f"{ROLLUP}, day date", key=ROLLUP_KEY)
+ROLLUP_1M: Final = TableSchema("rollup_1m", f"{ROLLUP}, day date", key=ROLLUP_KEY)
+ROLLUP_1H: Final = TableSchema("rollup_1h", f"{ROLLUP}, day date", key=ROLLUP_KEY)
+ROLLUP_LIVE: Final = TableSchema("rollup_live", ROLLUP, key=ROLLUP_KEY, partitions=())
+"""The seconds that may still change, written anew with every batch."""
+
+ALARMS: Final = TableSchema(
+    "alarms",
+    "rule string, kind string, variable string, stream int, onset timestamp, onset_ns bigint, "
+    "sequence int, value double, limit double, severity string, text string, day date",
+    key=("rule", "variable", "onset_ns"),
+)
+"""Each alarm once; (onset_ns, sequence) is also the identity of its status alert."""
+
+AUDIT: Final = TableSchema(
+    "audit",
+    "hour timestamp, subscription bigint, endpoint string, variable string, every bigint, "
+    "latency_ms double, expected bigint, delivered bigint, late bigint, lost bigint, "
+    "duplicate bigint, extrapolated bigint, unknown bigint, recovered bigint, dropped bigint, "
+    "latency_us_p50 double, latency_us_p95 double, latency_us_p99 double, latency_us_max double, "
+    "gap_slots_max bigint, gap_start timestamp, unrecorded_s double, is_kept boolean, day date",
+    key=("subscription", "hour"),
+)
+"""For each contract and hour what was promised and what came of it."""
+
+TABLES: Final[Mapping[str, TableSchema]] = MappingProxyType(
+    {
+        table.name: table
+        for table in (
+            EVENTS,
+            QUARANTINE,
+            ROLLUP_1S,
+            ROLLUP_1M,
+            ROLLUP_1H,
+            ROLLUP_LIVE,
+            ALARMS,
+            AUDIT,
+        )
+    }
+)
