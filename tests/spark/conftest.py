@@ -1,0 +1,57 @@
+"""The one Spark session of the whole run, and a search for leaks that knows what Spark keeps."""
+
+from __future__ import annotations
+
+import gc
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gridstat.pipeline.session import SparkSettings, spark_session
+from tests.holdings import Holdings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+SETTLE_S = 5.0
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Starts sooner and compiles less; what takes minutes elsewhere is slower with it."""
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    folder = tmp_path_factory.mktemp("spark")
+    settings = SparkSettings(
+        name="tests",
+        driver_memory="1g",
+        java_options=QUICK_JAVA,
+        more={
+            "spark.local.dir": str(folder / "local"),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        },
+    )
+    session = spark_session(settings)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind(spark: SparkSession) -> Iterator[None]:
+    """Spark keeps sockets and threads to its Java for good; processes and files it must not."""
+    before = Holdings.now()
+    yield
+    deadline = time.monotonic() + SETTLE_S
+    while complaint := _without_bridges(Holdings.now()).complaint_since(before):
+        if time.monotonic() > deadline:
+            pytest.fail(f"the test left behind: {complaint}", pytrace=False)
+        gc.collect()
+        time.sleep(0.01)
+
+
+def _without_bridges(held: Holdings) -> Holdings:
+    """Less what comes and goes with the bridge between Python and Java."""
+    descriptors = {one for one in held.descriptors if "=socket:" not in one}
+    return Holdings(frozenset(descriptors), frozenset(), held.children)
