@@ -72,9 +72,9 @@ class Child:
         while text := await self._process.stderr.readline():
             self.last_words.append(text.decode(errors="replace").rstrip())
 
-    async def end(self) -> None:
+    async def end(self, drain_s: float = DRAIN_S) -> None:
         """Ask it to drain and end, then insist; it is gone when this returns."""
-        for insist, patience_s in ((self._process.terminate, DRAIN_S), (self.kill, KILL_S)):
+        for insist, patience_s in ((self._process.terminate, drain_s), (self.kill, KILL_S)):
             with suppress(ProcessLookupError):
                 insist()
             with suppress(TimeoutError):

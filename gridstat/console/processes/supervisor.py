@@ -1,7 +1,8 @@
 """Starts, asks, watches and ends the processes of a grid; one that dies is started again.
 
 Groups start one after the other, each when all of the one before are ready: the broker, the
-routers, the PMUs, the subscribers. They end in the opposite order.
+routers, the PMUs, the subscribers. They end in the opposite order. What the grid can do without
+(the pipeline, the recorder) is not waited for, and its death ends nothing else.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gridstat.console.processes.child import Child
+from gridstat.console.processes.child import DRAIN_S, Child
 from gridstat.console.processes.lines import Line, decoded, encoded
 from gridstat.model.errors import ConfigurationError, GridStatError, LinkDown
 
@@ -32,6 +33,8 @@ class Job:
     name: str
     module: str
     arguments: tuple[str, ...]
+    is_needed: bool = True
+    drain_s: float = DRAIN_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,7 @@ class Supervisor:
         self._failure: asyncio.Future[GridStatError] = asyncio.get_running_loop().create_future()
         self._moved = asyncio.Event()
         self._is_ending = False
+        self._hopeless: set[str] = set()
         self.restarted: set[str] = set()
 
     @property
@@ -65,7 +69,7 @@ class Supervisor:
     async def start(self, on_progress: Callable[[tuple[str, ...]], None]) -> None:
         """Bring everything up, group by group; raises what is in the way."""
         for group in self._groups:
-            self._missing.update(job.name for job in group)
+            self._missing.update(job.name for job in group if job.is_needed)
             await asyncio.gather(*(self._start(job) for job in group))
             while self._missing:
                 on_progress(tuple(sorted(self._missing)))
@@ -99,8 +103,10 @@ class Supervisor:
         self._is_ending = True
         try:
             for group in reversed(self._groups):
-                children = [self._children[job.name] for job in group if job.name in self._children]
-                await asyncio.gather(*(child.end() for child in children))
+                started = [job for job in group if job.name in self._children]
+                await asyncio.gather(
+                    *(self._children[job.name].end(job.drain_s) for job in started)
+                )
             await asyncio.gather(*self._watchers)
         finally:
             self.kill()
@@ -128,7 +134,7 @@ class Supervisor:
         watcher.add_done_callback(self._watchers.discard)
 
     async def _watch(self, job: Job, child: Child) -> None:
-        how = await child.gone(lambda text: self._hear(job.name, decoded(text)))
+        how = await child.gone(lambda text: self._hear(job, decoded(text)))
         for key in [key for key in self._answers if key[0] == job.name]:
             self._answers.pop(key).cancel()
         if self._is_ending:
@@ -140,8 +146,10 @@ class Supervisor:
             self._give_up(LinkDown(f"{job.name} ended before it was ready: {words}"))
         elif self._dies_too_often(job.name):
             hint = "its last words stand above; `gridstat host` shows what the machine lacks"
-            self._give_up(LinkDown(f"{job.name} ended again and again, last by {how}", hint=hint))
-        else:
+            self._give_up_on(
+                job, LinkDown(f"{job.name} ended again and again, last by {how}", hint=hint)
+            )
+        elif job.name not in self._hopeless:
             self._tell(f"{job.name} ended by {how}; starting it again")
             self.restarted.add(job.name)
             await asyncio.sleep(RESTART_AFTER_S)
@@ -156,18 +164,26 @@ class Supervisor:
         deaths.append(time.monotonic())
         return is_too_often
 
-    def _hear(self, name: str, line: Line) -> None:
+    def _hear(self, job: Job, line: Line) -> None:
         match line["is"]:
             case "ready":
-                self._missing.discard(name)
+                self._missing.discard(job.name)
                 self._moved.set()
             case "failed":
                 kind = ConfigurationError if line["code"] == ConfigurationError.code else LinkDown
-                self._give_up(kind(f"{name}: {line['message']}", hint=line["hint"]))
+                self._give_up_on(job, kind(f"{job.name}: {line['message']}", hint=line["hint"]))
             case kind:
-                answer = self._answers.pop((name, kind), None)
+                answer = self._answers.pop((job.name, kind), None)
                 if answer is not None and not answer.done():
                     answer.set_result(line)
+
+    def _give_up_on(self, job: Job, reason: GridStatError) -> None:
+        """On the whole grid, or on one process that it can do without."""
+        if job.is_needed:
+            self._give_up(reason)
+        else:
+            self._hopeless.add(job.name)
+            self._tell(f"going on without it: {reason}")
 
     def _give_up(self, reason: GridStatError) -> None:
         if not self._failure.done():
