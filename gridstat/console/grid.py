@@ -36,6 +36,16 @@ class Subscriber:
 
 
 @dataclass(frozen=True, slots=True)
+class PipelineWish:
+    """Where Spark runs, by which edges its alerts enter the grid, and by which rules."""
+
+    edges: tuple[str, ...]
+    master: str = "local[2]"
+    driver_memory: str = "1g"
+    rules: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Grid:
     """A whole file; `source` is its name, for messages to people."""
 
@@ -44,6 +54,8 @@ class Grid:
     pmus: tuple[Pmu, ...]
     subscribers: tuple[Subscriber, ...]
     source: str
+    recorder: Subscriber | None = None
+    pipeline: PipelineWish | None = None
 
     @property
     def cloud(self) -> str:

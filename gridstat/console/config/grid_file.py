@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 from gridstat.console.config.cloud_file import CloudSettings, Name, topology_of
 from gridstat.console.config.complaints import complaint
 from gridstat.console.config.toml_file import Section, settings_from_text
-from gridstat.console.grid import Grid, Pmu, Subscriber
+from gridstat.console.grid import Grid, PipelineWish, Pmu, Subscriber
 from gridstat.model.cloud import check_name, check_pattern, is_pattern
 from gridstat.model.errors import LayoutError
 from gridstat.model.qos import PRESETS, QosRequest
@@ -86,11 +86,28 @@ class SubscriberSection(Section):
     priority: int | None = Field(default=None, ge=1, le=6)
 
 
+class RecorderSection(SubscriberSection):
+    """The `[recorder]`: a subscriber that writes to a log whatever it receives."""
+
+    name: Hierarchical = "recorder"
+
+
+class PipelineSection(Section):
+    """The `[pipeline]`: where Spark runs, and by which rules it raises alarms."""
+
+    edges: Edges
+    master: str = Field(default="local[2]", min_length=1, max_length=1_000)
+    driver_memory: str = Field(default="1g", pattern=r"^[1-9]\d{0,5}[mg]$")
+    rules: str = Field(default="", max_length=4_096)
+
+
 class GridSettings(CloudSettings):
     """The whole file."""
 
     pmu: list[PmuSection] = Field(default=[], max_length=1_000)
     subscriber: list[SubscriberSection] = Field(default=[], max_length=500)
+    recorder: RecorderSection | None = None
+    pipeline: PipelineSection | None = None
 
 
 def default_grid_text() -> str:
@@ -111,6 +128,8 @@ def grid_from_text(text: str, *, file: str) -> Grid:
             _subscriber_of(section, settings.cloud) for section in settings.subscriber
         ),
         source=file,
+        recorder=_recorder_of(settings),
+        pipeline=_pipeline_of(settings),
     )
 
 
@@ -139,6 +158,20 @@ def _subscriber_of(section: SubscriberSection, cloud: str) -> Subscriber:
     )
 
 
+def _recorder_of(settings: GridSettings) -> Subscriber | None:
+    return None if settings.recorder is None else _subscriber_of(settings.recorder, settings.cloud)
+
+
+def _pipeline_of(settings: GridSettings) -> PipelineWish | None:
+    wish = settings.pipeline
+    if wish is None:
+        return None
+    edges = tuple(f"{settings.cloud}/{edge}" for edge in wish.edges)
+    return PipelineWish(
+        edges, master=wish.master, driver_memory=wish.driver_memory, rules=wish.rules
+    )
+
+
 def qos_of(section: SubscriberSection) -> QosRequest:
     """The preset, changed by what the section says itself."""
     usual = PRESETS[section.preset]
@@ -157,35 +190,50 @@ def qos_of(section: SubscriberSection) -> QosRequest:
 
 def _complaints(settings: GridSettings, *, file: str) -> Iterator[ConfigurationError]:
     edges = [router.name for router in settings.router if router.role == "edge"]
-    tables: dict[str, Sequence[PmuSection | SubscriberSection]] = {
-        "pmu": settings.pmu,
-        "subscriber": settings.subscriber,
-    }
     users: dict[str, str] = {}
-    for table, sections in tables.items():
-        for index, section in enumerate(sections):
-            key = f"{table}[{index}]"
-            before = users.setdefault(section.name, key)
-            if before != key:
-                yield complaint(
-                    file,
-                    f"{key}.name",
-                    f'"{section.name}" is already {before}',
-                    hint="give every end-point its own name",
-                )
-            for place, edge in enumerate(section.edges):
-                if edge not in edges:
-                    yield complaint(
-                        file,
-                        f'{key}.edges[{place}] ("{section.name}")',
-                        f'there is no edge router "{edge}"',
-                        hint=f"end-points attach to edge routers: {', '.join(edges) or 'none'}",
-                    )
-    for index, section in enumerate(settings.subscriber):
-        if section.rate is not None and section.every is not None:
+    for key, section in _end_points(settings):
+        before = users.setdefault(section.name, key)
+        if before != key:
             yield complaint(
                 file,
-                f'subscriber[{index}] ("{section.name}")',
+                f"{key}.name",
+                f'"{section.name}" is already {before}',
+                hint="give every end-point its own name",
+            )
+        yield from _edge_complaints(section.edges, edges, f'("{section.name}")', key, file)
+        if isinstance(section, SubscriberSection) and section.rate and section.every:
+            yield complaint(
+                file,
+                f'{key} ("{section.name}")',
                 "rate and every say the same thing twice",
                 hint="leave one of them out",
+            )
+    if settings.pipeline is not None:
+        yield from _edge_complaints(settings.pipeline.edges, edges, "", "pipeline", file)
+        if settings.recorder is None:
+            yield complaint(
+                file, "pipeline", "there is no recorder", hint="a [recorder] writes what it reads"
+            )
+
+
+def _end_points(settings: GridSettings) -> Iterator[tuple[str, PmuSection | SubscriberSection]]:
+    """All that attach, and where each stands in the file."""
+    for index, pmu in enumerate(settings.pmu):
+        yield f"pmu[{index}]", pmu
+    for index, subscriber in enumerate(settings.subscriber):
+        yield f"subscriber[{index}]", subscriber
+    if settings.recorder is not None:
+        yield "recorder", settings.recorder
+
+
+def _edge_complaints(
+    wanted: Sequence[str], edges: Sequence[str], whose: str, key: str, file: str
+) -> Iterator[ConfigurationError]:
+    for place, edge in enumerate(wanted):
+        if edge not in edges:
+            yield complaint(
+                file,
+                f"{key}.edges[{place}] {whose}".rstrip(),
+                f'there is no edge router "{edge}"',
+                hint=f"end-points attach to edge routers: {', '.join(edges) or 'none'}",
             )

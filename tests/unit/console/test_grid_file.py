@@ -10,13 +10,15 @@ from gridstat.console.config.grid_file import (
     grid_from_text,
     period_of,
 )
-from gridstat.console.grid import Pmu
+from gridstat.console.grid import PipelineWish, Pmu
 from gridstat.model.errors import ConfigurationError
 from gridstat.model.qos import QosRequest
 from gridstat.model.rate_law import Period
 
 CLOUD = 'cloud = "c1"\n[[router]]\nname = "e0"\nrole = "edge"\n[[router]]\nname = "i0"\n'
 PMU = '[[pmu]]\nname = "hill/pmu-1"\nedges = ["e0"]\nrate = "30/s"\nquantities = ["frequency"]\n'
+RECORDER = '[recorder]\nedges = ["e0"]\nvariables = ["c1/**"]\n'
+PIPELINE = '[pipeline]\nedges = ["e0"]\n'
 SUBSCRIBER = '[[subscriber]]\nname = "desk"\nedges = ["e0"]\nvariables = ["c1/**"]\n'
 
 
@@ -42,6 +44,14 @@ def test_a_subscriber_changes_its_preset_by_what_it_says_itself() -> None:
     )
 
 
+def test_the_recorder_is_a_subscriber_and_the_pipeline_says_where_spark_runs() -> None:
+    text = CLOUD + RECORDER + "redundancy = 2\n" + PIPELINE + 'master = "spark://one:7077"\n'
+    grid = grid_from_text(text, file="grid.toml")
+    assert grid.recorder is not None
+    assert (grid.recorder.name, grid.recorder.qos.redundancy) == ("c1/recorder", 2)
+    assert grid.pipeline == PipelineWish(("c1/e0",), master="spark://one:7077")
+
+
 def test_rates_are_exact() -> None:
     assert period_of("30/s") == Period(1, 30)
     assert period_of("1/5s") == Period(5, 1)
@@ -53,6 +63,11 @@ MISTAKES = {
     CLOUD + PMU.replace("frequency", "colour"): "no such quantity",
     CLOUD + PMU.replace('["e0"]', '["e0", "e0", "e0"]'): "pmu[0].edges",
     CLOUD + PMU + SUBSCRIBER.replace("desk", "hill/pmu-1"): "is already pmu[0]",
+    CLOUD + SUBSCRIBER.replace("desk", "recorder") + RECORDER: "is already subscriber[0]",
+    CLOUD + RECORDER + 'rate = "1/s"\nevery = 2': 'recorder ("recorder")',
+    CLOUD + PIPELINE: "there is no recorder",
+    CLOUD + RECORDER + PIPELINE.replace("e0", "i0"): "pipeline.edges[0]",
+    CLOUD + RECORDER + PIPELINE + 'driver_memory = "lots"': "pipeline.driver_memory",
     CLOUD + SUBSCRIBER.replace("c1/**", "c1/*x"): "subscriber[0].variables[0]",
     CLOUD + SUBSCRIBER + 'preset = "best"': "no such preset",
     CLOUD + SUBSCRIBER + 'rate = "1/s"\nevery = 2': "say the same thing twice",
