@@ -7,13 +7,13 @@ restart, a rotation, and the removal of older segments.
 from __future__ import annotations
 
 import mmap
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gridstat.model.errors import DamagedLog, RecordsGone
-from gridstat.record.manifest import MANIFEST_FILE, read_extents
+from gridstat.record.manifest import MANIFEST_FILE, ManifestReader
 from gridstat.record.segment import (
     ALIGNMENT,
     Frame,
@@ -53,16 +53,21 @@ class Slice:
 
 
 class LogReader:
-    """One log, read only. Remembers where frames lie, so that a place is found without a search."""
+    """One log, read only.
+
+    Remembers where the frames lie of what was last asked for, so that who reads on from place to
+    place, as a stream does, looks at each frame once and holds only those to come.
+    """
 
     def __init__(self, folder: Path, kind: RecordKind) -> None:
         self._folder = folder / kind.name
         self._kind = kind
+        self._manifest = ManifestReader(self._folder / MANIFEST_FILE)
         self._frames: dict[int, list[Frame]] = {}
 
     def extents(self) -> list[Extent]:
         """The segments and how far they count, oldest first."""
-        return read_extents(self._folder / MANIFEST_FILE)[0]
+        return self._manifest.extents()
 
     def ends(self) -> tuple[int, int]:
         """The number of the oldest record that is still here, and the one after the newest."""
@@ -105,7 +110,9 @@ class LogReader:
         """The frames from one place to another, cut at segments and after so many records.
 
         Frames with no record between the two times are left out; a frame that has one is whole.
+        Without times, the frames are all of those records, or it raises.
         """
+        is_whole = (earliest_ns, latest_ns) == (_LONG_AGO_NS, _FAR_AWAY_NS)
         found: list[Slice] = []
         for extent in self._from(start):
             if extent.first_record >= end:
@@ -114,12 +121,15 @@ class LogReader:
                 continue
             kept = [
                 frame
-                for frame in self._frames_of(extent)
-                if start <= frame.first_record < end
-                and frame.latest_ns >= earliest_ns
-                and frame.earliest_ns <= latest_ns
+                for frame in _between(self._frames_of(extent), start, end)
+                if frame.latest_ns >= earliest_ns and frame.earliest_ns <= latest_ns
             ]
             found += _cut(extent.first_record, kept, records_max)
+        if is_whole and sum(piece.records for piece in found) != end - start:
+            raise DamagedLog(
+                f"{self._folder} does not hold exactly the records {start:,} to {end:,}",
+                hint="this may be another log than the one that the numbers are from",
+            )
         return found
 
     def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
@@ -139,7 +149,11 @@ class LogReader:
             raise RecordsGone(
                 f"{self._folder} begins at record {extents[0].first_record:,}, not at {start:,}"
             )
-        return [extent for extent in extents if extent.end_record > start]
+        to_come = [extent for extent in extents if extent.end_record > start]
+        first = to_come[0].first_record if to_come else start
+        for segment in [segment for segment in self._frames if segment < first]:
+            del self._frames[segment]
+        return to_come
 
     def _frames_of(self, extent: Extent) -> list[Frame]:
         known = self._frames.setdefault(extent.first_record, [])
@@ -168,6 +182,12 @@ class LogReader:
                 yield memoryview(mmap.mmap(file.fileno(), end_byte, prot=mmap.PROT_READ))
         except FileNotFoundError as error:
             raise RecordsGone(f"{path} is not there any more") from error
+
+
+def _between(known: list[Frame], start: int, end: int) -> list[Frame]:
+    """The frames that begin from one record on and before another."""
+    first = bisect_left(known, start, key=lambda frame: frame.first_record)
+    return known[first : bisect_left(known, end, key=lambda frame: frame.first_record)]
 
 
 def _cut(segment: int, kept: list[Frame], records_max: int) -> Iterator[Slice]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 from zlib import crc32
 
 from gridstat.model.errors import DamagedLog
@@ -69,42 +69,79 @@ def encode_extent(extent: Extent) -> bytes:
     return fields + _CHECKSUM.pack(crc32(fields))
 
 
-def read_extents(path: Path) -> tuple[list[Extent], int]:
-    """The last entry of each segment, oldest segment first, and the bytes that hold whole entries.
+class ManifestReader:
+    """The manifest as it grows: each look reads what was added since the last one.
 
-    A writer killed in the middle leaves a torn entry at the end; sound entries behind a bad one
-    mean that the file was damaged later, and then it is not guessed what it said.
+    A manifest that was written anew has fewer entries, so the last one known lies elsewhere in it;
+    then all of it is read again.
     """
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return [], 0
-    extents: dict[int, Extent] = {}
-    position = 0
-    while position + ENTRY_BYTES <= len(data):
-        if not _is_sound(data, position):
-            _check_torn_only(data, position, path)
-            break
-        first, end, end_byte, began_ns, earliest_ns, latest_ns, is_closed, _ = _ENTRY.unpack_from(
-            data, position
-        )
-        extent = Extent(
-            first, end, end_byte, began_ns, earliest_ns, latest_ns, is_closed=bool(is_closed)
-        )
-        extents[extent.first_record] = extent
-        position += ENTRY_BYTES
-    return [extents[first] for first in sorted(extents)], position
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._extents: dict[int, Extent] = {}
+        self._last = b""
+        self._position = 0
+
+    @property
+    def entry_bytes(self) -> int:
+        """The bytes that hold whole entries."""
+        return self._position
+
+    def extents(self) -> list[Extent]:
+        """The last entry of each segment, oldest segment first.
+
+        A writer killed in the middle leaves a torn entry at the end; sound entries behind a bad one
+        mean that the file was damaged later, and then it is not guessed what it said.
+        """
+        try:
+            with self._path.open("rb") as file:
+                self._read_on(file)
+        except FileNotFoundError:
+            self._forget()
+        return [self._extents[first] for first in sorted(self._extents)]
+
+    def _read_on(self, file: BinaryIO) -> None:
+        file.seek(max(0, self._position - ENTRY_BYTES))
+        if file.read(len(self._last)) != self._last:
+            self._forget()
+            file.seek(0)
+        data = file.read()
+        for position in range(0, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
+            entry = data[position : position + ENTRY_BYTES]
+            if not _is_sound(entry):
+                _check_torn_only(data, position, self._position, self._path)
+                break
+            extent = _decode_extent(entry)
+            self._extents[extent.first_record] = extent
+            self._last = entry
+            self._position += ENTRY_BYTES
+
+    def _forget(self) -> None:
+        self._extents = {}
+        self._last = b""
+        self._position = 0
 
 
-def _is_sound(data: bytes, position: int) -> bool:
-    (checksum,) = _CHECKSUM.unpack_from(data, position + _ENTRY.size)
-    return bool(checksum == crc32(data[position : position + _ENTRY.size]))
+def read_extents(path: Path) -> tuple[list[Extent], int]:
+    """The last entry of each segment, oldest first, and the bytes that hold whole entries."""
+    reader = ManifestReader(path)
+    return reader.extents(), reader.entry_bytes
 
 
-def _check_torn_only(data: bytes, position: int, path: Path) -> None:
+def _decode_extent(entry: bytes) -> Extent:
+    first, end, end_byte, began_ns, earliest_ns, latest_ns, is_closed, _ = _ENTRY.unpack_from(entry)
+    return Extent(first, end, end_byte, began_ns, earliest_ns, latest_ns, is_closed=bool(is_closed))
+
+
+def _is_sound(entry: bytes) -> bool:
+    (checksum,) = _CHECKSUM.unpack_from(entry, _ENTRY.size)
+    return bool(checksum == crc32(entry[: _ENTRY.size]))
+
+
+def _check_torn_only(data: bytes, position: int, in_file: int, path: Path) -> None:
     later = range(position + ENTRY_BYTES, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES)
-    if any(_is_sound(data, each) for each in later):
-        raise DamagedLog(f"{path} has a damaged entry at byte {position}")
+    if any(_is_sound(data[each : each + ENTRY_BYTES]) for each in later):
+        raise DamagedLog(f"{path} has a damaged entry at byte {in_file}")
 
 
 def rewrite(path: Path, extents: Iterable[Extent]) -> None:
