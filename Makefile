@@ -32,8 +32,10 @@ STRESS_RUNS := $(addprefix build/sanitize/address/,$(STRESSES)) \
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-up: install ## Install everything and start a small grid here; Ctrl-C ends it
-	@$(BIN)/gridstat up
+PIPELINE ?= 1
+
+up: install ## Install everything, start a grid and its pipeline; Ctrl-C ends it; PIPELINE=0: grid only
+	@$(BIN)/gridstat up $(if $(filter 0,$(PIPELINE)),--without-pipeline)
 
 test: install lint type ## Install everything, check the source, run all tests
 	@$(BIN)/pytest -q tests

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -11,6 +12,7 @@ import typer
 from rich.console import Console
 
 from gridstat.console.access import folder_from
+from gridstat.console.cli.failure import print_plainly
 from gridstat.console.cli.options import Folder
 from gridstat.console.config.grid_file import (
     DEFAULT_GRID_FILE,
@@ -23,13 +25,15 @@ from gridstat.console.live.displays import Display, JsonDisplay, LiveDisplay, Te
 from gridstat.console.live.run import Run, run_grid
 
 INTERRUPTED: Final = 130
+SPARK_PACKAGES: Final = ("deltalake", "pyarrow", "pyspark")
 
 HELP = """Start a cloud on this machine and watch it until Ctrl-C.
 
 Without FILE it is the built-in one: a leaf broker, eight status routers in two disjoint ways,
 simulated PMUs and subscribers on two edge routers each, with contracts of several rates and
-redundancies. The tables show what is promised, what is carried and each contract's ledger; Ctrl-C
-ends everything in order and prints an account of every slot. Files, certificates and addresses
+redundancies, a recorder and the Spark pipeline. The tables show what is promised, what is carried,
+each contract's ledger, the newest rollups and alarms; Ctrl-C ends everything in order and prints
+an account of every slot. Files, certificates and addresses
 are in the folder, where the other commands find them.
 
 Examples:
@@ -51,6 +55,10 @@ def up(
     ] = None,
     folder: Folder = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line, a second.")] = False,
+    without_pipeline: Annotated[
+        bool,
+        typer.Option("--without-pipeline", help="Neither recorder nor Spark: the grid alone."),
+    ] = False,
     show_default: Annotated[
         bool, typer.Option("--show-default", help="Print the built-in topology file, and end.")
     ] = False,
@@ -60,12 +68,30 @@ def up(
         return
     text = default_grid_text() if file is None else read_text(file, hint=HINT)
     grid = grid_from_text(text, file=DEFAULT_GRID_FILE if file is None else str(file))
-    run = Run(grid, text=text, folder=folder_from(folder), seconds=seconds)
+    run = Run(
+        grid,
+        text=text,
+        folder=folder_from(folder),
+        seconds=seconds,
+        has_pipeline=not without_pipeline and _has_spark(),
+    )
     account = asyncio.run(run_grid(run, _display(is_json=json)))
     if account is None:
         raise typer.Exit(INTERRUPTED)
     if account.silent:
         raise typer.Exit(1)
+
+
+def _has_spark() -> bool:
+    """Whether the pipeline is installed; a grid runs without it, and that is said."""
+    missing = [name for name in SPARK_PACKAGES if find_spec(name) is None]
+    if missing:
+        print_plainly(
+            Console(stderr=True),
+            f"without the pipeline: {', '.join(missing)} not installed; pip install "
+            "'gridstat[spark]' adds it",
+        )
+    return not missing
 
 
 def _display(*, is_json: bool) -> Display:

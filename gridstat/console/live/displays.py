@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from gridstat.console.live.pipeline_view import pipeline_line, pipeline_tables
 from gridstat.console.live.tables import survey_tables
 
 if TYPE_CHECKING:
@@ -18,16 +19,20 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gridstat.console.live.account import ClosingAccount
+    from gridstat.console.live.pipeline_view import PipelineView
 
 LOOK_AT = """\
 What to look at:
   routers, channels      what is promised of each, and what it carries; drops should stay 0
   subscriptions          expected, delivered, late, lost, duplicate: the ledger of each contract
-  newest values          every 20 s a generator trips: frequency and voltage dip and swing back
+  newest seconds         what Spark has rolled up of each variable, two or three seconds ago
+  alarms                 disturbances that the pipeline has found, and published as status alerts
 From another terminal, in this folder:
   gridstat explain c1/hill/pmu-1/frequency     paths, predicted latency, what is tight
   gridstat subscribe c1/hill/pmu-1/frequency   join in with a contract of your own
   gridstat top                                 the same tables, by the broker alone
+  gridstat subscribe 'c1/pipeline/**'          the alarms as status alerts
+  gridstat pipeline query 'select * from alarms'   or any other table of the pipeline
 Try to harm it: kill -9 one of the processes. Nothing with two paths is lost.\
 """
 
@@ -43,8 +48,10 @@ class Display(Protocol):
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         """The grid runs."""
 
-    def show(self, survey: Mapping[str, Any], values: Mapping[str, float]) -> None:
-        """The newest facts, and the newest value of each variable."""
+    def show(
+        self, survey: Mapping[str, Any], values: Mapping[str, float], view: PipelineView | None
+    ) -> None:
+        """The newest facts, the newest value of each variable, and what the pipeline has."""
 
     def tell(self, text: str) -> None:
         """Something happened."""
@@ -76,10 +83,12 @@ class LiveDisplay:
         self._live = Live(console=self._console, auto_refresh=False)
         self._live.start()
 
-    def show(self, survey: Mapping[str, Any], values: Mapping[str, float]) -> None:
+    def show(
+        self, survey: Mapping[str, Any], values: Mapping[str, float], view: PipelineView | None
+    ) -> None:
         assert self._live is not None
-        shown = Group(survey_tables(survey), value_table(values))
-        self._live.update(shown, refresh=True)
+        found = value_table(values) if view is None else pipeline_tables(view)
+        self._live.update(Group(survey_tables(survey), found), refresh=True)
 
     def tell(self, text: str) -> None:
         self._console.print(text, style="yellow", markup=False)
@@ -112,8 +121,12 @@ class TextDisplay:
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         self._print(_introduction(summary, processes))
 
-    def show(self, survey: Mapping[str, Any], values: Mapping[str, float]) -> None:
+    def show(
+        self, survey: Mapping[str, Any], values: Mapping[str, float], view: PipelineView | None
+    ) -> None:
         self._print(survey_line(survey))
+        if view is not None:
+            self._print(pipeline_line(view))
 
     def tell(self, text: str) -> None:
         self._print(text)
@@ -143,8 +156,11 @@ class JsonDisplay:
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         self._print({"state": "started", "summary": summary, "processes": dict(processes)})
 
-    def show(self, survey: Mapping[str, Any], values: Mapping[str, float]) -> None:
-        self._print({"state": "running", "survey": survey, "values": dict(values)})
+    def show(
+        self, survey: Mapping[str, Any], values: Mapping[str, float], view: PipelineView | None
+    ) -> None:
+        line = {"state": "running", "survey": survey, "values": dict(values)}
+        self._print(line if view is None else {**line, "pipeline": view.as_json()})
 
     def tell(self, text: str) -> None:
         self._errors.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gridstat.console.access import load_access
 from gridstat.console.grid_folder import GridFolder, locked
 from gridstat.console.live.account import closing_account
+from gridstat.console.live.pipeline_view import look
 from gridstat.console.operator_desk import operator_desk
 from gridstat.console.processes.supervisor import Job, Supervisor
 from gridstat.model.errors import GridStatError
@@ -21,11 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from gridstat.console.grid import Grid
+    from gridstat.console.grid import Grid, Subscriber
     from gridstat.console.live.account import ClosingAccount
     from gridstat.console.live.displays import Display
+    from gridstat.console.live.pipeline_view import PipelineView
     from gridstat.console.operator_desk import OperatorDesk
 
+LOG: Final = "log"
+PIPELINE: Final = "pipeline"
+RECORDER: Final = "recorder"
+PIPELINE_DRAIN_S: Final = 60.0
+"""For the last records, and for the windows that they close."""
 PMUS: Final = "PMUs"
 SUBSCRIBERS: Final = "subscribers"
 SETTLE_S_MAX: Final = 3.0
@@ -41,6 +48,13 @@ class Run:
     text: str
     folder: Path
     seconds: float | None = None
+    has_pipeline: bool = True
+
+    @property
+    def pipeline_folder(self) -> Path | None:
+        """Where the pipeline keeps its log and tables, if there is one."""
+        has_one = self.has_pipeline and self.grid.pipeline is not None
+        return self.folder / PIPELINE if has_one else None
 
 
 async def run_grid(run: Run, display: Display) -> ClosingAccount | None:
@@ -51,7 +65,8 @@ async def run_grid(run: Run, display: Display) -> ClosingAccount | None:
     with locked(run.folder):
         folder = GridFolder(run.folder, run.grid, run.text)
         folder.write()
-        supervisor = Supervisor(jobs(run.grid, folder), tell=display.tell)
+        groups = jobs(run.grid, folder) + recording_jobs(run)
+        supervisor = Supervisor(groups, tell=display.tell)
         with _stop_on_signals(supervisor) as stopped:
             try:
                 if not await _started(supervisor, display, stopped=stopped):
@@ -95,6 +110,42 @@ def jobs(grid: Grid, folder: GridFolder) -> list[list[Job]]:
     return groups
 
 
+def recording_jobs(run: Run) -> list[list[Job]]:
+    """Pipeline and recorder, which the grid can do without.
+
+    Groups end in the opposite order, so the pipeline takes over the recorder's last words.
+    """
+    place, recorder, wish = run.pipeline_folder, run.grid.recorder, run.grid.pipeline
+    if place is None or recorder is None or wish is None:
+        return []
+    pipeline = ["pipeline", "run", "--folder", str(run.folder), "--into", str(place)]
+    pipeline += ["--master", wish.master, "--driver-memory", wish.driver_memory, "--json"]
+    pipeline += [word for edge in wish.edges for word in ("--edge", edge)]
+    if wish.rules:
+        pipeline += ["--rules", wish.rules]
+    return [
+        [Job(PIPELINE, "gridstat", tuple(pipeline), is_needed=False, drain_s=PIPELINE_DRAIN_S)],
+        [Job(RECORDER, "gridstat", recorder_words(run, recorder, place), is_needed=False)],
+    ]
+
+
+def recorder_words(run: Run, recorder: Subscriber, place: Path) -> tuple[str, ...]:
+    """The recorder as a command, with the contract that the grid's file wishes for it."""
+    qos = recorder.qos
+    words = ["recorder", *recorder.patterns, "--name", recorder.name, "--folder", str(run.folder)]
+    words += ["--into", str(place / LOG), "--json", "--every", str(qos.every)]
+    words += ["--latency-ms", str(qos.latency_us / 1_000), "--redundancy", str(qos.redundancy)]
+    words += ["--priority", str(qos.priority)]
+    if qos.interval is not None:
+        words += ["--rate", f"{qos.interval.per_seconds}/{qos.interval.seconds}s"]
+    return (*words, *(word for edge in recorder.edges for word in ("--edge", edge)))
+
+
+async def _view(run: Run) -> PipelineView | None:
+    folder = run.pipeline_folder
+    return None if folder is None else await asyncio.to_thread(look, folder)
+
+
 async def _started(supervisor: Supervisor, display: Display, *, stopped: asyncio.Event) -> bool:
     def on_progress(missing: tuple[str, ...]) -> None:
         display.progress(f"starting, waiting for {', '.join(missing)}")
@@ -130,7 +181,7 @@ async def _watch(
             display.tell(f"no survey: {error.args[0]}")  # The broker is being started again.
         else:
             seen = await supervisor.ask([PMUS], do="report", expected="report")
-            display.show(survey, _values(seen.reports))
+            display.show(survey, _values(seen.reports), await _view(run))
         if run.seconds is not None and time.monotonic() >= started_s + run.seconds:
             return
 

@@ -1,0 +1,106 @@
+"""What the pipeline has made of the grid so far, as tables and as one line for a display."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from gridstat.pipeline.progress import read_progress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+ROLLUPS_SHOWN: Final = 16
+ALARMS_SHOWN: Final = 8
+TABLES: Final = "tables"
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineView:
+    """Progress of the ingest, the newest second of each variable, the last alarms."""
+
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    rollups: Sequence[Mapping[str, Any]] = ()
+    alarms: Sequence[Mapping[str, Any]] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "progress": dict(self.progress),
+            "rollups": [_plain(row) for row in self.rollups],
+            "alarms": [_plain(row) for row in self.alarms],
+        }
+
+
+def look(folder: Path) -> PipelineView:
+    """What there is now in a pipeline's folder; reads files, and may take some milliseconds."""
+    # Only where a pipeline runs: whoever runs a grid without one need not install it.
+    from gridstat.pipeline.glance import newest_alarms, newest_rollups
+
+    tables = folder / TABLES
+    return PipelineView(
+        read_progress(folder), newest_rollups(tables), newest_alarms(tables, ALARMS_SHOWN)
+    )
+
+
+def pipeline_tables(view: PipelineView) -> Group:
+    """The newest rollups and alarms, for a terminal."""
+    return Group(Text(pipeline_line(view)), rollup_table(view.rollups), alarm_table(view.alarms))
+
+
+def pipeline_line(view: PipelineView) -> str:
+    """How far the pipeline is, in one line."""
+    if not view.progress:
+        return "pipeline: Spark is starting"
+    progress = view.progress
+    newest = f", newest {_alarm_words(view.alarms[0])}" if view.alarms else ""
+    return (
+        f"pipeline: {progress['archived']:,} events archived, "
+        f"{progress['quarantined']:,} quarantined, {progress['lag_s']:.1f} s behind live, "
+        f"{progress['rows_per_s']:,.0f} rows/s; {progress['alarms']:,} alarms{newest}"
+    )
+
+
+def rollup_table(rollups: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table("variable", "second", "events", "mean", "minimum", "maximum", "latency ms")
+    for row in rollups[:ROLLUPS_SHOWN]:
+        table.add_row(
+            Text(row["variable"]),
+            f"{row['window_start']:%H:%M:%S}",
+            f"{row['count']} of {row['expected']}",
+            *(_number(row[name]) for name in ("mean", "minimum", "maximum")),
+            _number(row["latency_ms_mean"]),
+        )
+    return table
+
+
+def alarm_table(alarms: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table("alarm since", "rule", "variable", "value", "limit")
+    for row in alarms:
+        table.add_row(
+            f"{row['onset']:%H:%M:%S.%f}"[:-3],
+            Text(row["rule"]),
+            Text(row["variable"]),
+            _number(row["value"]),
+            _number(row["limit"]),
+        )
+    return table
+
+
+def _alarm_words(row: Mapping[str, Any]) -> str:
+    return f"{row['rule']} of {row['variable']} at {row['onset']:%H:%M:%S}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.3f}"
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value.isoformat() if hasattr(value, "isoformat") else value
+        for name, value in row.items()
+    }
