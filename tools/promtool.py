@@ -25,6 +25,7 @@ def main() -> int:
     failed = []
     with tempfile.TemporaryDirectory(prefix="gridstat-metrics-") as folder:
         words = [sys.executable, "-m", "gridstat", "up", "--json", "--folder", folder]
+        words.append("--without-pipeline")
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as grid:
             try:
                 _await_ledgers(grid)
