@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from gridstat.endpoint.loss_runs import HOUR_NS
 from gridstat.net.command.endpoint_messages import LedgerEntry
 from gridstat.net.command.session_messages import MANY_MAX
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 REPORT_BYTES_MAX: Final = 2 * 1024 * 1024
 """Of the entries of one report, reckoned too high; half of what a frame holds."""
-ENTRY_BYTES: Final = 320
+ENTRY_BYTES: Final = 640
 """More than an entry takes, besides its paths."""
 PATH_BYTES: Final = 160
 """More than a path takes, besides the names in it."""
@@ -36,6 +37,9 @@ class Ledger:
     where it is not. `extrapolated` values stand in for some of the lost or late. `recovered` events
     came when their slot was lost already: the application has them, the contract does not.
     `dropped` came in time, and were lost to a reader of the application that had fallen behind.
+    `latency_counts` is the histogram (`model/latency_histogram.py`) of the delivered that are not
+    unknown; `gap_slots_max` slots were lost in a row up to `gap_ended_ns`, the worst gap of the
+    newest hour that has one.
     """
 
     expected: int = 0
@@ -49,13 +53,16 @@ class Ledger:
     dropped: int = 0
     copies: tuple[int, ...] = ()
     paths: tuple[PathLedger, ...] = ()
+    latency_counts: tuple[int, ...] = ()
+    gap_slots_max: int = 0
+    gap_ended_ns: int = 0
 
     def __add__(self, other: Ledger) -> Ledger:
         if self == NOTHING:
             return other
         if other == NOTHING:
             return self
-        copies = (a + b for a, b in zip_longest(self.copies, other.copies, fillvalue=0))
+        worse = _worse_gap(self, other)
         return Ledger(
             expected=self.expected + other.expected,
             delivered=self.delivered + other.delivered,
@@ -66,8 +73,11 @@ class Ledger:
             unknown=self.unknown + other.unknown,
             recovered=self.recovered + other.recovered,
             dropped=self.dropped + other.dropped,
-            copies=tuple(copies),
+            copies=_sums(self.copies, other.copies),
             paths=self.paths + other.paths,
+            latency_counts=_sums(self.latency_counts, other.latency_counts),
+            gap_slots_max=worse.gap_slots_max,
+            gap_ended_ns=worse.gap_ended_ns,
         )
 
     @property
@@ -92,6 +102,9 @@ class Ledger:
             copies=self.copies,
             paths=tuple([path.entry() for path in self.paths]),
             variable_id=asked_variable_id,
+            latency_counts=self.latency_counts,
+            gap_slots_max=self.gap_slots_max,
+            gap_ended_ns=self.gap_ended_ns,
         )
 
 
@@ -111,6 +124,20 @@ def frames_of(entries: Iterable[LedgerEntry]) -> Iterator[tuple[LedgerEntry, ...
         size_bytes += entry_bytes
     if some:
         yield tuple(some)
+
+
+def _sums(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    if not (one and other):
+        return one or other
+    return tuple([a + b for a, b in zip_longest(one, other, fillvalue=0)])
+
+
+def _worse_gap(one: Ledger, other: Ledger) -> Ledger:
+    """The longer of two in the same hour, else the newer one."""
+    hours = one.gap_ended_ns // HOUR_NS, other.gap_ended_ns // HOUR_NS
+    if hours[0] != hours[1]:
+        return one if hours[0] > hours[1] else other
+    return one if one.gap_slots_max >= other.gap_slots_max else other
 
 
 def _path_bytes(path: PathEntry) -> int:

@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from gridstat.endpoint.delivery import TIME_QUALITY_BITS
+from gridstat.endpoint.latency_counts import LatencyCounts
 from gridstat.endpoint.ledger import Ledger
+from gridstat.endpoint.loss_runs import LossRuns
 from gridstat.endpoint.slot_clock import Setback, SlotClock
 from gridstat.endpoint.slots import FEW, slots_of
+from gridstat.model.latency_histogram import NS_PER_US
 from gridstat.model.rate_law import slot_of
 
 if TYPE_CHECKING:
@@ -47,6 +50,9 @@ class Tally:
         self._terms = terms
         self._latency_ns = latency_ns
         self._delivered = self._late = self._unknown = self._lost = self._recovered = 0
+        self._latencies = LatencyCounts()
+        self._by_bits = self._latencies.by_bits
+        self._runs = LossRuns()
         self._open: dict[int, None] = {}
         self._until: int | None = None
         self._next = self._close_ns = self._newest_ns = 0
@@ -110,7 +116,7 @@ class Tally:
                 self._lose_open()
                 is_known = self._is_exact or self._clock.is_set
                 if is_known and self._until is not None and self._next < self._until:
-                    self._lost += -(-(self._until - self._next) // self._terms.every)
+                    self._lose(self._next, -(-(self._until - self._next) // self._terms.every))
                     self._next = self._until
             return self._told()
 
@@ -153,6 +159,9 @@ class Tally:
         self._clock.hear(last, self._newest_ns)
         self._next = last + terms.every
         self._delivered += count
+        if arrival.correction_ns:
+            ages_ns += arrival.correction_ns
+        self._latencies.add_many(ages_ns)
         return True
 
     def _count_each(self, batch: Samples, slots: list[int], arrival: Arrival) -> None:
@@ -177,12 +186,15 @@ class Tally:
         self._delivered += 1
         if age_ns is None:
             self._unknown += 1
-        elif 0 < self._latency_ns < age_ns:
+            return
+        self._by_bits[(age_ns // NS_PER_US).bit_length() if age_ns > 0 else 0] += 1
+        if 0 < self._latency_ns < age_ns:
             self._late += 1
 
     def _begin(self, terms: Terms, begin: Begin) -> None:
         self._clock = SlotClock(terms.period)
         self._setback = Setback()
+        self._runs.renew(terms)
         self._newest_ns = begin.at_ns
         slot = slot_of(begin.stamp_ns, terms.period, terms.phase_ns)
         self._is_exact = begin.is_exact
@@ -217,7 +229,8 @@ class Tally:
         if self._clock.is_ahead(slot, arrived_ns, terms.latency_ns):
             # What the publisher's clock has skipped was never promised; what time has passed was.
             skipped = (self._clock.newest_due(arrived_ns) - self._next) // terms.every
-            self._lost += max(0, skipped)
+            self._lose_open()
+            self._lose(self._next, max(0, skipped))
             self._restart(slot, arrived_ns)
         else:
             self._clock.hear(slot, arrived_ns)
@@ -229,10 +242,9 @@ class Tally:
         """All due slots up to this one stay open for a while."""
         too_many = len(self._open) + (slot - self._next) // every - OPEN_SLOTS_MAX
         for _ in range(min(max(0, too_many), len(self._open))):
-            del self._open[next(iter(self._open))]
-            self._lost += 1
+            self._lose_oldest()
         first = max(self._next, slot - OPEN_SLOTS_MAX * every)
-        self._lost += (first - self._next) // every
+        self._lose(self._next, (first - self._next) // every)
         self._open.update(dict.fromkeys(range(first, slot, every)))
 
     def _is_set_back(self, terms: Terms, slot: int, arrived_ns: int) -> bool:
@@ -262,6 +274,7 @@ class Tally:
         self._free = range(begun, self._next)
         if self._clock.is_set:
             self._open.update(dict.fromkeys(range(first, self._next, both)))
+        self._runs.renew(terms)
         self._mark()
 
     def _close(self, terms: Terms, now_ns: int) -> None:
@@ -270,12 +283,11 @@ class Tally:
         newest = self._clock.newest_due(now_ns - self._latency_ns - SETTLE_NS)
         if self._until is not None:
             newest = min(newest, self._until - 1)
-        while self._open and (slot := next(iter(self._open))) <= newest:
-            del self._open[slot]
-            self._lost += 1
+        while self._open and next(iter(self._open)) <= newest:
+            self._lose_oldest()
         if self._next <= newest:
             passed = (newest - self._next) // terms.every + 1
-            self._lost += passed
+            self._lose(self._next, passed)
             self._next += passed * terms.every
         self._mark()
 
@@ -284,8 +296,19 @@ class Tally:
         oldest = min(next(iter(self._open), self._next), self._next)
         self._close_ns = self._clock.due_ns(oldest) + self._latency_ns + SETTLE_NS
 
+    def _lose(self, first: int, count: int) -> None:
+        if count:
+            self._lost += count
+            self._runs.add(first, count)
+
+    def _lose_oldest(self) -> None:
+        slot = next(iter(self._open))
+        del self._open[slot]
+        self._lose(slot, 1)
+
     def _lose_open(self) -> None:
-        self._lost += len(self._open)
+        for slot in self._open:
+            self._lose(slot, 1)
         self._open.clear()
 
     def _told(self) -> Ledger:
@@ -296,6 +319,9 @@ class Tally:
             lost=self._lost,
             unknown=self._unknown,
             recovered=self._recovered,
+            latency_counts=self._latencies.told(),
+            gap_slots_max=self._runs.slots_max,
+            gap_ended_ns=self._runs.ended_ns,
         )
 
 

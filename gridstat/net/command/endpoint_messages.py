@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
+from gridstat.model.latency_histogram import BUCKETS
 from gridstat.model.qos import ModalQos, Qos
 from gridstat.model.rate_law import Period
 from gridstat.model.status import StatusVariable
@@ -143,7 +144,8 @@ class LedgerEntry(Struct, frozen=True):
     """What became of one subscription so far, as its subscriber counts; `copies` is by edge.
 
     With a `variable_id` the edge that passes the report on adds to its answer what it has counted
-    of that variable, in `Answer.copies`.
+    of that variable, in `Answer.copies`. Latencies are counted by powers of two of a microsecond,
+    empty buckets at the end left out; the gap is the worst of the newest hour that has one.
     """
 
     subscription_id: int
@@ -159,12 +161,22 @@ class LedgerEntry(Struct, frozen=True):
     copies: Annotated[tuple[Count, ...], msgspec.Meta(max_length=8)] = ()
     paths: Annotated[tuple[PathEntry, ...], msgspec.Meta(max_length=PATHS_TOLD_MAX)] = ()
     variable_id: Count = 0
+    latency_counts: Annotated[tuple[Count, ...], msgspec.Meta(max_length=BUCKETS)] = ()
+    gap_slots_max: Count = 0
+    gap_ended_ns: Count = 0
 
 
+_NOT_COUNTED: Final = {
+    "subscription_id",
+    "copies",
+    "paths",
+    "variable_id",
+    "latency_counts",
+    "gap_slots_max",
+    "gap_ended_ns",
+}
 LEDGER_COUNTS: Final = tuple(
-    name
-    for name in LedgerEntry.__struct_fields__
-    if name not in {"subscription_id", "copies", "paths", "variable_id"}
+    name for name in LedgerEntry.__struct_fields__ if name not in _NOT_COUNTED
 )
 """What a ledger counts, in the order of its columns."""
 PATH_COUNTS: Final = ("expected", "delivered", "lost", "first", "late")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from gridstat.endpoint.ledger import Ledger, frames_of
+from gridstat.endpoint.ledger import ENTRY_BYTES, Ledger, frames_of
+from gridstat.endpoint.loss_runs import HOUR_NS
+from gridstat.model.latency_histogram import BUCKETS
 from gridstat.net.command.endpoint_messages import (
     LEDGER_COUNTS,
     PATHS_TOLD_MAX,
@@ -43,7 +45,16 @@ def test_reports_fit_in_a_frame_however_many_paths_there_are_and_nothing_is_left
     paths = (path,) * PATHS_TOLD_MAX
     totals = dict.fromkeys(LEDGER_COUNTS, COUNT)
     entries = [
-        LedgerEntry(COUNT + at, **totals, copies=(COUNT,) * 8, paths=paths, variable_id=COUNT)
+        LedgerEntry(
+            COUNT + at,
+            **totals,
+            copies=(COUNT,) * 8,
+            paths=paths,
+            variable_id=COUNT,
+            latency_counts=(COUNT,) * BUCKETS,
+            gap_slots_max=COUNT,
+            gap_ended_ns=COUNT,
+        )
         for at in range(2 * MANY_MAX)
     ]
     reports = list(frames_of(entries))
@@ -53,6 +64,34 @@ def test_reports_fit_in_a_frame_however_many_paths_there_are_and_nothing_is_left
         size_bytes = len(msgspec.msgpack.encode(ReportLedger(entries=report)))
         assert size_bytes <= FRAME_BYTES_MAX // 2
     assert len(reports) <= 24, "frames are not sent half empty"
+
+
+def test_a_full_entry_is_no_bigger_than_it_is_reckoned() -> None:
+    totals = dict.fromkeys(LEDGER_COUNTS, COUNT)
+    entry = LedgerEntry(
+        COUNT,
+        **totals,
+        copies=(COUNT,) * 8,
+        paths=(),
+        variable_id=COUNT,
+        latency_counts=(COUNT,) * BUCKETS,
+        gap_slots_max=COUNT,
+        gap_ended_ns=COUNT,
+    )
+    assert len(msgspec.msgpack.encode(entry)) <= ENTRY_BYTES
+
+
+def test_latencies_add_up_and_the_worst_gap_of_the_newest_hour_stays() -> None:
+    one = Ledger(expected=9, lost=9, latency_counts=(1, 2), gap_slots_max=9, gap_ended_ns=5)
+    two = Ledger(expected=1, latency_counts=(0, 1, 4), gap_slots_max=3, gap_ended_ns=7)
+    both = one + two
+    assert both.latency_counts == (1, 3, 4)
+    assert (both.gap_slots_max, both.gap_ended_ns) == (9, 5)
+    later = both + Ledger(gap_slots_max=1, gap_ended_ns=HOUR_NS)
+    assert (later.gap_slots_max, later.gap_ended_ns) == (1, HOUR_NS)
+    entry = later.entry(3)
+    assert entry.latency_counts == (1, 3, 4)
+    assert (entry.gap_slots_max, entry.gap_ended_ns) == (1, HOUR_NS)
 
 
 def test_without_paths_only_the_number_of_ledgers_cuts_a_report() -> None:

@@ -287,3 +287,66 @@ def test_a_batch_is_counted_as_its_events_are_one_by_one(
             arrival = Arrival(at_ns, at_ns + WALL)
             in_batches.tally.due(np.array(rows, SAMPLE), [], arrival)
     assert in_batches.at(5_000) == one_by_one.at(5_000)
+
+
+def test_every_latency_that_is_known_is_in_the_histogram() -> None:
+    desk = Desk()
+    desk.come(0, 10, latency_ms=0.0009)
+    desk.come(20, latency_ms=2)
+    desk.come(30, flags=BAD_TIME)
+    desk.come(50, latency_ms=900)
+    found = desk.at(1_000)
+    assert found.latency_counts == (2, *[0] * 10, 1, *[0] * 8, 1)
+    assert sum(found.latency_counts) == found.delivered - found.unknown
+
+
+def test_a_whole_batch_counts_its_latencies_like_single_events() -> None:
+    one, many = Desk(), Desk()
+    rows = [
+        (WALL + at * 10 * MS, WALL + at * 10 * MS + 1_000 * (at + 1), 1, 0, 0, 0, 0)
+        for at in range(200)
+    ]
+    one.come(-10)
+    many.come(-10)
+    arrived_ns = rows[-1][1] - WALL
+    for row in rows:
+        one.tally.due(np.array([row], SAMPLE), [], Arrival(row[1] - WALL, row[1]))
+    for at in range(0, 200, 50):
+        some = np.array(rows[at : at + 50], SAMPLE)
+        many.tally.due(some, [], Arrival(arrived_ns, arrived_ns + WALL))
+    assert one.at(2_000) == many.at(2_000)
+    assert sum(one.at(2_000).latency_counts) == 201
+
+
+def test_a_wall_clock_that_was_set_does_not_move_the_histogram() -> None:
+    plain, jumped = Desk(), Desk()
+    for desk, ahead_ns in ((plain, 0), (jumped, 3_600 * 10**9)):
+        desk.come(-10)
+        rows = [(WALL + at * 10 * MS, WALL + at * 10 * MS + 2 * MS) for at in range(50)]
+        batch = np.array([(*row, 1, 0, 0, 0, 0) for row in rows], SAMPLE)
+        batch["received_ns"] += np.uint64(ahead_ns)
+        arrived_ns = rows[-1][1] - WALL
+        arrival = Arrival(arrived_ns, arrived_ns + WALL + ahead_ns, -ahead_ns)
+        desk.tally.due(batch, [], arrival)
+    assert plain.at(500) == jumped.at(500)
+    assert sum(plain.at(500).latency_counts) == 51
+
+
+def test_the_worst_gap_is_the_longest_run_of_lost_slots() -> None:
+    desk = Desk()
+    desk.stream(0, 100)
+    desk.stream(120, 200)
+    desk.stream(250, 4_000)
+    desk.stream(4_020, 6_000)
+    found = desk.at(6_002)
+    assert found.lost == 6
+    assert (found.gap_slots_max, found.gap_ended_ns) == (4, WALL + 250 * MS)
+
+
+def test_a_silence_is_one_gap_however_often_it_is_looked_at() -> None:
+    desk = Desk()
+    desk.stream(0, 100)
+    for ms in range(1_000, 9_000, 700):
+        found = desk.at(ms)
+    assert found.gap_slots_max == found.lost > 600
+    assert found.gap_ended_ns == WALL + (110 + 10 * found.lost) * MS

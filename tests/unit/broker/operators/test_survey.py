@@ -111,6 +111,22 @@ def test_counters_and_ledgers_are_shown_as_reported(cloud: Conversation) -> None
     assert router["counters"] == {"in": 5}
 
 
+def test_latencies_and_the_worst_gap_of_a_ledger_are_shown(cloud: Conversation) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    entry = LedgerEntry(
+        granted.subscription_id,
+        expected=7,
+        latency_counts=(0, 3, 2),
+        gap_slots_max=2,
+        gap_ended_ns=10**18,
+    )
+    cloud.ask(CENTRE, "c1/e2", ReportLedger(entries=(entry,)))
+    (subscription,) = survey(cloud)["subscriptions"]
+    told = subscription["ledger"]
+    assert tuple(told["latency_counts"]) == (0, 3, 2)
+    assert (told["gap_slots_max"], told["gap_ended_ns"]) == (2, 10**18)
+
+
 def test_what_came_by_each_path_is_shown_by_the_survey_and_explained(cloud: Conversation) -> None:
     granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
     assert [path.name for path in granted.paths] == ["path 1"]
