@@ -8,11 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gridstat.model.errors import DamagedLog
+
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
+
+    from numpy.typing import NDArray
 
 NS_PER_US: Final = 1_000
+STREAMS_MAX: Final = 10_000_000
+"""Numbers of streams are handed out one by one; a higher one is a bit that has turned."""
 FLOAT64: Final = "float64"
+WHOLE: Final = ("int64", "bool")
 
 EVENT_SCHEMA: Final = pa.schema(
     [
@@ -36,18 +43,26 @@ class StreamTable:
     """What the numbers of streams stand for; one that is not known has no name and no value."""
 
     def __init__(self, rows: pa.Table) -> None:
-        size = 1 + max(rows.column("stream").to_pylist(), default=-1)
-        self.names: list[str | None] = [None] * size
-        self.is_float = np.zeros(size, dtype=bool)
-        for row in rows.to_pylist():
-            self.names[row["stream"]] = row["variable"]
-            self.is_float[row["stream"]] = row["value_type"] == FLOAT64
+        numbers = rows.column("stream").to_numpy()
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < STREAMS_MAX:
+            raise DamagedLog(f"streams are numbered from {numbers.min()} to {numbers.max()}")
+        # The last row of a number counts. A place more, unknown, is for all numbers beyond.
+        place = np.full(1 + int(numbers.max(initial=-1)) + 1, -1)
+        place[numbers] = np.arange(len(numbers))
+        rows_by_number = rows.take(pa.array(place, mask=place < 0))
+        types = rows_by_number.column("value_type").combine_chunks()
+        self.names = rows_by_number.column("variable").combine_chunks()
+        self.is_float = _is_any_of(types, (FLOAT64,))
+        self.is_whole = _is_any_of(types, WHOLE)
 
-    def __len__(self) -> int:
-        return len(self.names)
+    def places(self, numbers: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Where each number is in the table."""
+        unknown = len(self.names) - 1
+        return np.where((numbers >= 0) & (numbers < unknown), numbers, unknown)
 
-    def numbers_of(self, variables: Collection[str]) -> list[int]:
-        return [number for number, name in enumerate(self.names) if name in variables]
+    def are_of(self, variables: Collection[str]) -> NDArray[np.bool_]:
+        """Which places of the table stand for one of these variables."""
+        return _is_any_of(self.names, variables)
 
 
 def event_columns(
@@ -55,39 +70,42 @@ def event_columns(
     streams: StreamTable,
     first_record: int,
     *,
-    has_names: bool,
-    variables: Collection[str] | None,
+    schema: pa.Schema,
+    variables: Collection[str] | None = None,
 ) -> pa.RecordBatch:
-    """The same events, named and valued; of `variables` only, where they are given."""
-    stream = batch.column("stream").to_numpy()
-    word = batch.column("word").to_numpy()
-    is_known = (stream >= 0) & (stream < len(streams))
-    index = np.where(is_known, stream, 0)
-    is_float = streams.is_float[index] if len(streams) else np.zeros(len(stream), dtype=bool)
-    values = np.where(is_float, word.view(np.float64), word.astype(np.float64))
-    created_ns = batch.column("created_ns").to_numpy()
-    columns: dict[str, pa.Array] = {
-        "record": pa.array(np.arange(first_record, first_record + batch.num_rows)),
-        "stream": batch.column("stream"),
-        "created": pa.array(created_ns // NS_PER_US).cast(pa.timestamp("us", tz="UTC")),
-        "created_ns": batch.column("created_ns"),
-        "received_ns": batch.column("received_ns"),
-        "sequence": batch.column("sequence"),
-        "flags": batch.column("flags"),
-        "value": pa.array(values, mask=~is_known),
-        "word": batch.column("word"),
-        "options": batch.column("options"),
+    """The columns of the schema, each a copy or made; of `variables` only, where given."""
+    records = np.arange(first_record, first_record + batch.num_rows)
+    places = streams.places(batch.column("stream").to_numpy())
+    if variables is not None:
+        is_wanted = streams.are_of(variables)[places]
+        records, places = records[is_wanted], places[is_wanted]
+        batch = batch.filter(pa.array(is_wanted))
+    made: dict[str, Callable[[], pa.Array]] = {
+        "record": lambda: pa.array(records),
+        "variable": lambda: streams.names.take(pa.array(places)),
+        "created": lambda: _in_us(batch.column("created_ns")),
+        "value": lambda: _values(batch.column("word"), streams, places),
     }
-    if has_names:
-        names = pa.DictionaryArray.from_arrays(
-            pa.array(index, mask=~is_known, type=pa.int32()), pa.array(streams.names, pa.string())
-        )
-        columns["variable"] = names.cast(pa.string())
-    schema = EVENT_SCHEMA
-    if not has_names:
-        schema = schema.remove(schema.get_field_index("variable"))
-    named = pa.record_batch([columns[name] for name in schema.names], schema=schema)
-    if variables is None:
-        return named
-    wanted = pa.array(streams.numbers_of(variables), pa.int32())
-    return named.filter(pc.is_in(named.column("stream"), wanted))
+    columns = [made[name]() if name in made else batch.column(name) for name in schema.names]
+    return pa.record_batch(columns, schema=schema)
+
+
+def _in_us(times_ns: pa.Array) -> pa.Array:
+    return pa.array(times_ns.to_numpy() // NS_PER_US).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _values(words: pa.Array, streams: StreamTable, places: NDArray[np.int64]) -> pa.Array:
+    """The words as numbers, by the type of their stream; null where that is no number."""
+    word = words.to_numpy()
+    is_float = streams.is_float[places]
+    if is_float.all():
+        return pa.array(word.view(np.float64))
+    values = np.where(is_float, word.view(np.float64), word.astype(np.float64))
+    return pa.array(values, mask=~(is_float | streams.is_whole[places]))
+
+
+def _is_any_of(texts: pa.Array, wanted: Collection[str]) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = pc.is_in(texts, pa.array(list(wanted), pa.string())).to_numpy(
+        zero_copy_only=False
+    )
+    return found

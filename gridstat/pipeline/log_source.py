@@ -1,20 +1,19 @@
 """A recorder's log as a Spark data source, `spark.read.format("gridstat")` and `readStream`.
 
-    spark.dataSource.register(LogSource)
+    register(spark)
     events = spark.read.format("gridstat").load("recorded")
     events.filter("variable = 'c1/hill/pmu-1/frequency'").show()
 
-Options: `kind` (events), `names` (true: a column with the variable's name), `rowsPerBatch` (no
-bound; of a stream), `rowsPerPartition` (500,000), `startingRecord` (oldest; newest, or a number).
-
-Offsets are places in the log, so a query goes on where its checkpoint says, after any restart and
-rotation. Batches of Arrow only: rows as tuples are seventeen times slower.
+Options are in `log_options.py`. Filters on time leave out slices, those on `variable` leave out
+rows before they reach Spark, and `.schema("stream int, value double")` leaves out columns. Offsets
+are places in the log, so a query goes on where its checkpoint says, after any restart and rotation.
+Batches of Arrow only: rows as tuples are seventeen times slower.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
@@ -30,56 +29,54 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 
-from gridstat.model.errors import ConfigurationError, StorageFailed
-from gridstat.pipeline.event_columns import EVENT_SCHEMA, StreamTable, event_columns
-from gridstat.record.kinds import EVENTS, KINDS, STREAMS, kind_named
+from gridstat.model.errors import StorageFailed
+from gridstat.pipeline.event_columns import StreamTable, event_columns
+from gridstat.pipeline.log_options import chosen_columns, read_options
+from gridstat.record.kinds import EVENTS, STREAMS
 from gridstat.record.log_reader import LogReader, Slice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
+    from pyspark.sql import SparkSession
     from pyspark.sql.datasource import Filter
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
+    from gridstat.pipeline.log_options import LogOptions
     from gridstat.record.kinds import RecordKind
+    from gridstat.record.manifest import Extent
 
 Limit: TypeAlias = EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
+Offset: TypeAlias = dict[str, int]
 
 NAME: Final = "gridstat"
-ROWS_PER_PARTITION: Final = 500_000
 NS_PER_US: Final = 1_000
+US_PER_S: Final = 1_000_000
 _PLACE: Final = "record"
+_LOG: Final = "began_ns"
 _LONG_AGO_NS: Final = -(1 << 63)
 _FAR_AWAY_NS: Final = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """What a user asked for, checked once on the driver."""
-
-    folder: Path
-    kind: RecordKind
-    has_names: bool
-    rows_per_batch: int
-    rows_per_partition: int
-    start: str
+def register(spark: SparkSession) -> None:
+    """Makes `spark.read.format("gridstat")` work in any session."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(LogSource)
 
 
 class LogPartition(InputPartition):
     """A slice of the log, for one task."""
 
-    def __init__(self, piece: Slice) -> None:
-        super().__init__(piece)
-        self.piece = piece
+    value: Slice
 
 
 class LogSource(DataSource):
@@ -90,20 +87,24 @@ class LogSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        return from_arrow_schema(arrow_schema(read_options(self.options)))
+        return from_arrow_schema(read_options(self.options).schema)
 
     def reader(self, schema: StructType) -> LogBatchReader:
-        return LogBatchReader(read_options(self.options))
+        return LogBatchReader(*self._asked_for(schema))
 
     def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802 - Spark's name.
-        return LogStreamReader(read_options(self.options))
+        return LogStreamReader(*self._asked_for(schema))
+
+    def _asked_for(self, schema: StructType) -> tuple[LogOptions, pa.Schema]:
+        options = read_options(self.options)
+        return options, chosen_columns(options, to_arrow_schema(schema, timezone="UTC"))
 
 
 class LogBatchReader(DataSourceReader):
     """All that is recorded at the time of planning, less what the filters exclude."""
 
-    def __init__(self, options: LogOptions) -> None:
-        self._options = options
+    def __init__(self, options: LogOptions, columns: pa.Schema) -> None:
+        self._options, self._columns = options, columns
         self._from_ns, self._to_ns = _LONG_AGO_NS, _FAR_AWAY_NS
         self._variables: frozenset[str] | None = None
 
@@ -126,8 +127,9 @@ class LogBatchReader(DataSourceReader):
         return [LogPartition(piece) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, LogPartition)
-        return read_slice(self._options, partition.piece, self._variables)
+        if not isinstance(partition, LogPartition):
+            return iter(())  # What Spark makes of no partitions at all.
+        return read_slice(self._options, partition.value, self._columns, self._variables)
 
     def _narrow(self, condition: Filter) -> None:
         match condition:
@@ -141,8 +143,9 @@ class LogBatchReader(DataSourceReader):
                 pass
 
     def _keep(self, names: set[str]) -> None:
-        known = names if self._variables is None else self._variables & names
-        self._variables = frozenset(known)
+        if self._options.is_of_events:
+            known = names if self._variables is None else self._variables & names
+            self._variables = frozenset(known)
 
     def _narrow_time(self, condition: Limit) -> None:
         limit_ns = time_limit_ns(condition, self._options.kind)
@@ -156,22 +159,27 @@ class LogBatchReader(DataSourceReader):
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The log as it grows. An offset is the number of the next record to read."""
+    """The log as it grows.
 
-    def __init__(self, options: LogOptions) -> None:
-        self._options = options
+    An offset is the number of the next record to read, and when the segment began that holds the
+    record before: by that another log in the same folder is found out, and not read on as if.
+    """
+
+    def __init__(self, options: LogOptions, columns: pa.Schema) -> None:
+        self._options, self._columns = options, columns
         self._reader = LogReader(options.folder, options.kind)
         self._target: int | None = None
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name.
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name.
         oldest, end = self._reader.ends()
         match self._options.start:
             case "oldest":
-                return {_PLACE: oldest}
+                place = oldest
             case "newest":
-                return {_PLACE: end}
+                place = end
             case number:
-                return {_PLACE: self._reader.place_at(int(number))}
+                place = self._reader.place_at(int(number))
+        return self._offset(place)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name.
         rows = self._options.rows_per_batch
@@ -180,89 +188,78 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name.
         self._target = self._reader.ends()[1]
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name.
         here = start[_PLACE]
         end = self._reader.ends()[1] if self._target is None else self._target
-        if end < here:
+        began_ns = self._began_ns(here)
+        if end < here or (start[_LOG] and began_ns and start[_LOG] != began_ns):
             raise StorageFailed(
-                f"the checkpoint is at record {here:,}, and the log ends at {end:,}",
-                hint="this is not the log that the query was reading",
+                f"{self._options.folder} is not the log that the query has read up to record "
+                f"{here:,}; it ends at {end:,}",
+                hint="give the log's folder, or a new checkpoint to read this one from its start",
             )
         if isinstance(limit, ReadMaxRows) and end > here:
             end = min(end, self._reader.place_after(here, limit.max_rows))
-        return {_PLACE: end}
+        return self._offset(end) if end > here else start
 
-    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name.
-        return {_PLACE: self._reader.ends()[1]}
+    def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name.
+        return self._offset(self._reader.ends()[1])
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[LogPartition]:
+    def partitions(self, start: Offset, end: Offset) -> Sequence[LogPartition]:
         rows = self._options.rows_per_partition
-        return [
-            LogPartition(piece) for piece in self._reader.slices(start[_PLACE], end[_PLACE], rows)
-        ]
+        pieces = self._reader.slices(start[_PLACE], end[_PLACE], rows)
+        return [LogPartition(piece) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LogPartition)
-        return read_slice(self._options, partition.piece, None)
+        return read_slice(self._options, partition.value, self._columns, None)
 
-    def commit(self, end: dict[str, int]) -> None:
+    def commit(self, end: Offset) -> None:
         """The log is released by the archive's job, not by whoever has read it once."""
 
+    def _offset(self, place: int) -> Offset:
+        return {_PLACE: place, _LOG: self._began_ns(place)}
 
-def read_options(options: Mapping[str, str]) -> LogOptions:
-    """The options as values; raises with the option's name."""
-    folder = options.get("path", "")
-    if not folder:
-        raise ConfigurationError("no folder", hint='say where the log is: .load("FOLDER")')
-    if not Path(folder).is_dir():
-        raise ConfigurationError(f"{folder} is no folder", hint="give a recorder's folder")
-    kind = kind_named(options.get("kind", EVENTS.name))
-    start = options.get("startingRecord", "oldest")
-    if start not in {"oldest", "newest"} and not start.isdecimal():
-        raise ConfigurationError(f"startingRecord {start!r}", hint="oldest, newest, or a number")
-    return LogOptions(
-        folder=Path(folder),
-        kind=kind,
-        has_names=options.get("names", "true").lower() == "true",
-        rows_per_batch=_whole(options, "rowsPerBatch", 0),
-        rows_per_partition=_whole(options, "rowsPerPartition", ROWS_PER_PARTITION) or 1,
-        start=start,
-    )
-
-
-def arrow_schema(options: LogOptions) -> pa.Schema:
-    """The columns that Spark sees."""
-    if options.kind is not KINDS[EVENTS.name]:
-        return options.kind.schema
-    if options.has_names:
-        return EVENT_SCHEMA
-    return EVENT_SCHEMA.remove(EVENT_SCHEMA.get_field_index("variable"))
+    def _began_ns(self, place: int) -> int:
+        """When the segment began that ends at this place or goes on there; 0 if it is gone."""
+        for extent in reversed(self._reader.extents()):
+            if extent.first_record < place <= extent.end_record:
+                return extent.began_ns
+        return 0
 
 
 def read_slice(
-    options: LogOptions, piece: Slice, variables: frozenset[str] | None
+    options: LogOptions, piece: Slice, columns: pa.Schema, variables: frozenset[str] | None
 ) -> Iterator[pa.RecordBatch]:
     """The batches of a slice as Spark sees them; runs in a task, maybe on another machine."""
     reader = LogReader(options.folder, options.kind)
-    if options.kind is not EVENTS and options.kind.name != EVENTS.name:
-        yield from reader.read(piece)
+    if not options.is_of_events:
+        for batch in reader.read(piece):
+            yield pa.record_batch([batch.column(name) for name in columns.names], schema=columns)
         return
     streams = read_streams(options.folder)
     first_record = piece.first_record
     for batch in reader.read(piece):
-        columns = event_columns(
-            batch, streams, first_record, has_names=options.has_names, variables=variables
-        )
+        made = event_columns(batch, streams, first_record, schema=columns, variables=variables)
         first_record += batch.num_rows
-        if columns.num_rows:
-            yield columns
+        if made.num_rows:
+            yield made
 
 
 def read_streams(folder: Path) -> StreamTable:
     """What every stream's number stands for, as far as it is recorded."""
+    extents = LogReader(folder, STREAMS).extents()
+    return _streams_up_to(folder, extents[-1] if extents else None)
+
+
+@lru_cache(maxsize=4)
+def _streams_up_to(folder: Path, end: Extent | None) -> StreamTable:
+    """Kept between the tasks of one process, since a table stays as it is until it grows."""
+    if end is None:
+        return StreamTable(STREAMS.schema.empty_table())
     reader = LogReader(folder, STREAMS)
-    start, end = reader.ends()
-    batches = [b for piece in reader.slices(start, end, end or 1) for b in reader.read(piece)]
+    pieces = reader.slices(reader.ends()[0], end.end_record, end.end_record)
+    batches = [batch for piece in pieces for batch in reader.read(piece)]
     return StreamTable(pa.Table.from_batches(batches, STREAMS.schema))
 
 
@@ -270,19 +267,13 @@ def time_limit_ns(condition: Limit, kind: RecordKind) -> tuple[int, int] | None:
     """The earliest and the latest nanosecond that a limit may mean, if it is one of time."""
     if condition.attribute == (kind.time,) and isinstance(condition.value, int):
         return condition.value, condition.value
-    if condition.attribute == ("created",) and kind.name == EVENTS.name:
-        first_ns = _since_1970_us(condition.value) * NS_PER_US
+    moment = condition.value
+    is_of_time = condition.attribute == ("created",) and kind.name == EVENTS.name
+    if is_of_time and isinstance(moment, datetime) and moment.tzinfo is not None:
+        first_ns = _since_1970_us(moment) * NS_PER_US
         return first_ns, first_ns + NS_PER_US - 1
     return None
 
 
 def _since_1970_us(moment: datetime) -> int:
-    whole = int(moment.replace(microsecond=0).timestamp())
-    return whole * 1_000_000 + moment.microsecond
-
-
-def _whole(options: Mapping[str, str], name: str, default: int) -> int:
-    text = options.get(name, str(default)).replace("_", "")
-    if not text.isdecimal():
-        raise ConfigurationError(f"{name} {text!r}", hint="a whole number, or 0 for no bound")
-    return int(text)
+    return int(moment.replace(microsecond=0).timestamp()) * US_PER_S + moment.microsecond

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import gridstat
 from gridstat.pipeline.java import java_home
-from gridstat.pipeline.log_source import LogSource
+from gridstat.pipeline.log_source import register
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,12 +49,6 @@ def spark_session(settings: SparkSettings | None = None) -> SparkSession:
     spark = builder.getOrCreate()
     register(spark)
     return spark
-
-
-def register(spark: SparkSession) -> None:
-    """Makes `spark.read.format("gridstat")` work in any session."""
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    spark.dataSource.register(LogSource)
 
 
 def _configuration(settings: SparkSettings, packages: str) -> dict[str, str]:

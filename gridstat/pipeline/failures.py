@@ -1,0 +1,28 @@
+"""Our own errors out of Spark's: what failed in a task, without the traces around it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from gridstat.model import errors
+from gridstat.model.errors import GridStatError
+
+_OWN: Final = re.compile(
+    r"^gridstat\.model\.errors\.\w+\.(\w+): (.*?) \(\d{4}\)(?:\nhint: ([^\n]*))?",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def own_error(error: BaseException) -> GridStatError | None:
+    """The error that our code raised, if Spark's exception tells of one; the last it tells of."""
+    if isinstance(error, GridStatError):
+        return error
+    told = _OWN.findall(str(error))
+    if not told:
+        return None
+    name, message, hint = told[-1]
+    kind = getattr(errors, name, GridStatError)
+    own = kind(message, hint=hint)
+    assert isinstance(own, GridStatError)
+    return own

@@ -1,0 +1,129 @@
+"""What a user may ask of the data source, checked once before anything is read.
+
+| Option | Default | Meaning |
+|---|---|---|
+| path | | the recorder's folder; what `load` is given |
+| kind | events | which records: one of `gridstat.record.kinds` |
+| names | true | whether events have a column with their variable's name |
+| rowsPerBatch | 0 | at most so many rows in a batch of a stream, 0 for no bound |
+| rowsPerPartition | 500,000 | at most so many rows in a task |
+| startingRecord | oldest | where a new stream begins: oldest, newest, or a record's number |
+
+Rows are taken in whole frames, so a bound below the size of a frame (65,536) is not exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from gridstat.model.errors import ConfigurationError, UnknownName
+from gridstat.pipeline.event_columns import EVENT_SCHEMA
+from gridstat.record.kinds import EVENTS, KINDS, kind_named
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gridstat.record.kinds import RecordKind
+
+OLDEST: Final = "oldest"
+NEWEST: Final = "newest"
+ROWS_PER_PARTITION: Final = 500_000
+KNOWN: Final = ("path", "kind", "names", "rowsPerBatch", "rowsPerPartition", "startingRecord")
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What a user asked for; small, since it travels to every task."""
+
+    folder: Path
+    kind_name: str
+    has_names: bool
+    rows_per_batch: int
+    rows_per_partition: int
+    start: str
+
+    @property
+    def kind(self) -> RecordKind:
+        return KINDS[self.kind_name]
+
+    @property
+    def is_of_events(self) -> bool:
+        return self.kind_name == EVENTS.name
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that Spark sees if nobody asks for fewer."""
+        if not self.is_of_events:
+            return self.kind.schema
+        if self.has_names:
+            return EVENT_SCHEMA
+        return EVENT_SCHEMA.remove(EVENT_SCHEMA.get_field_index("variable"))
+
+
+def read_options(options: Mapping[str, str]) -> LogOptions:
+    """The options as values; raises with the option's name."""
+    known = {name.lower() for name in KNOWN}
+    for name in options:
+        if name.lower() not in known:
+            raise UnknownName(f"no option {name!r}", hint=f"one of {', '.join(KNOWN[1:])}")
+    kind = kind_named(options.get("kind", EVENTS.name))
+    start = options.get("startingRecord", OLDEST)
+    if start not in {OLDEST, NEWEST} and not start.isdecimal():
+        raise ConfigurationError(f"startingRecord {start!r}", hint="oldest, newest, or a number")
+    names = options.get("names", "true").lower()
+    if names not in {"true", "false"}:
+        raise ConfigurationError(f"names {names!r}", hint="true or false")
+    return LogOptions(
+        folder=_folder(options.get("path", "")),
+        kind_name=kind.name,
+        has_names=names == "true",
+        rows_per_batch=_whole(options, "rowsPerBatch", 0),
+        rows_per_partition=_whole(options, "rowsPerPartition", ROWS_PER_PARTITION) or 1 << 62,
+        start=start,
+    )
+
+
+def chosen_columns(options: LogOptions, asked: pa.Schema) -> pa.Schema:
+    """The columns of a schema that a user gave with `.schema(...)`: some of ours, in any order."""
+    ours = options.schema
+    chosen = []
+    for field in asked:
+        if field.name not in ours.names:
+            raise UnknownName(
+                f"{options.kind_name} has no column {field.name!r}",
+                hint=f"one of {', '.join(ours.names)}",
+            )
+        own = ours.field(field.name)
+        if field.type != own.type:
+            raise ConfigurationError(
+                f"column {field.name!r} is {own.type}, not {field.type}",
+                hint="give it the type it has, and cast it afterwards",
+            )
+        if own.nullable and not field.nullable:
+            raise ConfigurationError(f"column {field.name!r} may be null", hint="say so")
+        chosen.append(own.with_nullable(field.nullable))
+    return pa.schema(chosen)
+
+
+def _folder(path: str) -> Path:
+    if not path:
+        raise ConfigurationError("no folder", hint='say where the log is: .load("FOLDER")')
+    folder = Path(path.removeprefix("file://"))
+    if not folder.is_dir():
+        raise ConfigurationError(f"{folder} is no folder", hint="give a recorder's folder")
+    if any(folder.iterdir()) and not any((folder / kind).is_dir() for kind in KINDS):
+        raise ConfigurationError(
+            f"{folder} holds no log", hint=f"a recorder's folder has {EVENTS.name}/ in it"
+        )
+    return folder
+
+
+def _whole(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name, str(default)).replace("_", "")
+    if not text.isdecimal():
+        raise ConfigurationError(f"{name} {text!r}", hint="a whole number, or 0 for no bound")
+    return int(text)

@@ -1,0 +1,345 @@
+"""The log read as a table: columns, filters that leave things out, and clear errors."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from gridstat.model.errors import ConfigurationError, DamagedLog, StorageFailed, UnknownName
+from gridstat.pipeline.event_columns import EVENT_SCHEMA
+from gridstat.pipeline.failures import own_error
+from gridstat.pipeline.log_options import read_options
+from gridstat.pipeline.log_source import LogBatchReader, LogSource, LogStreamReader, read_streams
+from gridstat.record.kinds import EVENTS, KINDS, STREAMS
+from tests.spark.made_logs import (
+    BEGAN_NS,
+    NS_PER_MS,
+    events,
+    grow,
+    open_log,
+    record_streams,
+    segments,
+    variable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from gridstat.model.errors import GridStatError
+
+FRAME_ROWS = 100
+FRAMES = 30
+ROWS = FRAME_ROWS * FRAMES
+VERSION_OF_KIND = 12
+CHECKSUM_OF_HEAD = 60
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("recorded")
+    record_streams(made, ["float64"] * 4)
+    with open_log(made) as log:
+        grow(log, FRAMES, rows=FRAME_ROWS)
+    assert len(segments(made)) > 1
+    return made
+
+
+def load(spark: SparkSession, folder: Path, **options: str) -> DataFrame:
+    return spark.read.format("gridstat").options(**options).load(str(folder))
+
+
+def batch_reader(folder: Path, **options: str) -> LogBatchReader:
+    source = LogSource({"path": str(folder), "rowsPerPartition": "100", **options})
+    return source.reader(source.schema())
+
+
+def at(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(BEGAN_NS // 1_000_000_000, UTC) + timedelta(
+        milliseconds=milliseconds
+    )
+
+
+def rows_read(reader: LogBatchReader) -> int:
+    return sum(b.num_rows for part in reader.partitions() for b in reader.read(part))
+
+
+def error_of(call: Callable[[], object]) -> GridStatError:
+    """What a user is told, out of what Spark says."""
+    with pytest.raises(Exception, match="gridstat") as told:
+        call()
+    found = own_error(told.value)
+    assert found is not None, told.value
+    return found
+
+
+def test_a_log_is_read_in_three_lines(spark: SparkSession, folder: Path) -> None:
+    recorded = spark.read.format("gridstat").load(str(folder))
+    mine = recorded.filter(recorded.variable == variable(1))
+    found = mine.selectExpr("count(*)", "min(value)", "max(record)", "min(created)").collect()[0]
+    assert tuple(found)[:3] == (ROWS // 4, 1 / 8, ROWS - 3)
+    assert found[3] == at(1).replace(tzinfo=None)  # Spark hands out times of its zone, UTC.
+
+
+def test_every_record_is_there_once_and_in_order_of_its_number(
+    spark: SparkSession, folder: Path
+) -> None:
+    rows = load(spark, folder, rowsPerPartition="700").orderBy("record").toArrow()
+    assert rows.column("record").to_pylist() == list(range(ROWS))
+    expected = pa.Table.from_batches([events(0, ROWS)])
+    for name in EVENTS.schema.names:
+        assert rows.column(name).to_pylist() == expected.column(name).to_pylist()
+    assert rows.column("value").to_pylist() == [n / 8 for n in range(ROWS)]
+
+
+def test_values_go_by_the_type_of_their_stream(spark: SparkSession, tmp_path: Path) -> None:
+    record_streams(tmp_path, ["float64", "int64", "bool", "record of three"])
+    batch = events(0, 5, streams=5).set_column(5, "word", pa.array([3, 3, 1, 3, 3]))
+    with open_log(tmp_path) as log:
+        log.append(batch.cast(EVENTS.schema))
+    rows = load(spark, tmp_path).orderBy("record").collect()
+    tiny = struct.unpack("<d", struct.pack("<q", 3))[0]
+    assert [row["value"] for row in rows] == [tiny, 3.0, 1.0, None, None]
+    assert [row["variable"] for row in rows] == [*map(variable, range(4)), None]
+    assert [row["word"] for row in rows] == [3, 3, 1, 3, 3]
+
+
+def test_a_stream_that_is_recorded_later_is_known_to_the_same_workers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    record_streams(tmp_path, ["float64"])
+    with open_log(tmp_path) as log:
+        log.append(events(0, 100, streams=2))
+    assert load(spark, tmp_path).filter("variable is null").count() == 50
+    record_streams(tmp_path, ["float64"], first=1)
+    assert load(spark, tmp_path).filter("variable is null").count() == 0
+
+
+def test_the_last_word_about_a_stream_counts(tmp_path: Path) -> None:
+    record_streams(tmp_path, ["int64", "float64"])
+    record_streams(tmp_path, ["float64"])
+    assert read_streams(tmp_path).is_float.tolist() == [True, True, False]
+
+
+def test_a_stream_number_beyond_all_bounds_is_damage_and_no_great_table(tmp_path: Path) -> None:
+    record_streams(tmp_path, ["float64"], first=2_000_000_000)
+    with pytest.raises(DamagedLog, match="numbered from 2000000000"):
+        read_streams(tmp_path)
+
+
+def test_the_table_of_streams_is_read_once_for_many_slices(tmp_path: Path) -> None:
+    record_streams(tmp_path, ["float64"])
+    assert read_streams(tmp_path) is read_streams(tmp_path)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_each_kind_has_its_own_columns(spark: SparkSession, folder: Path, kind: str) -> None:
+    expected = from_arrow_schema(EVENT_SCHEMA if kind == "events" else KINDS[kind].schema)
+    table = load(spark, folder, kind=kind)
+    assert table.schema == expected
+    assert len(table.take(1)) == (kind in {"events", "streams"})
+
+
+def test_lists_and_nulls_of_a_kind_come_through(spark: SparkSession, tmp_path: Path) -> None:
+    kind = KINDS["ledgers"]
+    row = {field.name: 1 if pa.types.is_integer(field.type) else "a" for field in kind.schema}
+    rows = [{**row, "path": None, "latency_counts": [1, 2, 3]}, {**row, "latency_counts": None}]
+    with open_log(tmp_path, kind) as log:
+        log.append(pa.RecordBatch.from_pylist(rows, schema=kind.schema))
+    found = load(spark, tmp_path, kind="ledgers").orderBy("path").collect()
+    assert [each.asDict() for each in found] == rows
+
+
+def test_without_names_the_column_is_not_there(spark: SparkSession, folder: Path) -> None:
+    assert "variable" not in load(spark, folder, names="false").columns
+
+
+def test_only_the_columns_of_a_given_schema_leave_the_log(
+    spark: SparkSession, folder: Path
+) -> None:
+    few = spark.read.format("gridstat").schema("value double, stream int").load(str(folder))
+    assert few.columns == ["value", "stream"]
+    assert few.selectExpr("sum(value)").collect()[0][0] == sum(range(ROWS)) / 8
+    source = LogSource({"path": str(folder)})
+    part = (reader := source.reader(few.schema)).partitions()[0]
+    assert next(reader.read(part)).schema.names == ["value", "stream"]
+
+
+def test_a_filter_on_time_leaves_out_slices(spark: SparkSession, folder: Path) -> None:
+    reader = batch_reader(folder)
+    assert len(reader.partitions()) == FRAMES
+    narrowed = batch_reader(folder)
+    conditions = [
+        GreaterThanOrEqual(("created",), at(1_000)),
+        LessThan(("created",), at(1_500)),
+    ]
+    assert list(narrowed.pushFilters(conditions)) == conditions  # Spark looks once more.
+    assert len(narrowed.partitions()) == 6  # Five, and the one that begins at the limit.
+    exact = batch_reader(folder)
+    exact.pushFilters([EqualTo(("created_ns",), BEGAN_NS + 250 * NS_PER_MS)])
+    assert [part.value.first_record for part in exact.partitions()] == [200]
+    table = load(spark, folder, rowsPerPartition="100")
+    few = table.filter(
+        "created >= timestamp'2023-11-14 22:13:21' and created < '2023-11-14 22:13:22'"
+    )
+    assert few.rdd.getNumPartitions() == 11
+    assert few.count() == 1_000
+
+
+def test_a_filter_on_time_without_a_zone_leaves_out_nothing(folder: Path) -> None:
+    reader = batch_reader(folder)
+    reader.pushFilters([GreaterThanOrEqual(("created",), at(1_000).replace(tzinfo=None))])
+    assert len(reader.partitions()) == FRAMES
+
+
+def test_a_filter_on_the_variable_leaves_out_rows(spark: SparkSession, folder: Path) -> None:
+    one = batch_reader(folder)
+    one.pushFilters([EqualTo(("variable",), variable(2))])
+    assert rows_read(one) == ROWS // 4
+    two = batch_reader(folder)
+    two.pushFilters([In(("variable",), (variable(2), variable(3), "nobody's"))])
+    assert rows_read(two) == ROWS // 2
+    none = batch_reader(folder)
+    none.pushFilters([EqualTo(("variable",), variable(1)), EqualTo(("variable",), variable(2))])
+    assert rows_read(none) == 0
+    table = load(spark, folder).filter(f"variable in ('{variable(2)}', '{variable(3)}')")
+    assert table.count() == ROWS // 2
+
+
+def test_what_is_filtered_away_or_was_never_recorded_is_an_empty_table(
+    spark: SparkSession, folder: Path, tmp_path: Path
+) -> None:
+    assert load(spark, folder).filter("created > '2033-01-01'").collect() == []
+    assert load(spark, tmp_path).collect() == []
+
+
+def test_two_logs_are_read_in_one_query(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
+    record_streams(tmp_path, ["int64"] * 4)
+    with open_log(tmp_path) as log:
+        grow(log, 2)
+    both = load(spark, folder).join(load(spark, tmp_path), on="record", how="inner")
+    assert both.count() == 200
+
+
+def test_what_is_recorded_after_planning_is_for_the_next_query(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with open_log(tmp_path) as log:
+        grow(log, 3)
+        table = load(spark, tmp_path)
+        assert table.count() == 300
+        grow(log, 2)
+        assert load(spark, tmp_path).count() == 500
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "hint"),
+    [
+        ({"kind": "evnts"}, "no record kind 'evnts'", "one of events, streams"),
+        ({"rowPerBatch": "5"}, "no option 'rowperbatch'", "rowsPerBatch"),
+        ({"rowsPerBatch": "many"}, "rowsPerBatch 'many'", "a whole number"),
+        ({"rowsPerPartition": "-1"}, "rowsPerPartition '-1'", "a whole number"),
+        ({"startingRecord": "first"}, "startingRecord 'first'", "oldest, newest"),
+        ({"names": "perhaps"}, "names 'perhaps'", "true or false"),
+    ],
+)
+def test_a_bad_option_is_named(
+    spark: SparkSession, folder: Path, options: dict[str, str], told: str, hint: str
+) -> None:
+    error = error_of(lambda: load(spark, folder, **options).schema)
+    assert isinstance(error, UnknownName | ConfigurationError)
+    assert told in str(error)
+    assert hint in error.hint
+
+
+def test_a_missing_folder_and_one_without_a_log_are_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    missing = error_of(lambda: load(spark, tmp_path / "missing").schema)
+    assert "missing is no folder" in str(missing)
+    (tmp_path / "holiday.jpg").touch()
+    assert "holds no log" in str(error_of(lambda: load(spark, tmp_path).schema))
+    with pytest.raises(ConfigurationError, match="no folder"):
+        read_options({})
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ("weight double", "no column 'weight'"),
+        ("value float", "'value' is double, not float"),
+        ("value double not null", "'value' may be null"),
+    ],
+)
+def test_a_schema_that_is_not_the_log_s_is_refused(
+    spark: SparkSession, folder: Path, schema: str, told: str
+) -> None:
+    reader = spark.read.format("gridstat").schema(schema)
+    assert told in str(error_of(lambda: reader.load(str(folder)).collect()))
+
+
+def test_a_bit_that_has_turned_is_an_error_and_no_wrong_row(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with open_log(tmp_path) as log:
+        grow(log, 5)
+    path = segments(tmp_path)[0]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    error = error_of(lambda: load(spark, tmp_path).agg({"value": "sum"}).collect())
+    assert isinstance(error, DamagedLog)
+    assert f"{path.name} has a damaged frame at byte" in str(error)
+    assert "restore the file" in error.hint
+
+
+def test_a_segment_that_was_cut_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    with open_log(tmp_path) as log:
+        grow(log, 5)
+    path = segments(tmp_path)[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    error = error_of(lambda: load(spark, tmp_path).count())
+    assert isinstance(error, DamagedLog)
+
+
+def test_records_of_a_later_release_are_refused_with_a_hint(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with open_log(tmp_path) as log:
+        grow(log, 1)
+    path = segments(tmp_path)[0]
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<H", data, VERSION_OF_KIND, EVENTS.version + 1)
+    struct.pack_into("<I", data, CHECKSUM_OF_HEAD, crc32(data[:CHECKSUM_OF_HEAD]))
+    path.write_bytes(data)
+    error = error_of(lambda: load(spark, tmp_path).count())
+    assert isinstance(error, StorageFailed)
+    assert "events of version 2" in str(error)
+    assert "newer" in error.hint
+
+
+def test_what_travels_to_the_tasks_is_small(folder: Path) -> None:
+    reader = batch_reader(folder)
+    parts = reader.partitions()
+    assert len(pickle.dumps(parts[0])) < 250
+    assert len(pickle.dumps(reader)) < 3_000
+    source = LogSource({"path": str(folder)})
+    stream = source.streamReader(source.schema())
+    assert isinstance(stream, LogStreamReader)
+    assert len(pickle.dumps(stream)) < 4_000
+    assert len(pickle.dumps(read_options({"path": str(folder)}))) < 500
+
+
+def test_the_streams_of_the_log_are_its_own_kind(folder: Path) -> None:
+    reader = batch_reader(folder, kind=STREAMS.name)
+    assert rows_read(reader) == 4
