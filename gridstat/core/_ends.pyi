@@ -36,6 +36,7 @@ class Sender:
         created_ns: int | None = None,
         flags: int = 0,
         urgent: bool = False,
+        sequence: int | None = None,
     ) -> bool: ...
     def send_many(
         self,

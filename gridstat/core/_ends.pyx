@@ -78,18 +78,19 @@ cdef class Sender:
     def __exit__(self, *_):
         self.close()
 
-    def send(self, variable_id, value, *, created_ns=None, flags=0, urgent=False):
+    def send(self, variable_id, value, *, created_ns=None, flags=0, urgent=False, sequence=None):
         """Send one event in a datagram of its own, at once; False when the kernel has no room.
 
-        Bytes are a record of 1 to 6,128 bytes in wire order, as `ValueCodec.encode` makes them.
-        """
+        Bytes are a record of 1 to 6,128, as `ValueCodec.encode` makes them; a `sequence` makes it,
+        with its stamp, an event that may be sent again and is known for the same."""
         cdef gs_outgoing event
         cdef Py_buffer record
         cdef uint64_t word
         cdef double number
         event.variable_id = _bounded("variable_id", variable_id, 0, 2**32 - 1)
         event.flags = _bounded("flags", flags, 0, 63)
-        event.is_urgent = urgent
+        event.is_urgent, event.has_sequence = urgent, sequence is not None
+        event.sequence = _bounded("sequence", sequence or 0, 0, 65535)
         if PyFloat_Check(value):
             number = PyFloat_AS_DOUBLE(value)
             memcpy(&word, &number, 8)
@@ -115,8 +116,7 @@ cdef class Sender:
     cdef bint _send(self, gs_outgoing *event, created_ns) except *:
         cdef gs_send_status status
         event.is_created_now = created_ns is None
-        if created_ns is not None:
-            event.created_ns = _bounded("created_ns", created_ns, 0, 2**64 - 1)
+        event.created_ns = _bounded("created_ns", created_ns or 0, 0, 2**64 - 1)
         self._enter()
         # With Python's lock: the call never blocks, and taking the lock back might.
         status = gs_sender_send(self.sender, event)

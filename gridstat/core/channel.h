@@ -37,6 +37,7 @@ typedef struct {
     gs_counter queue_full, pool_empty, send_failed;
     gs_counter datagrams_out, bytes_out, fallback, mtu_changes;
     gs_counter probes_sent, probes_failed;
+    gs_counter replay_queued; /* Of those queued. */
 } gs_channel_counters;
 
 /* What a memory channel would have sent, for tests and for channels inside one process. */

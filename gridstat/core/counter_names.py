@@ -18,6 +18,7 @@ CORE_COUNTERS: Final = (
 CHANNEL_COUNTERS: Final = (
     "due", "sent", "queued", "queue_full", "pool_empty", "send_failed", "datagrams_out",
     "bytes_out", "fallback", "mtu_changes", "probes_sent", "probes_failed",
+    "replay_queued",
 )  # fmt: skip
 SOURCE_FACTS: Final = ("heard_ns", "silent_ns", "datagrams", "lost", "reordered", "probes")
 """By the steady clock; `heard_ns` is 0 as long as nothing has come."""

@@ -106,6 +106,14 @@ gs_verdict gs_window_accept_rare(gs_window *window, const gs_period *period, int
     return jump(window, slot, from_publisher, now_ns);
 }
 
+gs_verdict gs_window_follow(gs_window *window, int64_t slot, bool from_publisher, uint64_t now_ns)
+{
+    if (slot < window->newest)
+        return GS_POLICED_JUMP;
+    restart(window, slot, from_publisher, now_ns);
+    return GS_ACCEPTED;
+}
+
 static bool has_seen(const gs_ring *ring, const gs_occurrence *event)
 {
     for (uint32_t i = 0; i < ring->count; i++) {

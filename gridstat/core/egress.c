@@ -5,6 +5,7 @@
 
 #define NS_PER_S            1000000000ULL
 #define CATCH_UP_NS         2000000ULL /* A timer that fires late costs no bandwidth up to this. */
+#define REPLAYS_PER_S       2000U      /* Datagrams of replay that the line takes one by one. */
 #define UDP_BYTES           8U
 #define IPV4_BYTES          20U
 #define IPV6_BYTES          40U
@@ -15,6 +16,8 @@ gs_queues *gs_queues_open(uint64_t bandwidth_bytes_per_s, uint32_t queue_events_
     gs_queues *queues = gs_allocate(sizeof *queues);
     queues->bandwidth_bytes_per_s = bandwidth_bytes_per_s;
     queues->queue_events_max = queue_events_max;
+    uint64_t replay_bytes = bandwidth_bytes_per_s / REPLAYS_PER_S;
+    queues->replay_bytes_max = replay_bytes < UINT32_MAX ? (uint32_t)replay_bytes : UINT32_MAX;
     for (uint32_t i = 0; i < GS_CLASSES; i++)
         queues->classes[i].buffers = gs_allocate(sizeof(gs_buffer *) * (queue_events_max + 1UL));
     return queues;
@@ -39,6 +42,7 @@ void gs_queue_put(gs_channel *channel, uint32_t event_class, gs_buffer *buffer)
     queues->waiting |= 1U << event_class;
     buffer->references++;
     gs_add(&channel->counters.queued, 1);
+    gs_add(&channel->counters.replay_queued, event_class == GS_CLASS_REPLAY);
 }
 
 static gs_buffer *first_waiting(const gs_queues *queues)
@@ -56,18 +60,29 @@ static void take_first(gs_channel *channel)
     if (--queue->count == 0)
         queues->waiting &= ~(1U << event_class);
     gs_subtract(&channel->counters.queued, 1);
+    gs_subtract(&channel->counters.replay_queued, event_class == GS_CLASS_REPLAY);
 }
 
-/* One datagram's worth in strict order, all for the same port; its bytes. */
+/* Whether nothing but replay waits. */
+static bool is_replay_next(const gs_queues *queues)
+{
+    return queues->waiting == 1U << GS_CLASS_REPLAY;
+}
+
+/* One datagram's worth in strict order, all for the same port, and replay by itself; its bytes. */
 static uint32_t fill_datagram(gs_channel *channel, const gs_pumping *pumping)
 {
     gs_queues *queues = channel->queues;
     uint32_t port = first_waiting(queues)->port;
-    uint32_t bytes = GS_HEADER_BYTES;
+    uint32_t bytes = GS_HEADER_BYTES, bytes_max = channel->mtu_bytes;
+    bool is_replay = is_replay_next(queues);
+    if (is_replay && queues->replay_bytes_max < bytes_max)
+        bytes_max = queues->replay_bytes_max;
     do {
         gs_buffer *buffer = first_waiting(queues);
         if (bytes > GS_HEADER_BYTES &&
-            (buffer->port != port || bytes + buffer->bytes > channel->mtu_bytes))
+            (buffer->port != port || bytes + buffer->bytes > bytes_max ||
+             is_replay_next(queues) != is_replay))
             break;
         take_first(channel);
         gs_channel_append(channel, port, buffer->event, buffer->bytes);

@@ -1,5 +1,7 @@
 /* Paced egress: a channel with a declared bandwidth is served from bounded queues, strictly in the
- * order alerts (0), priorities 1 to 6, content (7), replay (8). */
+ * order alerts (0), priorities 1 to 6, content (7), replay (8). Replay has no promise to keep and
+ * sends as much as there is: it shares no datagram with others, and its own are short, so that what
+ * comes meanwhile finds the line free within half a millisecond. */
 #ifndef GS_EGRESS_H
 #define GS_EGRESS_H
 
@@ -8,13 +10,15 @@
 #include "buffer_pool.h"
 #include "channel.h"
 
-#define GS_CLASSES 9
+#define GS_CLASSES      9
+#define GS_CLASS_REPLAY 8U
 #define GS_IDLE_NS UINT64_MAX
 
 typedef struct gs_queues {
     uint64_t bandwidth_bytes_per_s;
     uint64_t next_free_ns; /* When the line has sent what it was given. */
     uint32_t queue_events_max;
+    uint32_t replay_bytes_max; /* Of a datagram with more than one replayed event. */
     uint32_t waiting; /* Bit c: class c has an event. */
     struct gs_queue {
         gs_buffer **buffers;

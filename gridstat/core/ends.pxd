@@ -45,7 +45,8 @@ cdef extern from "sender.h" nogil:
     ctypedef struct gs_outgoing:
         uint32_t variable_id
         uint8_t flags
-        bint is_urgent, is_created_now
+        bint is_urgent, is_created_now, has_sequence
+        uint16_t sequence
         uint64_t created_ns
         const uint8_t *record
         uint32_t record_bytes

@@ -24,6 +24,7 @@
 #include "variable_index.h"
 
 #define GS_SAMPLE_WORDS (sizeof(gs_sample) / sizeof(uint64_t))
+#define GS_REPLAYED     16U            /* Of the flags; a router has seen to the rest. */
 #define GS_AHEAD_NS_MAX 10000000000ULL /* As far ahead a router lets a stamp be. */
 
 typedef struct {
@@ -146,6 +147,8 @@ static inline gs_verdict gs_expected_accept(gs_expected_variable *variable, cons
     if (__builtin_expect(gs_expected_is_forged(&variable->window, sample, slot, now_ns), 0))
         return GS_POLICED_JUMP;
     gs_verdict verdict = gs_window_accept(&variable->window, &law->period, slot, false, now_ns);
+    if (__builtin_expect(verdict == GS_POLICED_JUMP && sample->flags & GS_REPLAYED, 0))
+        verdict = gs_window_follow(&variable->window, slot, false, now_ns);
     if (keeps_newest && verdict == GS_ACCEPTED && variable->window.newest == slot)
         gs_expected_store_newest(variable, sample, now_ns);
     return verdict;

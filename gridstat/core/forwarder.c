@@ -99,8 +99,8 @@ static void enqueue(gs_core *core, gs_channel *channel, flight *event, uint32_t 
         return;
     }
     if (event->buffer == NULL)
-        event->buffer =
-            gs_pool_take(&core->pool, event->bytes, event->length, (uint8_t)event->port);
+        event->buffer = gs_pool_take(&core->pool, event->bytes, event->length,
+                                     (uint8_t)event->port, event_class == GS_CLASS_REPLAY);
     if (event->buffer == NULL) {
         gs_add(&channel->counters.pool_empty, 1);
         return;
@@ -223,9 +223,11 @@ static inline gs_counter *policed_by(const passage *way, const gs_row *row, uint
     uint64_t bound_ns = way->core->limits.stamp_bound_ns;
     uint64_t apart_ns = created_ns > way->now.wall_ns ? created_ns - way->now.wall_ns
                                                       : way->now.wall_ns - created_ns;
-    if (bound_ns != 0 && apart_ns > bound_ns && !(row->flags & GS_ROW_STAMP_EXEMPT))
+    if (bound_ns == 0 || apart_ns <= bound_ns)
+        return NULL;
+    if (!(row->flags & GS_ROW_STAMP_EXEMPT))
         return &counters->policed_stamp;
-    return NULL;
+    return gs_row_keeps_pace(row, way->arrived_ns) ? NULL : &counters->policed_interval;
 }
 
 static inline gs_verdict first_copy(const passage *way, const gs_row *row, const uint8_t *event,
@@ -274,6 +276,18 @@ static __attribute__((noinline)) void note_copy(const passage *way, const gs_row
         gs_row_note_copy(row, way->source, slot, verdict == GS_ACCEPTED);
 }
 
+/* Why it goes no further; NULL for what was too far ahead of all but a replayed stream. */
+static gs_counter *look_again(const passage *way, const gs_row *row, int64_t slot,
+                              gs_verdict verdict)
+{
+    if (__builtin_expect(row->flags & GS_ROW_COUNTS_COPIES, 0))
+        note_copy(way, row, slot, verdict);
+    if (__builtin_expect(verdict == GS_POLICED_JUMP && gs_row_is_replayed(row), 0))
+        verdict = gs_window_follow(&way->core->windows[row->state], slot,
+                                   way->source->is_publisher, way->arrived_ns);
+    return rejected_by(&way->core->counters, verdict);
+}
+
 /* The whole way of one event: exactly one counter of the core ends it. */
 static inline gs_counter *pass(const passage *way, const gs_row *row, const uint8_t *bytes)
 {
@@ -286,9 +300,9 @@ static inline gs_counter *pass(const passage *way, const gs_row *row, const uint
     int64_t slot;
     gs_verdict verdict = first_copy(way, row, bytes, &slot);
     if (__builtin_expect(verdict != GS_ACCEPTED, 0)) {
-        if (__builtin_expect(row->flags & GS_ROW_COUNTS_COPIES, 0))
-            note_copy(way, row, slot, verdict);
-        return rejected_by(counters, verdict);
+        stopped = look_again(way, row, slot, verdict);
+        if (stopped != NULL)
+            return stopped;
     }
     flight event = {
         .bytes = bytes,
@@ -469,22 +483,4 @@ void gs_flush(gs_core *core, uint64_t steady_ns)
     core->dirty_count = 0;
     if (core->wake_ns <= steady_ns)
         gs_pump(core, steady_ns);
-}
-
-static uint32_t leave_out(gs_channel **channels, uint32_t count, const gs_channel *channel)
-{
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < count; i++)
-        if (channels[i] != channel)
-            channels[kept++] = channels[i];
-    return kept;
-}
-
-void gs_forget(gs_core *core, gs_channel *channel)
-{
-    core->backlog_count = leave_out(core->backlog, core->backlog_count, channel);
-    core->probing_count = leave_out(core->probing, core->probing_count, channel);
-    channel->is_backlogged = false;
-    if (channel->queues != NULL)
-        gs_egress_drop(channel, &core->pool);
 }

@@ -111,6 +111,7 @@ cdef extern from "channel.h" nogil:
     ctypedef struct gs_channel_counters:
         gs_counter due, sent, queued, queue_full, pool_empty, send_failed
         gs_counter datagrams_out, bytes_out, fallback, mtu_changes, probes_sent, probes_failed
+        gs_counter replay_queued
     ctypedef struct gs_sink:
         uint8_t *bytes
         size_t used

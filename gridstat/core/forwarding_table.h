@@ -79,7 +79,8 @@ typedef struct {
  *   from way_at on the ways, two to a word: a way is channel_index << 4 | class,
  *   then flood_count times { modes, level },
  *   then, in a row that keeps the newest event, where it is kept,
- *   then, in a row that counts copies, where they are counted. */
+ *   then, in a row that counts copies, where they are counted,
+ *   then, in a row that is exempt from the bound on stamps, its pace. */
 typedef struct {
     uint32_t variable_id;
     uint32_t state; /* Index of the window or the ring. */
@@ -142,6 +143,33 @@ static inline gs_row_copies *gs_row_copies_of(const gs_row *row)
     const uint64_t *at = gs_row_floods(row) + 2UL * row->flood_count;
     return (gs_row_copies *)(uintptr_t)at[(row->flags & GS_ROW_KEEPS_NEWEST) != 0];
 }
+
+/* How fast a replayed stream may come, as its stamps do not bound that: one event an interval on
+ * the average, and what comes within the tolerance at once. The forwarding thread's own, and begun
+ * anew with every version of the row. */
+typedef struct {
+    uint64_t interval_ns; /* 0: not bounded. */
+    uint64_t due_ns;      /* When the next event would come at this pace, by the steady clock. */
+} gs_pace;
+
+#define GS_PACE_WORDS        2U
+#define GS_PACE_TOLERANCE_NS 1000000000ULL
+
+static inline gs_pace *gs_row_pace(const gs_row *row)
+{
+    const uint64_t *at = gs_row_floods(row) + 2UL * row->flood_count;
+    at += ((row->flags & GS_ROW_KEEPS_NEWEST) != 0) + ((row->flags & GS_ROW_COUNTS_COPIES) != 0);
+    return (gs_pace *)(uintptr_t)at;
+}
+
+/* Stamped in the past, and with a pace of its own. */
+static inline bool gs_row_is_replayed(const gs_row *row)
+{
+    return row->flags & GS_ROW_STAMP_EXEMPT && gs_row_pace(row)->interval_ns != 0;
+}
+
+/* Whether an event keeps the pace, which it then uses up; only of a row exempt from the bound. */
+bool gs_row_keeps_pace(const gs_row *row, uint64_t now_ns);
 
 /* The way of a channel that brings its first copy, or GS_COPY_WAYS where there is none left. */
 uint32_t gs_row_copies_join(gs_row_copies *copies, uint32_t channel_id);

@@ -16,7 +16,7 @@ from gridstat.core.reference_egress import BufferPool, Mouth, Outgoing, PacedEgr
 from gridstat.core.reference_newest import Newest
 from gridstat.core.reference_sockets import MemoryLine, Sockets, UdpLine
 from gridstat.core.reference_sources import Source, SourceState
-from gridstat.core.reference_window import Arrival, ArrivalRing, Refusal, SlotWindow
+from gridstat.core.reference_window import Arrival, ArrivalRing, Pace, Refusal, SlotWindow
 from gridstat.core.rows import (
     BASELINE,
     CLASS_ALERT,
@@ -67,6 +67,7 @@ class Entry:
     seen: SlotWindow | ArrivalRing
     newest: Newest | None
     copies: RowCopies | None
+    pace: Pace
 
 
 class ReferenceCore:
@@ -168,14 +169,15 @@ class ReferenceCore:
         newest = Newest(row.newest_options_max) if row.keeps_newest else None
         if old and old.newest and newest and old.newest.options_max == newest.options_max:
             newest = old.newest
+        pace = Pace(0 if row.period is None else row.interval_ns_min)
         if old and _clock_of(old.row) == _clock_of(row):
-            return Entry(row, old.seen, newest, copies_of(row, old.copies))
+            return Entry(row, old.seen, newest, copies_of(row, old.copies), pace)
         seen: SlotWindow | ArrivalRing
         if row.period is None:
             seen = ArrivalRing(self._limits.ring_expiry_ns)
         else:
             seen = SlotWindow(row.period)
-        return Entry(row, seen, newest, copies_of(row, None))
+        return Entry(row, seen, newest, copies_of(row, None), pace)
 
     # The walk of an event.
 
@@ -226,7 +228,7 @@ class ReferenceCore:
         if entry is None:
             return "unknown_variable"
         row = entry.row
-        refusal = self._police(event, row, source, port=port, now_ns=now_ns)
+        refusal = self._police(event, entry, source, port=port, now_ns=now_ns)
         if refusal is not None:
             return refusal
         slot = None if row.period is None else slot_of(event.created_ns, row.period, row.phase_ns)
@@ -241,9 +243,10 @@ class ReferenceCore:
         return "dispatched" if self._dispatch(event, row, slot, source) else "not_due"
 
     def _police(
-        self, event: Event, row: Row, source: Source, *, port: int, now_ns: int
+        self, event: Event, entry: Entry, source: Source, *, port: int, now_ns: int
     ) -> str | None:
         """What the event's sender did that it may not do, if anything."""
+        row = entry.row
         if port == PORT_URGENT and not row.is_urgent:
             return "policed_port"
         if not source.is_publisher:
@@ -251,9 +254,11 @@ class ReferenceCore:
         if row.source != source.channel_id:
             return "policed_source"
         bound_ns = self._limits.stamp_bound_ns
-        if 0 < bound_ns < abs(event.created_ns - now_ns) and not row.is_stamp_exempt:
+        if not 0 < bound_ns < abs(event.created_ns - now_ns):
+            return None
+        if not row.is_stamp_exempt:
             return "policed_stamp"
-        return None
+        return None if entry.pace.keeps(now_ns) else "policed_interval"
 
     def _dispatch(self, event: Event, row: Row, slot: int | None, source: Source) -> bool:
         """One copy to every channel that the event is due on; whether there was one."""
@@ -365,7 +370,10 @@ def _offer(
 ) -> Refusal | None:
     if isinstance(entry.seen, SlotWindow):
         assert slot is not None
-        return entry.seen.offer(slot, is_publisher=is_publisher, now_ns=now_ns)
+        refusal = entry.seen.offer(slot, is_publisher=is_publisher, now_ns=now_ns)
+        if refusal == "policed_jump" and entry.row.is_replayed:
+            return entry.seen.follow(slot, is_publisher=is_publisher, now_ns=now_ns)
+        return refusal
     arrival = Arrival(event.created_ns, event.sequence, now_ns)
     interval_ns_min = entry.row.interval_ns_min if is_publisher else 0
     return entry.seen.offer(arrival, interval_ns_min=interval_ns_min)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gridstat.core.counter_names import CHANNEL_COUNTERS
-from gridstat.core.rows import PORT_DATA, PORT_URGENT, ChannelSpec
+from gridstat.core.rows import CLASS_REPLAY, PORT_DATA, PORT_URGENT, ChannelSpec
 
 HEADER = struct.Struct(">BBHIQ")
 """version, key_epoch, length (without padding), channel_id, counter."""
@@ -27,6 +27,8 @@ IPV4_BYTES = 20
 IPV6_BYTES = 40
 IPV6_FRAGMENT_BYTES = 8
 
+REPLAYS_PER_S = 2_000
+"""Datagrams of replay that a line takes one by one: no other event waits longer for one of them."""
 CREDIT_NS_MAX = 2_000_000
 """How far behind its pace a channel may be and still catch up; more idle time is lost."""
 
@@ -50,13 +52,18 @@ class BufferPool:
 
     small: int
     large: int
+    small_kept: int = field(init=False)
+    large_kept: int = field(init=False)
 
-    def take(self, event: bytes) -> bool:
-        """Reserve a buffer that holds the event, if one is left."""
+    def __post_init__(self) -> None:
+        self.small_kept, self.large_kept = self.small // 2, self.large // 2
+
+    def take(self, event: bytes, *, is_spare: bool) -> bool:
+        """Reserve a buffer that holds the event, if one is left; of half of them, for replay."""
         if len(event) <= SMALL_BYTES_MAX:
-            self.small -= (is_free := self.small > 0)
+            self.small -= (is_free := self.small > is_spare * self.small_kept)
         else:
-            self.large -= (is_free := self.large > 0)
+            self.large -= (is_free := self.large > is_spare * self.large_kept)
         return is_free
 
     def give_back(self, event: bytes) -> None:
@@ -75,9 +82,9 @@ class Outgoing:
     pool: BufferPool
     references: int = 0
 
-    def hold(self) -> bool:
+    def hold(self, *, is_spare: bool) -> bool:
         """One more queue holds the event; the first needs a buffer from the pool."""
-        if self.references == 0 and not self.pool.take(self.event):
+        if self.references == 0 and not self.pool.take(self.event, is_spare=is_spare):
             return False
         self.references += 1
         return True
@@ -238,11 +245,12 @@ class PacedEgress:
         queue = self._queues[traffic_class]
         if len(queue) >= self.mouth.spec.queue_events_max:
             counters["queue_full"] += 1
-        elif not outgoing.hold():
+        elif not outgoing.hold(is_spare=traffic_class == CLASS_REPLAY):
             counters["pool_empty"] += 1
         else:
             queue.append(outgoing)
             counters["queued"] += 1
+            counters["replay_queued"] = len(self._queues[CLASS_REPLAY])
 
     def flush(self) -> None:
         """What may leave now leaves by the pump, which knows the time."""
@@ -275,13 +283,21 @@ class PacedEgress:
                 self._take(queue)
 
     def _take_together(self, queue: deque[Outgoing]) -> list[bytes]:
-        """The next events in strict order, as long as they share a port and fit together."""
-        port = queue[0].port
+        """The next events in strict order, as long as they share a port and fit together.
+
+        Replay shares with none, and takes no more than the line sends in half a millisecond.
+        """
+        port, replay = queue[0].port, self._queues[CLASS_REPLAY]
+        bytes_max = self.mouth.spec.mtu_bytes
+        if queue is replay:
+            bytes_max = min(bytes_max, self.mouth.spec.bandwidth_bytes_per_s // REPLAYS_PER_S)
         events = [self._take(queue)]
-        room_bytes = self.mouth.spec.mtu_bytes - HEADER.size - len(events[0])
+        room_bytes = bytes_max - HEADER.size - len(events[0])
         while (following := self._first_queue()) is not None:
             waiting = following[0]
             if waiting.port != port or len(waiting.event) > room_bytes:
+                break
+            if (following is replay) != (queue is replay):
                 break
             room_bytes -= len(waiting.event)
             events.append(self._take(following))
@@ -294,4 +310,5 @@ class PacedEgress:
         outgoing = queue.popleft()
         outgoing.release()
         self.mouth.counters["queued"] -= 1
+        self.mouth.counters["replay_queued"] = len(self._queues[CLASS_REPLAY])
         return outgoing.event

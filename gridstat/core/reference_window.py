@@ -23,6 +23,7 @@ POLICED_SLOTS = 64
 RING_EVENTS = 128
 QUIET_NS = 1_000_000_000
 """Silence after which events from far behind the window mean a restarted clock, not old copies."""
+PACE_TOLERANCE_NS = 1_000_000_000
 
 Refusal = Literal["duplicate", "policed_slot", "policed_jump", "policed_interval"]
 """Why an event goes no further; also the name of its counter. None means: accepted."""
@@ -53,6 +54,16 @@ class SlotWindow:
             self.candidate = None
             self.accepted_at_ns = now_ns & ~1  # The core keeps something else in that bit.
         return refusal
+
+    def follow(self, slot: int, *, is_publisher: bool, now_ns: int) -> Refusal | None:
+        """A replayed stream that was refused as a jump: ahead it goes as far as it likes."""
+        assert self.newest is not None
+        if slot < self.newest:
+            return "policed_jump"
+        self._restart(slot, is_publisher=is_publisher)
+        self.candidate = None
+        self.accepted_at_ns = now_ns & ~1
+        return None
 
     def _place(self, slot: int, *, is_publisher: bool, now_ns: int) -> Refusal | None:
         if self.newest is None:
@@ -110,6 +121,22 @@ class SlotWindow:
         self.newest = slot
         self.bits = 1
         self.policed = int(is_publisher)
+
+
+@dataclass(slots=True)
+class Pace:
+    """How fast a replayed stream may come, as its stamps do not bound that: one event an interval
+    on the average, and what comes within the tolerance at once."""
+
+    interval_ns: int
+    due_ns: int = 0
+
+    def keeps(self, now_ns: int) -> bool:
+        """Whether an event keeps the pace, which it then uses up."""
+        if self.due_ns - now_ns > PACE_TOLERANCE_NS:
+            return False
+        self.due_ns = max(self.due_ns, now_ns) + self.interval_ns
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,11 @@ class Row:
     """Count the copies of every n-th slot by the channel they came on, for `Core.copies`; 0, or
     without slots: count none."""
 
+    @property
+    def is_replayed(self) -> bool:
+        """Stamped in the past: its rate is bounded by an interval instead, and it may jump."""
+        return self.is_stamp_exempt and self.period is not None and self.interval_ns_min > 0
+
 
 class CopyFacts(TypedDict):
     """By which channels the copies of a variable's due slots came; see `model/copy_window.py`.

@@ -213,7 +213,7 @@ gs_send_status gs_sender_send(gs_sender *sender, const gs_outgoing *event)
     uint8_t *at = run->bytes + GS_HEADER_BYTES;
     uint64_t created_ns = event->is_created_now ? gs_clock_ns(CLOCK_REALTIME) : event->created_ns;
     write_event(at, created_ns, event->variable_id, options, event->flags,
-                sender->sequences[place]++);
+                event->has_sequence ? event->sequence : sender->sequences[place]++);
     memcpy(at + 16, event->record, event->record_bytes);
     memset(at + 16 + event->record_bytes, 0, run->event_bytes - 16 - event->record_bytes);
 

@@ -22,7 +22,7 @@ from gridstat.router.forwarding_table import forwarding_row
 from gridstat.router.liveness import SourceLiveness
 from gridstat.router.path_table import PathTable
 from gridstat.router.table_orders import check_delta, check_whole, sound_part, words_of
-from gridstat.router.water_marks import WaterMarks
+from gridstat.router.water_marks import WaterMarks, promised_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -174,7 +174,7 @@ class StatusRouter:
             for channel_id in self._channels.retry():
                 self._queue.touch(self._table.variables_on(ChannelId(channel_id)))
         queued = {
-            channel_id: self._core.channel_counters(channel_id)["queued"]
+            channel_id: promised_events(self._core.channel_counters(channel_id))
             for channel_id in self._marks.channel_ids()
             if self._channels.is_open(channel_id)
         }

@@ -13,6 +13,11 @@ HIGH_PERCENT: Final = 75
 LOW_PERCENT: Final = 25
 
 
+def promised_events(counters: Mapping[str, int]) -> int:
+    """Of what a channel queues, all but replay: that fills whatever is left and presses nobody."""
+    return counters["queued"] - counters.get("replay_queued", 0)
+
+
 class WaterMarks:
     """A channel is under pressure from its high mark on until its queue is back at its low one."""
 

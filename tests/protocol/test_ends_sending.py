@@ -339,3 +339,13 @@ def _narrow_socket(sender: Sender) -> Iterator[socket.socket]:
         theirs.settimeout(10.0)
         os.dup2(ours.fileno(), sender.fileno())
         yield theirs
+
+
+def test_an_event_with_a_sequence_of_its_own_leaves_the_count_of_its_variable_alone() -> None:
+    with Wire() as wire, Sender(7, wire.address) as sender:
+        for sequence in (None, 700, 700, None, 0, None):
+            assert sender.send(5, 1.0, created_ns=NOW_NS, sequence=sequence)
+        sent = [datagram.events[0].sequence for datagram in wire.take(6)]
+        with pytest.raises(LayoutError):
+            sender.send(5, 1.0, sequence=65_536)
+    assert sent == [0, 700, 700, 1, 0, 2]

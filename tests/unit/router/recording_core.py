@@ -29,6 +29,7 @@ class RecordingCore:
         self.refusal: GridStatError | None = None
         self.states: dict[int, dict[str, int]] = {}
         self.queued = 0
+        self.replay_queued = 0
 
     def open_channel(self, spec: ChannelSpec) -> None:
         if spec.channel_id in self.unreachable:
@@ -79,7 +80,9 @@ class RecordingCore:
         return {"kernel_dropped": 4}
 
     def channel_counters(self, channel_id: int) -> dict[str, int]:
-        return {"queued": self.queued, "sent": channel_id}
+        return {"queued": self.queued, "sent": channel_id} | (
+            {"replay_queued": self.replay_queued} if self.replay_queued else {}
+        )
 
     def latency_histogram(self) -> list[tuple[int, int]]:
         return []

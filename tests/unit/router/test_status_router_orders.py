@@ -232,6 +232,15 @@ def test_silence_return_and_pressure_are_told_of_what_the_table_names(
     assert router.poll() == []
 
 
+def test_replay_that_fills_its_queue_is_no_pressure(
+    router: StatusRouter, recording: RecordingCore
+) -> None:
+    recording.queued, recording.replay_queued = 80, 70
+    assert router.poll() == []
+    recording.replay_queued = 0
+    assert router.poll() == [WaterMarkCrossed(8, True, 80)]
+
+
 def test_a_router_polls_as_often_as_the_shortest_allowed_silence_needs(
     router: StatusRouter,
 ) -> None:
