@@ -96,9 +96,9 @@ def person() -> str:
 
 
 @asynccontextmanager
-async def operator_desk(access: Access) -> AsyncIterator[OperatorDesk]:
-    """A session as this person; it is closed with the block."""
-    name = f"{access.cloud}/{person()}"
+async def operator_desk(access: Access, who: str = "") -> AsyncIterator[OperatorDesk]:
+    """A session as this person, or as `who`; it is closed with the block."""
+    name = f"{access.cloud}/{who or person()}"
     credentials = Credentials(access.files_of(Role.OPERATOR, name))
     broker = Identity(Role.BROKER, access.cloud)
     desk = OperatorDesk(broker)

@@ -7,10 +7,28 @@ or the new reading is believed, whichever makes the events that come next look y
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 FOLLOWED_NS_MAX: Final = 5_000_000
 """Up to so much between two readings is taken for the slewing of a disciplined clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """When a batch was taken: both clocks, and what to add to wall times of this machine."""
+
+    steady_ns: int
+    wall_ns: int
+    correction_ns: int = 0
+
+    def arrived_ns(self, received_ns: int) -> int:
+        """An event's arrival on the steady clock."""
+        return self.steady_ns - (self.wall_ns - received_ns)
+
+    def age_ns(self, created_ns: int, received_ns: int) -> int:
+        """How old an event was when it arrived."""
+        return received_ns + self.correction_ns - created_ns
 
 
 class ArrivalClock:

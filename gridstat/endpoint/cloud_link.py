@@ -47,9 +47,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
-    from gridstat.endpoint.deliverer import Arrival
+    from gridstat.endpoint.arrival_clock import Arrival
     from gridstat.endpoint.edge_address import EdgeAddress
     from gridstat.endpoint.session_words import SessionWord
+    from gridstat.endpoint.tap import Tap
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
     from gridstat.net.command.tls import Credentials
 
@@ -151,6 +152,11 @@ class CloudLink:
     ) -> Future[Result]:
         """Ask the cloud within the connection's own deadline."""
         return self._session.ask(command, use, self._settings.within_s)
+
+    def tap(self, tap: Tap) -> None:
+        """Hand everything to one more, as it comes; before the first subscription."""
+        self._listening.tap = tap
+        self.deliverer.tap(tap)
 
     def counters(self) -> dict[str, dict[str, int]]:
         """By edge what was sent, under `received` what came, and what nobody read in time."""

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from gridstat.endpoint.asking import PublicationWishes
     from gridstat.endpoint.cloud_link import CloudLink
     from gridstat.endpoint.incoming import OnEvent, OnViolation
+    from gridstat.endpoint.tap import Tap
     from gridstat.model.derived import Derivation
     from gridstat.model.extrapolation import Extrapolation
     from gridstat.model.qos import QosRequest
@@ -248,6 +249,17 @@ class Connection:
         check_callback("on_match", on_match)
         self._check_open()
         return self._link.subscriptions.subscribe_pattern(_order(pattern, wishes), on_match)
+
+    def tap(self, tap: Tap) -> None:
+        """Hand over all events as whole batches of all variables: `grid.tap(recorder)`.
+
+        Before the first subscription, and once. Subscriptions are served a quarter of a second
+        later from then on, so it does not go with `on_violation` and short latencies.
+        """
+        self._check_open()
+        if not self._link.is_unused:
+            raise Misuse("there are subscriptions already", hint="tap before the first of them")
+        self._link.tap(tap)
 
     def unsubscribe_all(self) -> None:
         """End all subscriptions, groups and patterns in one request: `grid.unsubscribe_all()`."""

@@ -14,14 +14,14 @@ import select
 import threading
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from gridstat.endpoint.arrival_clock import ArrivalClock
+from gridstat.endpoint.arrival_clock import Arrival, ArrivalClock
 from gridstat.endpoint.delivery import TIME_QUALITY_BITS
+from gridstat.endpoint.tap import TAPPED_EVENTS_MAX, Gathering
 from gridstat.model.status import OPTION_BYTES
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gridstat.core import _ends
     from gridstat.core.samples import Samples
     from gridstat.endpoint.delivery import Row
+    from gridstat.endpoint.tap import Tap
     from gridstat.net.clock import Clock
 
 BATCH_EVENTS_MAX: Final = 8_192
@@ -38,23 +39,6 @@ WAIT_MS_MAX: Final = 1_000
 NEVER_NS: Final = 2**64
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """When a batch was taken: both clocks, and what to add to wall times of this machine."""
-
-    steady_ns: int
-    wall_ns: int
-    correction_ns: int = 0
-
-    def arrived_ns(self, received_ns: int) -> int:
-        """An event's arrival on the steady clock."""
-        return self.steady_ns - (self.wall_ns - received_ns)
-
-    def age_ns(self, created_ns: int, received_ns: int) -> int:
-        """How old an event was when it arrived."""
-        return received_ns + self.correction_ns - created_ns
 
 
 class Taker(Protocol):
@@ -110,6 +94,7 @@ class Deliverer:
         os.set_blocking(self._wake_out, False)
         self.caught_up_ns = clock.steady_ns()
         """Whatever arrived before this instant of the steady clock has been handed out."""
+        self._gathering: Gathering | None = None
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gs-delivery", daemon=True)
 
@@ -156,6 +141,12 @@ class Deliverer:
         """No longer."""
         self._timed.pop(timed, None)
 
+    def tap(self, tap: Tap) -> None:
+        """Hand everything to one more, as it comes."""
+        gathering = Gathering(tap, self.deliver)
+        self.watch(gathering)
+        self._gathering = gathering
+
     def post(self, work: Callable[[], object]) -> None:
         """Run something on the delivering thread, soon."""
         self._posted.append(work)
@@ -184,15 +175,25 @@ class Deliverer:
             self.run_posted()
             if self._is_over.is_set():
                 return  # It may have been a callback that closed the connection, receiver and all.
-            batch, options = self._receiver.read_with_options(BATCH_EVENTS_MAX, 0)
-            arrival = self._observe()
-            if len(batch):
-                self.deliver(batch, options, arrival)
-            self.fire_due(arrival)
-            if len(batch) < BATCH_EVENTS_MAX:
-                # Not up to now: after a pause of this process the receiving thread comes to it
-                # only while we wait again.
-                self.caught_up_ns = began_ns
+            if not self.pass_on():
+                continue
+            # Not up to now: after a pause of this process the receiving thread comes to it
+            # only while we wait again.
+            self.caught_up_ns = began_ns
+
+    def pass_on(self) -> bool:
+        """Take one batch and hand it on; whether all that had come has been handed out."""
+        gathering = self._gathering
+        events_max = BATCH_EVENTS_MAX if gathering is None else TAPPED_EVENTS_MAX
+        batch, options = self._receiver.read_with_options(events_max, 0)
+        arrival = self._observe()
+        if len(batch) and gathering is None:
+            self.deliver(batch, options, arrival)
+        elif len(batch) and gathering is not None:
+            gathering.add(batch, options, arrival)
+            self.stir(gathering)
+        self.fire_due(arrival)
+        return len(batch) < events_max and (gathering is None or gathering.is_empty)
 
     def run_posted(self) -> None:
         """Do what others have posted; it must not stop the deliveries, whatever it is."""

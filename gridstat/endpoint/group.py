@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Unpack
 
+    from gridstat.endpoint.arrival_clock import Arrival
     from gridstat.endpoint.asking import QosWishes
-    from gridstat.endpoint.deliverer import Arrival, Deliverer
+    from gridstat.endpoint.deliverer import Deliverer
     from gridstat.endpoint.delivery import Delivery
     from gridstat.endpoint.group_sets import GroupSet, GroupSets
     from gridstat.endpoint.subscriber import Subscription

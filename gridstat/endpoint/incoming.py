@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gridstat.core.samples import Samples
-    from gridstat.endpoint.deliverer import Arrival
+    from gridstat.endpoint.arrival_clock import Arrival
     from gridstat.endpoint.delivery import Row
     from gridstat.endpoint.mailbox import Mailbox
     from gridstat.endpoint.slot_clock import Begin

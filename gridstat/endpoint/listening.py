@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gridstat.endpoint.deliverer import Deliverer
     from gridstat.endpoint.path_ledger import PathLedger
     from gridstat.endpoint.subscriber import Subscription
+    from gridstat.endpoint.tap import Tap
     from gridstat.endpoint.violation import Terms
     from gridstat.model.rate_law import Period
     from gridstat.model.status import StatusVariable
@@ -93,6 +94,7 @@ class Listening:
     def __init__(self, receiver: Expecting, deliverer: Deliverer, clock: Clock) -> None:
         self.places: dict[str, int] = {}
         """Which of the receiver's sources each edge is."""
+        self.tap: Tap | None = None
         self._receiver = receiver
         self._deliverer = deliverer
         self._clock = clock
@@ -125,6 +127,7 @@ class Listening:
                 return
             ear = _Ear(variable, terms, Tally(terms, latency_ns, begin), latency_ns)
             subscription.incoming.obey(variable, terms, ear.tally, begin)
+            self._tell_tap(subscription, ear)
             self._expect(ear)
             ears[variable.variable_id] = ear
         self._deliverer.add(variable.variable_id, subscription.incoming)
@@ -278,7 +281,14 @@ class Listening:
         ear.terms, ear.latency_ns = terms, latency_ns
         self._expect_anew(ear.variable.variable_id)
         subscription.incoming.obey(ear.variable, terms, ear.tally, begin)
+        self._tell_tap(subscription, ear)
         self._stir(subscription)
+
+    def _tell_tap(self, subscription: Subscription, ear: _Ear) -> None:
+        """Before its first event can come."""
+        if self.tap is not None:
+            subscription_id = subscription.contract.subscription_id
+            self.tap.begin(ear.variable, ear.law.every, subscription_id)
 
     def _stir(self, subscription: Subscription) -> None:
         """It may be watched from now on, or more closely."""

@@ -25,7 +25,7 @@ from gridstat.model.rate_law import slot_of
 
 if TYPE_CHECKING:
     from gridstat.core.samples import Samples
-    from gridstat.endpoint.deliverer import Arrival
+    from gridstat.endpoint.arrival_clock import Arrival
     from gridstat.endpoint.slot_clock import Begin
     from gridstat.endpoint.violation import Terms
 

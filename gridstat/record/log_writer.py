@@ -29,6 +29,7 @@ from gridstat.record.segment import (
     FRAME_RECORDS_MAX,
     SUFFIX,
     SegmentHead,
+    decode_head,
     encode_frame,
     encode_head,
     segment_name,
@@ -49,6 +50,7 @@ logger = logging.getLogger(__name__)
 LOCK_FILE: Final = "lock"
 NS_PER_S: Final = 1_000_000_000
 _NEVER_NS: Final = (1 << 63) - 1
+_RESTORE: Final = "restore the file from a copy, or move the whole folder away to begin anew"
 
 
 class LogWriter:
@@ -70,17 +72,21 @@ class LogWriter:
         self._kind = kind
         self._now_ns = now_ns
         self._settings = LogSettings() if settings is None else settings
-        self._folder.mkdir(parents=True, exist_ok=True)
         self._segment = self._manifest = -1
         self._extents: list[Extent] = []
         self._entries = 0
         self._open_extent: Extent | None = None
         self._open_recorded: Extent | None = None
-        self._is_failed = False
+        self.is_failed = False
         self.appended = self.recorded = 0
-        self._lock = self._take_lock()
+        self._lock = -1
         try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._lock = self._take_lock()
             self._resume()
+        except OSError as error:
+            self._let_go()
+            raise _failed(self._folder, error) from error
         except BaseException:
             self._let_go()
             raise
@@ -108,34 +114,52 @@ class LogWriter:
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Adds records of the log's kind, in frames; where it raises, `appended` says how far."""
-        if self._is_failed:
+        if self.is_failed:
             raise StorageFailed(f"{self._folder} could not be written before", hint="start anew")
         for start in range(0, batch.num_rows, FRAME_RECORDS_MAX):
             self._append_frame(batch.slice(start, FRAME_RECORDS_MAX))
 
     def sync(self) -> int:
         """Makes safe what was appended; returns how many records are recorded altogether."""
-        if self.appended > self.recorded and not self._is_failed:
+        if self.appended > self.recorded and not self.is_failed:
             self._commit(is_closed=False)
         return self.recorded
 
     def rotate(self) -> None:
         """Closes the open segment, if anything is in it."""
-        if self._open_extent is not None:
+        if self._open_extent is not None and self._open_extent.records and not self.is_failed:
             self._commit(is_closed=True)
+
+    def tend(self) -> None:
+        """Closes the open segment if it is old, also while nothing comes."""
+        extent = self._open_extent
+        if extent is not None and self._is_old_or_large(extent, 0, self._now_ns()):
+            self.rotate()
 
     def release(self, before_record: int) -> int:
         """Removes closed segments that lie wholly before this record; returns the bytes freed."""
         gone = [extent for extent in self._extents if extent.end_record <= before_record]
         if self._open_recorded is None:  # The last one tells where the numbers go on.
             gone = gone[: len(self._extents) - 1]
-        if not gone:
+        if not gone or self.is_failed:
             return 0
-        self._extents = [extent for extent in self._extents if extent not in gone]
-        self._write_manifest_anew()
-        for extent in gone:
-            (self._folder / segment_name(extent.first_record)).unlink()
+        names = [segment_name(extent.first_record) for extent in gone]
+        self._extents, before = [each for each in self._extents if each not in gone], self._extents
+        try:
+            try:
+                self._write_manifest_anew()
+            except OSError:  # A disk without room for a few bytes gets it by what must go anyway.
+                self._unlink(names)
+                self._write_manifest_anew()
+            self._unlink(names)
+        except OSError as error:
+            self._extents = before
+            raise _failed(self._folder, error) from error
         return sum(extent.end_byte for extent in gone)
+
+    def _unlink(self, names: list[str]) -> None:
+        for name in names:
+            (self._folder / name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Makes safe what was appended, and lets another writer in."""
@@ -177,8 +201,22 @@ class LogWriter:
         self._entries = entry_bytes // ENTRY_BYTES
         self.appended = self.recorded = self._extents[-1].end_record if self._extents else 0
         self._remove_strays()
-        if self._extents and not self._extents[-1].is_closed:
-            self._reopen(self._extents.pop())
+        if self._extents:
+            version = self._version_of(self._extents[-1])
+            if not self._extents[-1].is_closed:
+                self._reopen(self._extents.pop())
+            if version < self._kind.version:
+                self.rotate()  # A segment holds records of one version.
+
+    def _version_of(self, extent: Extent) -> int:
+        """Of what version its records are; raises if a newer release has written here."""
+        path = self._folder / segment_name(extent.first_record)
+        try:
+            with path.open("rb") as file:
+                head = file.read(ALIGNMENT)
+        except FileNotFoundError as error:
+            raise StorageFailed(f"{path} is missing", hint=_RESTORE) from error
+        return decode_head(head, self._kind, str(path)).kind_version
 
     def _remove_strays(self) -> None:
         named = {segment_name(extent.first_record) for extent in self._extents}
@@ -193,7 +231,7 @@ class LogWriter:
         if size < last.end_byte:
             raise StorageFailed(
                 f"{path} has {size:,} bytes, and the manifest counts {last.end_byte:,}",
-                hint="restore the file from a copy, or move the whole folder away to begin anew",
+                hint=_RESTORE,
             )
         self._segment = self._open(path.name)
         if size > last.end_byte:
@@ -230,17 +268,24 @@ class LogWriter:
 
     def _is_old_or_large(self, extent: Extent, size: int, now_ns: int) -> bool:
         age_ns = now_ns - extent.began_ns
-        return extent.end_record > extent.first_record and (
-            extent.end_byte + size > self._settings.segment_bytes_max
-            or age_ns >= self._settings.segment_s_max * NS_PER_S
-        )
+        # A clock that was set back would keep it open for long; one that was set on closes it.
+        is_young = 0 <= age_ns < self._settings.segment_s_max * NS_PER_S
+        has_room = extent.end_byte + size <= self._settings.segment_bytes_max
+        return extent.records > 0 and not (is_young and has_room)
 
     def _begin_segment(self, now_ns: int) -> None:
-        name = segment_name(self.appended)
-        self._segment = self._open(name)
         head = SegmentHead(self._kind.code, self._kind.version, self.appended, now_ns)
-        self._write([encode_head(head)], ALIGNMENT, 0)
-        sync_folder(self._folder)
+        try:
+            self._segment = self._open(segment_name(self.appended))
+            self._write([encode_head(head)], ALIGNMENT, 0)
+            sync_folder(self._folder)
+        except (OSError, StorageFailed) as error:
+            if self._segment >= 0:
+                os.close(self._segment)
+                self._segment = -1
+            if isinstance(error, OSError):
+                raise _failed(self._folder, error) from error
+            raise
         self._open_extent = Extent(
             self.appended, self.appended, ALIGNMENT, now_ns, _NEVER_NS, -_NEVER_NS, is_closed=False
         )
@@ -256,10 +301,7 @@ class LogWriter:
                 rest = _after(rest, count)
         except OSError as error:
             os.ftruncate(self._segment, position)
-            raise StorageFailed(
-                f"{self._folder}: {error.strerror}",
-                hint="make room on the disk; what was recorded is safe",
-            ) from error
+            raise _failed(self._folder, error) from error
 
     def _commit(self, *, is_closed: bool) -> None:
         assert self._open_extent is not None
@@ -268,7 +310,7 @@ class LogWriter:
             os.fdatasync(self._segment)
             self._append_entry(extent)
         except OSError as error:
-            self._is_failed = True  # What the disk holds now is known to the next start only.
+            self.is_failed = True  # What the disk holds now is known to the next start only.
             raise StorageFailed(
                 f"{self._folder}: {error.strerror}", hint="look at the disk; it may be failing"
             ) from error
@@ -304,6 +346,12 @@ class LogWriter:
         os.close(self._manifest)
         self._manifest = self._open(MANIFEST_FILE)
         self._entries = len(kept)
+
+
+def _failed(folder: Path, error: OSError) -> StorageFailed:
+    return StorageFailed(
+        f"{folder}: {error.strerror}", hint="make room on the disk; what was recorded is safe"
+    )
 
 
 def _after(parts: list[memoryview], count: int) -> list[memoryview]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
+
+MIB: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +17,36 @@ class LogSettings:
     the pipeline has not yet taken over.
     """
 
-    segment_bytes_max: int = 128 * 1024 * 1024
+    segment_bytes_max: int = 128 * MIB
     segment_s_max: float = 3_600.0
-    log_bytes_max: int = 8 * 1024 * 1024 * 1024
+    log_bytes_max: int = 8_192 * MIB
     alarm_share: float = 0.8
 
     def __post_init__(self) -> None:
         assert 0 < self.segment_bytes_max <= self.log_bytes_max
         assert self.segment_s_max > 0
         assert 0 < self.alarm_share <= 1
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderSettings:
+    """Bounds of a whole recorder: its logs, how long an event may be unsafe, how many may wait.
+
+    Beside the events, `side` bounds each of the small logs; streams and gaps are never released,
+    for every reader of the events needs them.
+    """
+
+    events: LogSettings = field(default_factory=LogSettings)
+    side: LogSettings = field(
+        default_factory=lambda: LogSettings(
+            segment_bytes_max=32 * MIB, segment_s_max=86_400.0, log_bytes_max=1_024 * MIB
+        )
+    )
+    sync_s: float = 0.2
+    ring_events_max: int = 2 * MIB
+    rows_max: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        assert self.sync_s > 0
+        assert self.ring_events_max > 0
+        assert self.rows_max > 0

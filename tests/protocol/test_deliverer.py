@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gridstat.core import _ends
-from gridstat.endpoint.deliverer import Arrival, Deliverer
+from gridstat.endpoint.deliverer import Deliverer
 from gridstat.model.status import OPTION_BYTES
 from gridstat.net.clock import SystemClock
 from tests.cluster.eventually import eventually
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gridstat.core.samples import Samples
+    from gridstat.endpoint.arrival_clock import Arrival
     from gridstat.endpoint.delivery import Row
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
+from gridstat.broker.operators.account import Accountant
 from gridstat.broker.records.operations import (
     ChannelAdded,
     ChannelRemoved,
@@ -28,6 +29,7 @@ from gridstat.model.errors import (
 )
 from gridstat.model.identifiers import ChannelId
 from gridstat.net.command.operator_messages import (
+    Account,
     AddChannel,
     AddRouter,
     Explain,
@@ -55,6 +57,7 @@ class OperatorDesk:
     def __init__(self, desk: Desk, surveyor: Surveyor, health: RouterHealth) -> None:
         self._desk = desk
         self._surveyor = surveyor
+        self._accountant = Accountant(desk, surveyor.counters)
         self._health = health
         self.started_ns = 0
 
@@ -74,6 +77,8 @@ class OperatorDesk:
         match command:
             case Survey():
                 self._answer(peer, command.request_id, self.survey())
+            case Account(after=after):
+                self._answer(peer, command.request_id, self._accountant.page(after))
             case Explain():
                 self._answer(peer, command.request_id, self._surveyor.explain(command.name))
             case AddRouter():

@@ -17,12 +17,15 @@ from gridstat.model.errors import NoSuchVariable
 from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gridstat.broker.desk import Desk
     from gridstat.broker.records.registry import EndPoint, Publication, Subscription
     from gridstat.broker.routers.router_desk import RouterDesk
     from gridstat.broker.routers.router_health import RouterHealth
     from gridstat.broker.tables.channel_plan import ChannelPlan
     from gridstat.net.command.endpoint_messages import LedgerEntry, PathEntry
+    from gridstat.net.command.router_messages import ReportCounters
 
 LISTED_MAX: Final = 1_000
 """Publications, and subscriptions, of one survey; totals count all of them."""
@@ -84,6 +87,10 @@ class Surveyor:
             "journal": dict(self._desk.outside.journal_figures()),
         }
 
+    def counters(self) -> Mapping[str, ReportCounters]:
+        """What each router has reported last."""
+        return self._router_desk.counters
+
     def ledgers(self) -> list[ReportedLedger]:
         """Of every subscription that has reported one, however many there are."""
         return [
@@ -118,7 +125,7 @@ class Surveyor:
         refusals = [] if found.troubles else self._table_refusals(found)
         facts["degraded"] = [*facts["degraded"], *found.troubles, *refusals]
         facts["state"] = self._state(found)
-        facts["ledger"] = None if found.ledger is None else _ledger(found)
+        facts["ledger"] = None if found.ledger is None else ledger_facts(found.ledger)
         return facts
 
     def _table_refusals(self, found: Subscription) -> list[str]:
@@ -207,14 +214,14 @@ class Surveyor:
             "paths": [list(path.routers) for path in record.paths],
             "degraded": [*record.degraded, *found.troubles],
             "state": self._state(found),
-            "ledger": None if found.ledger is None else _ledger(found),
+            "ledger": None if found.ledger is None else ledger_facts(found.ledger),
         }
 
 
-def _ledger(found: Subscription) -> Facts:
-    assert found.ledger is not None
-    facts = {name: getattr(found.ledger, name) for name in found.ledger.__struct_fields__}
-    facts["paths"] = [path_facts(path) for path in found.ledger.paths]
+def ledger_facts(ledger: LedgerEntry) -> Facts:
+    """What a subscriber has counted, as plain values."""
+    facts = {name: getattr(ledger, name) for name in ledger.__struct_fields__}
+    facts["paths"] = [path_facts(path) for path in ledger.paths]
     return facts
 
 

@@ -27,12 +27,17 @@ def attached(access: Access, end_point: str, edges: Sequence[str] | None) -> Ite
     SIGTERM ends it as Ctrl-C does, so that it always leaves the cloud in order.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    places = places_of(access, edges)
+    access.files_of(Role.ENDPOINT, end_point)
+    with connect(places, end_point, certificates=access.certificates.path) as grid:
+        yield grid
+
+
+def places_of(access: Access, edges: Sequence[str] | None) -> tuple[str, ...]:
+    """The named edges in the words of `connect`, or the first two."""
     names = list(edges or list(access.edges)[:EDGES_DEFAULT])
     unknown = [name for name in names if name not in access.edges]
     if unknown or not names:
         known = ", ".join(access.edges) or "none"
         raise Misuse(f"no edge router {', '.join(unknown)}", hint=f"edge routers here: {known}")
-    access.files_of(Role.ENDPOINT, end_point)
-    places = [f"{name}@{address_text(access.edges[name])}" for name in names]
-    with connect(places, end_point, certificates=access.certificates.path) as grid:
-        yield grid
+    return tuple(f"{name}@{address_text(access.edges[name])}" for name in names)

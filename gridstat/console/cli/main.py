@@ -28,6 +28,7 @@ COMMANDS: Final = (
     "router",
     "publish",
     "subscribe",
+    "recorder",
     "find",
     "explain",
     "top",

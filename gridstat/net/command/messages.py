@@ -43,6 +43,7 @@ from gridstat.net.command.endpoint_messages import (
     Unsubscribe,
 )
 from gridstat.net.command.operator_messages import (
+    Account,
     AddChannel,
     AddRouter,
     Explain,
@@ -109,6 +110,7 @@ Message: TypeAlias = (
     | RemoveChannel
     | Explain
     | Survey
+    | Account
     | OperatorAnswer
 )
 
@@ -116,6 +118,7 @@ __all__ = [
     "MANY_MAX",
     "SCHEMA_VERSION",
     "SCHEMA_VERSION_MIN",
+    "Account",
     "AddChannel",
     "AddRouter",
     "Answer",

@@ -53,6 +53,17 @@ class Survey(Struct, frozen=True):
     request_id: int
 
 
+class Account(Struct, frozen=True):
+    """Every contract with its ledger, page by page, for whoever keeps them; and all counters.
+
+    The first page (`after` 0) has the counters of routers and channels. `next` in the facts is
+    what to ask for next, 0 after the last page.
+    """
+
+    request_id: int
+    after: int = 0
+
+
 class OperatorAnswer(Struct, frozen=True):
     """`facts` is plain data for people and JSON; a refusal says why instead."""
 
@@ -62,5 +73,5 @@ class OperatorAnswer(Struct, frozen=True):
 
 
 OperatorCommand: TypeAlias = (
-    AddRouter | RemoveRouter | AddChannel | RemoveChannel | Explain | Survey
+    AddRouter | RemoveRouter | AddChannel | RemoveChannel | Explain | Survey | Account
 )

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from gridstat.core.samples import SAMPLE
-from gridstat.endpoint.deliverer import Arrival, Deliverer
+from gridstat.endpoint.arrival_clock import Arrival
+from gridstat.endpoint.deliverer import Deliverer
 from gridstat.endpoint.listening import Listening
 from gridstat.endpoint.subscription_book import SubscriptionBook
 from gridstat.model.identifiers import VariableId

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridstat.core.samples import SAMPLE
-from gridstat.endpoint.deliverer import Arrival
+from gridstat.endpoint.arrival_clock import Arrival
 from gridstat.endpoint.slot_clock import Begin
 from gridstat.endpoint.tally import OPEN_SLOTS_MAX, SETTLE_NS, Tally
 from gridstat.endpoint.violation import Terms

@@ -1,0 +1,99 @@
+"""The account of a cloud for whoever keeps it: every contract and ledger, and all counters.
+
+Unlike the survey it leaves nothing out. It comes in pages, so that no answer is too long for a
+frame and none holds up the broker.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any, Final
+
+from gridstat.broker.operators.survey import ledger_facts
+from gridstat.model.qos import BASELINE_MODE
+from gridstat.model.type_text import type_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.records.registry import Subscription
+    from gridstat.net.command.router_messages import ReportCounters
+
+PAGE_CONTRACTS_MAX: Final = 500
+PAGE_BYTES_MAX: Final = 1024 * 1024
+"""Reckoned too low, by what may be long; a frame holds four times as much."""
+_CONTRACT_BYTES: Final = 1_200
+_PATH_BYTES: Final = 300
+US_PER_MS: Final = 1_000
+
+Facts = dict[str, Any]
+
+
+class Accountant:
+    """Reads everything and changes nothing."""
+
+    def __init__(self, desk: Desk, counters: Callable[[], Mapping[str, ReportCounters]]) -> None:
+        self._desk = desk
+        self._counters = counters
+
+    def page(self, after: int) -> Facts:
+        """The contracts with numbers above `after`, as many as fit."""
+        registry = self._desk.registry
+        numbers = sorted(registry.subscriptions)
+        start = bisect_right(numbers, after)
+        contracts: list[Facts] = []
+        size_bytes = 0
+        for number in numbers[start : start + PAGE_CONTRACTS_MAX]:
+            found = registry.subscriptions[number]
+            size_bytes += _bytes_of(found)
+            if contracts and size_bytes > PAGE_BYTES_MAX:
+                break
+            contracts.append(self._contract(found))
+        has_more = start + len(contracts) < len(numbers)
+        return {
+            "contracts": contracts,
+            "counters": [] if after else list(self._counter_facts()),
+            "next": contracts[-1]["subscription"] if has_more else 0,
+        }
+
+    def _contract(self, found: Subscription) -> Facts:
+        record, variable = found.record, found.variable
+        publication = self._desk.registry.publications.get(record.name)
+        fastest = min(record.granted.values(), key=lambda qos: qos.every)
+        granted = record.granted.get(BASELINE_MODE, fastest)
+        period = variable.period
+        return {
+            "subscription": record.subscription_id,
+            "endpoint": record.subscriber,
+            "variable": record.name,
+            "publisher": "" if publication is None else publication.publisher,
+            "value_type": type_text(variable.value_type),
+            "period_seconds": None if period is None else period.seconds,
+            "period_per_seconds": None if period is None else period.per_seconds,
+            "phase_ns": variable.phase_ns,
+            "every": granted.every,
+            "latency_ms": granted.latency_us / US_PER_MS,
+            "redundancy": granted.redundancy,
+            "priority": granted.priority,
+            "ledger": None if found.ledger is None else ledger_facts(found.ledger),
+        }
+
+    def _counter_facts(self) -> Iterator[Facts]:
+        """Of routers and the channels between them; what goes to end-points is in the ledgers."""
+        channels = self._desk.registry.channels
+        for router, told in sorted(self._counters().items()):
+            yield {"router": router, "channel": "", "counters": dict(told.router)}
+            for number in sorted(channels.keys() & (told.channels.keys() | told.sources.keys())):
+                heard = told.sources.get(number, {})
+                counters = {
+                    **told.channels.get(number, {}),
+                    **{f"heard_{name}": count for name, count in heard.items()},
+                }
+                yield {"router": router, "channel": channels[number].label, "counters": counters}
+
+
+def _bytes_of(found: Subscription) -> int:
+    paths = () if found.ledger is None else found.ledger.paths
+    names = sum(len(name) for path in paths for name in (path.name, *path.routers))
+    return _CONTRACT_BYTES + _PATH_BYTES * len(paths) + names

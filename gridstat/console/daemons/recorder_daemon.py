@@ -1,0 +1,265 @@
+"""A recorder as a process: a subscriber like any other, whose events go into a log.
+
+Four threads beside each other: the receiver (C), the delivery, which hands whole batches to the
+recorder's ring, the writing thread, which waits for the disk, and this one, which asks the broker
+for contracts, ledgers and counters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from gridstat.console.daemons.garbage import collect_rarely
+from gridstat.console.daemons.logs import set_up_logging
+from gridstat.console.daemons.metrics_server import MetricsServer
+from gridstat.console.daemons.recorder_metrics import RecorderCollector
+from gridstat.console.daemons.recorder_rows import AccountRows
+from gridstat.console.daemons.service import daemon_signals, notify
+from gridstat.console.operator_desk import operator_desk
+from gridstat.endpoint.connecting import connect_async
+from gridstat.model.cloud import is_pattern
+from gridstat.model.errors import GridStatError
+from gridstat.net.command.identity import Role
+from gridstat.net.command.messages import Account
+from gridstat.record.gap_book import GapReason
+from gridstat.record.kinds import CONTRACTS, COUNTERS, LEDGERS
+from gridstat.record.recorder import Recorder, read_rows
+from gridstat.record.status_file import write_status
+from gridstat.record.writing_thread import WritingThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from gridstat.console.access import Access
+    from gridstat.console.operator_desk import OperatorDesk
+    from gridstat.core.samples import Samples
+    from gridstat.endpoint.connection import Connection
+    from gridstat.model.qos import QosRequest
+    from gridstat.model.status import StatusVariable
+    from gridstat.record.settings import RecorderSettings
+
+Line: TypeAlias = dict[str, Any]
+RING_EVENTS: Final = 1 << 20
+OPTION_BYTES: Final = 1 << 24
+ATTACH_S_MAX: Final = 30.0
+LAST_ACCOUNT_S: Final = 2.0
+OPERATOR: Final = "recorder"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderPlan:
+    """What is recorded, under which contract, and where to."""
+
+    access: Access
+    into: Path
+    end_point: str
+    edges: tuple[str, ...]
+    """In the words of `connect`."""
+    names: tuple[str, ...]
+    qos: QosRequest
+    settings: RecorderSettings
+    account_s: float = 5.0
+    metrics_port: int | None = None
+    seconds: float = 0.0
+    """After which it ends by itself; 0: never."""
+
+
+class RecorderTap:
+    """Between the connection and the recorder; counts what was lost before it came here."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._before: dict[GapReason, int] = {}
+        self._looked_ns = time.time_ns()
+
+    def begin(self, variable: StatusVariable, every: int, subscription_id: int) -> None:
+        self._recorder.begin(variable, every, subscription_id)
+
+    def take(self, batch: Samples, options: bytes) -> None:
+        self._recorder.take(batch, options)
+
+    def look(self, received: dict[str, int]) -> None:
+        """Note what the receiver had to drop; the kernel does not tell how many events."""
+        from_ns, self._looked_ns = self._looked_ns, time.time_ns()
+        for reason, name in (
+            (GapReason.RECEIVER_FULL, "ring_full"),
+            (GapReason.KERNEL_FULL, "kernel_dropped"),
+        ):
+            dropped = received[name] - self._before.get(reason, 0)
+            self._before[reason] = received[name]
+            if dropped:
+                events = dropped if reason is GapReason.RECEIVER_FULL else None
+                self._recorder.miss(reason, from_ns, self._looked_ns, events)
+
+
+class RecorderDaemon:
+    """Records from `start` to `close`; the logs are closed in any case."""
+
+    def __init__(self, plan: RecorderPlan) -> None:
+        self._plan = plan
+        plan.access.files_of(Role.ENDPOINT, plan.end_point)
+        self._recorder = Recorder(plan.into, now_ns=time.time_ns, settings=plan.settings)
+        self._rows = AccountRows(read_rows(plan.into, CONTRACTS))
+        self._tap = RecorderTap(self._recorder)
+        self._thread = WritingThread(self._recorder, plan.settings.sync_s, self._look)
+        self._connection: Connection | None = None
+        self._metrics = MetricsServer(
+            lambda: RecorderCollector(
+                self._recorder.figures(), plan.settings, self._rows.contracts
+            ),
+            health=lambda: self._recorder.figures().complaint,
+        )
+
+    async def start(self) -> Line:
+        """Attach, subscribe, and say from where on it records."""
+        plan = self._plan
+        self._thread.start()
+        self._connection = await connect_async(
+            plan.edges,
+            plan.end_point,
+            certificates=plan.access.certificates.path,
+            timeout_s=ATTACH_S_MAX,
+            ring_events=RING_EVENTS,
+            option_bytes=OPTION_BYTES,
+        )
+        self._connection.tap(self._tap)
+        for name in plan.names:
+            await self._subscribe(self._connection, name)
+        self._note_downtime()
+        ready: Line = {
+            "state": "ready",
+            "recorder": plan.end_point,
+            "into": str(plan.into),
+            "recorded": self._recorder.figures().recorded,
+        }
+        if plan.metrics_port is not None:
+            place = await self._metrics.start(plan.access.broker[0], plan.metrics_port)
+            ready["metrics"] = list(place)
+        return ready
+
+    async def follow_account(self) -> None:
+        """Ask the broker again and again; ends only when cancelled."""
+        async with operator_desk(self._plan.access, OPERATOR) as desk:
+            try:
+                while True:
+                    await self._keep_account(desk)
+                    await asyncio.sleep(self._plan.account_s)
+            except asyncio.CancelledError:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._keep_account(desk), LAST_ACCOUNT_S)
+                raise
+
+    def rotate(self) -> None:
+        """Close all open segments, soon."""
+        self._thread.rotate()
+
+    async def close(self) -> Line:
+        """Leave the cloud, write down what has come, and tell what that was."""
+        if self._connection is not None:
+            await asyncio.to_thread(self._connection.close)
+        await asyncio.to_thread(self._thread.close)
+        await asyncio.to_thread(self._recorder.sync)
+        figures = self._recorder.figures()
+        await asyncio.to_thread(self._recorder.close)
+        await self._metrics.close()
+        write_status(self._plan.into, figures, time.time_ns())
+        return {"state": "ended", "recorder": self._plan.end_point, **_told(asdict(figures))}
+
+    async def _subscribe(self, connection: Connection, name: str) -> None:
+        if not is_pattern(name):
+            await connection.run(connection.subscribe, name, qos=self._plan.qos)
+            return
+        pattern = await connection.run(connection.subscribe_pattern, name, qos=self._plan.qos)
+        for missed in pattern.missed:
+            log.warning("not_granted variable=%s", missed)
+
+    def _note_downtime(self) -> None:
+        last_ns, now_ns = self._recorder.last_received_ns, time.time_ns()
+        if last_ns is not None:
+            self._recorder.miss(GapReason.DOWN, min(last_ns, now_ns), now_ns, None)
+
+    async def _keep_account(self, desk: OperatorDesk) -> None:
+        contracts: list[dict[str, Any]] = []
+        counters: list[dict[str, Any]] = []
+        after = 0
+        try:
+            while True:
+                page = await desk.ask(Account(request_id=0, after=after))
+                contracts += page["contracts"]
+                counters += page["counters"]
+                after = page["next"]
+                if not after:
+                    break
+        except GridStatError as error:
+            log.warning("no_account reason=%s", error)
+            return
+        now_ns = time.time_ns()
+        for kind, rows in (
+            (CONTRACTS, self._rows.contract_rows(contracts, now_ns)),
+            (LEDGERS, self._rows.ledger_rows(contracts, now_ns)),
+            (COUNTERS, self._rows.counter_rows(counters, now_ns)),
+        ):
+            if rows and not self._recorder.put(kind, rows):
+                log.warning("no_room kind=%s rows=%d", kind.name, len(rows))
+
+    def _look(self) -> None:
+        """On the writing thread, once a second."""
+        if self._connection is not None:
+            self._tap.look(self._connection.counters()["received"])
+        write_status(self._plan.into, self._recorder.figures(), time.time_ns())
+
+
+async def serve_recorder(
+    plan: RecorderPlan, *, on_ready: Callable[[Line], None], tell: Callable[[str], None]
+) -> Line:
+    """Record until a signal asks to end; all that has come by then is on the disk."""
+    daemon = RecorderDaemon(plan)
+
+    def reload() -> None:
+        daemon.rotate()
+        tell("the open segments are closed, and new ones begun")
+
+    accounts: asyncio.Task[None] | None = None
+    try:
+        with daemon_signals(on_reload=reload) as stopping:
+            on_ready(await daemon.start())
+            notify("READY=1", f"STATUS=recording into {plan.into}")
+            accounts = asyncio.create_task(daemon.follow_account())
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), plan.seconds or None)
+            notify("STOPPING=1")
+            accounts.cancel()
+            await asyncio.gather(accounts, return_exceptions=True)
+    finally:
+        ended = await daemon.close()
+    return ended
+
+
+def run_recorder(
+    plan: RecorderPlan,
+    *,
+    is_json: bool,
+    on_ready: Callable[[Line], None],
+    tell: Callable[[str], None],
+) -> Line:
+    """The whole life of a recorder process, its log and event loop included."""
+    set_up_logging(is_json=is_json)
+
+    def started(ready: Line) -> None:
+        collect_rarely()
+        on_ready(ready)
+
+    return asyncio.run(serve_recorder(plan, on_ready=started, tell=tell))
+
+
+def _told(figures: Line) -> Line:
+    """What the last line says; `state` there is that of the process."""
+    return {name: figures[name] for name in ("recorded", "taken", "streams", "missing")}

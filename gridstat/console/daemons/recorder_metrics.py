@@ -1,0 +1,69 @@
+"""A recorder's figures in Prometheus' words: what is recorded, what is missing, how full."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from gridstat.record.kinds import EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client.core import Metric
+
+    from gridstat.record.recorder import RecorderFigures
+    from gridstat.record.settings import RecorderSettings
+
+PREFIX: Final = "gridstat_recorder"
+
+
+class RecorderCollector(Collector):
+    """The figures of one moment as families; it touches no live state."""
+
+    def __init__(
+        self, figures: RecorderFigures, settings: RecorderSettings, contracts: int
+    ) -> None:
+        self._figures = figures
+        self._settings = settings
+        self._contracts = contracts
+
+    def collect(self) -> Iterator[Metric]:
+        figures = self._figures
+        yield _counter(
+            "recorded_events", "Events in the log, ever; released ones too.", figures.recorded
+        )
+        yield _counter("taken_events", "Events that came since the start.", figures.taken)
+        yield _counter("failures", "Times that a log could not be written.", figures.failures)
+        missing = CounterMetricFamily(
+            f"{PREFIX}_missing_events", "Events that are known to be missing.", labels=["reason"]
+        )
+        for reason, count in figures.missing.items():
+            missing.add_metric([reason], count)
+        yield missing
+        yield _gauge("waiting_events", "Events that wait for the disk.", figures.waiting)
+        yield _gauge("streams", "Streams that have a number.", figures.streams)
+        yield _gauge("contracts", "Contracts of the cloud that are not over.", self._contracts)
+        nearly_full = figures.state in ("nearly full", "full")
+        yield _gauge("nearly_full", "Whether a log has passed its alarm share.", int(nearly_full))
+        yield _gauge("failing", "Whether a log takes nothing.", int(bool(figures.complaint)))
+        yield from self._sizes()
+
+    def _sizes(self) -> Iterator[Metric]:
+        size = GaugeMetricFamily(f"{PREFIX}_log_bytes", "What a log takes.", labels=["log"])
+        bound = GaugeMetricFamily(f"{PREFIX}_log_bytes_max", "Its bound.", labels=["log"])
+        for name, count in self._figures.log_bytes.items():
+            settings = self._settings.events if name == EVENTS.name else self._settings.side
+            size.add_metric([name], count)
+            bound.add_metric([name], settings.log_bytes_max)
+        yield from (size, bound)
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"{PREFIX}_{name}", text, value=value)
+
+
+def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(f"{PREFIX}_{name}", text, value=value)

@@ -1,0 +1,128 @@
+"""From a broker's account to rows of the log: what has changed since it was asked last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from gridstat.net.command.endpoint_messages import LEDGER_COUNTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+Row: TypeAlias = dict[str, Any]
+Facts: TypeAlias = "Mapping[str, Any]"
+
+TERMS: Final = (
+    "endpoint",
+    "variable",
+    "publisher",
+    "value_type",
+    "period_seconds",
+    "period_per_seconds",
+    "phase_ns",
+    "every",
+    "latency_ms",
+    "redundancy",
+    "priority",
+)
+INT64_MAX: Final = (1 << 63) - 1
+
+
+class AccountRows:
+    """Remembers what was written down; a row comes again only when it says something else.
+
+    `known` are the contracts of an earlier recorder, so that one which has ended meanwhile is over.
+    """
+
+    def __init__(self, known: Iterable[Row] = ()) -> None:
+        self._contracts: dict[int, Row] = {}
+        for row in known:
+            if row["is_over"]:
+                self._contracts.pop(row["subscription"], None)
+            else:
+                self._contracts[row["subscription"]] = {name: row[name] for name in TERMS}
+        self._ledgers: dict[tuple[int, str | None], Row] = {}
+        self._counters: dict[tuple[str, str, str], int] = {}
+
+    @property
+    def contracts(self) -> int:
+        """How many are not over."""
+        return len(self._contracts)
+
+    def contract_rows(self, account: Iterable[Facts], time_ns: int) -> list[Row]:
+        """Contracts that are new, have changed or are over; the account must be whole."""
+        now = {each["subscription"]: {name: each[name] for name in TERMS} for each in account}
+        rows = [
+            {"time_ns": time_ns, "subscription": number, **terms, "is_over": False}
+            for number, terms in now.items()
+            if self._contracts.get(number) != terms
+        ]
+        rows += [
+            {"time_ns": time_ns, "subscription": number, **terms, "is_over": True}
+            for number, terms in self._contracts.items()
+            if number not in now
+        ]
+        self._contracts = now
+        self._ledgers = {key: row for key, row in self._ledgers.items() if key[0] in now}
+        return rows
+
+    def ledger_rows(self, account: Iterable[Facts], time_ns: int) -> list[Row]:
+        """Ledgers, whole and by path, that have counted anything since."""
+        rows = []
+        for each in account:
+            for counts in _ledgers(each):
+                key = each["subscription"], counts["path"]
+                if self._ledgers.get(key) != counts:
+                    self._ledgers[key] = counts
+                    rows.append({"time_ns": time_ns, **_named(each), **counts})
+        return rows
+
+    def counter_rows(self, counters: Iterable[Facts], time_ns: int) -> list[Row]:
+        """Counters that have moved since."""
+        rows = []
+        for each in counters:
+            for name, value in each["counters"].items():
+                key = each["router"], each["channel"], name
+                if self._counters.get(key) != value:
+                    self._counters[key] = value
+                    rows.append(
+                        {
+                            "time_ns": time_ns,
+                            "router": each["router"],
+                            "channel": each["channel"],
+                            "counter": name,
+                            "value": min(value, INT64_MAX),
+                        }
+                    )
+        return rows
+
+
+def _named(contract: Facts) -> Row:
+    return {name: contract[name] for name in ("subscription", "endpoint", "variable")}
+
+
+def _ledgers(contract: Facts) -> Iterator[Row]:
+    ledger = contract["ledger"]
+    if ledger is None:
+        return
+    counts = {name: min(ledger[name], INT64_MAX) for name in LEDGER_COUNTS}
+    yield {
+        "path": None,
+        **counts,
+        "latency_counts": list(ledger["latency_counts"]) or None,
+        "gap_slots_max": ledger["gap_slots_max"] or None,
+        "gap_ended_ns": ledger["gap_ended_ns"] or None,
+    }
+    for path in ledger["paths"]:
+        if path["is_counted"]:
+            yield {
+                "path": ">".join(path["routers"]) or path["name"],
+                **dict.fromkeys(LEDGER_COUNTS, 0),
+                "expected": path["expected"],
+                "delivered": path["delivered"],
+                "lost": path["lost"],
+                "late": path["late"] or 0,
+                "latency_counts": None,
+                "gap_slots_max": None,
+                "gap_ended_ns": None,
+            }

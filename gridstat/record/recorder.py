@@ -1,0 +1,250 @@
+"""A recorder without its surroundings: events and rows in, logs on the disk out.
+
+`take` and `put` are called by whoever delivers and never wait; `write` and `sync` belong to one
+thread of their own, which may wait for the disk as long as it takes. Recorded is what `sync` has
+made safe and put into the manifest; all else that came appears as a gap.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from gridstat.model.errors import GridStatError
+from gridstat.record.event_rows import EventRows, event_batch
+from gridstat.record.gap_book import GapBook, GapReason, gap_row
+from gridstat.record.kinds import EVENTS, GAPS, KINDS, STREAMS
+from gridstat.record.log_keeper import LogKeeper
+from gridstat.record.log_reader import LogReader
+from gridstat.record.ring import EventRing
+from gridstat.record.stream_book import StreamBook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from gridstat.model.status import StatusVariable
+    from gridstat.record.event_rows import Samples
+    from gridstat.record.kinds import RecordKind
+    from gridstat.record.settings import RecorderSettings
+
+GAPS_EVERY_NS: Final = 1_000_000_000
+READ_RECORDS_MAX: Final = 65_536
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderFigures:
+    """What is told of a recorder; `recorded` counts since the log began, the rest since the start.
+
+    `state` is recording, nearly full, full or failing, by the worst of its logs.
+    """
+
+    state: str
+    complaint: str
+    recorded: int
+    taken: int
+    waiting: int
+    streams: int
+    missing: dict[str, int]
+    log_bytes: dict[str, int]
+    failures: int
+
+
+class Recorder:
+    """Owns all logs of a folder from its making to `close`."""
+
+    def __init__(
+        self, folder: Path, *, now_ns: Callable[[], int], settings: RecorderSettings
+    ) -> None:
+        self.woken = threading.Event()
+        """Set when there is enough to write before the next sync is due."""
+        self._folder = folder
+        self._now_ns = now_ns
+        self._settings = settings
+        self._ring = EventRing(settings.ring_events_max, self.woken.set)
+        self._gaps = GapBook()
+        self._lock = threading.Lock()
+        self._gaps_due_ns = 0
+        self._rows: list[tuple[RecordKind, list[dict[str, Any]]]] = []
+        self._rows_count = 0
+        self._unsafe: tuple[int, int] | None = None
+        self.taken = 0
+        self._logs: dict[str, LogKeeper] = {}
+        try:
+            for kind in KINDS.values():
+                bounds = settings.events if kind is EVENTS else settings.side
+                self._logs[kind.name] = LogKeeper(folder, kind, now_ns=now_ns, settings=bounds)
+            self._streams = StreamBook(read_rows(folder, STREAMS))
+            self.last_received_ns = last_received_ns(folder)
+        except BaseException:
+            self._let_go()
+            raise
+
+    # On any thread.
+
+    def begin(self, variable: StatusVariable, every: int, subscription: int) -> int:
+        """Events of this identifier come under these terms; the answer is their stream."""
+        return self._streams.begin(variable, every, subscription, self._now_ns())
+
+    def take(self, samples: Samples, options: bytes = b"") -> None:
+        """Events as they arrive, of any variables; never waits."""
+        streams = self._streams.streams_of(samples["variable_id"])
+        rows = EventRows(samples, streams, options)
+        self.taken += len(rows)
+        if not self._ring.put(rows):
+            self.miss(GapReason.RING_FULL, *rows.received_ns(), len(rows))
+
+    def put(self, kind: RecordKind, rows: list[dict[str, Any]]) -> bool:
+        """Records of another kind; whether there was room for them."""
+        with self._lock:
+            if self._rows_count + len(rows) > self._settings.rows_max:
+                return False
+            self._rows.append((kind, rows))
+            self._rows_count += len(rows)
+        return True
+
+    def miss(self, reason: GapReason, from_ns: int, to_ns: int, events: int | None) -> None:
+        """Events that came, or should have come, and are not recorded."""
+        with self._lock:
+            self._gaps.add(reason, from_ns, to_ns, events)
+
+    def figures(self) -> RecorderFigures:
+        events = self._logs[EVENTS.name]
+        complaints = [keeper.complaint for keeper in self._logs.values() if keeper.complaint]
+        is_nearly_full = any(keeper.is_nearly_full for keeper in self._logs.values())
+        is_full = any(keeper.is_full for keeper in self._logs.values())
+        state = "full" if is_full else "failing" if complaints else "recording"
+        if state == "recording" and is_nearly_full:
+            state = "nearly full"
+        return RecorderFigures(
+            state=state,
+            complaint="; ".join(complaints),
+            recorded=events.recorded,
+            taken=self.taken,
+            waiting=self._ring.events,
+            streams=len(self._streams),
+            missing={reason.value: count for reason, count in self._gaps.events.items()},
+            log_bytes={name: keeper.log_bytes for name, keeper in self._logs.items()},
+            failures=sum(keeper.failures for keeper in self._logs.values()),
+        )
+
+    # On the writing thread.
+
+    def write(self) -> None:
+        """Bring what waits to the operating system."""
+        self.woken.clear()
+        while (rows := self._ring.take()) is not None:
+            self._append_events(rows)
+
+    def sync(self) -> int:
+        """Bring everything to the disk; the answer is how many events are recorded altogether."""
+        self.write()
+        events = self._logs[EVENTS.name]
+        lost = events.sync()
+        if lost and self._unsafe is not None:
+            self.miss(GapReason.DISK, *self._unsafe, lost)
+        self._unsafe = None
+        self._write_rows()
+        self._write_gaps()
+        return events.recorded
+
+    def tend(self) -> None:
+        """Close old segments and release archived ones; once in a while."""
+        for keeper in self._logs.values():
+            keeper.tend()
+
+    def rotate(self) -> None:
+        """Close all open segments, so that they can be copied away."""
+        for keeper in self._logs.values():
+            keeper.rotate()
+
+    def close(self) -> None:
+        """Write down what waits, and let another recorder in."""
+        self.sync()
+        self._gaps_due_ns = 0
+        self._write_gaps()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for keeper in self._logs.values():
+            keeper.close()
+
+    def _append_events(self, rows: EventRows) -> None:
+        events = self._logs[EVENTS.name]
+        first_ns, last_ns = rows.received_ns()
+        if not self._write_streams():
+            self.miss(GapReason.DISK, first_ns, last_ns, len(rows))
+            return
+        taken = events.append(event_batch(rows))
+        if taken:
+            before = self._unsafe or (first_ns, last_ns)
+            self._unsafe = min(before[0], first_ns), max(before[1], last_ns)
+        if taken < len(rows):
+            reason = GapReason.LOG_FULL if events.is_full else GapReason.DISK
+            self.miss(reason, first_ns, last_ns, len(rows) - taken)
+
+    def _write_streams(self) -> bool:
+        """What the numbers mean is safe before the first event that bears them."""
+        news = self._streams.news()
+        if not news:
+            return True
+        safe = self._write_safely(STREAMS, news)
+        self._streams.noted(safe)
+        return safe == len(news)
+
+    def _write_rows(self) -> None:
+        with self._lock:
+            waiting, self._rows, self._rows_count = self._rows, [], 0
+        for kind, rows in waiting:
+            self._write_safely(kind, rows)
+
+    def _write_gaps(self) -> None:
+        now_ns = self._now_ns()
+        is_early = 0 <= self._gaps_due_ns - now_ns <= GAPS_EVERY_NS
+        if is_early:
+            return
+        with self._lock:
+            gaps = self._gaps.take()
+        if not gaps:
+            return
+        safe = self._write_safely(GAPS, [gap_row(gap) for gap in gaps])
+        self._gaps_due_ns = now_ns + GAPS_EVERY_NS
+        with self._lock:
+            self._gaps.put_back(gaps[safe:])
+
+    def _write_safely(self, kind: RecordKind, rows: list[dict[str, Any]]) -> int:
+        """How many of them, the first ones, are on the disk now."""
+        keeper = self._logs[kind.name]
+        taken = keeper.append(pa.RecordBatch.from_pylist(rows, schema=kind.schema))
+        return max(0, taken - keeper.sync())
+
+
+def read_rows(folder: Path, kind: RecordKind) -> Iterator[dict[str, Any]]:
+    """All records of a small log, oldest first."""
+    reader = LogReader(folder, kind)
+    for piece in reader.slices(*reader.ends(), READ_RECORDS_MAX):
+        for batch in reader.read(piece):
+            yield from batch.to_pylist()
+
+
+def last_received_ns(folder: Path) -> int | None:
+    """When the newest recorded events arrived, None if there are none."""
+    reader = LogReader(folder, EVENTS)
+    start, end = reader.ends()
+    try:
+        pieces = reader.slices(reader.place_at(end - 1), end, READ_RECORDS_MAX) if end else []
+        times = [
+            int(batch.column("received_ns").to_numpy().max())
+            for piece in pieces
+            for batch in reader.read(piece)
+        ]
+    except GridStatError as error:  # Damaged or gone; recording goes on all the same.
+        log.warning("last_event_unreadable reason=%s", error)
+        times = [extent.latest_ns for extent in reader.extents()[-1:]]
+    return max(times, default=None) if end > start else None

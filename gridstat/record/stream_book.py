@@ -1,0 +1,109 @@
+"""The numbers of streams: which one an identifier stands for now, and what each has ever meant.
+
+A number is given once, to one variable under one contract, and means the same after a restart.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from gridstat.model.type_text import type_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from gridstat.model.status import StatusVariable
+
+UNKNOWN_STREAM: Final = -1
+VARIABLE_ID_MAX: Final = 1 << 24
+"""Identifiers are counted from 1; one beyond has no stream, and its events no name."""
+_ROOM: Final = 1_024
+
+
+class Terms(NamedTuple):
+    """What makes a stream: when one of these changes, another stream begins."""
+
+    variable: str
+    value_type: str
+    period_seconds: int | None
+    period_per_seconds: int | None
+    phase_ns: int
+    every: int
+
+
+class StreamBook:
+    """Told by whoever subscribes, asked with every batch, and read out by the writer."""
+
+    def __init__(self, known: Iterable[dict[str, Any]] = ()) -> None:
+        self._numbers = {
+            Terms(*(row[name] for name in Terms._fields)): int(row["stream"]) for row in known
+        }
+        self._next = 1 + max(self._numbers.values(), default=UNKNOWN_STREAM)
+        self._current: NDArray[np.int32] = np.full(_ROOM, UNKNOWN_STREAM, np.int32)
+        self._news: list[dict[str, Any]] = []
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def begin(self, variable: StatusVariable, every: int, subscription: int, now_ns: int) -> int:
+        """Events of this identifier are of this stream from now on; the answer is its number."""
+        number = variable.variable_id
+        with self._lock:
+            stream = self._number_of(_terms(variable, every), subscription, now_ns)
+            if number <= VARIABLE_ID_MAX:
+                self._make_room(number)
+                self._current[number] = stream
+        return stream
+
+    def streams_of(self, variable_ids: NDArray[np.uint32]) -> NDArray[np.int32]:
+        """The stream of each event."""
+        current = self._current
+        is_known = variable_ids < len(current)
+        if is_known.all():
+            return current[variable_ids]
+        found = current[np.where(is_known, variable_ids, 0)]
+        return np.where(is_known, found, np.int32(UNKNOWN_STREAM))
+
+    def news(self) -> list[dict[str, Any]]:
+        """The rows of streams that are not on the disk yet."""
+        with self._lock:
+            return list(self._news)
+
+    def noted(self, count: int) -> None:
+        """So many of the news are on the disk."""
+        with self._lock:
+            del self._news[:count]
+
+    def _number_of(self, terms: Terms, subscription: int, now_ns: int) -> int:
+        known = self._numbers.get(terms)
+        if known is not None:
+            return known
+        stream = self._numbers[terms] = self._next
+        self._next += 1
+        row = {"stream": stream, "since_ns": now_ns, "subscription": subscription}
+        self._news.append(row | terms._asdict())
+        return stream
+
+    def _make_room(self, number: int) -> None:
+        if number >= len(self._current):
+            grown = np.full(max(number + 1, 2 * len(self._current)), UNKNOWN_STREAM, np.int32)
+            grown[: len(self._current)] = self._current
+            self._current = grown
+
+
+def _terms(variable: StatusVariable, every: int) -> Terms:
+    period = variable.period
+    return Terms(
+        variable=variable.name,
+        value_type=type_text(variable.value_type),
+        period_seconds=None if period is None else period.seconds,
+        period_per_seconds=None if period is None else period.per_seconds,
+        phase_ns=variable.phase_ns,
+        every=every,
+    )
