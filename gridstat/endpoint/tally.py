@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from gridstat.endpoint.delivery import TIME_QUALITY_BITS
+from gridstat.endpoint.delivery import UNTIMELY_BITS
 from gridstat.endpoint.latency_counts import LatencyCounts
 from gridstat.endpoint.ledger import Ledger
 from gridstat.endpoint.loss_runs import LossRuns
@@ -77,8 +77,7 @@ class Tally:
                 batch = batch[picked]
                 options = [options[at] for at in picked] if options else options
         with self._lock:
-            if not self._count_row(batch, slots, arrival):
-                self._count_each(batch, slots, arrival)
+            self._count_some(batch, slots, arrival)
         return batch, options
 
     def ledger(self, now_ns: int) -> Ledger:
@@ -130,17 +129,26 @@ class Tally:
             slot = slot_of(created_ns, terms.period, terms.phase_ns)
             if slot % terms.every:
                 return batch[:0], []
-        age_ns = None if flags & TIME_QUALITY_BITS else arrival.age_ns(created_ns, received_ns)
+        age_ns = None if flags & UNTIMELY_BITS else arrival.age_ns(created_ns, received_ns)
         with self._lock:
             self._count(slot, arrival.arrived_ns(received_ns), age_ns)
         return batch, options
 
     # With the lock held.
 
+    def _count_some(self, batch: Samples, slots: list[int], arrival: Arrival) -> None:
+        """As many at once as possible: what is in the way of some costs the others little."""
+        if self._terms is None or len(batch) <= FEW:
+            self._count_each(batch, slots, arrival)
+        elif not self._count_row(batch, slots, arrival):
+            half = len(batch) // 2
+            self._count_some(batch[:half], slots[:half], arrival)
+            self._count_some(batch[half:], slots[half:], arrival)
+
     def _count_row(self, batch: Samples, slots: list[int], arrival: Arrival) -> bool:
         """Count many at once, if they come one after the other, in time, and nothing closes."""
         terms, count = self._terms, len(batch)
-        if terms is None or count <= FEW or not self._clock.is_set:
+        if terms is None or not self._clock.is_set:
             return False
         received_ns = batch["received_ns"]
         self._close(terms, arrival.arrived_ns(int(received_ns[0])))
@@ -149,7 +157,7 @@ class Tally:
         last = self._next + (count - 1) * terms.every
         if (
             slots != list(range(self._next, last + 1, terms.every))
-            or (batch["flags"] & TIME_QUALITY_BITS).any()
+            or (batch["flags"] & UNTIMELY_BITS).any()
             or int(ages_ns.max()) + arrival.correction_ns > (self._latency_ns or NEVER_NS)
             or arrival.arrived_ns(int(received_ns.max())) >= self._close_ns
         ):
@@ -168,7 +176,7 @@ class Tally:
         rows = batch.tolist()
         for slot, row in zip(slots or repeat(0), rows, strict=False):
             created_ns, received_ns, flags = row[0], row[1], row[4]
-            is_good = not flags & TIME_QUALITY_BITS
+            is_good = not flags & UNTIMELY_BITS
             age_ns = arrival.age_ns(created_ns, received_ns) if is_good else None
             self._count(slot, arrival.arrived_ns(received_ns), age_ns)
 

@@ -2,7 +2,7 @@
 
 For whoever wants every event and none in particular, as a recorder does: no Python runs for a
 single event. Subscriptions are counted from the same batches, gathered for a moment, so that the
-price of a ledger is paid a few times a second and not with every batch.
+price of a ledger is paid twice a second and not with every batch.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 TAPPED_EVENTS_MAX: Final = 65_536
 """Of one batch."""
-GATHER_NS: Final = 250_000_000
-GATHERED_EVENTS_MAX: Final = 262_144
+GATHER_NS: Final = 500_000_000
+GATHERED_EVENTS_MAX: Final = 524_288
 CLOCK_JUMP_NS: Final = 1_000_000
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 class Tap(Protocol):
     """Who takes everything; both are called between two batches, or before the first."""
 
-    def begin(self, variable: StatusVariable, every: int, subscription_id: int) -> None:
+    def begin(self, variable: StatusVariable, every: int, subscription_id: int) -> object:
         """Events of this identifier come under the terms of this contract from now on."""
         ...
 

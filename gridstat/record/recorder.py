@@ -88,9 +88,9 @@ class Recorder:
 
     # On any thread.
 
-    def begin(self, variable: StatusVariable, every: int, subscription: int) -> int:
+    def begin(self, variable: StatusVariable, every: int, subscription_id: int) -> int:
         """Events of this identifier come under these terms; the answer is their stream."""
-        return self._streams.begin(variable, every, subscription, self._now_ns())
+        return self._streams.begin(variable, every, subscription_id, self._now_ns())
 
     def take(self, samples: Samples, options: bytes = b"") -> None:
         """Events as they arrive, of any variables; never waits."""
