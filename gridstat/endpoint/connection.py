@@ -253,7 +253,7 @@ class Connection:
     def tap(self, tap: Tap) -> None:
         """Hand over all events as whole batches of all variables: `grid.tap(recorder)`.
 
-        Before the first subscription, and once. Subscriptions are served a quarter of a second
+        Before the first subscription, and once. Subscriptions are served up to half a second
         later from then on, so it does not go with `on_violation` and short latencies.
         """
         self._check_open()
