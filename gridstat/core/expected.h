@@ -24,7 +24,6 @@
 #include "variable_index.h"
 
 #define GS_SAMPLE_WORDS (sizeof(gs_sample) / sizeof(uint64_t))
-#define GS_REPLAYED     16U            /* Of the flags; a router has seen to the rest. */
 #define GS_AHEAD_NS_MAX 10000000000ULL /* As far ahead a router lets a stamp be. */
 
 typedef struct {

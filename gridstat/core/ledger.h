@@ -16,7 +16,8 @@
 #include "sample_ring.h"
 
 #define GS_COPY_SOURCES 8U
-#define GS_TIME_QUALITY 3U /* Of the flags; 0: good. */
+#define GS_REPLAYED     16U                /* Of the flags. */
+#define GS_UNTIMELY     (3U | GS_REPLAYED) /* Of those; 0: a stamp of the present, and good. */
 
 typedef struct {
     uint64_t renewals_wanted; /* Atomic: how often the terms have changed. */
@@ -62,7 +63,7 @@ static inline void gs_ledger_copy(gs_ledger *ledger, uint32_t source)
 
 static inline bool gs_ledger_is_late(const gs_law *law, const gs_sample *sample)
 {
-    return (sample->flags & GS_TIME_QUALITY) == 0 && law->deadline_ns != 0 &&
+    return (sample->flags & GS_UNTIMELY) == 0 && law->deadline_ns != 0 &&
            sample->received_ns > sample->created_ns &&
            sample->received_ns - sample->created_ns > law->deadline_ns;
 }
@@ -110,7 +111,7 @@ static inline void gs_ledger_first(gs_ledger *ledger, const gs_law *law, const g
     if (law->is_periodic)
         gs_ledger_place(ledger, slot, law->divisor.every);
     gs_add(has_room ? &ledger->delivered : &ledger->ring_full, 1);
-    if ((sample->flags & GS_TIME_QUALITY) != 0)
+    if ((sample->flags & GS_UNTIMELY) != 0)
         gs_add(&ledger->unknown, 1);
     else if (gs_ledger_is_late(law, sample))
         gs_add(&ledger->late, 1);

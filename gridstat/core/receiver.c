@@ -34,8 +34,8 @@ static inline bool deliver(gs_receiver *receiver, const gs_sample *sample, const
         return false;
     }
     receiver->batch[GS_RECEIVED_DELIVERED]++;
-    /* Without a trustworthy clock at the source there is no latency to speak of. */
-    if ((sample->flags & GS_TIME_QUALITY) == 0) {
+    /* Without a trustworthy stamp of the present there is no latency to speak of. */
+    if ((sample->flags & GS_UNTIMELY) == 0) {
         uint64_t latency_ns = sample->received_ns - sample->created_ns;
         bool is_ahead = sample->created_ns > sample->received_ns;
         gs_histogram_add(&receiver->latency, is_ahead ? 0 : latency_ns, 1);

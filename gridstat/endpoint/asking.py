@@ -51,12 +51,17 @@ class QosWishes(TypedDict, total=False):
 
 
 class PublicationWishes(TypedDict, total=False):
-    """How often a variable is published, and what is sent along."""
+    """How often a variable is published, and what is sent along.
+
+    With a `replay_speed` old events are sent again, with their own stamps, up to so many times as
+    fast as they once came: flagged as replayed, and never in the way of live traffic.
+    """
 
     rate: Rate
     period: Period
     phase_ns: int
     derived: Sequence[Derivation]
+    replay_speed: int
 
 
 def qos(**wishes: Unpack[QosWishes]) -> QosRequest:
@@ -130,6 +135,7 @@ def periodic_variable(
         period=period,
         phase_ns=wishes.get("phase_ns", 0),
         derived=tuple(each.declared(value_type) for each in wishes.get("derived", ())),
+        replay_speed=wishes.get("replay_speed", 0),
     )
 
 

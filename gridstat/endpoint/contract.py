@@ -56,11 +56,12 @@ def contract_of(outcome: GrantedOutcome) -> Contract:
 def terms_in(contract: Contract, modes: int) -> Terms | None:
     """What a periodic variable owes us in these modes; None if nothing is due in them.
 
-    Of several modes at once the fastest counts: the divisors of one subscription form a chain.
+    A replayed one owes nothing: its slots come at another speed, if they come at all. Of several
+    modes at once the fastest counts: the divisors of one subscription form a chain.
     """
     variable = contract.variable
     active = _active(contract, modes)
-    if variable is None or variable.period is None or not active:
+    if variable is None or variable.period is None or variable.is_replay or not active:
         return None
     every, latency_us = min(active)
     return Terms(variable.period, variable.phase_ns, every, latency_us * NS_PER_US)
@@ -68,6 +69,8 @@ def terms_in(contract: Contract, modes: int) -> Terms | None:
 
 def latency_ns_in(contract: Contract, modes: int) -> int:
     """Within what latency an event is promised in these modes, periodic or not; 0: within none."""
+    if contract.variable is not None and contract.variable.is_replay:
+        return 0
     _, latency_us = min(_active(contract, modes), default=(0, 0))
     return latency_us * NS_PER_US
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from gridstat.endpoint.arrival_clock import Arrival, ArrivalClock
-from gridstat.endpoint.delivery import TIME_QUALITY_BITS
+from gridstat.endpoint.delivery import UNTIMELY_BITS
 from gridstat.endpoint.tap import TAPPED_EVENTS_MAX, Gathering
 from gridstat.model.status import OPTION_BYTES
 
@@ -252,7 +252,7 @@ class Deliverer:
         """After a jump of the wall clock, let the first good event decide what to believe."""
         if not arrival.correction_ns:
             return arrival
-        good = batch[(batch["flags"] & TIME_QUALITY_BITS) == 0]
+        good = batch[(batch["flags"] & UNTIMELY_BITS) == 0]
         if not len(good):
             return arrival
         self._arrivals.settle(int(good[0]["received_ns"]) - int(good[0]["created_ns"]))

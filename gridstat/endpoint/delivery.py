@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 NS_PER_US: Final = 1_000
 TIME_QUALITY_BITS: Final = 0b11
+UNTIMELY_BITS: Final = TIME_QUALITY_BITS | int(EventFlag.REPLAYED)
+"""The stamp of such an event says nothing about the present."""
 FLAG_BITS: Final = 0b111100
 
 Row: TypeAlias = tuple[int, int, int, int, int, int, int]

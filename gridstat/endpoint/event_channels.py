@@ -23,13 +23,17 @@ if TYPE_CHECKING:
 
 
 class Outgoing(NamedTuple):
-    """One event to be sent; `value` is a number, or the bytes of a record with derived values."""
+    """One event to be sent; `value` is a number, or the bytes of a record with derived values.
+
+    Without a sequence it gets the next one of its variable.
+    """
 
     variable_id: int
     value: float | bytes
     created_ns: int
     flags: int = 0
     is_urgent: bool = False
+    sequence: int | None = None
 
 
 @dataclass(slots=True)
@@ -82,12 +86,17 @@ class EventChannels:
 
     def send(self, event: Outgoing) -> bool:
         """Hand an event to all edges; whether one took it and is reachable."""
-        variable_id, value, created_ns, flags, is_urgent = event
+        variable_id, value, created_ns, flags, is_urgent, sequence = event
         is_taken = False
         with self._lock:
             for way in self._ways.values():
                 was_sent = way.sender.send(
-                    variable_id, value, created_ns=created_ns, flags=flags, urgent=is_urgent
+                    variable_id,
+                    value,
+                    created_ns=created_ns,
+                    flags=flags,
+                    urgent=is_urgent,
+                    sequence=sequence,
                 )
                 is_taken = is_taken or (was_sent and way.is_up)
         return is_taken

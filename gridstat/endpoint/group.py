@@ -297,6 +297,11 @@ class Group:
                 f"{name} is aperiodic, and a group needs a common interval",
                 hint="subscribe to it on its own",
             )
+        if found[0].is_replay:
+            raise GroupMismatch(
+                f"{name} is replayed, and the sets of a group have deadlines of the present",
+                hint="subscribe to it on its own",
+            )
         with self._lock:
             self._sets.check(_member(found[0]))
         return found[0]

@@ -13,7 +13,6 @@ from gridstat.endpoint.asking import refusal
 from gridstat.endpoint.publisher import Publication
 from gridstat.model.errors import GridStatError, LayoutError, Misuse
 from gridstat.model.status import BuiltinType
-from gridstat.net.codec.event import flag_byte
 from gridstat.net.command.endpoint_messages import (
     ChangePublication,
     PublicationRequest,
@@ -134,17 +133,17 @@ class PublicationBook:
         if not len(publications):
             return 0
         kinds = {publication.column() for publication in publications}
-        kind = kinds.pop() if len(kinds) == 1 else None
-        if kind is not None and created_ns is None:
-            return self._send_now(publications, _column_of(kind, column))
+        common = kinds.pop() if len(kinds) == 1 else None
+        if common is not None and created_ns is None:
+            return self._send_now(publications, _column_of(common[0], column), common[1])
         stamps = np.broadcast_to(
             np.asarray(time.time_ns() if created_ns is None else created_ns, np.uint64),
             column.shape,
         )
-        if kind is not None:
+        if common is not None:
             identifiers = _identifiers_at(publications, stamps.tolist())
             return self._channels.send_many(
-                identifiers, _column_of(kind, column), stamps, flag_byte()
+                identifiers, _column_of(common[0], column), stamps, common[1]
             )
         return sum(
             publication.send(value, created_ns=int(stamp_ns))
@@ -153,7 +152,7 @@ class PublicationBook:
             )
         )
 
-    def _send_now(self, publications: Sequence[Publication], column: np.ndarray) -> int:
+    def _send_now(self, publications: Sequence[Publication], column: np.ndarray, flags: int) -> int:
         """Stamped last, so that no event is charged for what is done here.
 
         Should a period change in between, the earlier stamp holds, by which it was looked up.
@@ -164,7 +163,7 @@ class PublicationBook:
         stamps = np.empty(len(publications), np.uint64)
         now_ns = time.time_ns()
         stamps.fill(now_ns if now_ns < changes_ns else looked_ns)
-        return self._channels.send_many(identifiers, column, stamps, flag_byte())
+        return self._channels.send_many(identifiers, column, stamps, flags)
 
     def _published(
         self, outcome: Outcome, derived: Sequence[Derivation]

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 NEVER_NS: Final = 2**64
+REPLAYED_BYTE: Final = flag_byte(flags=EventFlag.REPLAYED)
 RETIRE_AFTER_NS: Final = 2_000_000_000
 """How long after a change of period the old identifier still leads to its subscribers."""
 
@@ -110,11 +111,13 @@ class Publication:
         created_ns: int | None = None,
         time_quality: TimeQuality = TimeQuality.GOOD,
         flags: EventFlag = EventFlag.NONE,
+        sequence: int | None = None,
     ) -> bool:
         """Send one value now: `voltage.send(231.4)`, or with a stamp of your own clock.
 
         False while no edge router is reachable, or for an alert that comes too soon after the last;
-        never waits. Raises `LayoutError` for a value of another type.
+        never waits. Raises `LayoutError` for a value of another type. An alert with a stamp and a
+        `sequence` of your own is the same event however often it is sent, and delivered once.
         """
         with self._lock:
             self._check()
@@ -122,6 +125,8 @@ class Publication:
             stamp_ns = time.time_ns() if created_ns is None else created_ns
             variable = self._variable_at(stamp_ns)
             payload = self._payload(value, stamp_ns)
+            if variable.replay_speed:
+                flags |= EventFlag.REPLAYED
             if variable.interval_ns_min and not self._may_send_now(variable.interval_ns_min):
                 self.refused_alerts += 1
                 return False
@@ -131,6 +136,7 @@ class Publication:
                 stamp_ns,
                 flag_byte(time_quality, flags) if time_quality or flags else 0,
                 variable.is_alert,
+                sequence,
             )
             # Inside the lock, so that no later value with its derived ones overtakes this one.
             if not self._channels.send(event):
@@ -176,11 +182,14 @@ class Publication:
         """The connection is closed."""
         self._is_over = True
 
-    def column(self) -> BuiltinType | None:
-        """Its type, if many of its values can be sent at once as a column; None if not."""
-        value_type = self._now.variable.value_type
-        is_plain = not self._steps and not self._now.variable.is_alert and not self._error_code
-        return value_type if isinstance(value_type, BuiltinType) and is_plain else None
+    def column(self) -> tuple[BuiltinType, int] | None:
+        """Its type and flags, if many of its values can be sent as a column; None if not."""
+        variable = self._now.variable
+        value_type = variable.value_type
+        is_plain = not self._steps and not variable.is_alert and not self._error_code
+        if not is_plain or not isinstance(value_type, BuiltinType):
+            return None
+        return value_type, REPLAYED_BYTE if variable.replay_speed else 0
 
     def identifier_at(self, stamp_ns: int) -> int:
         """Under which identifier an event of this stamp is sent."""

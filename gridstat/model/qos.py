@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 PRIORITY_MIN: Final = 1
 PRIORITY_MAX: Final = 6
 PRIORITY_DEFAULT: Final = 3
+PRIORITY_REPLAY: Final = 8
+"""Below all that can be asked for, and below content: of replayed variables, and only of those."""
 REDUNDANCY_MAX: Final = 4
 LATENCY_US_MAX: Final = 3_600_000_000
 MODES_MAX: Final = 64

@@ -22,6 +22,7 @@ PAYLOAD_BYTES_MAX: Final = VALUE_BYTES + OPTIONS_MAX * OPTION_BYTES
 DERIVED_BYTES: Final = 8
 WORD_CHARS_MAX: Final = 128
 """Of the names of records, their fields and derived values."""
+REPLAY_SPEED_MAX: Final = 1_000
 U16_MAX: Final = 2**16 - 1
 U32_MAX: Final = 2**32 - 1
 U64_MAX: Final = 2**64 - 1
@@ -160,7 +161,8 @@ class StatusVariable:
     """A named, typed quantity that one publisher owns.
 
     Without a period it is aperiodic: the rate law does not apply, the minimum interval does. An
-    alert is such a variable, and being one is registered here, never claimed by an event.
+    alert is such a variable, and being one is registered here, never claimed by an event. So is
+    being replayed: stamped in the past, and sent at up to `replay_speed` times the period's rate.
     """
 
     variable_id: VariableId
@@ -171,9 +173,11 @@ class StatusVariable:
     derived: tuple[DerivedValue, ...] = ()
     is_alert: bool = False
     interval_ns_min: int = 0
+    replay_speed: int = 0
 
     def __post_init__(self) -> None:
         _check_range("variable_id", self.variable_id, U32_MAX)
+        _check_range("replay_speed", self.replay_speed, REPLAY_SPEED_MAX)
         _check_range("phase_ns", self.phase_ns, U64_MAX)
         _check_range("interval_ns_min", self.interval_ns_min, U64_MAX)
         if not all(self.name.split("/")) or self.name.split() != [self.name]:
@@ -201,6 +205,23 @@ class StatusVariable:
                 f"{self.name} is periodic and cannot have a minimum interval",
                 hint="a periodic variable has one event per slot already",
             )
+        if self.is_replay and self.period is None:
+            raise LayoutError(
+                f"{self.name} is aperiodic and cannot be replayed",
+                hint="give it the period at which it is at most sent, or publish it as an alert",
+            )
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether its events are old ones, sent again: best effort, below all live traffic."""
+        return self.replay_speed > 0
+
+    @property
+    def replay_interval_ns(self) -> int:
+        """How far its events are apart on the average when it is replayed; 0 for a live one."""
+        if self.period is None or not self.is_replay:
+            return 0
+        return max(1, self.period.period_ns // self.replay_speed)
 
     @property
     def record_bytes(self) -> int:

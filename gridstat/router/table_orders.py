@@ -48,6 +48,7 @@ def carried_of(order: VariableOrder) -> CarriedVariable:
         source=order.source,
         is_urgent=order.is_urgent,
         interval_ns_min=order.interval_ns_min,
+        is_stamp_exempt=order.period is not None and order.interval_ns_min > 0,
         keeps_newest=order.keeps_newest,
     )
     check_row(forwarding_row(variable, ()))

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _STEP_US_MIN: Final = 10
 _STEPS_PER_OCTAVE: Final = 8
 _BASELINE: Final = (BASELINE_MODE,)
+REPLAY_SHARE: Final = 4
+"""All replay together takes no more than a fourth of what a router takes, beside what is promised:
+nobody is refused for it, so it must be little enough for the router's reserve."""
 
 
 class Stream:
@@ -47,15 +50,19 @@ class Stream:
 
 
 class RouterAccount:
-    """The events a second that a router is promised to take in and send out."""
+    """The events a second that a router is promised to take in and send out, and those of replay.
 
-    __slots__ = ("carriages", "events", "is_up", "latency_us", "router")
+    Replay is apart: it makes no promise late and leaves all the room to others.
+    """
+
+    __slots__ = ("carriages", "events", "is_up", "latency_us", "replays", "router")
 
     def __init__(
         self, router: Router, model: LatencyModel, mode_sets: tuple[frozenset[int], ...]
     ) -> None:
         self.router = router
         self.events = ModalSum(mode_sets)
+        self.replays = ModalSum(mode_sets)
         self.carriages = 0
         self.is_up = True
         self.latency_us = self.predicted_us(model)
@@ -66,6 +73,15 @@ class RouterAccount:
     @property
     def is_over(self) -> bool:
         return self.events.exceeds(self.router.events_per_s_max)
+
+    @property
+    def replays_max(self) -> int:
+        """The events a second of replay that it takes."""
+        return self.router.events_per_s_max // REPLAY_SHARE
+
+    @property
+    def is_replay_over(self) -> bool:
+        return self.replays.exceeds(self.replays_max)
 
     def shortfall(self) -> Fraction:
         """Events a second that are missing, or not above 0 where there is room."""
@@ -171,12 +187,12 @@ class Carriage:
     def _charge(self, stream: Stream) -> bool:
         before, after = stream.taken, stream.counts.taken()
         stream.taken = after
-        price = stream.tariff.price
+        price, is_replay = stream.tariff.price, stream.tariff.is_replay
         steps = price.steps(before, after)
         for mode, was, now in steps:
             for router in self.routers:
-                router.events.replace(mode, was, now)
-        if self.channel is None:
+                (router.replays if is_replay else router.events).replace(mode, was, now)
+        if self.channel is None or is_replay:
             return bool(steps)
         if steps:
             for mode, was, now in price.byte_steps(before, after, stream.event_bytes):

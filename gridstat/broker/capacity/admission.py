@@ -104,6 +104,34 @@ def obstacles(
     return [obstacle for obstacle in found if obstacle.limit not in ignoring]
 
 
+def replay_obstacles(
+    resources: Resources, touched: Touched, *, ignoring: frozenset[Limit] = frozenset()
+) -> list[Obstacle]:
+    """What the claims of a replayed variable have broken: the share that routers have for it."""
+    found = [
+        replay_obstacle(resources, name)
+        for name in touched.elements
+        if isinstance(name, str) and resources.router(name).is_replay_over
+    ]
+    found += [_crowded_obstacle(name) for name in touched.crowded]
+    return [obstacle for obstacle in found if obstacle.limit not in ignoring]
+
+
+def replay_obstacle(resources: Resources, name: str, more: Fraction | int = 0) -> Obstacle:
+    """A router would be sent too much replay, by so much more than it is now."""
+    account = resources.router(name)
+    missing = ceil(account.replays.value + more - account.replays_max)
+    return Obstacle(
+        Limit.ROUTER,
+        name,
+        f"router {name}",
+        missing,
+        "events/s",
+        f"router {name} takes {account.replays_max} events/s of replay, and {missing} more would "
+        "come; replay more slowly, or fewer variables",
+    )
+
+
 def back_pressure(resources: Resources, channel_id: int) -> Obstacle:
     label = channel_label(resources, channel_id)
     return Obstacle(

@@ -27,7 +27,7 @@ from gridstat.broker.capacity.contracts import (
     shares_edge,
 )
 from gridstat.broker.capacity.leaving import UNNAMED, Leaving
-from gridstat.broker.capacity.negotiation import band_of, differences
+from gridstat.broker.capacity.negotiation import band_of, differences, replay_band
 from gridstat.broker.capacity.path_choices import SEARCH_BUDGET_S
 from gridstat.broker.capacity.planning import Plan, Planner, Trial, claim_of, claims_of
 from gridstat.broker.capacity.promises import PathKey
@@ -201,6 +201,8 @@ class Allocator:
         request = trial.request
         try:
             band = band_of(request.qos, request.variable.period)
+            if request.variable.is_replay:
+                band = replay_band(band)
             check_rate(request.variable)
             for name in (*request.sources, *request.targets):
                 self.resources.router(name)

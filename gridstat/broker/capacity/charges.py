@@ -45,7 +45,8 @@ def event_rate(variable: StatusVariable) -> Fraction:
     """Events a second that its publisher may send; an aperiodic one must bound itself."""
     check_rate(variable)
     if variable.period is not None:
-        return Fraction(variable.period.per_seconds, variable.period.seconds)
+        rate = Fraction(variable.period.per_seconds, variable.period.seconds)
+        return rate * variable.replay_speed if variable.is_replay else rate
     return Fraction(NS_PER_S, variable.interval_ns_min)
 
 

@@ -145,6 +145,7 @@ def router_facts(resources: Resources, name: str) -> Facts:
         "is_up": account.is_up,
         "events_per_s": rounded(account.events.value),
         "events_per_s_max": account.router.events_per_s_max,
+        "replay_events_per_s": rounded(account.replays.value),
         "latency_us": account.latency_us,
         "variables": resources.variables_at(name),
         "paths": len(resources.promises.over(name)),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gridstat.model.errors import IntervalNotSatisfiable
+from gridstat.model.qos import LATENCY_US_MAX, PRIORITY_REPLAY
 from gridstat.model.rate_law import Period
 from gridstat.model.sparse_law import carried_every, is_carried
 
@@ -122,6 +123,21 @@ def band_of(qos: ModalQos, period: Period | None) -> Band:
         if chained[mode].every != desired[mode].every
     )
     return Band(desired, worst, tuple(notes), period)
+
+
+def replay_band(band: Band) -> Band:
+    """The same for a replayed variable, which is best effort: in its own class, at no latency."""
+
+    def best_effort(quality: Quality) -> Quality:
+        return {
+            mode: replace(qos, latency_us=LATENCY_US_MAX, priority=PRIORITY_REPLAY)
+            for mode, qos in quality.items()
+        }
+
+    note = "replayed: it gets what live traffic leaves, and no latency is promised"
+    return Band(
+        best_effort(band.desired), best_effort(band.worst), (*band.notes, note), band.period
+    )
 
 
 def differences(desired: Quality, granted: Quality, why: str) -> tuple[str, ...]:

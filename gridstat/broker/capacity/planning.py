@@ -20,6 +20,7 @@ from gridstat.broker.capacity.admission import (
     back_pressure,
     not_found,
     obstacles,
+    replay_obstacles,
     too_slow,
 )
 from gridstat.broker.capacity.contracts import (
@@ -184,6 +185,8 @@ class Planner:
         return Plan(quality, paths, claims, touched, found.is_node_disjoint, found.shares_edge)
 
     def _judge(self, trial: Trial, plan: Plan) -> list[Obstacle]:
+        if trial.request.variable.is_replay:
+            return replay_obstacles(self._resources, plan.touched, ignoring=trial.ignoring)
         broken = obstacles(
             self._resources, plan.touched, ignoring=trial.ignoring, pressed=trial.pressed
         )
@@ -206,6 +209,8 @@ class Planner:
     def _is_full(self, trial: Trial, number: int, wanted: Mapping[int, int]) -> bool:
         carriage = self._resources.channel(number)
         tariff = self._resources.tariff(trial.request.variable)
+        if tariff.is_replay:
+            return False  # A channel has no room for replay, and needs none.
         if carriage.has_ample_room(tariff, len(wanted), _TRIAL_MARGIN):
             return False
         # Claimed alone and given back: exact, and the predictions of others stay as they are.

@@ -95,7 +95,7 @@ class Resources:
 
     def remove_router(self, name: str) -> None:
         account = self.router(name)
-        if account.events or self.promises.over(name):
+        if account.events or account.replays or self.promises.over(name):
             raise StillInUse(
                 f"router {name} carries {self.variables_at(name)} variables "
                 f"on {len(self.promises.over(name))} paths"

@@ -78,12 +78,16 @@ class Price:
 
 
 class Tariff:
-    """What one variable costs: its price, its bytes on each kind of channel, and its phase."""
+    """What one variable costs: its price, its bytes on each kind of channel, and its phase.
 
-    __slots__ = ("_event_bytes", "phase", "price", "variable")
+    A replayed one costs only routers something, apart from what is promised to others.
+    """
+
+    __slots__ = ("_event_bytes", "is_replay", "phase", "price", "variable")
 
     def __init__(self, variable: StatusVariable) -> None:
         self.variable = variable
+        self.is_replay = variable.is_replay
         self.price = price_of(event_rate(variable))
         self.phase = phase_class(variable)
         self._event_bytes: dict[int, int] = {}

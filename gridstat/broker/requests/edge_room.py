@@ -6,9 +6,9 @@ What enters at an edge is on nobody's path yet, so it is judged here and not wit
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gridstat.broker.capacity.admission import obstacles
+from gridstat.broker.capacity.admission import obstacles, replay_obstacle
 from gridstat.broker.capacity.charges import Amount, event_rate
 from gridstat.model.errors import IntervalNotSatisfiable, InvalidPeriod, RouterFull
 from gridstat.model.rate_law import NS_PER_S
@@ -64,18 +64,40 @@ def edge_refusal(
     going: Iterable[StatusVariable] = (),
 ) -> Refusal | None:
     """Why an edge cannot take these variables in, instead of others; nothing is changed by it."""
-    new = Amount(sum(map(event_rate, coming), Fraction(0)))
-    old = Amount(sum(map(event_rate, going), Fraction(0)))
-    if new.value <= old.value:
+    new, old = _rates(coming), _rates(going)
+    more_replay = new.replayed - old.replayed
+    if new.live.value <= old.live.value and more_replay <= 0:
         return None
     for edge in sorted(edges):
         if edge not in resources.routers:
             continue
-        met = obstacles(resources, resources.shift(edge, old, new))
-        resources.shift(edge, new, old)
+        account = resources.router(edge)
+        if more_replay > 0 and account.replays.value + more_replay > account.replays_max:
+            return replay_obstacle(resources, edge, more_replay).refusal()
+        if new.live.value <= old.live.value:
+            continue
+        met = obstacles(resources, resources.shift(edge, old.live, new.live))
+        resources.shift(edge, new.live, old.live)
         if met:
             return met[0].refusal()
     return None
+
+
+class _Rates(NamedTuple):
+    """Events a second of live variables, and of replayed ones, which are charged apart."""
+
+    live: Amount
+    replayed: Fraction
+
+
+def _rates(variables: Iterable[StatusVariable]) -> _Rates:
+    live = replayed = Fraction(0)
+    for variable in variables:
+        if variable.is_replay:
+            replayed += event_rate(variable)
+        else:
+            live += event_rate(variable)
+    return _Rates(Amount(live), replayed)
 
 
 def check_room(desk: Desk, endpoint: EndPoint, edge: str) -> None:

@@ -76,7 +76,7 @@ def variable_order(variable: StatusVariable, *, source: int, keeps_newest: bool)
         phase_ns=variable.phase_ns,
         source=source,
         is_urgent=variable.is_alert,
-        interval_ns_min=variable.interval_ns_min,
+        interval_ns_min=variable.interval_ns_min or variable.replay_interval_ns,
         keeps_newest=keeps_newest,
     )
 

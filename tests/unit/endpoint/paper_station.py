@@ -44,7 +44,8 @@ class PaperSender:
 
     def send_many(self, ids: Any, values: Any, stamps: Any, *, flags: int) -> int:
         self.sent += [
-            (int(i), v, {"created_ns": int(s)}) for i, v, s in zip(ids, values, stamps, strict=True)
+            (int(i), v, {"created_ns": int(s), "flags": flags})
+            for i, v, s in zip(ids, values, stamps, strict=True)
         ]
         return len(ids)
 
@@ -75,9 +76,12 @@ class Station:
         return sender
 
     def publish(
-        self, value_type: ValueType = BuiltinType.FLOAT64, derived: Sequence[Derivation] = ()
+        self,
+        value_type: ValueType = BuiltinType.FLOAT64,
+        derived: Sequence[Derivation] = (),
+        replay_speed: int = 0,
     ) -> Publication:
-        wishes = {"rate": 60, "derived": derived}
+        wishes = {"rate": 60, "derived": derived, "replay_speed": replay_speed}
         asked = periodic_variable(NAME, value_type, wishes)  # type: ignore[arg-type]
         return self.accept(asked, derived)
 

@@ -315,3 +315,20 @@ def test_a_column_that_does_not_fit_is_refused(values: Any) -> None:
     with pytest.raises(LayoutError):
         station.book.send_many(loads, values)
     assert station.sent() == []
+
+
+def test_events_of_a_replayed_variable_are_flagged_alone_and_as_columns() -> None:
+    station = Station("c1/e0")
+    live, replayed = station.publish(), station.publish(replay_speed=10)
+    assert replayed.send(1.0, created_ns=99)
+    assert station.book.send_many([replayed, replayed], [2.0, 3.0], created_ns=[100, 101]) == 2
+    assert station.book.send_many([live, replayed], [4.0, 5.0], created_ns=102) == 2
+    flags = [words["flags"] for _, _, words in station.open_senders[0].sent]
+    assert flags == [EventFlag.REPLAYED] * 3 + [0, EventFlag.REPLAYED]
+
+
+def test_a_sequence_of_the_callers_own_goes_to_every_edge() -> None:
+    station = Station("c1/e0", "c1/e1")
+    assert station.publish().send(1.0, created_ns=99, sequence=700)
+    for sender in station.open_senders:
+        assert [words["sequence"] for _, _, words in sender.sent] == [700]

@@ -11,6 +11,7 @@ from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import Period
 from gridstat.model.status import (
     KIND_BYTES,
+    REPLAY_SPEED_MAX,
     BuiltinType,
     DerivedValue,
     EventFlag,
@@ -182,3 +183,15 @@ def test_names_within_a_type_are_bounded() -> None:
         RecordType(long, (Field("x" * 128, FieldKind.BOOL),))
     with pytest.raises(LayoutError, match="129 characters"):
         DerivedValue(long, BuiltinType.BOOL)
+
+
+def test_a_replayed_variable_is_periodic_and_says_how_fast_it_may_come() -> None:
+    replayed = variable(period=Period(1, 30), replay_speed=10)
+    assert replayed.is_replay
+    assert replayed.replay_interval_ns == 3_333_333
+    assert not variable().is_replay
+    assert variable().replay_interval_ns == 0
+    with pytest.raises(LayoutError, match="aperiodic"):
+        variable(period=None, interval_ns_min=5, replay_speed=1)
+    with pytest.raises(LayoutError, match="replay_speed"):
+        variable(replay_speed=REPLAY_SPEED_MAX + 1)

@@ -15,7 +15,7 @@ from gridstat.model.errors import (
     RouterFull,
     VariableExists,
 )
-from gridstat.model.qos import QosRequest
+from gridstat.model.qos import PRIORITY_REPLAY, QosRequest
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType, DerivedValue, Field, FieldKind, RecordType
 from gridstat.net.command.endpoint_messages import (
@@ -206,3 +206,29 @@ def test_a_publisher_does_not_make_granted_contracts_late(cloud: Conversation) -
     )
     assert (answer.code, answer.bottleneck) == (RouterFull.code, f"router {edge}")
     assert cloud.broker.reservations.resources.router(edge).latency_us < 2_000
+
+
+def test_a_replayed_variable_is_ordered_with_the_interval_that_bounds_its_pace(
+    cloud: Conversation,
+) -> None:
+    replayed = cloud.publish(f"{PMU}/then", "c1/e0", period=Period(1, 50), replay_speed=10)
+    assert replayed.is_replay
+    for edge in ("c1/e0", "c1/e1"):
+        order = cloud.routers[edge].table.variables[replayed.variable_id]
+        assert (order.period, order.interval_ns_min) == (Period(1, 50), 2_000_000)
+    granted = cloud.subscribe(CENTRE, "c1/e2", f"{PMU}/then")
+    assert granted.granted[0].priority == PRIORITY_REPLAY
+    assert {path.priority for path in cloud.path_orders("c1/e0")} == {PRIORITY_REPLAY}
+
+
+def test_more_replay_than_an_edge_has_a_share_for_is_refused_and_live_is_not(
+    cloud: Conversation,
+) -> None:
+    asked = [variable(f"{PMU}/{n}", period=Period(1, 100), replay_speed=1_000) for n in range(3)]
+    first, second, third = cloud.ask(PMU, "c1/e0", publish(*asked))
+    assert isinstance(first, PublishedOutcome)
+    assert isinstance(second, PublishedOutcome)
+    assert isinstance(third, RefusedOutcome)
+    assert third.code == RouterFull.code
+    live = variable(f"{PMU}/live", period=Period(1, 100_000))
+    assert isinstance(cloud.ask(PMU, "c1/e0", publish(live))[0], PublishedOutcome)
