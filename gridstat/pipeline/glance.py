@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from gridstat.pipeline.schemas import ALARMS, ROLLUP_LIVE
+from gridstat.pipeline.schemas import ALARMS, ROLLUP_1S, ROLLUP_LIVE
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pyarrow as pa
 
     from gridstat.pipeline.schemas import TableSchema
 
@@ -27,12 +27,15 @@ ROLLUP_COLUMNS: Final = (
     "maximum",
     "latency_ms_mean",
 )
+RECENT: Final = timedelta(seconds=3)
 ALARM_COLUMNS: Final = ("onset", "rule", "variable", "value", "limit", "severity", "text")
 
 
 def newest_rollups(tables: Path) -> list[dict[str, Any]]:
     """The newest second of each variable, by name; none before the first batch."""
     live = _read(tables, ROLLUP_LIVE, ROLLUP_COLUMNS)
+    if live is None or not live.num_rows:  # After a clean stop no second is open.
+        live = _read(tables, ROLLUP_1S, ROLLUP_COLUMNS, newest_of="window_start")
     if live is None:
         return []
     newest: dict[str, dict[str, Any]] = {}
@@ -54,9 +57,19 @@ def newest_alarms(tables: Path, count_max: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _read(tables: Path, table: TableSchema, columns: tuple[str, ...]) -> pa.Table | None:
-    """One version of a table; None while there is none, or while it is being written anew."""
+def _read(
+    tables: Path, table: TableSchema, columns: tuple[str, ...], newest_of: str = ""
+) -> pa.Table | None:
+    """One version of a table, or its last seconds only; None while there is no such version."""
     try:
-        return DeltaTable(str(tables / table.name)).to_pyarrow_table(columns=list(columns))
+        found = DeltaTable(str(tables / table.name))
+        if not newest_of:
+            return found.to_pyarrow_table(columns=list(columns))
+        files = pa.table(found.get_add_actions(flatten=True))
+        if not files.num_rows:
+            return None
+        newest = pc.max(files.column(f"max.{newest_of}")).as_py()
+        recent = [(newest_of, ">=", newest - RECENT)]
+        return found.to_pyarrow_table(columns=list(columns), filters=recent)
     except (TableNotFoundError, FileNotFoundError):
         return None

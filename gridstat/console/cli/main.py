@@ -29,6 +29,7 @@ COMMANDS: Final = (
     "publish",
     "subscribe",
     "recorder",
+    "pipeline",
     "find",
     "explain",
     "top",

@@ -133,10 +133,12 @@ def recorder_words(run: Run, recorder: Subscriber, place: Path) -> tuple[str, ..
     """The recorder as a command, with the contract that the grid's file wishes for it."""
     qos = recorder.qos
     words = ["recorder", *recorder.patterns, "--name", recorder.name, "--folder", str(run.folder)]
-    words += ["--into", str(place / LOG), "--json", "--every", str(qos.every)]
+    words += ["--into", str(place / LOG), "--json"]
     words += ["--latency-ms", str(qos.latency_us / 1_000), "--redundancy", str(qos.redundancy)]
     words += ["--priority", str(qos.priority)]
-    if qos.interval is not None:
+    if qos.interval is None:
+        words += ["--every", str(qos.every)]
+    else:
         words += ["--rate", f"{qos.interval.per_seconds}/{qos.interval.seconds}s"]
     return (*words, *(word for edge in recorder.edges for word in ("--edge", edge)))
 

@@ -1,0 +1,147 @@
+"""The pipeline as a process: a Spark session, the ingest, its alarms and the way back to the grid.
+
+It may be started before the recorder, and ended and killed at any time; the next one goes on where
+this one was.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from gridstat.console.daemons.service import notify
+from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
+from gridstat.pipeline.progress import read_progress
+from gridstat.pipeline.session import SparkSettings, spark_session
+from gridstat.record.kinds import EVENTS
+from gridstat.record.manifest import MANIFEST_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.jobs.ingest import Follower
+
+Line: TypeAlias = dict[str, Any]
+LOG_POLL_S: Final = 0.2
+TELL_S: Final = 1.0
+STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelinePlan:
+    """What to run: on which master, in which folder, by which rules."""
+
+    folder: PipelineFolder
+    spark: SparkSettings
+    ingest: IngestSettings = field(default_factory=IngestSettings)
+    is_once: bool = False
+    """All that is recorded by now, and then end."""
+    seconds: float = 0.0
+    """0: until a signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tellers:
+    """Who is told what: that it is ready, how far it is, and what happened."""
+
+    on_ready: Callable[[Line], None]
+    on_progress: Callable[[Line], None]
+    tell: Callable[[str], None]
+
+
+FollowersOf: TypeAlias = "Callable[[SparkSession, ExitStack], list[Follower]]"
+
+
+def run_pipeline(plan: PipelinePlan, tellers: Tellers, followers_of: FollowersOf) -> Line:
+    """Until a signal, the end of its time, or of what is recorded; returns how far it came."""
+    with ExitStack() as stack:
+        stop = threading.Event()
+        stack.enter_context(_stop_on_signals(stop))
+        if not _await_log(plan, stop, tellers.tell):
+            return _ended(plan)
+        spark = spark_session(plan.spark)
+        stack.callback(spark.stop)
+        stack.enter_context(_stop_on_signals(stop))  # Spark has put its own in their place.
+        followers = followers_of(spark, stack)
+        ingest = Ingest(spark, plan.folder, plan.ingest, followers=followers)
+        stack.enter_context(_progress_told(plan.folder, tellers.on_progress))
+        if plan.seconds:
+            ending = threading.Timer(plan.seconds, stop.set)
+            ending.start()
+            stack.callback(ending.cancel)
+        tellers.on_ready(_ready(plan, spark))
+        notify("READY=1")
+        if plan.is_once:
+            ingest.run_to_end()
+        else:
+            ingest.run(stop)
+        notify("STOPPING=1")
+        return _ended(plan)
+
+
+def _ready(plan: PipelinePlan, spark: SparkSession) -> Line:
+    return {
+        "state": "ready",
+        "pipeline": str(plan.folder.path),
+        "log": str(plan.folder.log),
+        "master": spark.sparkContext.master,
+    }
+
+
+def _ended(plan: PipelinePlan) -> Line:
+    return {"pipeline": str(plan.folder.path), **read_progress(plan.folder.path), "state": "ended"}
+
+
+def _await_log(plan: PipelinePlan, stop: threading.Event, tell: Callable[[str], None]) -> bool:
+    """Until a recorder has begun; False if the end came first."""
+    manifest = plan.folder.log / EVENTS.name / MANIFEST_FILE
+    deadline_s = time.monotonic() + plan.seconds if plan.seconds else None
+    if not manifest.exists():
+        tell(f"waiting for a recorder's log in {plan.folder.log}")
+    while not manifest.exists():
+        if plan.is_once or (deadline_s is not None and time.monotonic() > deadline_s):
+            return False
+        if stop.wait(LOG_POLL_S):
+            return False
+    return True
+
+
+@contextmanager
+def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    for number in STOPPING:
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress_told(folder: PipelineFolder, on_progress: Callable[[Line], None]) -> Iterator[None]:
+    """Tells of progress once a second, while there is some."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        told: Line = read_progress(folder.path)
+        while not ended.wait(TELL_S):
+            found = read_progress(folder.path)
+            if found and found != told:
+                on_progress(found)
+            told = found
+
+    watcher = threading.Thread(target=watch, name="progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()

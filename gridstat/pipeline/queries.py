@@ -1,0 +1,47 @@
+"""Questions in SQL over the pipeline's tables and the log, answered by Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import AnalysisException, ParseException
+
+from gridstat.model.errors import UnknownName
+from gridstat.pipeline.log_source import NAME
+from gridstat.pipeline.schemas import TABLES
+from gridstat.pipeline.tables import StoredTable
+from gridstat.record.kinds import KINDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from gridstat.pipeline.folder import PipelineFolder
+
+LOG_PREFIX: Final = "log_"
+"""Kinds of the log are tables of this name: `log_events` has what is not archived yet, too."""
+
+
+def make_views(spark: SparkSession, folder: PipelineFolder) -> list[str]:
+    """Gives every table that exists, and every kind of the log, a name for SQL; the names."""
+    names = []
+    for name, schema in TABLES.items():
+        if (folder.tables / name).is_dir():
+            StoredTable(folder.tables, schema).read(spark).createOrReplaceTempView(name)
+            names.append(name)
+    for kind in KINDS:
+        if (folder.log / kind).is_dir():
+            recorded = spark.read.format(NAME).option("kind", kind).load(str(folder.log))
+            recorded.createOrReplaceTempView(f"{LOG_PREFIX}{kind}")
+            names.append(f"{LOG_PREFIX}{kind}")
+    return names
+
+
+def ask(spark: SparkSession, folder: PipelineFolder, statement: str) -> DataFrame:
+    """What a statement says; raises in plain words where it cannot be understood."""
+    names = make_views(spark, folder)
+    try:
+        return spark.sql(statement)
+    except (ParseException, AnalysisException) as error:
+        said = str(error).strip().partition("\n")[0]
+        known = ", ".join(names) or "none yet; start `gridstat pipeline run`"
+        raise UnknownName(said, hint=f"tables here: {known}") from error
