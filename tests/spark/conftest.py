@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.pipeline.session import SparkSettings, spark_session
+from gridstat.pipeline.class_archive import make_archive
+from gridstat.pipeline.java import java_home
+from gridstat.pipeline.session import QUICK_JAVA, SparkSettings, spark_session
 from tests.holdings import Holdings
 
 if TYPE_CHECKING:
@@ -17,8 +21,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SETTLE_S = 5.0
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Starts sooner and compiles less; what takes minutes elsewhere is slower with it."""
+TEST_S_MAX = 300
+"""The first test pays for the session, and the first ever for the archive of Java's classes."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_S_MAX))
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +44,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
         },
     )
+    make_archive(java_home(os.environ, settings.cache), settings.cache)
     session = spark_session(settings)
     yield session
     session.stop()
