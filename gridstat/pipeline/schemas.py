@@ -22,6 +22,8 @@ class TableSchema:
     columns: str
     key: tuple[str, ...]
     partitions: tuple[str, ...] = ("day",)
+    version: int = 1
+    """Goes up when columns change; a table of a newer version than ours is left alone."""
 
 
 RECORDED: Final = (
@@ -34,7 +36,10 @@ EVENTS: Final = TableSchema("events", f"{RECORDED}, day date", key=("record",))
 """The archive: every good event once."""
 
 QUARANTINE: Final = TableSchema(
-    "quarantine", f"{RECORDED}, reason string, day date", key=("record",)
+    "quarantine",
+    f"{RECORDED}, reason string, day date",
+    key=("record",),
+    partitions=("reason", "day"),
 )
 """Every event that is not in the archive, and why; its day is that of its arrival."""
 
@@ -64,14 +69,16 @@ ALARMS: Final = TableSchema(
 
 AUDIT: Final = TableSchema(
     "audit",
-    "hour timestamp, subscription bigint, endpoint string, variable string, every bigint, "
-    "latency_ms double, expected bigint, delivered bigint, late bigint, lost bigint, "
-    "duplicate bigint, extrapolated bigint, unknown bigint, recovered bigint, dropped bigint, "
-    "latency_us_p50 double, latency_us_p95 double, latency_us_p99 double, latency_us_max double, "
-    "gap_slots_max bigint, gap_start timestamp, unrecorded_s double, is_kept boolean, day date",
-    key=("subscription", "hour"),
+    "hour timestamp, subscription bigint, endpoint string, variable string, publisher string, "
+    "every bigint, interval_s double, latency_ms double, held_s double, expected_by_law bigint, "
+    "expected bigint, delivered bigint, late bigint, lost bigint, duplicate bigint, "
+    "extrapolated bigint, unknown bigint, recovered bigint, dropped bigint, "
+    "latency_counts array<bigint>, latency_us_p50 double, latency_us_p95 double, "
+    "latency_us_p99 double, latency_us_max double, is_exact boolean, gap_slots_max bigint, "
+    "gap_start timestamp, gap_s double, unrecorded_s double, is_kept boolean, day date",
+    key=("subscription", "endpoint", "variable", "hour"),
 )
-"""For each contract and hour what was promised and what came of it."""
+"""For each contract and hour what was promised and what came of it; null is what nobody told."""
 
 TABLES: Final[Mapping[str, TableSchema]] = MappingProxyType(
     {
@@ -88,3 +95,13 @@ TABLES: Final[Mapping[str, TableSchema]] = MappingProxyType(
         )
     }
 )
+
+
+def column_names(table: TableSchema) -> list[str]:
+    return [name for name, _ in columns_of(table)]
+
+
+def columns_of(table: TableSchema) -> list[tuple[str, str]]:
+    """Name and type of each column."""
+    words = (column.split() for column in table.columns.split(","))
+    return [(name, kind) for name, kind in words]

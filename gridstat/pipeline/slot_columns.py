@@ -1,6 +1,8 @@
 """The laws of slots as columns: `model/rate_law.py` and `model/due_slots.py`, exact in integers.
 
-The usual periods stay within 64 bits; where one does not, the same is reckoned in decimals.
+All of it stays within 64 bits if a period is a nanosecond or more and its `seconds * (2 *
+per_seconds + 1)` at most 9,223,372,036; for odd ones that are not, the answer is null, not wrong.
+Expressions are kept small on purpose: what is written twice is compiled and reckoned twice.
 """
 
 from __future__ import annotations
@@ -15,8 +17,7 @@ from gridstat.model.rate_law import NS_PER_S
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-INT64_MAX: Final = 2**63 - 1
-_WIDE: Final = "decimal(38,0)"
+NARROW_MAX: Final = (2**63 - 1) // NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class SlotColumns:
     """The columns by which a row's slots are counted."""
 
     seconds: Column
-    per_seconds: Column
+    slots: Column
     phase_ns: Column
 
     @property
@@ -33,12 +34,10 @@ class SlotColumns:
         return self.seconds * F.lit(NS_PER_S)
 
     @property
-    def is_narrow(self) -> Column:
-        """Whether nothing below needs more than 64 bits; no stamp is beyond 2262."""
-        doubled = 2.0 * self.whole_ns.cast("double") * (self.per_seconds.cast("double") + 1)
-        slots_max = F.lit(float(INT64_MAX)) / self.whole_ns.cast("double")
-        is_few = slots_max * self.per_seconds.cast("double") < float(INT64_MAX // 2)
-        return (doubled < float(INT64_MAX)) & is_few
+    def per_seconds(self) -> Column:
+        """Null where the law would need more than 64 bits."""
+        bound = F.least(whole_div(F.lit(NARROW_MAX), self.seconds), F.lit(2) * self.whole_ns)
+        return F.when(self.slots * F.lit(2) + F.lit(1) <= bound, self.slots)
 
 
 def named(prefix: str = "") -> SlotColumns:
@@ -52,49 +51,43 @@ def named(prefix: str = "") -> SlotColumns:
 
 def slot_of(created_ns: Column, slots: SlotColumns) -> Column:
     """The slot nearest to a stamp; the upper edge of a slot belongs to the next one."""
-    since_ns = created_ns - slots.phase_ns
-    wholes = floor_div(since_ns, slots.whole_ns)
+    since_ns, per_seconds = created_ns - slots.phase_ns, slots.per_seconds
     rest_ns = F.pmod(since_ns, slots.whole_ns)
-    doubled = F.lit(2) * rest_ns * slots.per_seconds + slots.whole_ns
-    nearest = floor_div(doubled, F.lit(2) * slots.whole_ns)
-    per, whole_ns = slots.per_seconds.cast(_WIDE), slots.whole_ns.cast(_WIDE)
-    wide = floor_div(F.lit(2) * since_ns.cast(_WIDE) * per + whole_ns, F.lit(2) * whole_ns)
-    return F.when(slots.is_narrow, wholes * slots.per_seconds + nearest).otherwise(wide)
+    wholes = whole_div(since_ns - rest_ns, slots.whole_ns)
+    doubled = F.lit(2) * rest_ns * per_seconds + slots.whole_ns
+    return wholes * per_seconds + whole_div(doubled, F.lit(2) * slots.whole_ns)
 
 
 def first_slot_from(instant_ns: Column, slots: SlotColumns) -> Column:
     """The first slot whose instant is not before this one."""
-    since_ns = instant_ns - slots.phase_ns
-    wholes = floor_div(since_ns, slots.whole_ns)
-    rest = ceil_div(F.pmod(since_ns, slots.whole_ns) * slots.per_seconds, slots.whole_ns)
-    product = since_ns.cast(_WIDE) * slots.per_seconds.cast(_WIDE)
-    wide = ceil_div(product, slots.whole_ns.cast(_WIDE))
-    return F.when(slots.is_narrow, wholes * slots.per_seconds + rest).otherwise(wide)
+    since_ns, per_seconds = instant_ns - slots.phase_ns, slots.per_seconds
+    rest_ns = F.pmod(since_ns, slots.whole_ns)
+    wholes = whole_div(since_ns - rest_ns, slots.whole_ns)
+    up_ns = rest_ns * per_seconds + slots.whole_ns - F.lit(1)
+    return wholes * per_seconds + whole_div(up_ns, slots.whole_ns)
 
 
 def slot_instant_ns(slot: Column, slots: SlotColumns) -> Column:
     """A slot's instant in whole nanoseconds, rounded down."""
-    wholes = floor_div(slot, slots.per_seconds)
-    rest_ns = floor_div(F.pmod(slot, slots.per_seconds) * slots.whole_ns, slots.per_seconds)
-    product = slot.cast(_WIDE) * slots.whole_ns.cast(_WIDE)
-    wide = floor_div(product, slots.per_seconds.cast(_WIDE))
-    narrow = wholes * slots.whole_ns + rest_ns
-    return slots.phase_ns + F.when(slots.is_narrow, narrow).otherwise(wide)
+    per_seconds = slots.per_seconds
+    rest = F.pmod(slot, per_seconds)
+    wholes = whole_div(slot - rest, per_seconds)
+    rest_ns = whole_div(rest * slots.whole_ns, per_seconds)
+    return slots.phase_ns + wholes * slots.whole_ns + rest_ns
+
+
+def due_from(slot: Column, every: Column) -> Column:
+    """The first due slot that is not before this one."""
+    return slot + F.pmod(-slot, every)
 
 
 def due_between(from_ns: Column, to_ns: Column, slots: SlotColumns, every: Column) -> Column:
     """How many slots are due from one instant up to, and without, another."""
-    first, after = first_slot_from(from_ns, slots), first_slot_from(to_ns, slots)
-    return F.when(to_ns <= from_ns, F.lit(0)).otherwise(
-        ceil_div(after, every) - ceil_div(first, every)
-    )
+    first = due_from(first_slot_from(from_ns, slots), every)
+    after = due_from(first_slot_from(to_ns, slots), every)
+    return F.when(to_ns > from_ns, whole_div(after - first, every)).otherwise(F.lit(0))
 
 
-def floor_div(number: Column, by: Column) -> Column:
-    """Whole division that rounds down, as Python does it; Spark's own rounds towards zero."""
-    return F.call_function("div", number - F.pmod(number, by), by)
-
-
-def ceil_div(number: Column, by: Column) -> Column:
-    """Whole division that rounds up."""
-    return -floor_div(-number, by)
+def whole_div(number: Column, by: Column) -> Column:
+    """Whole division, towards zero; of what is not negative, or has no rest."""
+    return F.call_function("div", number, by)
