@@ -100,7 +100,7 @@ static gs_row *write_row(const gs_row_words *words, const wish *wishes, size_t w
         row->interval_ns_min = words->interval_ns_min;
     write_terms(row, wishes, wish_count);
     write_ways(row, words);
-    if (words->flags & GS_ROW_STAMP_EXEMPT && words->flags & GS_ROW_PERIODIC)
+    if (words->flags & GS_ROW_STAMP_EXEMPT)
         gs_row_pace(row)->interval_ns = words->interval_ns_min;
     if (words->route_count == 1 && term_count == 1 && words->flood_count == 0)
         row->flags |= row->flags & (GS_ROW_KEEPS_NEWEST | GS_ROW_COUNTS_COPIES)

@@ -144,8 +144,8 @@ static inline gs_row_copies *gs_row_copies_of(const gs_row *row)
     return (gs_row_copies *)(uintptr_t)at[(row->flags & GS_ROW_KEEPS_NEWEST) != 0];
 }
 
-/* How fast a replayed stream may come, as its stamps do not bound that: one event an interval on
- * the average, and what comes within the tolerance at once. The forwarding thread's own, and begun
+/* How fast events with old stamps may come, as these do not bound it: one event an interval on the
+ * average, and what comes within the tolerance at once. The forwarding thread's own, and begun
  * anew with every version of the row. */
 typedef struct {
     uint64_t interval_ns; /* 0: not bounded. */

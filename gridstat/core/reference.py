@@ -169,7 +169,7 @@ class ReferenceCore:
         newest = Newest(row.newest_options_max) if row.keeps_newest else None
         if old and old.newest and newest and old.newest.options_max == newest.options_max:
             newest = old.newest
-        pace = Pace(0 if row.period is None else row.interval_ns_min)
+        pace = Pace(row.interval_ns_min)
         if old and _clock_of(old.row) == _clock_of(row):
             return Entry(row, old.seen, newest, copies_of(row, old.copies), pace)
         seen: SlotWindow | ArrivalRing

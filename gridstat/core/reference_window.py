@@ -125,8 +125,8 @@ class SlotWindow:
 
 @dataclass(slots=True)
 class Pace:
-    """How fast a replayed stream may come, as its stamps do not bound that: one event an interval
-    on the average, and what comes within the tolerance at once."""
+    """How fast events with old stamps may come, as these do not bound it: one event an interval on
+    the average, and what comes within the tolerance at once."""
 
     interval_ns: int
     due_ns: int = 0

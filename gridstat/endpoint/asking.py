@@ -139,7 +139,9 @@ def periodic_variable(
     )
 
 
-def alert_variable(name: str, value_type: ValueType, interval_s_min: float) -> StatusVariable:
+def alert_variable(
+    name: str, value_type: ValueType, interval_s_min: float, *, is_belated: bool = False
+) -> StatusVariable:
     """An alert: aperiodic, urgent, never more often than once in `interval_s_min`."""
     check_type(value_type)
     if not interval_s_min > 0:
@@ -153,6 +155,7 @@ def alert_variable(name: str, value_type: ValueType, interval_s_min: float) -> S
         value_type=value_type,
         period=None,
         is_alert=True,
+        is_belated=is_belated,
         interval_ns_min=max(1, round(interval_s_min * NS_PER_S)),
     )
 

@@ -154,14 +154,15 @@ class Connection:
         return self._publish([(variable, wishes.get("derived", ()))])[0]
 
     def publish_alert(
-        self, name: str, value_type: ValueType, *, interval_s_min: float
+        self, name: str, value_type: ValueType, *, interval_s_min: float, is_belated: bool = False
     ) -> Publication:
         """Register an alert: `grid.publish_alert("line-sag", gridstat.BOOL, interval_s_min=0.1)`.
 
         It is sent whenever something happens, never faster than the minimum interval, and
-        overtakes everything else.
+        overtakes everything else. Stamps of a belated one may be older than those of others.
         """
-        variable = alert_variable(self.full_name(name), value_type, interval_s_min)
+        name = self.full_name(name)
+        variable = alert_variable(name, value_type, interval_s_min, is_belated=is_belated)
         return self._publish([(variable, ())])[0]
 
     def publish_many(

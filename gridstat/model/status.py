@@ -163,6 +163,7 @@ class StatusVariable:
     Without a period it is aperiodic: the rate law does not apply, the minimum interval does. An
     alert is such a variable, and being one is registered here, never claimed by an event. So is
     being replayed: stamped in the past, and sent at up to `replay_speed` times the period's rate.
+    A belated alert is about something that was found out later, and is stamped when it was.
     """
 
     variable_id: VariableId
@@ -174,6 +175,7 @@ class StatusVariable:
     is_alert: bool = False
     interval_ns_min: int = 0
     replay_speed: int = 0
+    is_belated: bool = False
 
     def __post_init__(self) -> None:
         _check_range("variable_id", self.variable_id, U32_MAX)
@@ -204,6 +206,11 @@ class StatusVariable:
             raise LayoutError(
                 f"{self.name} is periodic and cannot have a minimum interval",
                 hint="a periodic variable has one event per slot already",
+            )
+        if self.is_belated and not self.is_alert:
+            raise LayoutError(
+                f"{self.name} is no alert and cannot be belated",
+                hint="old events of a stream are replayed: give it a replay_speed",
             )
         if self.is_replay and self.period is None:
             raise LayoutError(

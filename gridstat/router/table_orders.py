@@ -48,7 +48,7 @@ def carried_of(order: VariableOrder) -> CarriedVariable:
         source=order.source,
         is_urgent=order.is_urgent,
         interval_ns_min=order.interval_ns_min,
-        is_stamp_exempt=order.period is not None and order.interval_ns_min > 0,
+        is_stamp_exempt=order.phase_ns > 0 if order.period is None else order.interval_ns_min > 0,
         keeps_newest=order.keeps_newest,
     )
     check_row(forwarding_row(variable, ()))

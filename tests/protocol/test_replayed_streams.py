@@ -17,6 +17,7 @@ from tests.protocol.grids import (
     SMALL,
     MakeCore,
     Subject,
+    aperiodic,
     assert_reconciled,
     datagram,
     event,
@@ -179,4 +180,21 @@ def test_a_stream_on_a_full_line_loses_nothing_to_replay_that_fills_the_rest(
     assert counts.count(LIVE) == 3_000
     # A live event takes 68 of 125 bytes a millisecond; replay gets what is left, and no more.
     assert 1_500 < counts.count(REPLAYED) < 4_000
+    assert_reconciled(core, [1])
+
+
+def test_a_belated_alert_passes_the_first_hop_at_the_pace_of_its_interval(
+    subject: MakeCore,
+) -> None:
+    alert = aperiodic(3, is_urgent=True, interval_ns_min=S, routes=(Route(1, (Term(1),)),))
+    core = core_with(subject, ChannelSpec(1), alert, replace(alert, variable_id=4))
+    core.commit([replace(alert, is_stamp_exempt=True)])
+    offer(core, 4, NOW_NS - 20 * S)
+    for nth in range(6):
+        offer(core, 3, NOW_NS - (60 - 5 * nth) * S)
+    assert [variable_id for variable_id, _ in told(core.take_output(1))] == [3, 3]
+    assert core.counters()["policed_stamp"] == 1
+    assert core.counters()["policed_interval"] == 4
+    offer(core, 3, NOW_NS - 60 * S, now_ns=NOW_NS + 2 * S)
+    assert core.counters()["duplicate"] == 1
     assert_reconciled(core, [1])

@@ -73,7 +73,7 @@ def variable_order(variable: StatusVariable, *, source: int, keeps_newest: bool)
     return VariableOrder(
         variable_id=variable.variable_id,
         period=variable.period,
-        phase_ns=variable.phase_ns,
+        phase_ns=int(variable.is_belated) if variable.period is None else variable.phase_ns,
         source=source,
         is_urgent=variable.is_alert,
         interval_ns_min=variable.interval_ns_min or variable.replay_interval_ns,

@@ -132,7 +132,8 @@ class VariableOrder(Struct, frozen=True):
     """Carry a variable; `source` is its publisher's channel at the publisher's own edge, else 0.
 
     A periodic one with a minimum interval is replayed: its stamps are of the past, and the interval
-    bounds how fast it may come. (No flag of its own, so that older routers digest the same order.)
+    bounds how fast it may come. An aperiodic one with a phase is belated: its stamps may be old as
+    well. (Neither has a flag of its own, so that older routers digest the same order.)
     """
 
     variable_id: int

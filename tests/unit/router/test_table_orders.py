@@ -38,6 +38,22 @@ def test_orders_keep_their_meaning() -> None:
 
 
 @pytest.mark.parametrize(
+    ("order", "is_exempt"),
+    [
+        (VOLTAGE, False),
+        (msgspec.structs.replace(VOLTAGE, phase_ns=5), False),
+        (msgspec.structs.replace(VOLTAGE, interval_ns_min=5), True),
+        (VariableOrder(variable_id=2, period=None, interval_ns_min=5), False),
+        (VariableOrder(variable_id=2, period=None, interval_ns_min=5, phase_ns=1), True),
+    ],
+)
+def test_only_replayed_streams_and_belated_alerts_may_bear_old_stamps(
+    order: VariableOrder, is_exempt: bool
+) -> None:
+    assert carried_of(order).is_stamp_exempt is is_exempt
+
+
+@pytest.mark.parametrize(
     "nonsense", [{"every": 0}, {"every": 2**32}, {"modes": 0}, {"modes": 2**64}, {"priority": 9}]
 )
 def test_a_path_out_of_range_is_refused(nonsense: dict[str, int]) -> None:

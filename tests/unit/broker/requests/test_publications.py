@@ -232,3 +232,18 @@ def test_more_replay_than_an_edge_has_a_share_for_is_refused_and_live_is_not(
     assert third.code == RouterFull.code
     live = variable(f"{PMU}/live", period=Period(1, 100_000))
     assert isinstance(cloud.ask(PMU, "c1/e0", publish(live))[0], PublishedOutcome)
+
+
+@pytest.mark.parametrize("is_belated", [False, True])
+def test_only_a_belated_alert_is_ordered_with_a_phase(
+    cloud: Conversation, is_belated: bool
+) -> None:
+    alarm = cloud.publish(
+        f"{PMU}/alarm",
+        "c1/e0",
+        period=None,
+        is_alert=True,
+        interval_ns_min=10**9,
+        is_belated=is_belated,
+    )
+    assert cloud.routers["c1/e0"].table.variables[alarm.variable_id].phase_ns == is_belated
