@@ -138,7 +138,7 @@ class LogKeeper:
         self.failures += 1
         self.is_full = isinstance(error, LogFull)
         if str(error) != self.complaint:
-            log.error("not_recorded log=%s reason=%s", self._kind.name, error)
+            log.error("not_recorded log=%s reason=%s", self._kind.name, str(error))
         self.complaint = str(error)
 
     def _is_well(self) -> None:

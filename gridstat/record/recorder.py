@@ -245,6 +245,6 @@ def last_received_ns(folder: Path) -> int | None:
             for batch in reader.read(piece)
         ]
     except GridStatError as error:  # Damaged or gone; recording goes on all the same.
-        log.warning("last_event_unreadable reason=%s", error)
+        log.warning("last_event_unreadable reason=%s", str(error))
         times = [extent.latest_ns for extent in reader.extents()[-1:]]
     return max(times, default=None) if end > start else None

@@ -1,0 +1,131 @@
+"""Recorders that are killed in the middle of what they do, one after the other, in one folder.
+
+    python -m tests.unit.record.lives FOLDER SEED LIVES
+
+Each life is a process of its own. It dies by SIGKILL at one of its calls to the operating system,
+chosen by lot, before or in the middle of it; a write is torn then. What it had reported as recorded
+until then is what it owes. The last line says how many events that were, and how many lives died.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import struct
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from gridstat.record.kinds import EVENTS
+from gridstat.record.recorder import Recorder
+from gridstat.record.settings import LogSettings, RecorderSettings
+from tests.unit.record.samples import Clock, samples, variable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CALLS_MAX: Final = 120
+ROUNDS: Final = 40
+CALLS: Final = ("open", "writev", "write", "fdatasync", "fsync", "ftruncate")
+SETTINGS: Final = RecorderSettings(
+    events=LogSettings(segment_bytes_max=30_000, log_bytes_max=10**9),
+    side=LogSettings(segment_bytes_max=4_000, log_bytes_max=10**9),
+)
+
+
+class Fate:
+    """Lets so many calls pass, and then ends the process without a word."""
+
+    def __init__(self, lot: random.Random) -> None:
+        self._lot = lot
+        self._left = lot.randrange(CALLS_MAX)
+
+    def wrap(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def fateful(*words: Any, **options: Any) -> Any:
+            if self._left == 0:
+                self._tear(call, *words)
+                os.kill(os.getpid(), signal.SIGKILL)
+            self._left -= 1
+            return call(*words, **options)
+
+        return fateful
+
+    def _tear(self, call: Callable[..., Any], *words: Any) -> None:
+        """A part of what was to be written gets there, at most."""
+        if call.__name__ in ("writev", "write"):
+            content = b"".join(words[1]) if call.__name__ == "writev" else bytes(words[1])
+            _WRITE(words[0], content[: self._lot.randrange(len(content) + 1)])
+
+
+_WRITE: Final = os.write
+
+
+def live(folder: Path, lot: random.Random, report: int) -> None:
+    """Record events that count on from what is recorded, and say how far that is."""
+    clock = Clock()
+    fate = Fate(lot)
+    for name in CALLS:
+        setattr(os, name, fate.wrap(getattr(os, name)))
+    recorder = Recorder(folder, now_ns=clock, settings=SETTINGS)
+    next_word = recorder.figures().recorded
+    _tell(report, next_word)
+    for number in range(ROUNDS):
+        every = lot.randrange(1, 4)
+        recorder.begin(variable(), every, 1)
+        for _ in range(lot.randrange(1, 4)):
+            count = lot.randrange(1, 300)
+            recorder.take(samples(next_word, count))
+            next_word += count
+        clock.ns += 1_000_000_000
+        _tell(report, recorder.sync())
+        if number % 10 == 9:
+            recorder.tend()
+            recorder.rotate()
+    recorder.close()
+
+
+def _tell(report: int, recorded: int) -> None:
+    _WRITE(report, struct.pack("<q", recorded))
+
+
+def outlive(folder: Path, lot: random.Random) -> tuple[int, bool]:
+    """One life; how much it has reported as recorded, and whether it was killed."""
+    told, report = os.pipe()
+    process_id = os.fork()
+    if process_id == 0:
+        try:
+            live(folder, lot, report)
+        finally:
+            os._exit(0)
+    os.close(report)
+    with os.fdopen(told, "rb") as file:
+        content = file.read()
+    _, status = os.waitpid(process_id, 0)
+    words = struct.unpack(f"<{len(content) // 8}q", content)
+    return words[-1] if words else 0, os.WIFSIGNALED(status)
+
+
+def warm_up(folder: Path) -> None:
+    """Whatever Arrow loads with its first batch is loaded once, and not in every life."""
+    recorder = Recorder(folder, now_ns=Clock(), settings=SETTINGS)
+    recorder.begin(variable(), 1, 1)
+    recorder.take(samples(0, 10))
+    recorder.close()
+    Recorder(folder, now_ns=Clock(), settings=SETTINGS).close()
+
+
+def main(folder: Path, seed: int, lives: int) -> tuple[int, int]:
+    """How much was reported as recorded at any time, and how many were killed."""
+    warm_up(folder.with_name(f"{folder.name}-before"))
+    recorded = killed = 0
+    for number in range(lives):
+        told, was_killed = outlive(folder, random.Random(f"{seed}/{number}"))
+        recorded = max(recorded, told)
+        killed += was_killed
+    return recorded, killed
+
+
+if __name__ == "__main__":
+    found = main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    sys.stdout.write(f"{EVENTS.name} {found[0]} {found[1]}\n")

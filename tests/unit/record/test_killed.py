@@ -1,0 +1,43 @@
+"""Recorders killed at any call: what was recorded is there, once, in order, and can be read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gridstat.record.kinds import EVENTS, KINDS, STREAMS
+from gridstat.record.log_reader import LogReader
+from gridstat.record.recorder import Recorder, read_rows
+from tests.unit.record.lives import SETTINGS
+from tests.unit.record.samples import Clock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LIVES = int(os.environ.get("GRIDSTAT_RECORDER_LIVES", "60"))
+LIVES_PER_S_MIN = 2
+
+
+@pytest.mark.timeout(60 + LIVES / LIVES_PER_S_MIN)
+def test_whatever_kills_a_recorder_nothing_recorded_is_lost_or_doubled(tmp_path: Path) -> None:
+    seed = int.from_bytes(os.urandom(4), "little")
+    words = ("-m", "tests.unit.record.lives", str(tmp_path), str(seed), str(LIVES))
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"seed {seed}: {done.stderr[-2_000:]}"
+    _, owed, killed = done.stdout.split()
+    assert int(killed) > LIVES // 2, f"seed {seed}: {done.stdout}"
+    Recorder(tmp_path, now_ns=Clock(), settings=SETTINGS).close()
+    found = [row["word"] for row in read_rows(tmp_path, EVENTS)]
+    assert found == list(range(len(found))), f"seed {seed}"
+    assert len(found) >= int(owed), f"seed {seed}"
+    known = [row["stream"] for row in read_rows(tmp_path, STREAMS)]
+    assert known == list(range(len(known))), f"seed {seed}"
+    assert {row["stream"] for row in read_rows(tmp_path, EVENTS)} <= set(known), f"seed {seed}"
+    for kind in KINDS.values():
+        extents = LogReader(tmp_path, kind).extents()
+        ends = [0, *(extent.end_record for extent in extents)]
+        assert [extent.first_record for extent in extents] == ends[:-1], f"seed {seed}"
