@@ -1,0 +1,149 @@
+"""The step from the log to the archive: every recorded event becomes a row there or in quarantine.
+
+Commits carry the number of the record after the last one that they hold. A batch that comes again
+finds it, and what is there already is left out; the numbers are the log's own, so this holds even
+if Spark's checkpoint is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from pyspark.sql import functions as F
+
+from gridstat.pipeline.data_files import forget, write_aside
+from gridstat.pipeline.schemas import EVENTS, QUARANTINE
+from gridstat.pipeline.stages.clean import clean, deduplicate
+from gridstat.pipeline.tables import StoredTable
+from gridstat.record.kinds import EVENTS as RECORDED_EVENTS
+from gridstat.record.log_reader import LogReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from gridstat.model.plausibility import TimeBounds
+    from gridstat.pipeline.folder import PipelineFolder
+
+RECORD: Final = "record"
+"""The mark of the archive and of whatever follows it: all records before this one are in."""
+NS_PER_S: Final = 1_000_000_000
+SPANS_MAX: Final = 64
+"""More stretches of late seconds than this are looked up as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """Windows before a boundary into which events have come, by their start in seconds."""
+
+    starts_s: tuple[int, ...]
+    window_s: int
+
+    def spans_ns(self) -> list[tuple[int, int]]:
+        """The windows as stretches of time, neighbours as one, from first to last nanosecond."""
+        spans: list[tuple[int, int]] = []
+        for start_s in self.starts_s:
+            start_ns, end_ns = start_s * NS_PER_S, (start_s + self.window_s) * NS_PER_S - 1
+            if spans and spans[-1][1] + 1 == start_ns:
+                spans[-1] = (spans[-1][0], end_ns)
+            else:
+                spans.append((start_ns, end_ns))
+        return [(spans[0][0], spans[-1][1])] if len(spans) > SPANS_MAX else spans
+
+
+class Archive:
+    """The two tables that together hold every record once."""
+
+    def __init__(self, folder: PipelineFolder, bounds: TimeBounds) -> None:
+        self.log = folder.log
+        self.bounds = bounds
+        self.events = StoredTable(folder.tables, EVENTS)
+        self.quarantine = StoredTable(folder.tables, QUARANTINE)
+        self._aside = folder.aside / "ingest"
+
+    @property
+    def taken(self) -> int:
+        """All records before this one are in."""
+        return self.events.mark(RECORD) or 0
+
+    def take(self, batch: DataFrame, closed_s: int | None) -> int:
+        """Archives what of a batch is not yet in; returns how many rows that was.
+
+        `closed_s` is the second before which windows are closed: duplicates of later events are
+        looked for in what is open, those of earlier ones in their own seconds.
+        """
+        start = self.taken
+        fresh = batch.filter(F.col(RECORD) >= start)
+        known = self._known(batch.sparkSession, start, closed_s)
+        rows = deduplicate(clean(fresh, self.bounds), known)
+        quarantined = self.quarantine.mark(RECORD) or 0
+        is_in = F.col("reason").isNotNull() & (F.col(RECORD) < quarantined)
+        files = write_aside(rows.filter(~is_in), self._aside, ("reason", "day"))
+        if not files:
+            return 0
+        end: int = max(quarantined, *(file.maximum[RECORD] + 1 for file in files))
+        bad = [file for file in files if file.partition["reason"] is not None]
+        name = f"{start:020d}-{end:020d}"
+        if bad:
+            self.quarantine.add_files(bad, name, {RECORD: end})
+        self.events.add_files([file for file in files if file not in bad], name, {RECORD: end})
+        forget(self._aside)
+        return end - start
+
+    def between(
+        self, spark: SparkSession, spans_ns: list[tuple[int | None, int | None]]
+    ) -> DataFrame:
+        """Archived events created within one of the spans."""
+        paths = self.events.paths("created_ns", spans_ns)
+        rows = self.events.read(spark, paths)
+        return rows.filter(_within(spans_ns))
+
+    def late(self, records: tuple[int, int], before_s: int, window_s: int) -> Late:
+        """The windows before a boundary to which these records of the log belong."""
+        return Late(late_windows(self.log, records, before_s, window_s, self.bounds), window_s)
+
+    def _known(self, spark: SparkSession, start: int, closed_s: int | None) -> DataFrame:
+        spans: list[tuple[int | None, int | None]] = [(None, None)]
+        if closed_s is not None:
+            end = LogReader(self.log, RECORDED_EVENTS).ends()[1]
+            spans = [(closed_s * NS_PER_S, None), *self.late((start, end), closed_s, 1).spans_ns()]
+        return self.between(spark, spans).filter(F.col(RECORD) < start)
+
+
+def late_windows(
+    log: Path, records: tuple[int, int], before_s: int, window_s: int, bounds: TimeBounds
+) -> tuple[int, ...]:
+    """Starts of the windows before `before_s` in which records were created, if believable.
+
+    Frames tell their earliest time, so of a log in order nothing is read at all.
+    """
+    before_ns = before_s * NS_PER_S
+    reader = LogReader(log, RECORDED_EVENTS)
+    start, end = max(records[0], reader.ends()[0]), records[1]
+    if end <= start:
+        return ()
+    found: set[int] = set()
+    for piece in reader.slices(start, end, end - start, latest_ns=before_ns - 1):
+        for batch in reader.read(piece):
+            created_ns = batch.column("created_ns").to_numpy()
+            received_ns = batch.column("received_ns").to_numpy()
+            is_late = (created_ns < before_ns) & (created_ns >= received_ns - bounds.behind_ns_max)
+            seconds = created_ns[is_late] // NS_PER_S
+            found.update(np.unique(seconds - seconds % window_s).tolist())
+    return tuple(sorted(found))
+
+
+def _within(spans_ns: list[tuple[int | None, int | None]]) -> Column:
+    created_ns = F.col("created_ns")
+    within = F.lit(False)
+    for low, high in spans_ns:
+        inside = F.lit(True)
+        if low is not None:
+            inside &= created_ns >= low
+        if high is not None:
+            inside &= created_ns <= high
+        within |= inside
+    return within

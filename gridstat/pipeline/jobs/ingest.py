@@ -1,0 +1,202 @@
+"""Ingest: the one streaming job, from the log to archive, quarantine and rollups.
+
+    folder = PipelineFolder(Path("pipeline"))
+    Ingest(spark, folder).run_to_end()          # all that is recorded, then return
+    Ingest(spark, folder).run(stop)             # until `stop` is set, then flush
+
+Spark keeps no state for it: a batch is a function of a stretch of the log and of the tables before
+it, and every commit tells how far it reaches. So a driver may be killed at any instant, and the
+next one goes on with nothing lost and nothing twice.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Protocol
+
+from gridstat.model.plausibility import TimeBounds
+from gridstat.pipeline.archive import NS_PER_S, Archive
+from gridstat.pipeline.data_files import forget
+from gridstat.pipeline.failures import own_error
+from gridstat.pipeline.progress import Progress, read_progress, write_progress
+from gridstat.pipeline.windows import Rollups
+from gridstat.record.kinds import EVENTS
+from gridstat.record.log_reader import LogReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from gridstat.pipeline.folder import PipelineFolder
+
+JOB: Final = "ingest"
+POLL_S: Final = 0.2
+_SETTINGS: Final = {
+    # Statistics of times, and the same type for every reader.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Exact percentiles of thousands of groups without a sort: twice as fast.
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "200000",
+    # Few partitions at a time, so no sort before writing.
+    "spark.sql.maxConcurrentOutputFileWriters": "16",
+    # Listing some files on the driver is quicker than a job for it.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IngestSettings:
+    """What may be set of the job."""
+
+    trigger_s: float = 0.5
+    rows_per_batch: int = 1_000_000
+    delay_s: float = 2.0
+    """So long after the newest event a window waits for older ones."""
+    bounds: TimeBounds = field(default_factory=TimeBounds)
+
+
+class Follower(Protocol):
+    """Work on final data after each batch; keeps its own mark, so that it misses nothing."""
+
+    def followed_ns(self) -> int | None:
+        """Up to which instant its tables are, by what it has committed; None at the beginning."""
+
+    def follow(self, spark: SparkSession, archive: Archive, span_ns: tuple[int, int]) -> int:
+        """Works on events created from one instant up to, without, another; all are final.
+
+        Commits by itself, with a mark, and returns how many rows it has added.
+        """
+
+
+class Ingest:
+    """The job in one folder. One at a time: `run` holds the folder's lock."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: PipelineFolder,
+        settings: IngestSettings | None = None,
+        *,
+        followers: Sequence[Follower] = (),
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._settings = IngestSettings() if settings is None else settings
+        self._followers = followers
+        self._now_ns = now_ns
+        self._busy = threading.Lock()
+        self._failure: BaseException | None = None
+        self._state = "running"
+        self._last: Progress | None = None
+        self._alarms = int(read_progress(folder.path).get("alarms", 0))
+        for key, value in _SETTINGS.items():
+            spark.conf.set(key, value)
+        self.archive = Archive(folder, self._settings.bounds)
+        self.rollups = Rollups.of(folder, self.archive)
+
+    def run(self, stop: threading.Event) -> None:
+        """Takes what is recorded as it comes, until told to stop; then the rest, and flushes."""
+        with self._folder.lock(JOB):
+            forget(self._folder.aside)
+            query = self._start(available_now=False)
+            self._await(query, stop)
+            self._state = "draining"
+            self._await(self._start(available_now=True), threading.Event())
+            self._finish()
+
+    def run_to_end(self, *, has_flush: bool = True) -> None:
+        """Takes all that is recorded by now; flushes unless told that more will come."""
+        with self._folder.lock(JOB):
+            forget(self._folder.aside)
+            self._await(self._start(available_now=True), threading.Event())
+            if has_flush:
+                self._finish()
+
+    def take(self, batch: DataFrame, batch_id: int) -> None:
+        """One batch, from the log to all tables."""
+        began = time.monotonic()
+        rows = self.archive.take(batch, self.rollups.closed_s)
+        newest_ns = self.archive.events.highest("created_ns")
+        if newest_ns is None:
+            return
+        watermark_ns = newest_ns - round(self._settings.delay_s * NS_PER_S)
+        self.rollups.advance(self._spark, watermark_ns)
+        alarms = self._follow()
+        rate = rows / max(time.monotonic() - began, 1e-9)
+        self._tell(batch_id, rate, newest_ns, alarms)
+
+    def _start(self, *, available_now: bool) -> StreamingQuery:
+        source = self._spark.readStream.format("gridstat").option(
+            "rowsPerBatch", self._settings.rows_per_batch
+        )
+        writer = source.load(str(self._folder.log)).writeStream.queryName(JOB)
+        writer = writer.option("checkpointLocation", str(self._folder.checkpoint(JOB)))
+        writer = writer.foreachBatch(self._take_guarded)
+        if available_now:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{self._settings.trigger_s} seconds").start()
+
+    def _take_guarded(self, batch: DataFrame, batch_id: int) -> None:
+        with self._busy:
+            try:
+                self.take(batch, batch_id)
+            except BaseException as error:
+                self._failure = error
+                raise
+
+    def _await(self, query: StreamingQuery, stop: threading.Event) -> None:
+        try:
+            while not stop.wait(POLL_S):
+                if not query.isActive:
+                    query.awaitTermination()  # Raises what it died of.
+                    return
+            with self._busy:  # Between batches nothing has to be done again.
+                query.stop()
+        except Exception as error:
+            query.stop()
+            own = own_error(self._failure or error) or own_error(error)
+            if own is not None:
+                raise own from error
+            raise
+
+    def _follow(self) -> int:
+        """Lets the followers see what has become final; returns how many rows they have added."""
+        closed_s = self.rollups.closed_s
+        added = 0
+        for follower in self._followers:
+            if closed_s is None:
+                break
+            from_ns, to_ns = follower.followed_ns() or 0, closed_s * NS_PER_S
+            if to_ns > from_ns:
+                added += follower.follow(self._spark, self.archive, (from_ns, to_ns))
+        return added
+
+    def _finish(self) -> None:
+        if self.archive.events.rows():
+            self.rollups.flush(self._spark)
+        self._state = "ended"
+        if self._last is not None:
+            self._last = replace(self._last, state=self._state, updated_ns=self._now_ns())
+            write_progress(self._folder.path, self._last)
+
+    def _tell(self, batch_id: int, rate: float, newest_ns: int, alarms: int) -> None:
+        self._alarms += alarms
+        now_ns = self._now_ns()
+        self._last = Progress(
+            state=self._state,
+            batch=batch_id,
+            recorded=LogReader(self._folder.log, EVENTS).ends()[1],
+            taken=self.archive.taken,
+            archived=self.archive.events.rows(),
+            quarantined=self.archive.quarantine.rows(),
+            alarms=self._alarms,
+            rows_per_s=rate,
+            lag_s=max(0.0, (now_ns - newest_ns) / NS_PER_S),
+            watermark_ns=newest_ns - round(self._settings.delay_s * NS_PER_S),
+            updated_ns=now_ns,
+        )
+        write_progress(self._folder.path, self._last)

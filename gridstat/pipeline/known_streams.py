@@ -1,0 +1,81 @@
+"""What is known of each stream in the log: name, period, and from when to when it is expected.
+
+The recorder says when a stream begins. It is over when its variable goes on under another number,
+or when its contract is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from gridstat.record.kinds import CONTRACTS, STREAMS
+from gridstat.record.log_reader import LogReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from gridstat.record.kinds import RecordKind
+
+KNOWN_STREAMS: Final = (
+    "stream int, variable string, period_seconds bigint, period_per_seconds bigint, "
+    "phase_ns bigint, every bigint, since_ns bigint, until_ns bigint"
+)
+_COLUMNS: Final = (
+    "stream",
+    "variable",
+    "period_seconds",
+    "period_per_seconds",
+    "phase_ns",
+    "every",
+    "since_ns",
+)
+FOR_EVER_NS: Final = (1 << 63) - 1
+
+
+class KnownStreams:
+    """The table of one log for Spark, made anew only when the log has more to say."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._seen: tuple[int, int] | None = None
+        self._frame: DataFrame | None = None
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        ends = LogReader(self._log, STREAMS).ends()[1], LogReader(self._log, CONTRACTS).ends()[1]
+        if self._frame is None or ends != self._seen:
+            self._frame = spark.createDataFrame(known_streams(self._log), KNOWN_STREAMS)
+            self._seen = ends
+        return self._frame
+
+
+def known_streams(log: Path) -> pa.Table:
+    """The columns of `KNOWN_STREAMS`, a row for each stream; `until_ns` is never null."""
+    streams = read_all(log, STREAMS)
+    over = {
+        row["subscription"]: row["time_ns"]
+        for row in read_all(log, CONTRACTS).to_pylist()
+        if row["is_over"]
+    }
+    rows = sorted(streams.to_pylist(), key=lambda row: (row["since_ns"], row["stream"]))
+    followed: dict[str, int] = {}
+    until: dict[int, int] = {}
+    for row in reversed(rows):
+        ends = (followed.get(row["variable"]), over.get(row["subscription"]))
+        until[row["stream"]] = min((end for end in ends if end is not None), default=FOR_EVER_NS)
+        followed[row["variable"]] = row["since_ns"]
+    ordered = [until[number] for number in streams.column("stream").to_pylist()]
+    chosen = streams.select(_COLUMNS)
+    return chosen.append_column("until_ns", pa.array(ordered, pa.int64()))
+
+
+def read_all(log: Path, kind: RecordKind) -> pa.Table:
+    """Every record of a kind of which there are few."""
+    reader = LogReader(log, kind)
+    start, end = reader.ends()
+    pieces = reader.slices(start, end, max(1, end))
+    batches = [batch for piece in pieces for batch in reader.read(piece)]
+    return pa.Table.from_batches(batches, kind.schema)

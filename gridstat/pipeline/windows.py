@@ -1,0 +1,121 @@
+"""The step from the archive to the rollups: which windows are over, and what is in them.
+
+A table of rollups carries two marks: `closed`, the second before which its windows are final, and
+`record`, the end of what of the log it has looked at. New final windows are appended. Windows into
+which something came later are reckoned anew, from the archive, and replace their old rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from gridstat.pipeline.archive import NS_PER_S, RECORD
+from gridstat.pipeline.known_streams import KnownStreams
+from gridstat.pipeline.schemas import ROLLUP_1H, ROLLUP_1M, ROLLUP_1S, ROLLUP_LIVE
+from gridstat.pipeline.stages.rollup import rollup
+from gridstat.pipeline.tables import StoredTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from gridstat.pipeline.archive import Archive
+    from gridstat.pipeline.folder import PipelineFolder
+
+CLOSED: Final = "closed"
+"""The mark of a table of rollups: windows that end by this second are final."""
+START: Final = "window_start"
+_US_PER_S: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rollups:
+    """The tables of one archive, finest first."""
+
+    archive: Archive
+    streams: KnownStreams
+    live: StoredTable
+    by_window: Mapping[int, StoredTable]
+    """By the length of their windows in seconds."""
+
+    @classmethod
+    def of(cls, folder: PipelineFolder, archive: Archive) -> Rollups:
+        lengths = {1: ROLLUP_1S, 60: ROLLUP_1M, 3_600: ROLLUP_1H}
+        stored = {length: StoredTable(folder.tables, table) for length, table in lengths.items()}
+        live = StoredTable(folder.tables, ROLLUP_LIVE)
+        return cls(archive, KnownStreams(archive.log), live, stored)
+
+    @property
+    def closed_s(self) -> int | None:
+        """Seconds before this one are final."""
+        return self.by_window[1].mark(CLOSED)
+
+    def advance(self, spark: SparkSession, watermark_ns: int) -> None:
+        """Makes final what has ended by the watermark, and shows what is open."""
+        streams = self.streams.frame(spark)
+        for window_s in self.by_window:
+            closed_s = watermark_ns // (window_s * NS_PER_S) * window_s
+            if window_s == 1:
+                self._advance_seconds(streams, closed_s)
+            elif closed_s > (self.by_window[window_s].mark(CLOSED) or 0):
+                self._advance_coarse(streams, window_s, closed_s)
+
+    def flush(self, spark: SparkSession) -> None:
+        """Writes what is still open as if it were over; should more come, it is written again."""
+        streams = self.streams.frame(spark)
+        for window_s, table in self.by_window.items():
+            rows = self._reckon(streams, window_s, table.mark(CLOSED), None)
+            table.upsert(rows, START, {RECORD: self.archive.taken})
+        self.live.overwrite(self.live.empty())
+
+    def taken(self) -> int:
+        """All tables have seen the records before this one; the log need not keep them."""
+        return min(table.mark(RECORD) or 0 for table in self.by_window.values())
+
+    def _advance_seconds(self, streams: DataFrame, closed_s: int) -> None:
+        table = self.by_window[1]
+        rows = self._reckon(streams, 1, table.mark(CLOSED), None)
+        is_over = pc.less(rows.column(START), _moment(closed_s))
+        self._commit(1, rows.filter(is_over), closed_s)
+        self.live.overwrite(rows.filter(pc.invert(is_over)))
+
+    def _advance_coarse(self, streams: DataFrame, window_s: int, closed_s: int) -> None:
+        rows = self._reckon(streams, window_s, self.by_window[window_s].mark(CLOSED), closed_s)
+        self._commit(window_s, rows, closed_s)
+
+    def _reckon(
+        self, streams: DataFrame, window_s: int, from_s: int | None, to_s: int | None
+    ) -> pa.Table:
+        """Windows between the two seconds, and earlier ones that late events have touched."""
+        last_ns = None if to_s is None else to_s * NS_PER_S - 1
+        spans: list[tuple[int | None, int | None]] = [(None, last_ns)]
+        if from_s is not None:
+            seen = self.by_window[window_s].mark(RECORD) or 0
+            late = self.archive.late((seen, self.archive.taken), from_s, window_s)
+            spans = [*late.spans_ns(), (from_s * NS_PER_S, last_ns)]
+        events = self.archive.between(streams.sparkSession, spans)
+        return rollup(events, streams, window_s).toArrow()
+
+    def _commit(self, window_s: int, rows: pa.Table, closed_s: int) -> None:
+        table = self.by_window[window_s]
+        marks = {CLOSED: max(closed_s, table.mark(CLOSED) or closed_s), RECORD: self.archive.taken}
+        if not rows.num_rows:
+            table.add_files([], "", marks)
+        elif _is_after(rows, table):
+            table.append(rows, marks)
+        else:
+            table.upsert(rows, START, marks)
+
+
+def _is_after(rows: pa.Table, table: StoredTable) -> bool:
+    highest = table.highest(START)
+    return highest is None or pc.min(rows.column(START)).as_py() > highest
+
+
+def _moment(second: int) -> pa.Scalar:
+    return pa.scalar(second * _US_PER_S, pa.timestamp("us", tz="UTC"))
