@@ -1,0 +1,269 @@
+"""The way of alarms back into the grid: each becomes a status alert with an identity of its own.
+
+`publish` is what the pipeline calls after each commit. It never waits: a thread attaches, registers
+one alert for each rule and variable, and sends. An alarm's identity is (onset, sequence), so one
+that comes again after a restart is known to every router for the same, and delivered once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
+
+from gridstat.endpoint.connecting import connect
+from gridstat.model.errors import GridStatError, LayoutError, Refused
+from gridstat.model.rate_law import NS_PER_S
+from gridstat.model.status import BuiltinType
+from gridstat.net.clock import SystemClock
+from gridstat.net.command.identity import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import pyarrow as pa
+
+    from gridstat.console.access import Access
+    from gridstat.model.status import ValueType
+    from gridstat.net.clock import Clock
+
+log = logging.getLogger(__name__)
+
+FOLDER: Final = "alarms"
+OUTCOMES: Final = ("published", "too_old", "refused", "no_room", "overflowed")
+"""What became of an alarm; one that waits has none yet."""
+
+
+class Alarm(NamedTuple):
+    """What of a row of the table of alarms goes into the grid."""
+
+    rule: str
+    variable: str
+    onset_ns: int
+    sequence: int
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackSettings:
+    """Bounds of the way back.
+
+    An alarm older than `age_s_max` is history: it is in the table, and nobody is alerted. Routers
+    remember an alert for a minute, so whatever is sent twice is within their memory. The first
+    alarm of a variable waits `settle_s` for the paths to those who subscribe to all alarms.
+    """
+
+    waiting_max: int = 4_096
+    variables_max: int = 256
+    age_s_max: float = 50.0
+    settle_s: float = 1.0
+    interval_s_min: float = 1.0
+    retry_s: float = 1.0
+
+
+class Alert(Protocol):
+    """A registered alert, as far as it is needed here."""
+
+    def send(self, value: float, *, created_ns: int, sequence: int) -> bool: ...
+
+
+class Grid(Protocol):
+    """A connection, as far as it is needed here."""
+
+    def publish_alert(
+        self, name: str, value_type: ValueType, *, interval_s_min: float, is_belated: bool
+    ) -> Alert: ...
+
+    def close(self) -> None: ...
+
+
+class _Known(NamedTuple):
+    """An alert and from when on it may be sent."""
+
+    alert: Alert
+    ready_ns: int
+
+
+class AlarmPublisher:
+    """Every alarm handed over ends in exactly one counter, or waits."""
+
+    def __init__(
+        self,
+        attach: Callable[[], Grid],
+        settings: FeedbackSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._attach = attach
+        self._settings = settings or FeedbackSettings()
+        self._clock = clock or SystemClock()
+        self._grid: Grid | None = None
+        self._alerts: dict[str, _Known] = {}
+        self._counts: Counter[str] = Counter()
+        self._waiting: list[tuple[int, int, Alarm]] = []
+        self._in_hand = 0
+        self._numbers = count()
+        self._is_over = False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Begin to send; what was handed over before goes first."""
+        assert self._thread is None, "it is started once"
+        self._thread = threading.Thread(target=self._run, name="alarms", daemon=True)
+        self._thread.start()
+
+    def publish(self, alarms: pa.Table | Iterable[Alarm]) -> int:
+        """Hand alarms over, as a table with the columns of `Alarm` or one by one; how many it took.
+
+        Never waits. What finds no room is counted as overflowed.
+        """
+        found = _alarms(alarms)
+        now_ns = self._clock.steady_ns()
+        with self._changed:
+            room = max(0, self._settings.waiting_max - len(self._waiting))
+            for alarm in found[:room]:
+                heapq.heappush(self._waiting, (now_ns, next(self._numbers), alarm))
+            self._counts["overflowed"] += len(found) - len(found[:room])
+            self._changed.notify_all()
+        return len(found[:room])
+
+    def counters(self) -> dict[str, int]:
+        """What became of all alarms so far, by outcome, and how many still wait."""
+        with self._changed:
+            told = {outcome: self._counts[outcome] for outcome in OUTCOMES}
+            return {**told, "waiting": len(self._waiting) + self._in_hand}
+
+    def flush(self, within_s: float) -> bool:
+        """Wait until none waits any more; whether that came about in time."""
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: not self._waiting and not self._in_hand, timeout=within_s
+            )
+
+    def close(self) -> None:
+        """End the thread and leave the grid; what still waits is not sent."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        self._leave()
+
+    # The thread's own.
+
+    def _run(self) -> None:
+        while (alarm := self._next()) is not None:
+            try:
+                self._settle(alarm, self.offer(alarm))
+            except Exception:
+                log.exception("alarm_failed rule=%s variable=%s", alarm.rule, alarm.variable)
+                self._settle(alarm, "refused")
+
+    def _next(self) -> Alarm | None:
+        """The next one that is due; None once it is over."""
+        with self._changed:
+            while not self._is_over:
+                now_ns = self._clock.steady_ns()
+                if self._waiting and self._waiting[0][0] <= now_ns:
+                    self._in_hand = 1
+                    return heapq.heappop(self._waiting)[2]
+                left_ns = self._waiting[0][0] - now_ns if self._waiting else None
+                self._changed.wait(None if left_ns is None else left_ns / NS_PER_S)
+        return None
+
+    def _settle(self, alarm: Alarm, outcome: str | int) -> None:
+        with self._changed:
+            self._in_hand = 0
+            if isinstance(outcome, str):
+                self._counts[outcome] += 1
+            else:
+                heapq.heappush(self._waiting, (outcome, next(self._numbers), alarm))
+            self._changed.notify_all()
+
+    def offer(self, alarm: Alarm) -> str | int:
+        """Try to send one: what became of it, or when to try again by the steady clock."""
+        settings, now_ns = self._settings, self._clock.steady_ns()
+        if self._clock.posix_ns() - alarm.onset_ns > settings.age_s_max * NS_PER_S:
+            return "too_old"
+        again_ns = now_ns + round(settings.retry_s * NS_PER_S)
+        try:
+            self._grid = self._grid or self._attach()
+        except (GridStatError, OSError) as error:
+            log.warning("feedback_detached reason=%s", error)
+            return again_ns
+        try:
+            known = self._known(self._grid, alarm)
+        except GridStatError as error:
+            log.warning("alarm_not_registered rule=%s reason=%s", alarm.rule, error)
+            return "refused" if isinstance(error, Refused | LayoutError) else again_ns
+        if known is None:
+            return "no_room"
+        return self._send(known, alarm, again_ns)
+
+    def _send(self, known: _Known, alarm: Alarm, again_ns: int) -> str | int:
+        """Not now, if the paths are not up yet, no edge is reachable, or the last was just sent."""
+        if known.ready_ns > self._clock.steady_ns():
+            return known.ready_ns
+        is_sent = known.alert.send(alarm.value, created_ns=alarm.onset_ns, sequence=alarm.sequence)
+        return "published" if is_sent else again_ns
+
+    def _known(self, grid: Grid, alarm: Alarm) -> _Known | None:
+        """The alert of a rule and a variable, registered if need be; None if there are too many."""
+        name = alert_name(alarm.rule, alarm.variable)
+        if name in self._alerts:
+            return self._alerts[name]
+        if len(self._alerts) >= self._settings.variables_max:
+            return None
+        alert = grid.publish_alert(
+            name,
+            BuiltinType.FLOAT64,
+            interval_s_min=self._settings.interval_s_min,
+            is_belated=True,
+        )
+        ready_ns = self._clock.steady_ns() + round(self._settings.settle_s * NS_PER_S)
+        self._alerts[name] = _Known(alert, ready_ns)
+        return self._alerts[name]
+
+    def _leave(self) -> None:
+        if self._grid is not None:
+            with suppress(GridStatError):
+                self._grid.close()
+
+
+def alert_name(rule: str, variable: str) -> str:
+    """Below the end-point's own name: `alarms/frequency-low/north/pmu-1/frequency`."""
+    return f"{FOLDER}/{rule}/{variable.partition('/')[2] or variable}"
+
+
+def alarm_publisher(
+    access: Access,
+    edges: Sequence[str],
+    end_point: str,
+    settings: FeedbackSettings | None = None,
+) -> AlarmPublisher:
+    """One that attaches to these edges, in the words of `connect`, when the first alarm comes."""
+
+    def attach() -> Grid:
+        access.files_of(Role.ENDPOINT, end_point)
+        return connect(edges, end_point, certificates=access.certificates.path)
+
+    return AlarmPublisher(attach, settings)
+
+
+def _alarms(alarms: pa.Table | Iterable[Alarm]) -> list[Alarm]:
+    rows = getattr(alarms, "select", None)
+    if rows is None:
+        return list(alarms)
+    return [Alarm(**row) for row in rows(list(Alarm._fields)).to_pylist()]
