@@ -80,6 +80,56 @@ AUDIT: Final = TableSchema(
 )
 """For each contract and hour what was promised and what came of it; null is what nobody told."""
 
+# What mining finds, made anew each time.
+
+AVERAGES: Final = TableSchema(
+    "averages",
+    "device string, variable string, span string, span_start timestamp, count bigint, "
+    "expected bigint, completeness double, mean double, minimum double, maximum double, "
+    "deviation double",
+    key=("variable", "span", "span_start"),
+    partitions=(),
+)
+"""Every variable on average by hour, day and week; `deviation` as in rollups."""
+
+PROFILES: Final = TableSchema(
+    "profiles",
+    "device string, variable string, weekday int, hour int, windows bigint, count bigint, "
+    "mean double, minimum double, maximum double, deviation double, median double, mad double",
+    key=("variable", "weekday", "hour"),
+    partitions=(),
+)
+"""What a variable is like at an hour of the day; weekday 1 is Monday, 0 is any day. `median` is of
+the windows' means, `mad` the median distance from it."""
+
+CORRELATIONS: Final = TableSchema(
+    "correlations",
+    "variable string, other string, correlation double, seconds bigint, first_second timestamp, "
+    "last_second timestamp",
+    key=("variable", "other"),
+    partitions=(),
+)
+"""Pearson's correlation of two variables over the seconds in which both were heard."""
+
+ANOMALIES: Final = TableSchema(
+    "anomalies",
+    "device string, variable string, window_start timestamp, window_s int, value double, "
+    "usual double, mad double, score double, day date",
+    key=("variable", "window_start"),
+)
+"""Windows that lie far from what is usual at that hour; `score` counts deviations."""
+
+BOTTLENECKS: Final = TableSchema(
+    "bottlenecks",
+    "place int, router string, channel string, seconds double, due bigint, sent bigint, "
+    "queued bigint, dropped bigint, dropped_share double, queued_share double, "
+    "bytes_per_s_mean double, bytes_per_s_max double, bandwidth_bytes_per_s bigint, "
+    "share_max double",
+    key=("router", "channel"),
+    partitions=(),
+)
+"""Channels of routers, the narrowest first."""
+
 TABLES: Final[Mapping[str, TableSchema]] = MappingProxyType(
     {
         table.name: table
@@ -92,6 +142,11 @@ TABLES: Final[Mapping[str, TableSchema]] = MappingProxyType(
             ROLLUP_LIVE,
             ALARMS,
             AUDIT,
+            AVERAGES,
+            PROFILES,
+            CORRELATIONS,
+            ANOMALIES,
+            BOTTLENECKS,
         )
     }
 )

@@ -86,11 +86,14 @@ class Accountant:
             yield {"router": router, "channel": "", "counters": dict(told.router)}
             for number in sorted(channels.keys() & (told.channels.keys() | told.sources.keys())):
                 heard = told.sources.get(number, {})
+                channel = channels[number]
                 counters = {
                     **told.channels.get(number, {}),
                     **{f"heard_{name}": count for name, count in heard.items()},
                 }
-                yield {"router": router, "channel": channels[number].label, "counters": counters}
+                if number in told.channels:  # Not a count, but no share is known without it.
+                    counters["bandwidth_bytes_per_s"] = channel.bandwidth_bytes_per_s
+                yield {"router": router, "channel": channel.label, "counters": counters}
 
 
 def _bytes_of(found: Subscription) -> int:

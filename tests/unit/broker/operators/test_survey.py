@@ -12,6 +12,7 @@ from gridstat.model.qos import QosRequest
 from gridstat.net.command.endpoint_messages import LedgerEntry, PathEntry, ReportLedger
 from gridstat.net.command.machine import Received
 from gridstat.net.command.messages import (
+    Account,
     BackPressureChanged,
     ChannelStateChanged,
     Explain,
@@ -35,6 +36,11 @@ def survey(cloud: Conversation) -> dict[str, Any]:
     assert answer.request_id == 7
     json.dumps(answer.facts)  # It goes to JSON as it is.
     return answer.facts
+
+
+def account(cloud: Conversation) -> dict[str, Any]:
+    cloud.tell(Received("operator/c1/alice", Account(request_id=9)))
+    return cloud.operator_answers[-1].facts
 
 
 def explain(cloud: Conversation, name: str) -> dict[str, Any]:
@@ -194,3 +200,19 @@ def test_an_explanation_tells_of_trouble_and_of_moves(cloud: Conversation) -> No
     cloud.settle()
     states = [one["state"] for one in explain(cloud, VOLTAGE)["subscriptions"]]
     assert "waiting for routers" in states
+
+
+def test_an_account_says_with_the_counters_of_a_channel_how_much_it_may_carry(
+    cloud: Conversation,
+) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    number = granted.paths[0].channel_ids[0]
+    channel = next(one for one in cloud.channels_given if one.channel_id == number)
+    cloud.hear(channel.from_router, ReportCounters(channels={number: {"bytes_out": 100}}))
+    cloud.hear(channel.to_router, ReportCounters(sources={number: {"datagrams": 9}}))
+    told = [one for one in account(cloud)["counters"] if one["channel"]]
+    sender = next(one for one in told if one["router"] == channel.from_router)
+    receiver = next(one for one in told if one["router"] == channel.to_router)
+    assert sender["counters"]["bytes_out"] == 100
+    assert sender["counters"]["bandwidth_bytes_per_s"] == channel.bandwidth_bytes_per_s
+    assert receiver["counters"] == {"heard_datagrams": 9}
