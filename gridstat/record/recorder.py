@@ -100,14 +100,16 @@ class Recorder:
         if not self._ring.put(rows):
             self.miss(GapReason.RING_FULL, *rows.received_ns(), len(rows))
 
-    def put(self, kind: RecordKind, rows: list[dict[str, Any]]) -> bool:
-        """Records of another kind; whether there was room for them."""
+    @property
+    def has_room(self) -> bool:
+        """Whether rows of other kinds may be put: not too many wait for the disk."""
+        return self._rows_count < self._settings.rows_max
+
+    def put(self, kind: RecordKind, rows: list[dict[str, Any]]) -> None:
+        """Records of another kind; they are kept until they are on the disk."""
         with self._lock:
-            if self._rows_count + len(rows) > self._settings.rows_max:
-                return False
             self._rows.append((kind, rows))
             self._rows_count += len(rows)
-        return True
 
     def miss(self, reason: GapReason, from_ns: int, to_ns: int, events: int | None) -> None:
         """Events that came, or should have come, and are not recorded."""
@@ -201,8 +203,14 @@ class Recorder:
     def _write_rows(self) -> None:
         with self._lock:
             waiting, self._rows, self._rows_count = self._rows, [], 0
+        kept = []
         for kind, rows in waiting:
-            self._write_safely(kind, rows)
+            left = rows[self._write_safely(kind, rows) :]
+            if left:
+                kept.append((kind, left))
+        with self._lock:
+            self._rows = kept + self._rows
+            self._rows_count += sum(len(rows) for _, rows in kept)
 
     def _write_gaps(self) -> None:
         now_ns = self._now_ns()

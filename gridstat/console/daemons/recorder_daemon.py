@@ -187,6 +187,9 @@ class RecorderDaemon:
             self._recorder.miss(GapReason.DOWN, min(last_ns, now_ns), now_ns, None)
 
     async def _keep_account(self, desk: OperatorDesk) -> None:
+        if not self._recorder.has_room:
+            log.warning("no_account reason=too many rows wait for the disk")
+            return
         contracts: list[dict[str, Any]] = []
         counters: list[dict[str, Any]] = []
         after = 0
@@ -207,8 +210,8 @@ class RecorderDaemon:
             (LEDGERS, self._rows.ledger_rows(contracts, now_ns)),
             (COUNTERS, self._rows.counter_rows(counters, now_ns)),
         ):
-            if rows and not self._recorder.put(kind, rows):
-                log.warning("no_room kind=%s rows=%d", kind.name, len(rows))
+            if rows:
+                self._recorder.put(kind, rows)
 
     def _look(self) -> None:
         """On the writing thread, once a second."""

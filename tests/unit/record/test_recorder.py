@@ -294,7 +294,7 @@ def test_a_second_recorder_of_a_folder_is_turned_away_and_breaks_nothing(tmp_pat
     assert recorded(tmp_path) == list(range(10))
 
 
-def test_rows_of_other_kinds_are_bounded(tmp_path: Path) -> None:
+def test_rows_of_other_kinds_wait_for_the_disk_within_a_bound(tmp_path: Path) -> None:
     row = {
         "time_ns": 1,
         "subscription": 2,
@@ -311,11 +311,17 @@ def test_rows_of_other_kinds_are_bounded(tmp_path: Path) -> None:
         "priority": 3,
         "is_over": False,
     }
+    told = []
     with recording(tmp_path, RecorderSettings(rows_max=3)) as recorder:
-        assert recorder.put(CONTRACTS, [row, row])
-        assert not recorder.put(CONTRACTS, [row, row])
+        with full_disk(1):
+            for _ in range(2):
+                told.append((recorder.has_room, recorder.figures().state))
+                recorder.put(CONTRACTS, [row, row])
+                recorder.sync()
+            told.append((recorder.has_room, recorder.figures().state))
         recorder.sync()
-        assert recorder.put(CONTRACTS, [row, row])
+        told.append((recorder.has_room, recorder.figures().state))
+    assert told == [(True, "recording"), (True, "failing"), (False, "failing"), (True, "recording")]
     assert list(read_rows(tmp_path, CONTRACTS)) == [row] * 4
 
 
