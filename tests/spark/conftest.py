@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from gridstat.pipeline.class_archive import make_archive
 from gridstat.pipeline.java import java_home
@@ -50,8 +52,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def _tables_have_started(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Lets the library of tables open what it keeps for good, in both of its runtimes."""
+    folder = str(tmp_path_factory.mktemp("table"))
+    write_deltalake(folder, pa.table({"number": [1]}))
+    DeltaTable(folder).to_pyarrow_dataset().to_table()
+
+
 @pytest.fixture(autouse=True)
-def _nothing_is_left_behind(spark: SparkSession) -> Iterator[None]:
+def _nothing_is_left_behind(spark: SparkSession, _tables_have_started: None) -> Iterator[None]:
     """Spark keeps sockets and threads to its Java for good; processes and files it must not."""
     before = Holdings.now()
     yield

@@ -1,0 +1,233 @@
+"""A real Spark cluster on this machine: a master and workers, each a process, from pip's Spark.
+
+    with SparkCluster(folder) as cluster:
+        spark = spark_session(cluster.settings())
+        cluster.kill_worker(0)
+
+The wheel of Spark has no scripts to start one, so the classes are called by `spark-class`. Workers
+start executors, and those start Python; everything is ended by its process number, leaves last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+import pyspark
+
+from gridstat.pipeline.class_archive import archive_options, archive_path
+from gridstat.pipeline.java import java_home
+from gridstat.pipeline.session import QUICK_JAVA, SparkSettings
+from lab.errors import LabError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+HOST: Final = "127.0.0.1"
+WORKERS: Final = 2
+READY_S_MAX: Final = 240.0
+ENDING_S_MAX: Final = 30.0
+EXECUTOR_MEMORY: Final = "512m"
+_MASTER: Final = "org.apache.spark.deploy.master.Master"
+_WORKER: Final = "org.apache.spark.deploy.worker.Worker"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the master listens: for workers and drivers, and for questions about itself."""
+
+    port: int
+    web_port: int
+
+    @property
+    def url(self) -> str:
+        return f"spark://{HOST}:{self.port}"
+
+
+class SparkCluster:
+    """Runs from the start of the `with` block to its end; every worker has one processor."""
+
+    def __init__(self, folder: Path, *, workers: int = WORKERS, is_quick: bool = True) -> None:
+        self._folder = folder
+        self._count = workers
+        defaults = SparkSettings()
+        self._home = java_home(os.environ, defaults.cache)
+        archive = archive_options(archive_path(self._home, defaults.cache))
+        self._java_options = f"{archive} {QUICK_JAVA if is_quick else ''}".strip()
+        self._place = _Place(_free_port(), _free_port())
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self._start_master()
+            for number in range(self._count):
+                self._start_worker(number)
+            self._await_workers()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        return self._place.url
+
+    def settings(self, *, name: str = "on a cluster") -> SparkSettings:
+        """What a driver needs to know."""
+        return SparkSettings(
+            master=self.url,
+            name=name,
+            driver_memory=EXECUTOR_MEMORY,
+            java_options=self._java_options,
+            has_archive=False,  # It is among the options already.
+            more={
+                "spark.driver.bindAddress": HOST,
+                "spark.driver.host": HOST,
+                "spark.executor.extraJavaOptions": self._java_options,
+                "spark.executor.memory": EXECUTOR_MEMORY,
+                "spark.local.dir": str(self._folder / "driver"),
+            },
+        )
+
+    def kill_worker(self, number: int) -> None:
+        """SIGKILL to a worker and all that it has started; nobody gets to say goodbye."""
+        _end(self._processes[1 + number], signal.SIGKILL)
+
+    def close(self) -> None:
+        while self._processes:  # Workers before their master.
+            _end(self._processes.pop(), signal.SIGTERM)
+
+    def alive_workers(self) -> int:
+        """As the master says."""
+        asked = HTTPConnection(HOST, self._place.web_port, timeout=ENDING_S_MAX)
+        try:
+            asked.request("GET", "/json/")
+            told = json.load(asked.getresponse())
+        finally:
+            asked.close()
+        return sum(worker["state"] == "ALIVE" for worker in told["workers"])
+
+    def _start_master(self) -> None:
+        place = self._place
+        ports = ["--port", str(place.port), "--webui-port", str(place.web_port)]
+        self._start("master", _MASTER, "--host", HOST, *ports)
+
+    def _start_worker(self, number: int) -> None:
+        room = ["--cores", "1", "--memory", "1g", "--webui-port", "0"]
+        folder = self._folder / f"worker-{number}"
+        words = ["--host", HOST, "--work-dir", str(folder), *room, self.url]
+        self._start(f"worker-{number}", _WORKER, *words)
+
+    def _start(self, name: str, *words: str) -> None:
+        home = Path(pyspark.__file__).parent
+        self._folder.mkdir(parents=True, exist_ok=True)
+        environment = {
+            **os.environ,
+            "JAVA_HOME": str(self._home),
+            "SPARK_HOME": str(home),
+            "SPARK_DAEMON_JAVA_OPTS": self._java_options,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_LOCAL_DIRS": str(self._folder / "local"),
+            "SPARK_LOCAL_IP": HOST,
+        }
+        with (self._folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [home / "bin" / "spark-class", *words],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self._processes.append(process)
+
+    def _await_workers(self) -> None:
+        deadline = time.monotonic() + READY_S_MAX
+        while self._alive_or_none() < self._count:
+            ended = [each.returncode for each in self._processes if each.poll() is not None]
+            if ended or time.monotonic() > deadline:
+                raise LabError(
+                    f"the cluster did not start; ended with {ended}",
+                    hint=f"see the logs in {self._folder}",
+                )
+            time.sleep(0.1)
+
+    def _alive_or_none(self) -> int:
+        try:
+            return self.alive_workers()
+        except (OSError, HTTPException, ValueError):
+            return 0  # The master does not listen yet.
+
+
+def descendants(process_id: int) -> list[int]:
+    """All that a process has started and what those have, parents first."""
+    found: list[int] = []
+    try:
+        tasks = list(Path(f"/proc/{process_id}/task").iterdir())
+    except OSError:
+        return found
+    for task in tasks:
+        try:
+            children = [int(child) for child in (task / "children").read_text().split()]
+        except OSError:
+            continue  # The thread, or the process, has ended meanwhile.
+        for child in children:
+            found += [child, *descendants(child)]
+    return found
+
+
+def _end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
+    if process.poll() is not None:
+        return
+    others = descendants(process.pid)
+    for process_id in [process.pid, *others]:
+        _send(process_id, how)
+    try:
+        process.wait(ENDING_S_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    deadline = time.monotonic() + ENDING_S_MAX
+    while left := [each for each in others if _runs(each)]:
+        if time.monotonic() > deadline:
+            for process_id in left:
+                _send(process_id, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _send(process_id: int, how: signal.Signals) -> None:
+    try:
+        os.kill(process_id, how)
+    except ProcessLookupError:
+        return
+
+
+def _runs(process_id: int) -> bool:
+    """Whether it still does anything; one that nobody has waited for does not."""
+    try:
+        state = Path(f"/proc/{process_id}/stat").read_text().rpartition(") ")[2][:1]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        port: int = taken.getsockname()[1]
+        return port
