@@ -33,6 +33,21 @@ class EventRows:
     def __len__(self) -> int:
         return len(self.samples)
 
+    @property
+    def size_bytes(self) -> int:
+        """What they take in memory."""
+        return int(self.samples.nbytes + self.streams.nbytes) + len(self.options)
+
+    def only(self, kept: NDArray[np.bool_]) -> EventRows:
+        """Some of them, with their options."""
+        if kept.all():
+            return self
+        options = self.options
+        if options:
+            sizes = self.samples["option_count"].astype(np.int64) * OPTION_BYTES
+            options = np.frombuffer(options, np.uint8)[np.repeat(kept, sizes)].tobytes()
+        return EventRows(self.samples[kept], self.streams[kept], options)
+
     def received_ns(self) -> tuple[int, int]:
         """When the first and the last of them arrived, by the clock of then."""
         received = self.samples["received_ns"]

@@ -21,7 +21,7 @@ from gridstat.record.kinds import EVENTS, GAPS, KINDS, STREAMS
 from gridstat.record.log_keeper import LogKeeper
 from gridstat.record.log_reader import LogReader
 from gridstat.record.ring import EventRing
-from gridstat.record.stream_book import StreamBook
+from gridstat.record.stream_book import LEFT_OUT, StreamBook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ class Recorder:
         self._folder = folder
         self._now_ns = now_ns
         self._settings = settings
-        self._ring = EventRing(settings.ring_events_max, self.woken.set)
+        self._ring = EventRing(settings.ring_events_max, settings.ring_bytes_max, self.woken.set)
         self._gaps = GapBook()
         self._lock = threading.Lock()
         self._gaps_due_ns = 0
@@ -89,13 +89,22 @@ class Recorder:
     # On any thread.
 
     def begin(self, variable: StatusVariable, every: int, subscription_id: int) -> int:
-        """Events of this identifier come under these terms; the answer is their stream."""
+        """Events of this identifier come under these terms; the answer is their stream.
+
+        What is replayed was recorded when it was new, and is left out.
+        """
+        if variable.is_replay:
+            return self._streams.leave_out(variable.variable_id)
         return self._streams.begin(variable, every, subscription_id, self._now_ns())
 
     def take(self, samples: Samples, options: bytes = b"") -> None:
         """Events as they arrive, of any variables; never waits."""
         streams = self._streams.streams_of(samples["variable_id"])
         rows = EventRows(samples, streams, options)
+        if self._streams.has_left_out:
+            rows = rows.only(streams != LEFT_OUT)
+            if not len(rows):
+                return
         self.taken += len(rows)
         if not self._ring.put(rows):
             self.miss(GapReason.RING_FULL, *rows.received_ns(), len(rows))

@@ -44,9 +44,11 @@ class RecorderSettings:
     )
     sync_s: float = 0.2
     ring_events_max: int = 2 * MIB
+    ring_bytes_max: int = 512 * MIB
     rows_max: int = 1_000_000
 
     def __post_init__(self) -> None:
         assert self.sync_s > 0
         assert self.ring_events_max > 0
+        assert self.ring_bytes_max > 0
         assert self.rows_max > 0

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
 
 UNKNOWN_STREAM: Final = -1
+LEFT_OUT: Final = -2
 VARIABLE_ID_MAX: Final = 1 << 24
 """Identifiers are counted from 1; one beyond has no stream, and its events no name."""
 _ROOM: Final = 1_024
@@ -47,6 +48,8 @@ class StreamBook:
         self._current: NDArray[np.int32] = np.full(_ROOM, UNKNOWN_STREAM, np.int32)
         self._news: list[dict[str, Any]] = []
         self._lock = threading.Lock()
+        self.has_left_out = False
+        """Whether any identifier was ever left out."""
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -56,10 +59,15 @@ class StreamBook:
         number = variable.variable_id
         with self._lock:
             stream = self._number_of(_terms(variable, every), subscription, now_ns)
-            if number <= VARIABLE_ID_MAX:
-                self._make_room(number)
-                self._current[number] = stream
+            self._set(number, stream)
         return stream
+
+    def leave_out(self, variable_id: int) -> int:
+        """Events of this identifier are not to be recorded."""
+        with self._lock:
+            self._set(variable_id, LEFT_OUT)
+            self.has_left_out = True
+        return LEFT_OUT
 
     def streams_of(self, variable_ids: NDArray[np.uint32]) -> NDArray[np.int32]:
         """The stream of each event."""
@@ -90,11 +98,14 @@ class StreamBook:
         self._news.append(row | terms._asdict())
         return stream
 
-    def _make_room(self, number: int) -> None:
+    def _set(self, number: int, stream: int) -> None:
+        if number > VARIABLE_ID_MAX:
+            return
         if number >= len(self._current):
             grown = np.full(max(number + 1, 2 * len(self._current)), UNKNOWN_STREAM, np.int32)
             grown[: len(self._current)] = self._current
             self._current = grown
+        self._current[number] = stream
 
 
 def _terms(variable: StatusVariable, every: int) -> Terms:

@@ -106,6 +106,7 @@ class RecorderDaemon:
     def __init__(self, plan: RecorderPlan) -> None:
         self._plan = plan
         plan.access.files_of(Role.ENDPOINT, plan.end_point)
+        plan.access.files_of(Role.OPERATOR, f"{plan.access.cloud}/{OPERATOR}")
         self._recorder = Recorder(plan.into, now_ns=time.time_ns, settings=plan.settings)
         self._rows = AccountRows(read_rows(plan.into, CONTRACTS))
         self._tap = RecorderTap(self._recorder)
@@ -230,17 +231,23 @@ async def serve_recorder(
         daemon.rotate()
         tell("the open segments are closed, and new ones begun")
 
-    accounts: asyncio.Task[None] | None = None
+    async def record() -> None:
+        on_ready(await daemon.start())
+        notify("READY=1", f"STATUS=recording into {plan.into}")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(plan.seconds or None):
+                await daemon.follow_account()
+
     try:
         with daemon_signals(on_reload=reload) as stopping:
-            on_ready(await daemon.start())
-            notify("READY=1", f"STATUS=recording into {plan.into}")
-            accounts = asyncio.create_task(daemon.follow_account())
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), plan.seconds or None)
+            recording = asyncio.ensure_future(record())
+            asked = asyncio.ensure_future(stopping.wait())
+            await asyncio.wait({recording, asked}, return_when=asyncio.FIRST_COMPLETED)
+            asked.cancel()
             notify("STOPPING=1")
-            accounts.cancel()
-            await asyncio.gather(accounts, return_exceptions=True)
+            recording.cancel()
+            with suppress(asyncio.CancelledError):
+                await recording
     finally:
         ended = await daemon.close()
     return ended

@@ -24,6 +24,7 @@ COMMANDS = (
     "router",
     "publish",
     "subscribe",
+    "recorder",
     "find",
     "explain",
     "top",
@@ -109,6 +110,7 @@ def test_commands_say_how_to_find_a_cloud(runner: CliRunner, tmp_path: Path) -> 
         ["explain", "c1/a/b"],
         ["publish", "c1/a/b"],
         ["subscribe", "c1/a"],
+        ["recorder", "c1/a"],
         ["find", "**"],
     ):
         result = runner.invoke(app, [*command, "--folder", str(tmp_path)])

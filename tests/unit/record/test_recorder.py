@@ -6,6 +6,7 @@ import gc
 import os
 import resource
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -122,6 +123,35 @@ def test_other_terms_are_another_stream(tmp_path: Path, other: dict[str, Any]) -
         recorder.take(samples(4, 2))
     assert [row["stream"] for row in read_rows(tmp_path, EVENTS)] == [0, 0, 1, 1, 2, 2]
     assert [row["every"] for row in read_rows(tmp_path, STREAMS)] == [1, 1, 5]
+
+
+def test_what_is_replayed_is_left_out_with_its_options(tmp_path: Path) -> None:
+    batch = samples(0, 4)
+    batch["variable_id"] = [1, 5, 5, 1]
+    batch["option_count"] = [1, 2, 0, 1]
+    options = b"a" * OPTION_BYTES + b"b" * (2 * OPTION_BYTES) + b"c" * OPTION_BYTES
+    with recording(tmp_path) as recorder:
+        recorder.begin(replace(variable(5), replay_speed=10), 1, 8)
+        recorder.take(batch, options)
+        recorder.take(samples(4, 3, variable_id=5))
+        assert recorder.taken == 2
+    rows = list(read_rows(tmp_path, EVENTS))
+    assert [(row["word"], row["options"]) for row in rows] == [
+        (0, b"a" * OPTION_BYTES),
+        (3, b"c" * OPTION_BYTES),
+    ]
+
+
+def test_options_take_room_in_the_ring(tmp_path: Path) -> None:
+    tight = RecorderSettings(ring_bytes_max=10_000)
+    batch = samples(0, 10)
+    batch["option_count"] = 20
+    with recording(tmp_path, tight) as recorder:
+        recorder.take(batch, bytes(10 * 20 * OPTION_BYTES))
+        recorder.take(samples(10, 100))
+        recorder.take(batch, bytes(10 * 20 * OPTION_BYTES))
+        assert recorder.figures().missing["ring full"] == 10
+    assert recorded(tmp_path) == list(range(110))
 
 
 def test_numbers_of_streams_survive_a_restart(tmp_path: Path) -> None:

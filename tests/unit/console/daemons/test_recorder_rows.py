@@ -1,0 +1,83 @@
+"""Rows for the log out of a broker's account: each fact once, until it changes or is over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from gridstat.broker.operators.survey import ledger_facts
+from gridstat.console.daemons.recorder_rows import AccountRows
+from gridstat.net.command.endpoint_messages import LedgerEntry, PathEntry
+from gridstat.record.kinds import CONTRACTS, COUNTERS, LEDGERS
+
+
+def contract(number: int = 1, *, every: int = 1, ledger: LedgerEntry | None = None) -> Any:
+    return {
+        "subscription": number,
+        "endpoint": "c1/desk",
+        "variable": "c1/a/v",
+        "publisher": "c1/a",
+        "value_type": "float64",
+        "period_seconds": 1,
+        "period_per_seconds": 30,
+        "phase_ns": 0,
+        "every": every,
+        "latency_ms": 20.0,
+        "redundancy": 2,
+        "priority": 3,
+        "ledger": None if ledger is None else ledger_facts(ledger),
+    }
+
+
+def told(rows: list[dict[str, Any]]) -> list[tuple[int, int, bool]]:
+    pa.RecordBatch.from_pylist(rows, schema=CONTRACTS.schema)
+    return [(row["subscription"], row["every"], row["is_over"]) for row in rows]
+
+
+def test_a_contract_is_told_when_it_is_new_when_it_changes_and_when_it_is_over() -> None:
+    rows = AccountRows()
+    assert told(rows.contract_rows([contract(1), contract(2)], 5)) == [(1, 1, False), (2, 1, False)]
+    assert told(rows.contract_rows([contract(1), contract(2)], 6)) == []
+    assert told(rows.contract_rows([contract(1, every=3), contract(2)], 7)) == [(1, 3, False)]
+    assert told(rows.contract_rows([contract(1, every=3)], 8)) == [(2, 1, True)]
+    assert told(rows.contract_rows([contract(1, every=3)], 9)) == []
+    assert rows.contracts == 1
+
+
+def test_a_contract_that_ended_while_no_recorder_ran_is_over() -> None:
+    before = AccountRows()
+    known = before.contract_rows([contract(1), contract(2), contract(3)], 5)
+    known += before.contract_rows([contract(1), contract(2)], 6)
+    after = AccountRows(known)
+    assert told(after.contract_rows([contract(1)], 7)) == [(2, 1, True)]
+
+
+def test_a_ledger_is_told_when_it_has_counted_with_a_row_for_each_path() -> None:
+    path = PathEntry("path 1", ("c1/e0", "c1/e1"), expected=9, delivered=8, lost=1)
+    silent = PathEntry("path 2", is_counted=False)
+    entry = LedgerEntry(
+        1, expected=10, delivered=9, lost=1, paths=(path, silent), latency_counts=(0, 9)
+    )
+    rows = AccountRows()
+    found = rows.ledger_rows([contract(1, ledger=entry), contract(2)], 5)
+    pa.RecordBatch.from_pylist(found, schema=LEDGERS.schema)
+    assert [(row["path"], row["expected"], row["lost"]) for row in found] == [
+        (None, 10, 1),
+        ("c1/e0>c1/e1", 9, 1),
+    ]
+    assert found[0]["latency_counts"] == [0, 9]
+    assert found[0]["gap_ended_ns"] is None
+    assert rows.ledger_rows([contract(1, ledger=entry)], 6) == []
+    later = LedgerEntry(1, expected=11, delivered=10, lost=1, paths=(path,), latency_counts=(0, 9))
+    assert [row["expected"] for row in rows.ledger_rows([contract(1, ledger=later)], 7)] == [11]
+
+
+def test_a_counter_is_told_when_it_has_moved() -> None:
+    rows = AccountRows()
+    first = [{"router": "c1/e0", "channel": "", "counters": {"in": 5, "out": 2**64 - 1}}]
+    found = rows.counter_rows(first, 5)
+    pa.RecordBatch.from_pylist(found, schema=COUNTERS.schema)
+    assert [(row["counter"], row["value"]) for row in found] == [("in", 5), ("out", 2**63 - 1)]
+    second = [{"router": "c1/e0", "channel": "", "counters": {"in": 6, "out": 2**64 - 1}}]
+    assert [row["value"] for row in rows.counter_rows(second, 6)] == [6]

@@ -1,0 +1,120 @@
+"""A tap gets everything at once and knows the terms before; ledgers count the same, later."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from gridstat.core.samples import SAMPLE
+from gridstat.endpoint.arrival_clock import Arrival
+from gridstat.endpoint.subscription_book import Order
+from gridstat.endpoint.tap import GATHER_NS, GATHERED_EVENTS_MAX, Gathering
+from gridstat.model.qos import ModalQos
+from gridstat.net.command.endpoint_messages import ContractChanged
+from tests.unit.endpoint.paper_grid import HUNDREDTH, PaperGrid, granted, variable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gridstat.core.samples import Samples
+    from gridstat.model.status import StatusVariable
+
+
+class Tapped:
+    """Keeps what it is told, in order."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[str, int, int]] = []
+        self.taken: list[tuple[int, bytes]] = []
+
+    def begin(self, of: StatusVariable, every: int, subscription_id: int) -> None:
+        self.begun.append((of.name, every, subscription_id))
+
+    def take(self, batch: Samples, options: bytes) -> None:
+        self.taken.append((len(batch), options))
+
+
+class Gathered:
+    """A gathering between a tap and somebody who keeps what is handed out."""
+
+    def __init__(self) -> None:
+        self.tapped = Tapped()
+        self.handed: list[tuple[int, bytes, Arrival]] = []
+        self.gathering = Gathering(self.tapped, self._deliver)
+
+    def _deliver(self, batch: Samples, options: bytes, arrival: Arrival) -> None:
+        self.handed.append((len(batch), options, arrival))
+
+
+def events(count: int) -> Samples:
+    return np.zeros(count, SAMPLE)
+
+
+def test_batches_pass_the_tap_at_once_and_are_handed_out_together() -> None:
+    found = Gathered()
+    found.gathering.add(events(3), b"abc", Arrival(10, 1_010))
+    found.gathering.add(events(2), b"d", Arrival(20, 1_020))
+    assert found.tapped.taken == [(3, b"abc"), (2, b"d")]
+    assert found.handed == []
+    assert found.gathering.next_due_ns == 10 + GATHER_NS
+    found.gathering.fire(Arrival(30, 1_030))
+    assert found.handed == [(5, b"abcd", Arrival(20, 1_020))]
+    assert found.gathering.is_empty
+
+
+def test_many_events_are_handed_out_before_their_time() -> None:
+    found = Gathered()
+    found.gathering.add(events(GATHERED_EVENTS_MAX), b"", Arrival(10, 1_010))
+    assert [each[0] for each in found.handed] == [GATHERED_EVENTS_MAX]
+
+
+@pytest.mark.parametrize("after", [Arrival(20, 900), Arrival(20, 10**10), Arrival(20, 1_020, 5)])
+def test_what_came_before_the_clock_was_set_is_told_by_the_clock_of_then(after: Arrival) -> None:
+    found = Gathered()
+    after = Arrival(after.steady_ns, after.wall_ns * 10**6, after.correction_ns)
+    before = Arrival(10, 1_010 * 10**6)
+    found.gathering.add(events(3), b"", before)
+    found.gathering.add(events(2), b"", after)
+    assert found.handed == [(3, b"", before)]
+    found.gathering.fire(after)
+    assert found.handed[1] == (2, b"", after)
+
+
+def test_a_tap_that_fails_costs_the_subscriptions_nothing(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(batch: Samples, options: bytes) -> None:
+        raise RuntimeError("no tap")
+
+    found = Gathered()
+    monkeypatch.setattr(found.tapped, "take", fail)
+    found.gathering.add(events(3), b"", Arrival(10, 1_010))
+    found.gathering.fire(Arrival(20, 1_020))
+    assert [each[0] for each in found.handed] == [3]
+    assert "tap_failed" in caplog.text
+
+
+@contextmanager
+def tapped_grid() -> Iterator[tuple[PaperGrid, Tapped]]:
+    grid, tapped = PaperGrid(), Tapped()
+    grid.listening.tap = tapped
+    try:
+        yield grid, tapped
+    finally:
+        grid.close()
+
+
+def test_a_tap_hears_of_terms_when_they_begin_and_when_they_change() -> None:
+    with tapped_grid() as (grid, tapped):
+        of = variable(period=HUNDREDTH)
+        grid.cloud.ready.append((granted(of, 7, every=2),))
+        grid.book.subscribe([Order(of.name, ModalQos())])
+        assert tapped.begun == [(of.name, 2, 7)]
+        grid.book.told(ContractChanged(granted(of, 7, every=5)), ())
+        grid.work()
+        grid.book.told(ContractChanged(granted(of, 7, every=5)), ())
+        grid.work()
+        assert tapped.begun == [(of.name, 2, 7), (of.name, 5, 7)]
