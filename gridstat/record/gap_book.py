@@ -14,6 +14,7 @@ class GapReason(Enum):
     """Why events are missing in a log."""
 
     DOWN = "recorder down"
+    DETACHED = "not attached"
     RING_FULL = "ring full"
     RECEIVER_FULL = "receiver full"
     KERNEL_FULL = "socket full"

@@ -86,9 +86,11 @@ class RecorderTap:
     def take(self, batch: Samples, options: bytes) -> None:
         self._recorder.take(batch, options)
 
-    def look(self, received: dict[str, int]) -> None:
+    def look(self, received: dict[str, int], *, is_attached: bool) -> None:
         """Note what the receiver had to drop; the kernel does not tell how many events."""
         from_ns, self._looked_ns = self._looked_ns, time.time_ns()
+        if not is_attached:
+            self._recorder.miss(GapReason.DETACHED, from_ns, self._looked_ns, None)
         for reason, name in (
             (GapReason.RECEIVER_FULL, "ring_full"),
             (GapReason.KERNEL_FULL, "kernel_dropped"),
@@ -164,8 +166,9 @@ class RecorderDaemon:
 
     async def close(self) -> Line:
         """Leave the cloud, write down what has come, and tell what that was."""
-        if self._connection is not None:
-            await asyncio.to_thread(self._connection.close)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await asyncio.to_thread(connection.close)
         await asyncio.to_thread(self._thread.close)
         await asyncio.to_thread(self._recorder.sync)
         figures = self._recorder.figures()
@@ -217,7 +220,8 @@ class RecorderDaemon:
     def _look(self) -> None:
         """On the writing thread, once a second."""
         if self._connection is not None:
-            self._tap.look(self._connection.counters()["received"])
+            received = self._connection.counters()["received"]
+            self._tap.look(received, is_attached=self._connection.is_connected)
         write_status(self._plan.into, self._recorder.figures(), time.time_ns())
 
 

@@ -3,8 +3,9 @@
     python -m tests.unit.record.lives FOLDER SEED LIVES
 
 Each life is a process of its own. It dies by SIGKILL at one of its calls to the operating system,
-chosen by lot, before or in the middle of it; a write is torn then. What it had reported as recorded
-until then is what it owes. The last line says how many events that were, and how many lives died.
+chosen by lot, before or in the middle of it; a write is torn then. Half of them lose their power as
+well: of what was not synced, only a part stays. What a life had reported as recorded is what it
+owes. The last line says how many events that were, and how many lives were killed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 CALLS_MAX: Final = 120
 ROUNDS: Final = 40
+POWER_CUTS: Final = 0.5
 CALLS: Final = ("open", "writev", "write", "fdatasync", "fsync", "ftruncate")
 SETTINGS: Final = RecorderSettings(
     events=LogSettings(segment_bytes_max=30_000, log_bytes_max=10**9),
@@ -37,25 +39,42 @@ SETTINGS: Final = RecorderSettings(
 class Fate:
     """Lets so many calls pass, and then ends the process without a word."""
 
-    def __init__(self, lot: random.Random) -> None:
+    def __init__(self, folder: Path, lot: random.Random) -> None:
+        self._folder = folder
         self._lot = lot
         self._left = lot.randrange(CALLS_MAX)
+        self._synced = {path.stat().st_ino: path.stat().st_size for path in self._files()}
 
     def wrap(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def fateful(*words: Any, **options: Any) -> Any:
             if self._left == 0:
                 self._tear(call, *words)
+                if self._lot.random() < POWER_CUTS:
+                    self._cut_power()
                 os.kill(os.getpid(), signal.SIGKILL)
             self._left -= 1
-            return call(*words, **options)
+            done = call(*words, **options)
+            if call.__name__ in ("fdatasync", "fsync"):
+                found = os.fstat(words[0])
+                self._synced[found.st_ino] = found.st_size
+            return done
 
         return fateful
+
+    def _files(self) -> list[Path]:
+        return [path for path in self._folder.rglob("*") if path.is_file()]
 
     def _tear(self, call: Callable[..., Any], *words: Any) -> None:
         """A part of what was to be written gets there, at most."""
         if call.__name__ in ("writev", "write"):
             content = b"".join(words[1]) if call.__name__ == "writev" else bytes(words[1])
             _WRITE(words[0], content[: self._lot.randrange(len(content) + 1)])
+
+    def _cut_power(self) -> None:
+        for path in self._files():
+            found = path.stat()
+            synced = min(self._synced.get(found.st_ino, 0), found.st_size)
+            os.truncate(path, self._lot.randrange(synced, found.st_size + 1))
 
 
 _WRITE: Final = os.write
@@ -64,7 +83,7 @@ _WRITE: Final = os.write
 def live(folder: Path, lot: random.Random, report: int) -> None:
     """Record events that count on from what is recorded, and say how far that is."""
     clock = Clock()
-    fate = Fate(lot)
+    fate = Fate(folder, lot)
     for name in CALLS:
         setattr(os, name, fate.wrap(getattr(os, name)))
     recorder = Recorder(folder, now_ns=clock, settings=SETTINGS)
