@@ -47,6 +47,8 @@ class Witnesses:
     streams: DataFrame
     events: DataFrame
     unrecorded: DataFrame
+    archived_ns: int
+    """Events created up to here are in the archive, or never came."""
 
 
 def audit(witnesses: Witnesses, until_ns: int, *, open_s: float = OPEN_S) -> DataFrame:
@@ -91,7 +93,8 @@ def worst_gaps(gaps: DataFrame, count: int) -> DataFrame:
 
 def _gaps(witnesses: Witnesses, until_ns: int) -> DataFrame:
     """What the archive tells of a subscription counts, and its ledger only where there is none."""
-    found = gaps_of_streams(witnesses.events, witnesses.streams, witnesses.contracts, until_ns)
+    heard_ns = min(until_ns, witnesses.archived_ns)
+    found = gaps_of_streams(witnesses.events, witnesses.streams, witnesses.contracts, heard_ns)
     known = without_unrecorded(found, witnesses.unrecorded)
     owners = witnesses.contracts.select(*SUBSCRIPTION).distinct()
     exact = known.join(owners, on=["subscription", "variable"], how="inner").select(

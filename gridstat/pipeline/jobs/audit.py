@@ -1,0 +1,124 @@
+"""Audit: the log's ledgers and contracts beside the archive, into one row per contract and hour.
+
+A batch job over what is recorded by now. The two newest hours that were audited before are done
+again, for their last readings may have come since; rows are replaced by their key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow.compute as pc
+from pyspark.sql import functions as F
+
+from gridstat.pipeline.schemas import AUDIT, EVENTS
+from gridstat.pipeline.stages.audit import OPEN_S, Witnesses, all_gaps, audit, worst_gaps
+from gridstat.pipeline.stages.ledger_hours import HOUR_NS, SUBSCRIPTION
+from gridstat.pipeline.tables import StoredTable
+from gridstat.record.kinds import CONTRACTS, GAPS, LEDGERS, STREAMS
+from gridstat.record.log_reader import LogReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.record.kinds import RecordKind
+
+JOB: Final = "audit"
+NS_PER_US: Final = 1_000
+NS_PER_S: Final = 1_000_000_000
+LOOK_BACK_NS: Final = HOUR_NS
+"""So far before the audited hours events are read, to see where a gap began that ended in them."""
+GAPS_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What the job has done; `broken` contracts were not kept in some hour, and of `untold` ones
+    nobody can say."""
+
+    rows: int
+    hours: int
+    broken: int
+    untold: int
+    from_ns: int
+    until_ns: int
+
+
+def run_audit(
+    spark: SparkSession,
+    folder: PipelineFolder,
+    *,
+    from_ns: int | None = None,
+    open_s: float = OPEN_S,
+) -> Audited:
+    """All hours since `from_ns`, or those that are new or may have changed, up to the newest."""
+    with folder.lock(JOB):
+        table = StoredTable(folder.tables, AUDIT)
+        since_ns = _unsettled_ns(table) if from_ns is None else from_ns // HOUR_NS * HOUR_NS
+        witnesses, until_ns = _witnesses(spark, folder, since_ns)
+        hours = audit(witnesses, until_ns, open_s=open_s)
+        rows = hours.filter(F.unix_micros("hour") * NS_PER_US >= since_ns).toArrow()
+        table.upsert(rows, "hour")
+    kept = rows.column("is_kept")
+    return Audited(
+        rows=rows.num_rows,
+        hours=len(pc.unique(rows.column("hour"))),
+        broken=pc.sum(pc.invert(kept)).as_py() or 0,
+        untold=kept.null_count,
+        from_ns=since_ns,
+        until_ns=until_ns,
+    )
+
+
+def find_gaps(
+    spark: SparkSession,
+    folder: PipelineFolder,
+    *,
+    count: int = GAPS_SHOWN,
+    from_ns: int = 0,
+) -> DataFrame:
+    """The worst gaps that ended since `from_ns`, with their times; columns `GAPS_COLUMNS`."""
+    witnesses, until_ns = _witnesses(spark, folder, from_ns)
+    return worst_gaps(all_gaps(witnesses, until_ns).filter(F.col("to_ns") >= from_ns), count)
+
+
+def _witnesses(spark: SparkSession, folder: PipelineFolder, since_ns: int) -> tuple[Witnesses, int]:
+    events = StoredTable(folder.tables, EVENTS)
+    heard_ns = max(0, since_ns - LOOK_BACK_NS)
+    archived_ns = int(events.highest("created_ns") or 0)
+    stamped = events.read(spark, events.paths("created_ns", [(heard_ns, None)]))
+    streams = _recorded(spark, folder, STREAMS)
+    # What is not read is not missing.
+    begun = streams.withColumn("since_ns", F.greatest("since_ns", F.lit(heard_ns)))
+    witnesses = Witnesses(
+        contracts=_recorded(spark, folder, CONTRACTS),
+        ledgers=_since(_recorded(spark, folder, LEDGERS), since_ns),
+        streams=begun if heard_ns else streams,
+        events=stamped.filter(F.col("created_ns") >= heard_ns),
+        unrecorded=_recorded(spark, folder, GAPS),
+        archived_ns=archived_ns,
+    )
+    newest = [LogReader(folder.log, kind).extents() for kind in (LEDGERS, CONTRACTS)]
+    ends_ns = [extents[-1].latest_ns for extents in newest if extents]
+    return witnesses, max([archived_ns, *ends_ns])
+
+
+def _recorded(spark: SparkSession, folder: PipelineFolder, kind: RecordKind) -> DataFrame:
+    return spark.read.format("gridstat").option("kind", kind.name).load(str(folder.log))
+
+
+def _since(ledgers: DataFrame, since_ns: int) -> DataFrame:
+    """Readings from then on, and of each subscription the last one before: it is the base."""
+    if since_ns <= 0:
+        return ledgers
+    key = [*SUBSCRIPTION, "path"]
+    before = ledgers.filter(F.col("time_ns") <= since_ns)
+    newest = before.groupBy(*key).agg(F.max_by(F.struct("*"), "time_ns").alias("row"))
+    return newest.select("row.*").unionByName(ledgers.filter(F.col("time_ns") > since_ns))
+
+
+def _unsettled_ns(table: StoredTable) -> int:
+    newest = table.highest("hour")
+    return 0 if newest is None else round(newest.timestamp()) * NS_PER_S - HOUR_NS

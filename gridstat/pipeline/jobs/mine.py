@@ -1,0 +1,68 @@
+"""Mine: what history tells, from the rollups and the counters of routers; every table made anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gridstat.model.robust_score import SCORE_LIMIT
+from gridstat.pipeline.schemas import (
+    ANOMALIES,
+    AVERAGES,
+    BOTTLENECKS,
+    CORRELATIONS,
+    PROFILES,
+    ROLLUP_1M,
+    ROLLUP_1S,
+)
+from gridstat.pipeline.stages.anomalies import anomalies
+from gridstat.pipeline.stages.bottlenecks import bottlenecks
+from gridstat.pipeline.stages.correlations import VARIABLES_MAX, correlations
+from gridstat.pipeline.stages.profiles import averages, profiles
+from gridstat.pipeline.tables import StoredTable
+from gridstat.record.kinds import COUNTERS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.schemas import TableSchema
+
+JOB: Final = "mine"
+
+
+@dataclass(frozen=True, slots=True)
+class MineSettings:
+    """What may be set of the job."""
+
+    score_limit: float = SCORE_LIMIT
+    """So many deviations away from what is usual a minute must be to be called an anomaly."""
+    variables_max: int = VARIABLES_MAX
+    """Correlations are sought among so many variables, those that were heard most often."""
+
+
+def run_mine(
+    spark: SparkSession, folder: PipelineFolder, settings: MineSettings | None = None
+) -> dict[str, int]:
+    """How many rows each of the tables has now."""
+    wanted = MineSettings() if settings is None else settings
+    with folder.lock(JOB):
+        minutes = StoredTable(folder.tables, ROLLUP_1M).read(spark)
+        seconds = StoredTable(folder.tables, ROLLUP_1S).read(spark)
+        source = spark.read.format("gridstat").option("kind", COUNTERS.name)
+        counters = source.load(str(folder.log))
+        stored: dict[str, int] = {}
+
+        def keep(table: TableSchema, found: DataFrame) -> DataFrame:
+            kept = StoredTable(folder.tables, table)
+            kept.overwrite(found.toArrow())
+            kept.refresh()
+            stored[table.name] = kept.rows()
+            return kept.read(spark)
+
+        keep(AVERAGES, averages(minutes))
+        usual = keep(PROFILES, profiles(minutes))
+        keep(ANOMALIES, anomalies(minutes, usual, limit=wanted.score_limit))
+        keep(CORRELATIONS, correlations(seconds, variables_max=wanted.variables_max))
+        keep(BOTTLENECKS, bottlenecks(counters))
+    return stored
