@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from gridstat.pipeline.data_files import forget, write_aside
 from gridstat.pipeline.schemas import EVENTS, QUARANTINE
-from gridstat.pipeline.stages.clean import clean, deduplicate
+from gridstat.pipeline.stages.clean import Judgement, KnownRows, clean
 from gridstat.pipeline.tables import StoredTable
 from gridstat.record.kinds import EVENTS as RECORDED_EVENTS
 from gridstat.record.log_reader import LogReader
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from gridstat.model.plausibility import TimeBounds
     from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.stages.clean import Spans
 
 RECORD: Final = "record"
 """The mark of the archive and of whatever follows it: all records before this one are in."""
@@ -41,6 +42,9 @@ class Late:
 
     starts_s: tuple[int, ...]
     window_s: int
+
+    def __bool__(self) -> bool:
+        return bool(self.starts_s)
 
     def spans_ns(self) -> list[tuple[int, int]]:
         """The windows as stretches of time, neighbours as one, from first to last nanosecond."""
@@ -75,13 +79,9 @@ class Archive:
         `closed_s` is the second before which windows are closed: duplicates of later events are
         looked for in what is open, those of earlier ones in their own seconds.
         """
-        start = self.taken
-        fresh = batch.filter(F.col(RECORD) >= start)
-        known = self._known(batch.sparkSession, start, closed_s)
-        rows = deduplicate(clean(fresh, self.bounds), known)
-        quarantined = self.quarantine.mark(RECORD) or 0
-        is_in = F.col("reason").isNotNull() & (F.col(RECORD) < quarantined)
-        files = write_aside(rows.filter(~is_in), self._aside, ("reason", "day"))
+        start, quarantined = self.taken, self.quarantine.mark(RECORD) or 0
+        judgement = Judgement(self.bounds, self._known(start, closed_s), start, quarantined)
+        files = write_aside(clean(batch, judgement), self._aside, ("reason", "day"))
         if not files:
             return 0
         end: int = max(quarantined, *(file.maximum[RECORD] + 1 for file in files))
@@ -93,24 +93,26 @@ class Archive:
         forget(self._aside)
         return end - start
 
-    def between(
-        self, spark: SparkSession, spans_ns: list[tuple[int | None, int | None]]
-    ) -> DataFrame:
+    def between(self, spark: SparkSession, spans_ns: Spans) -> DataFrame:
         """Archived events created within one of the spans."""
-        paths = self.events.paths("created_ns", spans_ns)
-        rows = self.events.read(spark, paths)
+        rows = self.events.read(spark, self.paths(spans_ns))
         return rows.filter(_within(spans_ns))
+
+    def paths(self, spans_ns: Spans) -> list[str]:
+        """Files of the archive that may hold events created within one of the spans."""
+        return self.events.paths("created_ns", spans_ns)
 
     def late(self, records: tuple[int, int], before_s: int, window_s: int) -> Late:
         """The windows before a boundary to which these records of the log belong."""
         return Late(late_windows(self.log, records, before_s, window_s, self.bounds), window_s)
 
-    def _known(self, spark: SparkSession, start: int, closed_s: int | None) -> DataFrame:
-        spans: list[tuple[int | None, int | None]] = [(None, None)]
+    def _known(self, start: int, closed_s: int | None) -> KnownRows:
+        spans: Spans = ((None, None),)
         if closed_s is not None:
             end = LogReader(self.log, RECORDED_EVENTS).ends()[1]
-            spans = [(closed_s * NS_PER_S, None), *self.late((start, end), closed_s, 1).spans_ns()]
-        return self.between(spark, spans).filter(F.col(RECORD) < start)
+            spans = ((closed_s * NS_PER_S, None), *self.late((start, end), closed_s, 1).spans_ns())
+        paths = (str(self.events.folder / path) for path in self.paths(spans))
+        return KnownRows(tuple(paths), spans)
 
 
 def late_windows(
@@ -136,7 +138,7 @@ def late_windows(
     return tuple(sorted(found))
 
 
-def _within(spans_ns: list[tuple[int | None, int | None]]) -> Column:
+def _within(spans_ns: Spans) -> Column:
     created_ns = F.col("created_ns")
     within = F.lit(False)
     for low, high in spans_ns:

@@ -16,8 +16,6 @@ from gridstat.record.log_reader import LogReader
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
-
     from gridstat.record.kinds import RecordKind
 
 KNOWN_STREAMS: Final = (
@@ -37,19 +35,18 @@ FOR_EVER_NS: Final = (1 << 63) - 1
 
 
 class KnownStreams:
-    """The table of one log for Spark, made anew only when the log has more to say."""
+    """The table of one log, made anew only when the log has more to say."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
         self._seen: tuple[int, int] | None = None
-        self._frame: DataFrame | None = None
+        self._table: pa.Table | None = None
 
-    def frame(self, spark: SparkSession) -> DataFrame:
+    def table(self) -> pa.Table:
         ends = LogReader(self._log, STREAMS).ends()[1], LogReader(self._log, CONTRACTS).ends()[1]
-        if self._frame is None or ends != self._seen:
-            self._frame = spark.createDataFrame(known_streams(self._log), KNOWN_STREAMS)
-            self._seen = ends
-        return self._frame
+        if self._table is None or ends != self._seen:
+            self._table, self._seen = known_streams(self._log), ends
+        return self._table
 
 
 def known_streams(log: Path) -> pa.Table:
@@ -73,9 +70,10 @@ def known_streams(log: Path) -> pa.Table:
 
 
 def read_all(log: Path, kind: RecordKind) -> pa.Table:
-    """Every record of a kind of which there are few."""
+    """Every record of a kind of which there are few; a copy, so that no file stays open."""
     reader = LogReader(log, kind)
     start, end = reader.ends()
     pieces = reader.slices(start, end, max(1, end))
     batches = [batch for piece in pieces for batch in reader.read(piece)]
-    return pa.Table.from_batches(batches, kind.schema)
+    rows = pa.Table.from_batches(batches, kind.schema)
+    return rows.take(pa.array(range(rows.num_rows), pa.int64()))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.schema import ArrayType, PrimitiveType
 
 from gridstat.model.errors import StorageFailed
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gridstat.pipeline.data_files import DataFile
     from gridstat.pipeline.schemas import TableSchema
 
+ATTEMPTS_MAX: Final = 5
 VERSION_KEY: Final = "gridstat.version"
 _TYPES: Final = {
     "bigint": "long",
@@ -109,15 +110,7 @@ class StoredTable:
             f"kept.{order} >= {_literal(extent['min'])}",
             f"kept.{order} <= {_literal(extent['max'])}",
         ]
-        with _plain_errors(self.folder):
-            merged = self._delta.merge(
-                source,
-                " AND ".join(same),
-                source_alias="fresh",
-                target_alias="kept",
-                commit_properties=_marked(marks),
-            )
-            merged.when_matched_update_all().when_not_matched_insert_all().execute()
+        self._merge(source, " AND ".join(same), marks)
         self.refresh()
 
     def files(self) -> pa.Table:
@@ -211,6 +204,26 @@ class StoredTable:
     def _fitted(self, rows: pa.Table) -> pa.Table:
         schema = pa.schema(self._delta.schema().to_arrow())
         return rows.select(schema.names).cast(schema)
+
+    def _merge(self, source: pa.Table, same: str, marks: Mapping[str, int] | None) -> None:
+        """Tries again when files were compacted in the meantime."""
+        for attempts_left in reversed(range(ATTEMPTS_MAX)):
+            merged = self._delta.merge(
+                source,
+                same,
+                source_alias="fresh",
+                target_alias="kept",
+                commit_properties=_marked(marks),
+            )
+            with _plain_errors(self.folder):
+                try:
+                    merged.when_matched_update_all().when_not_matched_insert_all().execute()
+                except CommitFailedError:
+                    if not attempts_left:
+                        raise
+                    self.refresh()
+                else:
+                    return
 
     def _days(self) -> list[str]:
         return [name for name in self.schema.partitions if name == "day"]

@@ -22,10 +22,11 @@ from gridstat.pipeline.tables import StoredTable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from gridstat.pipeline.archive import Archive
     from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.stages.clean import Spans
 
 CLOSED: Final = "closed"
 """The mark of a table of rollups: windows that end by this second are final."""
@@ -57,19 +58,18 @@ class Rollups:
 
     def advance(self, spark: SparkSession, watermark_ns: int) -> None:
         """Makes final what has ended by the watermark, and shows what is open."""
-        streams = self.streams.frame(spark)
         for window_s in self.by_window:
             closed_s = watermark_ns // (window_s * NS_PER_S) * window_s
             if window_s == 1:
-                self._advance_seconds(streams, closed_s)
+                self._advance_seconds(spark, closed_s)
             elif closed_s > (self.by_window[window_s].mark(CLOSED) or 0):
-                self._advance_coarse(streams, window_s, closed_s)
+                self._advance_coarse(spark, window_s, closed_s)
+                self._look_at_log()
 
     def flush(self, spark: SparkSession) -> None:
         """Writes what is still open as if it were over; should more come, it is written again."""
-        streams = self.streams.frame(spark)
         for window_s, table in self.by_window.items():
-            rows = self._reckon(streams, window_s, table.mark(CLOSED), None)
+            rows = self._reckon(spark, window_s, table.mark(CLOSED), None)
             table.upsert(rows, START, {RECORD: self.archive.taken})
         self.live.overwrite(self.live.empty())
 
@@ -77,29 +77,38 @@ class Rollups:
         """All tables have seen the records before this one; the log need not keep them."""
         return min(table.mark(RECORD) or 0 for table in self.by_window.values())
 
-    def _advance_seconds(self, streams: DataFrame, closed_s: int) -> None:
+    def _advance_seconds(self, spark: SparkSession, closed_s: int) -> None:
         table = self.by_window[1]
-        rows = self._reckon(streams, 1, table.mark(CLOSED), None)
+        rows = self._reckon(spark, 1, table.mark(CLOSED), None)
         is_over = pc.less(rows.column(START), _moment(closed_s))
         self._commit(1, rows.filter(is_over), closed_s)
         self.live.overwrite(rows.filter(pc.invert(is_over)))
 
-    def _advance_coarse(self, streams: DataFrame, window_s: int, closed_s: int) -> None:
-        rows = self._reckon(streams, window_s, self.by_window[window_s].mark(CLOSED), closed_s)
+    def _advance_coarse(self, spark: SparkSession, window_s: int, closed_s: int) -> None:
+        rows = self._reckon(spark, window_s, self.by_window[window_s].mark(CLOSED), closed_s)
         self._commit(window_s, rows, closed_s)
 
+    def _look_at_log(self) -> None:
+        """Lets go of what of the log tells a table nothing, though its window is still open."""
+        taken = self.archive.taken
+        for window_s, table in self.by_window.items():
+            closed_s, seen = table.mark(CLOSED), table.mark(RECORD) or 0
+            is_late = closed_s is not None and self.archive.late((seen, taken), closed_s, window_s)
+            if seen < taken and not is_late:
+                table.add_files([], "", {RECORD: taken})
+
     def _reckon(
-        self, streams: DataFrame, window_s: int, from_s: int | None, to_s: int | None
+        self, spark: SparkSession, window_s: int, from_s: int | None, to_s: int | None
     ) -> pa.Table:
         """Windows between the two seconds, and earlier ones that late events have touched."""
         last_ns = None if to_s is None else to_s * NS_PER_S - 1
-        spans: list[tuple[int | None, int | None]] = [(None, last_ns)]
+        spans: Spans = ((None, last_ns),)
         if from_s is not None:
             seen = self.by_window[window_s].mark(RECORD) or 0
             late = self.archive.late((seen, self.archive.taken), from_s, window_s)
-            spans = [*late.spans_ns(), (from_s * NS_PER_S, last_ns)]
-        events = self.archive.between(streams.sparkSession, spans)
-        return rollup(events, streams, window_s).toArrow()
+            spans = (*late.spans_ns(), (from_s * NS_PER_S, last_ns))
+        events = self.archive.events.read(spark, self.archive.paths(spans))
+        return rollup(events, self.streams.table(), window_s, spans_ns=spans).toArrow()
 
     def _commit(self, window_s: int, rows: pa.Table, closed_s: int) -> None:
         table = self.by_window[window_s]

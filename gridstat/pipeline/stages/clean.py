@@ -1,77 +1,166 @@
 """Clean: which recorded events are good, why the others are not, and which came before.
 
-No row is dropped: a bad one gets a `reason`, and goes to quarantine instead of the archive.
+No row is dropped: a bad one gets a `reason`, and goes to quarantine instead of the archive. All
+rows of a stream are judged together, as Arrow batches: numbers that change from batch to batch are
+no part of Spark's plan then, which would be compiled anew for each.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from gridstat.model.status import EventFlag
-from gridstat.pipeline.schemas import EVENTS, column_names
+from gridstat.pipeline.schemas import RECORDED
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+    from pyspark.sql import DataFrame
 
     from gridstat.model.plausibility import TimeBounds
+
+INPUT: Final = RECORDED
+OUTPUT: Final = f"{RECORDED}, reason string, day date"
 
 UNKNOWN_STREAM: Final = "unknown_stream"
 IMPLAUSIBLE_TIME: Final = "implausible_time"
 NOT_FINITE: Final = "not_finite"
 DUPLICATE: Final = "duplicate"
 REASONS: Final = (UNKNOWN_STREAM, IMPLAUSIBLE_TIME, NOT_FINITE, DUPLICATE)
+"""In the order in which they are looked for."""
 
 IDENTITY: Final = ("stream", "created_ns", "sequence")
 """Two events with the same are one event that came twice."""
-NS_PER_US: Final = 1_000
+NS_PER_DAY: Final = 86_400_000_000_000
+ROWS_PER_BATCH: Final = 65_536
+
+Spans = tuple[tuple[int | None, int | None], ...]
+"""Stretches of time, from first to last nanosecond; None where there is no bound."""
 
 
-def clean(recorded: DataFrame, bounds: TimeBounds) -> DataFrame:
-    """Takes the columns of `RECORDED`; gives those of the archive and `reason`, null if good."""
-    reason = (
-        F.when(F.col("variable").isNull(), UNKNOWN_STREAM)
-        .when(~is_plausible_time(bounds), IMPLAUSIBLE_TIME)
-        .when(~is_finite(F.col("value")), NOT_FINITE)
+@dataclass(frozen=True, slots=True)
+class KnownRows:
+    """Where to find what was archived before: the rows of some files within some time."""
+
+    paths: tuple[str, ...] = ()
+    spans_ns: Spans = ((None, None),)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """By what a batch is judged."""
+
+    bounds: TimeBounds
+    known: KnownRows
+    from_record: int = 0
+    """Rows before this one are done with."""
+    quarantined: int = 0
+    """Bad rows before this one are in quarantine already."""
+
+
+def clean(recorded: DataFrame, by: Judgement) -> DataFrame:
+    """Every row with its `reason`, null if it is good, and the day under which it is kept."""
+    by_stream = recorded.repartition("stream")
+    return by_stream.mapInArrow(partial(judge, by=by), OUTPUT)
+
+
+def judge(batches: Iterable[pa.RecordBatch], *, by: Judgement) -> Iterator[pa.RecordBatch]:
+    """All rows of some streams, judged; runs in a task."""
+    found = list(batches)
+    if not found:
+        return
+    rows = pa.Table.from_batches(found).combine_chunks()
+    rows = rows.filter(rows_from(rows, by.from_record))
+    codes = reason_codes(rows, by.bounds)
+    codes[duplicates(rows, codes == 0, by)] = 1 + REASONS.index(DUPLICATE)
+    time_ns = np.where(codes == 0, _numbers(rows, "created_ns"), _numbers(rows, "received_ns"))
+    reasons = pa.DictionaryArray.from_arrays(
+        pa.array(np.maximum(codes - 1, 0), mask=codes == 0), pa.array(REASONS)
     )
-    judged = recorded.withColumn("reason", reason)
-    return judged.withColumn("day", day()).select(*column_names(EVENTS), "reason")
-
-
-def deduplicate(cleaned: DataFrame, known: DataFrame) -> DataFrame:
-    """The same rows; of good ones with the same identity all but the first are duplicates.
-
-    `known` holds identity and `record` of rows that were archived before.
-    """
-    before = known.select(*IDENTITY, "record", F.lit(True).alias("is_known"))
-    together = cleaned.withColumn("is_known", F.lit(False)).unionByName(
-        before, allowMissingColumns=True
+    judged = rows.append_column("reason", reasons.cast(pa.string())).append_column(
+        "day", pa.array((time_ns // NS_PER_DAY).astype(np.int32)).cast(pa.date32())
     )
-    in_order = Window.partitionBy(*IDENTITY).orderBy(F.col("reason").isNotNull(), "record")
-    # One shuffle serves: all rows of an identity are of one stream.
-    ranked = together.repartition("stream").withColumn("rank", F.row_number().over(in_order))
-    reason = F.coalesce("reason", F.when(F.col("rank") > 1, DUPLICATE))
-    judged = ranked.filter(~F.col("is_known")).withColumn("reason", reason)
-    return judged.withColumn("day", day()).select(*column_names(EVENTS), "reason")
+    is_done = (codes != 0) & (_numbers(rows, "record") < by.quarantined)
+    yield from judged.filter(pa.array(~is_done)).to_batches(ROWS_PER_BATCH)
 
 
-def day() -> Column:
-    """The day of creation of a good event, and of arrival of a bad one."""
-    time_ns = F.when(F.col("reason").isNull(), F.col("created_ns")).otherwise(F.col("received_ns"))
-    return F.timestamp_micros(F.call_function("div", time_ns, F.lit(NS_PER_US))).cast("date")
+def reason_codes(rows: pa.Table, bounds: TimeBounds) -> NDArray[np.int8]:
+    """0 for a good row, else one more than the place of its reason; of the row alone."""
+    value = rows.column("value").to_numpy()
+    is_known = rows.column("variable").is_valid().to_numpy()
+    return np.select(
+        [~is_known, ~is_plausible_time(rows, bounds), ~np.isfinite(value)],
+        [np.int8(1), np.int8(2), np.int8(3)],
+        np.int8(0),
+    ).astype(np.int8)
 
 
-def is_plausible_time(bounds: TimeBounds) -> Column:
-    """The law of `model/plausibility.py` over the columns of an event."""
-    created_ns, received_ns = F.col("created_ns"), F.col("received_ns")
-    is_replayed = F.col("flags").bitwiseAND(int(EventFlag.REPLAYED)) != 0
+def is_plausible_time(rows: pa.Table, bounds: TimeBounds) -> NDArray[np.bool_]:
+    """The law of `model/plausibility.py`, for many rows."""
+    created_ns, received_ns = _numbers(rows, "created_ns"), _numbers(rows, "received_ns")
+    is_replayed = _numbers(rows, "flags") & int(EventFlag.REPLAYED) != 0
     is_ahead = created_ns > received_ns + bounds.ahead_ns_max
     is_behind = created_ns < received_ns - bounds.behind_ns_max
-    return ~is_ahead & (is_replayed | ~is_behind)
+    plausible: NDArray[np.bool_] = ~is_ahead & (is_replayed | ~is_behind)
+    return plausible
 
 
-def is_finite(value: Column) -> Column:
-    """Whether a value is neither missing nor infinite nor not a number."""
-    return value.isNotNull() & ~F.isnan(value) & (F.abs(value) != float("inf"))
+def duplicates(rows: pa.Table, is_good: NDArray[np.bool_], by: Judgement) -> NDArray[np.int64]:
+    """Places of good rows of whose identity there is an earlier record, here or known."""
+    places = np.flatnonzero(is_good)
+    if not len(places):
+        return places
+    known = known_rows(by.known, by.from_record)
+    columns = [
+        np.concatenate([known[name], _numbers(rows, name)[places]])
+        for name in ("record", *reversed(IDENTITY))
+    ]
+    order = np.lexsort(columns)
+    is_same = np.ones(len(order) - 1, dtype=bool)
+    for column in columns[1:]:
+        in_order = column[order]
+        is_same &= in_order[1:] == in_order[:-1]
+    repeated = order[1:][is_same]
+    first_fresh = len(known["record"])
+    return places[repeated[repeated >= first_fresh] - first_fresh]
+
+
+def known_rows(known: KnownRows, before_record: int) -> dict[str, NDArray[np.int64]]:
+    """Identity and record of what was archived before a record."""
+    names = [*IDENTITY, "record"]
+    tables = [pq.read_table(path, columns=names, partitioning=None) for path in known.paths]
+    if not tables:
+        return {name: np.empty(0, np.int64) for name in names}
+    rows = pa.concat_tables(tables)
+    columns = {name: _numbers(rows, name) for name in names}
+    wanted = (columns["record"] < before_record) & within(columns["created_ns"], known.spans_ns)
+    return {name: column[wanted] for name, column in columns.items()}
+
+
+def within(time_ns: NDArray[np.int64], spans_ns: Spans) -> NDArray[np.bool_]:
+    """Which of the times lie in one of the spans."""
+    inside = np.zeros(len(time_ns), dtype=bool)
+    for low, high in spans_ns:
+        here = np.ones(len(time_ns), dtype=bool)
+        if low is not None:
+            here &= time_ns >= low
+        if high is not None:
+            here &= time_ns <= high
+        inside |= here
+    return inside
+
+
+def rows_from(rows: pa.Table, record: int) -> pa.Array:
+    return pa.array(_numbers(rows, "record") >= record)
+
+
+def _numbers(rows: pa.Table, name: str) -> NDArray[np.int64]:
+    numbers: NDArray[np.int64] = rows.column(name).to_numpy()
+    return numbers

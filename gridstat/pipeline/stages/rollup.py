@@ -2,48 +2,68 @@
 
 A stream that was silent has a row with count 0 in every window in which it had something due and
 somebody was heard; windows in which nobody was heard have none, for then it was the recorder that
-was away.
+was away. Percentiles are exact, which Spark's own aggregation does at a third of the speed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import functions as F
 
-from gridstat.pipeline.schemas import ROLLUP_1S, column_names
-from gridstat.pipeline.slot_columns import due_between, named
+from gridstat.model.due_slots import due_between
+from gridstat.model.rate_law import Period
+from gridstat.pipeline.schemas import ROLLUP
+from gridstat.pipeline.stages.clean import within
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from collections.abc import Iterable, Iterator
 
-EVENTS_INPUT: Final = (
-    "stream int, created_ns bigint, received_ns bigint, sequence int, value double"
+    from numpy.typing import NDArray
+    from pyspark.sql import DataFrame
+
+    from gridstat.pipeline.stages.clean import Spans
+
+INPUT: Final = ("stream", "created_ns", "received_ns", "sequence", "value")
+"""Columns of good events; streams come as `known_streams` gives them."""
+OUTPUT: Final = f"{ROLLUP}, day date"
+MEASURED: Final = (
+    "stream int, start_ns bigint, count bigint, mean double, minimum double, maximum double, "
+    "deviation double, p95 double, first double, last double, latency_ms_mean double, "
+    "latency_ms_max double"
 )
-"""Good events; streams come as `KNOWN_STREAMS` of `known_streams.py`."""
 CORE_OUTPUT: Final = (
     "stream int, window_start timestamp, count bigint, mean double, minimum double, maximum double"
 )
 NS_PER_S: Final = 1_000_000_000
 NS_PER_US: Final = 1_000
 NS_PER_MS: Final = 1e6
-SEQUENCES: Final = 65_536
+NS_PER_DAY: Final = 86_400 * NS_PER_S
 P95: Final = 0.95
+ALL: Final[Spans] = ((None, None),)
 
 
-def rollup(events: DataFrame, streams: DataFrame, window_s: int) -> DataFrame:
-    """The columns of the rollup tables, with `day`."""
+def rollup(
+    events: DataFrame,
+    streams: pa.Table,
+    window_s: int,
+    *,
+    spans_ns: Spans = ALL,
+    tasks: int | None = None,
+) -> DataFrame:
+    """The columns of the rollup tables, of events within the spans; a task holds its streams."""
     window_ns = window_s * NS_PER_S
-    known = F.broadcast(streams)
-    start_ns = F.col("created_ns") - F.pmod("created_ns", F.lit(window_ns))
-    heard = events.select(
-        "stream", "created_ns", "received_ns", "sequence", "value", start_ns.alias("start_ns")
+    columns = events.select(*INPUT)
+    shares = ("stream",) if tasks is None else (tasks, "stream")
+    by_stream = columns.repartition(*shares)
+    measured = by_stream.mapInArrow(
+        partial(measure, window_ns=window_ns, spans_ns=spans_ns), MEASURED
     )
-    windows = heard.select("start_ns").distinct()
-    silent = windows.crossJoin(known).filter(expected(window_ns) > 0).select("stream", "start_ns")
-    together = heard.unionByName(silent, allowMissingColumns=True)
-    summed = together.groupBy("stream", "start_ns").agg(*_measures())
-    return _finished(summed.join(known, on="stream", how="left"), window_s)
+    by_window = measured.repartition("start_ns")
+    return by_window.mapInArrow(partial(complete, streams=streams, window_s=window_s), OUTPUT)
 
 
 def rollup_core(events: DataFrame, window_s: int, *, delay_s: float = 2.0) -> DataFrame:
@@ -66,41 +86,124 @@ def rollup_core(events: DataFrame, window_s: int, *, delay_s: float = 2.0) -> Da
     )
 
 
-def expected(window_ns: int) -> Column:
-    """Slots due in the window from `start_ns` on, as long as the stream was there."""
-    from_ns = F.greatest(F.col("start_ns"), F.col("since_ns"))
-    to_ns = F.least(F.col("start_ns") + window_ns, F.col("until_ns"))
-    return due_between(from_ns, to_ns, named(), F.col("every"))
+def measure(
+    batches: Iterable[pa.RecordBatch], *, window_ns: int, spans_ns: Spans
+) -> Iterator[pa.RecordBatch]:
+    """What was heard of some streams, a row for each window; runs in a task."""
+    found = list(batches)
+    if not found:
+        return
+    rows = pa.Table.from_batches(found).combine_chunks()
+    columns = {name: rows.column(name).to_numpy() for name in INPUT}
+    is_wanted = within(columns["created_ns"], spans_ns)
+    columns = {name: column[is_wanted] for name, column in columns.items()}
+    order = np.lexsort((columns["sequence"], columns["created_ns"], columns["stream"]))
+    if len(order):
+        columns = {name: column[order] for name, column in columns.items()}
+        yield pa.record_batch(_measures(columns, window_ns))
 
 
-def _measures() -> list[Column]:
-    # A plain number, not a struct, lets Spark aggregate in place: twice as fast.
-    order = (F.col("created_ns") - F.col("start_ns")) * SEQUENCES + F.col("sequence")
-    latency_ms = (F.col("received_ns") - F.col("created_ns")) / NS_PER_MS
-    return [
-        F.count("value").alias("count"),
-        F.avg("value").alias("mean"),
-        F.min("value").alias("minimum"),
-        F.max("value").alias("maximum"),
-        F.stddev_samp("value").alias("deviation"),
-        F.percentile("value", F.lit(P95)).alias("p95"),
-        F.min_by("value", order).alias("first"),
-        F.max_by("value", order).alias("last"),
-        F.avg(latency_ms).alias("latency_ms_mean"),
-        F.max(latency_ms).alias("latency_ms_max"),
+def _measures(columns: dict[str, NDArray[Any]], window_ns: int) -> dict[str, Any]:
+    """Of rows in the order of stream and time."""
+    stream, created_ns, value = columns["stream"], columns["created_ns"], columns["value"]
+    start_ns = created_ns - created_ns % window_ns
+    is_first = np.ones(len(stream), dtype=bool)
+    is_first[1:] = (stream[1:] != stream[:-1]) | (start_ns[1:] != start_ns[:-1])
+    firsts = np.flatnonzero(is_first)
+    counts = np.diff(firsts, append=len(stream))
+    means = np.add.reduceat(value, firsts) / counts
+    group = np.repeat(np.arange(len(firsts)), counts)
+    squares = np.add.reduceat((value - means[group]) ** 2, firsts)
+    ranked = value[np.lexsort((value, group))]
+    latency_ms = (columns["received_ns"] - created_ns) / NS_PER_MS
+    return {
+        "stream": stream[firsts],
+        "start_ns": start_ns[firsts],
+        "count": counts,
+        "mean": means,
+        "minimum": ranked[firsts],
+        "maximum": ranked[firsts + counts - 1],
+        "deviation": pa.array(np.sqrt(squares / np.maximum(counts - 1, 1)), mask=counts == 1),
+        "p95": _percentile(ranked, firsts, counts, P95),
+        "first": value[firsts],
+        "last": value[firsts + counts - 1],
+        "latency_ms_mean": np.add.reduceat(latency_ms, firsts) / counts,
+        "latency_ms_max": np.maximum.reduceat(latency_ms, firsts),
+    }
+
+
+def _percentile(
+    ranked: NDArray[np.float64],
+    firsts: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    share: float,
+) -> NDArray[np.float64]:
+    """Linear between the two nearest ranks."""
+    place = share * (counts - 1)
+    below = place.astype(np.int64)
+    above = np.minimum(below + 1, counts - 1)
+    low, high = ranked[firsts + below], ranked[firsts + above]
+    found: NDArray[np.float64] = low + (high - low) * (place - below)
+    return found
+
+
+def complete(
+    batches: Iterable[pa.RecordBatch], *, streams: pa.Table, window_s: int
+) -> Iterator[pa.RecordBatch]:
+    """All rows of some windows, with what was expected, and the silent streams; runs in a task."""
+    found = list(batches)
+    if not found:
+        return
+    measured = pa.Table.from_batches(found)
+    known = {row["stream"]: row for row in streams.to_pylist()}
+    numbers, starts = (measured.column(name).to_pylist() for name in ("stream", "start_ns"))
+    heard = set(zip(numbers, starts, strict=True))
+    silent = [
+        (number, start_ns)
+        for start_ns in sorted(set(starts))
+        for number, stream in known.items()
+        if (number, start_ns) not in heard and expected(stream, start_ns, window_s)
     ]
-
-
-def _finished(summed: DataFrame, window_s: int) -> DataFrame:
-    start = F.timestamp_micros(F.call_function("div", F.col("start_ns"), F.lit(NS_PER_US)))
-    due = F.when(F.col("period_seconds").isNotNull(), expected(window_s * NS_PER_S))
-    counted = summed.withColumns(
+    quiet = pa.table(
         {
-            "window_start": start,
-            "window_s": F.lit(window_s),
-            "expected": due.cast("bigint"),
-            "day": start.cast("date"),
+            "stream": pa.array([number for number, _ in silent], pa.int32()),
+            "start_ns": pa.array([start_ns for _, start_ns in silent], pa.int64()),
+            "count": pa.array([0] * len(silent), pa.int64()),
         }
     )
-    share = F.when(F.col("expected") > 0, F.least(F.lit(1.0), F.col("count") / F.col("expected")))
-    return counted.withColumn("completeness", share).select(*column_names(ROLLUP_1S))
+    measured = pa.concat_tables([measured, quiet], promote_options="default")
+    yield from _finished(measured, known, window_s).to_batches()
+
+
+def expected(stream: dict[str, Any], start_ns: int, window_s: int) -> int | None:
+    """Slots due in a window, as long as the stream was there; None if it has no period."""
+    if stream["period_seconds"] is None:
+        return None
+    return due_between(
+        max(start_ns, stream["since_ns"]),
+        min(start_ns + window_s * NS_PER_S, stream["until_ns"]),
+        Period(stream["period_seconds"], stream["period_per_seconds"]),
+        every=stream["every"],
+        phase_ns=stream["phase_ns"],
+    )
+
+
+def _finished(measured: pa.Table, known: dict[int, dict[str, Any]], window_s: int) -> pa.Table:
+    numbers = measured.column("stream").to_pylist()
+    start_ns = measured.column("start_ns").to_numpy()
+    counts = measured.column("count").to_pylist()
+    due = [
+        expected(known[number], start, window_s)
+        for number, start in zip(numbers, start_ns.tolist(), strict=True)
+    ]
+    share = [min(1.0, n / m) if m else None for n, m in zip(counts, due, strict=True)]
+    columns = {name: measured.column(name) for name in measured.column_names}
+    columns |= {
+        "variable": pa.array([known[number]["variable"] for number in numbers], pa.string()),
+        "window_start": pa.array(start_ns // NS_PER_US).cast(pa.timestamp("us", tz="UTC")),
+        "window_s": pa.array(np.full(len(numbers), window_s, np.int32)),
+        "expected": pa.array(due, pa.int64()),
+        "completeness": pa.array(share, pa.float64()),
+        "day": pa.array((start_ns // NS_PER_DAY).astype(np.int32)).cast(pa.date32()),
+    }
+    return pa.table({name.split()[0]: columns[name.split()[0]] for name in OUTPUT.split(", ")})

@@ -1,0 +1,81 @@
+"""Compact: few large files of many small ones, old ones removed, and the log told what it may lose.
+
+It may run beside the ingest job, and needs no Spark.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gridstat.model.plausibility import TimeBounds
+from gridstat.pipeline.archive import Archive
+from gridstat.pipeline.schemas import ROLLUP_LIVE, TABLES
+from gridstat.pipeline.tables import StoredTable
+from gridstat.pipeline.windows import Rollups
+from gridstat.record.archived import note_archived
+from gridstat.record.kinds import EVENTS
+
+if TYPE_CHECKING:
+    from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.schemas import TableSchema
+
+LIVE_HOURS_KEPT: Final = 1
+"""Nobody reads a display of an hour ago, and it is written twice a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactSettings:
+    """What may be set of the job."""
+
+    bytes_target: int = 128 * 1024 * 1024
+    hours_kept: int = 24
+    """Whoever reads an older version of a table than this may miss files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What became of one table."""
+
+    table: str
+    files_before: int
+    files_after: int
+    removed: int
+    """Files on the disk that no kept version needs."""
+
+
+def compact(folder: PipelineFolder, settings: CompactSettings | None = None) -> list[Compacted]:
+    """Every table there is; then the log may release what is safe in them."""
+    wanted = CompactSettings() if settings is None else settings
+    done = [
+        compact_table(folder, table, wanted)
+        for table in TABLES.values()
+        if (folder.tables / table.name).is_dir()
+    ]
+    if done:
+        release(folder)
+    return done
+
+
+def compact_table(
+    folder: PipelineFolder, schema: TableSchema, settings: CompactSettings
+) -> Compacted:
+    table = StoredTable(folder.tables, schema)
+    before = table.files().num_rows
+    is_live = schema is ROLLUP_LIVE
+    if not is_live:
+        table.compact(settings.bytes_target)
+    removed = table.vacuum(LIVE_HOURS_KEPT if is_live else settings.hours_kept)
+    table.fold()
+    return Compacted(schema.name, before, table.files().num_rows, len(removed))
+
+
+def release(folder: PipelineFolder) -> int:
+    """Tells the log before which record everything is in the tables, and safe on the disk."""
+    archive = Archive(folder, TimeBounds())
+    taken = min(archive.taken, Rollups.of(folder, archive).taken())
+    os.sync()  # Tables are written without waiting for the disk; the log is not let go before.
+    if taken:
+        note_archived(folder.log, EVENTS, taken)
+    return taken

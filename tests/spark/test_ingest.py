@@ -1,0 +1,121 @@
+"""Ingest: all that was recorded is archived or quarantined once, and every window is right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
+from tests.spark.ingest_logs import disturbed, judged, record_events, record_streams, steady
+from tests.spark.ingest_tables import check_records, check_rollups, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+STREAMS = 4
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> PipelineFolder:
+    place = PipelineFolder(tmp_path)
+    record_streams(place.log, STREAMS)
+    return place
+
+
+def ingest(spark: SparkSession, folder: PipelineFolder, rows: int = 1_000_000) -> Ingest:
+    job = Ingest(spark, folder, IngestSettings(rows_per_batch=rows))
+    job.run_to_end()
+    return job
+
+
+def test_late_repeated_and_bad_events_end_where_they_belong(
+    spark: SparkSession, folder: PipelineFolder
+) -> None:
+    rows = disturbed(steady(STREAMS, 70), seed=7)
+    record_events(folder.log, rows)
+    ingest(spark, folder, rows=400)
+    check_records(folder, rows, STREAMS)
+    for window_s in (1, 60, 3_600):
+        check_rollups(folder, rows, STREAMS, window_s)
+
+
+def test_a_stop_flushes_open_windows_and_a_new_start_goes_on_with_them(
+    spark: SparkSession, folder: PipelineFolder
+) -> None:
+    rows = disturbed(steady(STREAMS, 12), seed=3)
+    half = len(rows) // 2
+    record_events(folder.log, rows[:half])
+    ingest(spark, folder)
+    for window_s in (1, 60, 3_600):
+        check_rollups(folder, rows[:half], STREAMS, window_s)
+    assert table(folder, "rollup_live").num_rows == 0
+    record_events(folder.log, rows[half:])
+    ingest(spark, folder)
+    check_records(folder, rows, STREAMS)
+    for window_s in (1, 60, 3_600):
+        check_rollups(folder, rows, STREAMS, window_s)
+
+
+def test_a_clock_that_jumped_ahead_closes_no_window_of_others(
+    spark: SparkSession, folder: PipelineFolder
+) -> None:
+    rows = steady(STREAMS, 4)
+    jumped = [
+        row if row.stream else type(row)(0, row.created_ns + 10**13, row.received_ns, 0, 1.0)
+        for row in rows
+    ]
+    record_events(folder.log, jumped)
+    job = Ingest(spark, folder)
+    job.run_to_end(has_flush=False)
+    newest_s = max(row.created_ns for row in rows) // 10**9
+    assert job.rollups.closed_s == newest_s - 2
+    reasons = table(folder, "quarantine").column("reason").to_pylist()
+    assert reasons == ["implausible_time"] * 20
+
+
+def test_open_seconds_are_shown_before_they_are_final(
+    spark: SparkSession, folder: PipelineFolder
+) -> None:
+    rows = steady(STREAMS, 5)
+    record_events(folder.log, rows)
+    Ingest(spark, folder).run_to_end(has_flush=False)
+    final = {int(at.timestamp()) for at in table(folder, "rollup_1s")["window_start"].to_pylist()}
+    live = {int(at.timestamp()) for at in table(folder, "rollup_live")["window_start"].to_pylist()}
+    seconds = {row.created_ns // 10**9 for row in rows}
+    assert final | live == seconds
+    assert not final & live
+    assert max(live) == max(seconds)
+
+
+def test_a_lost_checkpoint_brings_nothing_in_twice(
+    spark: SparkSession, folder: PipelineFolder
+) -> None:
+    rows = disturbed(steady(STREAMS, 8), seed=5)
+    record_events(folder.log, rows[:100])
+    ingest(spark, folder)
+    folder.checkpoint("ingest").rename(folder.path / "lost")
+    record_events(folder.log, rows[100:])
+    ingest(spark, folder)
+    check_records(folder, rows, STREAMS)
+    check_rollups(folder, rows, STREAMS, 1)
+
+
+def test_statistics_of_files_tell_what_is_in_them(
+    spark: SparkSession, folder: PipelineFolder
+) -> None:
+    rows = disturbed(steady(STREAMS, 8), seed=5)
+    record_events(folder.log, rows)
+    job = ingest(spark, folder)
+    good = judged(rows, STREAMS).query("reason.isna()")
+    files = job.archive.events.files()
+    assert sum(files["num_records"].to_pylist()) == len(good)
+    for name in ("record", "stream", "created_ns", "received_ns", "sequence"):
+        assert min(files[f"min.{name}"].to_pylist()) == good[name].min()
+        assert max(files[f"max.{name}"].to_pylist()) == good[name].max()
+    assert np.isclose(max(files["max.value"].to_pylist()), good["value"].max(), rtol=0, atol=0)
