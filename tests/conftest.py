@@ -10,6 +10,7 @@ import gc
 import os
 import re
 import time
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -48,6 +49,7 @@ def _libraries_have_started_their_threads() -> None:
     """Lets libraries open what they keep for good before anybody counts."""
     np.dot(np.ones((256, 256)), np.ones((256, 256)))
     pc.sum(pa.array([1, 2]))
+    import_module("deltalake")
 
 
 @pytest.fixture(autouse=True)

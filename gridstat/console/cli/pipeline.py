@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json as json_text
-from importlib.util import find_spec
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from gridstat.console.access import folder_from
 from gridstat.console.cli.failure import print_plainly, telling
 from gridstat.console.cli.options import AsJson, Edges, Folder
+from gridstat.console.cli.pipeline_history import audit, mine, replay, show
+from gridstat.console.cli.pipeline_options import (
+    MASTER,
+    MEMORY,
+    Into,
+    Log,
+    Master,
+    Memory,
+    existing,
+    need_spark,
+    place_of,
+    spark_for,
+    spark_of,
+)
 from gridstat.model.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from gridstat.pipeline.folder import PipelineFolder
-    from gridstat.pipeline.session import SparkSettings
 
 HELP = """Archive, roll up, audit, alarm and replay what a recorder has recorded, on Spark.
 
@@ -40,33 +48,14 @@ Examples:
   gridstat pipeline query "select rule, count(*) from alarms group by rule"
 
   gridstat pipeline compact
+
+  gridstat pipeline audit --from 2026-11-16
+
+  gridstat pipeline replay 'c1/hill/**' --from 2026-11-16T12:00 --to 2026-11-16T13:00 --speed 10
 """
-PACKAGES: Final = ("deltalake", "pandas", "pyarrow", "pyspark")
 ROWS_SHOWN: Final = 50
-PLACE: Final = "pipeline"
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
-
-Into = Annotated[
-    Path | None,
-    typer.Option(
-        "--into",
-        "--in",
-        help="The pipeline's folder; else `pipeline` in that of the cloud.",
-        show_default=False,
-    ),
-]
-Log = Annotated[
-    Path | None,
-    typer.Option("--log", help="The recorder's folder; else `log` there.", show_default=False),
-]
-Master = Annotated[
-    str,
-    typer.Option(
-        "--master", envvar="GRIDSTAT_MASTER", help="Where Spark runs: local[2], spark://host:7077."
-    ),
-]
-Memory = Annotated[str, typer.Option("--driver-memory", help="Of Spark's driver: 2g, 800m.")]
 
 
 @app.command("run", help="Take over what is recorded, as it comes, until Ctrl-C.")
@@ -75,8 +64,8 @@ def run(
     folder: Folder = None,
     into: Into = None,
     log: Log = None,
-    master: Master = "local[2]",
-    driver_memory: Memory = "1g",
+    master: Master = MASTER,
+    driver_memory: Memory = MEMORY,
     trigger_s: Annotated[
         float, typer.Option("--trigger-s", min=0.0, max=3_600.0, help="Between two batches.")
     ] = 0.5,
@@ -94,14 +83,14 @@ def run(
     seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="0: no end.")] = 0.0,
     json: AsJson = False,
 ) -> None:
-    _need_spark()
+    need_spark()
     # Only now, here and below: a grid without a pipeline need not have Spark.
     from gridstat.console.daemons.pipeline_daemon import PipelinePlan, Tellers, run_pipeline
     from gridstat.pipeline.jobs.ingest import IngestSettings
 
     plan = PipelinePlan(
-        folder=_place(folder, into, log),
-        spark=_spark(master, driver_memory),
+        folder=place_of(folder, into, log),
+        spark=spark_of(master, driver_memory),
         ingest=IngestSettings(trigger_s=trigger_s, delay_s=delay_s),
         is_once=once,
         seconds=seconds,
@@ -123,10 +112,10 @@ def run(
 @app.command("status", help="How far the pipeline is, without Spark.")
 @telling
 def status(folder: Folder = None, into: Into = None, log: Log = None, json: AsJson = False) -> None:
-    _need_spark()
+    need_spark()
     from gridstat.console.live.pipeline_view import alarm_table, look, rollup_table
 
-    place = _place(folder, into, log)
+    place = place_of(folder, into, log)
     view = look(place.path)
     if not view.progress:
         raise ConfigurationError(
@@ -146,35 +135,48 @@ def query(
     folder: Folder = None,
     into: Into = None,
     log: Log = None,
-    master: Master = "local[2]",
-    driver_memory: Memory = "1g",
+    master: Master = MASTER,
+    driver_memory: Memory = MEMORY,
     rows: Annotated[int, typer.Option("--rows", min=1, max=1_000_000)] = ROWS_SHOWN,
     json: AsJson = False,
 ) -> None:
-    _need_spark()
+    need_spark()
     from gridstat.pipeline.queries import ask
-    from gridstat.pipeline.session import spark_session
 
-    place = _existing(_place(folder, into, log))
-    console, errors = Console(), Console(stderr=True)
-    with errors.status("Spark is starting"):
-        spark = spark_session(_spark(master, driver_memory))
-    try:
-        with errors.status("asking"):
-            found = ask(spark, place, statement).limit(rows + 1).toArrow()
-    finally:
-        spark.stop()
-    shown = found.slice(0, rows).to_pylist()
+    place = existing(place_of(folder, into, log))
+    with spark_for(master, driver_memory, "asking") as spark:
+        found = ask(spark, place, statement).limit(rows + 1).toArrow()
     if json:
-        for row in shown:
-            print_plainly(console, json_text.dumps(row, default=str))
+        for row in found.slice(0, rows).to_pylist():
+            print_plainly(Console(), json_text.dumps(row, default=str))
         return
-    table = Table(*found.column_names)
-    for row in shown:
-        table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
-    console.print(table)
+    show(found.slice(0, rows))
     if found.num_rows > rows:
-        print_plainly(errors, f"the first {rows:,} rows; --rows shows more")
+        print_plainly(Console(stderr=True), f"the first {rows:,} rows; --rows shows more")
+
+
+@app.command("compact", help="Fewer, larger files; and the log may let go of what is archived.")
+@telling
+def compact(
+    folder: Folder = None,
+    into: Into = None,
+    log: Log = None,
+    hours_kept: Annotated[
+        int, typer.Option("--hours-kept", min=0, max=87_600, help="Of older versions of tables.")
+    ] = 24,
+    json: AsJson = False,
+) -> None:
+    need_spark()
+    from gridstat.pipeline.jobs.compact import CompactSettings
+    from gridstat.pipeline.jobs.compact import compact as compact_tables
+
+    place = existing(place_of(folder, into, log))
+    with Console(stderr=True).status("compacting"):
+        done = compact_tables(place, CompactSettings(hours_kept=hours_kept))
+    for one in done:
+        words = f"{one.table}: {one.files_before:,} files are {one.files_after:,} now, "
+        words += f"{one.removed:,} old ones removed"
+        print_plainly(Console(), json_text.dumps(asdict(one)) if json else words)
 
 
 def progress_words(line: Mapping[str, Any]) -> str:
@@ -188,29 +190,9 @@ def progress_words(line: Mapping[str, Any]) -> str:
     )
 
 
-def _place(folder: Path | None, into: Path | None, log: Path | None) -> PipelineFolder:
-    from gridstat.pipeline.folder import PipelineFolder
-
-    return PipelineFolder((into or folder_from(folder) / PLACE).absolute(), log)
-
-
-def _existing(place: PipelineFolder) -> PipelineFolder:
-    if not place.path.is_dir() and not place.log.is_dir():
-        raise ConfigurationError(
-            f"{place.path} is no pipeline's folder", hint="start one: `gridstat pipeline run`"
-        )
-    return place
-
-
-def _spark(master: str, driver_memory: str) -> SparkSettings:
-    from gridstat.pipeline.session import SparkSettings
-
-    return SparkSettings(master=master, driver_memory=driver_memory)
-
-
-def _need_spark() -> None:
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
-        raise ConfigurationError(
-            f"the pipeline needs {', '.join(missing)}", hint="pip install 'gridstat[spark]'"
-        )
+AUDIT_HELP = "Hold every contract's hours against its ledger and the archive; show the worst gaps."
+MINE_HELP = "Profiles, averages, correlations, anomalies and bottlenecks, from all history."
+REPLAY_HELP = "Publish archived events once more, at a chosen speed, below all live traffic."
+app.command("audit", help=AUDIT_HELP)(telling(audit))
+app.command("mine", help=MINE_HELP)(telling(mine))
+app.command("replay", help=REPLAY_HELP)(telling(replay))
