@@ -1,6 +1,6 @@
 """The load of `recorder_rate.py`: all variables at each slot, as an edge router would send them.
 
-python -m benchmarks.recorder_load DATA_PORT URGENT_PORT RATE SECONDS
+python -m benchmarks.recorder_load DATA_PORT URGENT_PORT VARIABLES RATE SECONDS
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import numpy as np
 
 from gridstat.core import _ends
 
-VARIABLES: Final = 1_000
 NS_PER_S: Final = 1_000_000_000
 
 
-def send(ports: tuple[int, int], rate: int, seconds: float) -> tuple[int, float]:
+def send(ports: tuple[int, int], variables: int, rate: int, seconds: float) -> tuple[int, float]:
     """How many events, and when it began; a slot that is late is sent at once."""
-    ids = np.arange(1, VARIABLES + 1, dtype=np.uint32)
-    values = np.random.default_rng(7).normal(50.0, 0.02, VARIABLES)
-    stamps = np.empty(VARIABLES, np.uint64)
+    ids = np.arange(1, variables + 1, dtype=np.uint32)
+    values = np.random.default_rng(7).normal(50.0, 0.02, variables)
+    stamps = np.empty(variables, np.uint64)
     sent = 0
     began_s = time.monotonic()
     slot = time.time_ns() * rate // NS_PER_S + 1
@@ -39,7 +38,7 @@ def send(ports: tuple[int, int], rate: int, seconds: float) -> tuple[int, float]
 
 
 if __name__ == "__main__":
-    data_port, urgent_port, rate, seconds = sys.argv[1:]
-    offered, began_s = send((int(data_port), int(urgent_port)), int(rate), float(seconds))
+    data_port, urgent_port, variables, rate = map(int, sys.argv[1:5])
+    offered, began_s = send((data_port, urgent_port), variables, rate, float(sys.argv[5]))
     sys.stdout.write(f"{offered} {began_s}\n")
     sys.stdout.flush()

@@ -2,7 +2,7 @@
 
 Everything between is the recorder's own: the receiver in C, the tap, the ledgers of all contracts,
 the ring, and the writing thread with its syncs. Only the cloud is left out: a process beside it
-sends what an edge router would, 1,000 variables a tick, in full datagrams over loopback.
+sends what an edge router would, all variables at each slot, in full datagrams over loopback.
 """
 
 from __future__ import annotations
@@ -89,8 +89,10 @@ class _Tap:
         self.take = recorder.take
 
 
-def measure_recorder(folder: Path, *, rate: int, seconds: float) -> RecorderRun:
-    """Offer `VARIABLES * rate` events a second for so long; `folder` must be empty."""
+def measure_recorder(
+    folder: Path, *, rate: int, seconds: float, variables: int = VARIABLES
+) -> RecorderRun:
+    """Offer `variables * rate` events a second for so long; `folder` must be empty."""
     clock = SystemClock()
     settings = RecorderSettings()
     recorder = Recorder(folder, now_ns=clock.posix_ns, settings=settings)
@@ -101,13 +103,13 @@ def measure_recorder(folder: Path, *, rate: int, seconds: float) -> RecorderRun:
     tap = _Tap(recorder)
     listening.tap = tap
     deliverer.tap(tap)
-    _subscribe(listening, rate)
+    _subscribe(listening, variables, rate)
     began_cpu_s = time.process_time()
     try:
         receiver.start()
         deliverer.start()
         writing.start()
-        with _load(receiver.ports, rate, seconds) as load:
+        with _load(receiver.ports, variables, rate, seconds) as load:
             offered, began_s = _told(load)
             _await_safe(recorder, receiver)
             ended_s = time.monotonic()
@@ -151,10 +153,10 @@ def _await_safe(recorder: Recorder, receiver: _ends.Receiver) -> None:
         time.sleep(0.01)
 
 
-def _subscribe(listening: Listening, rate: int) -> None:
+def _subscribe(listening: Listening, variables: int, rate: int) -> None:
     keeper = _Keeper(listening)
     qos = Qos(every=1, latency_us=LATENCY_US, redundancy=1, priority=3)
-    for number in range(1, VARIABLES + 1):
+    for number in range(1, variables + 1):
         variable = StatusVariable(
             VariableId(number), f"c1/bench/v{number}", BuiltinType.FLOAT64, Period(1, rate)
         )
@@ -163,9 +165,15 @@ def _subscribe(listening: Listening, rate: int) -> None:
         listening.begin(Subscription(keeper, incoming, outcome, f"s{number}"), 1)
 
 
-def _load(ports: tuple[int, int], rate: int, seconds: float) -> subprocess.Popen[str]:
-    words = ["-m", "benchmarks.recorder_load", *map(str, ports), str(rate), str(seconds)]
-    return subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True)
+def _load(
+    ports: tuple[int, int], variables: int, rate: int, seconds: float
+) -> subprocess.Popen[str]:
+    words = [str(word) for word in (*ports, variables, rate, seconds)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.recorder_load", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 def _told(load: subprocess.Popen[str]) -> tuple[int, float]:

@@ -254,8 +254,8 @@ class Connection:
     def tap(self, tap: Tap) -> None:
         """Hand over all events as whole batches of all variables: `grid.tap(recorder)`.
 
-        Before the first subscription, and once. Subscriptions are served up to half a second
-        later from then on, so it does not go with `on_violation` and short latencies.
+        Before the first subscription, and once. Subscriptions are served half a second later
+        from then on, or some seconds under load, so it does not go with `on_violation`.
         """
         self._check_open()
         if not self._link.is_unused:

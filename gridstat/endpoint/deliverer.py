@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from gridstat.net.clock import Clock
 
 BATCH_EVENTS_MAX: Final = 8_192
+TAPPED_PARTS: Final = 64
+"""After so many variables whoever taps the connection gets what has come meanwhile."""
 NS_PER_MS: Final = 1_000_000
 WAIT_MS_MAX: Final = 1_000
 NEVER_NS: Final = 2**64
@@ -143,7 +145,7 @@ class Deliverer:
 
     def tap(self, tap: Tap) -> None:
         """Hand everything to one more, as it comes."""
-        gathering = Gathering(tap, self.deliver)
+        gathering = Gathering(tap, self.deliver, self._clock.steady_ns)
         self.watch(gathering)
         self._gathering = gathering
 
@@ -175,28 +177,43 @@ class Deliverer:
             self.run_posted()
             if self._is_over.is_set():
                 return  # It may have been a callback that closed the connection, receiver and all.
-            if not self.pass_on():
-                continue
-            # Not up to now: after a pause of this process the receiving thread comes to it
-            # only while we wait again.
+            self.pass_on(began_ns)
+
+    def pass_on(self, began_ns: int) -> None:
+        """Take one batch and hand it on; `began_ns` was before we waited for it.
+
+        If that is all, we have caught up, but not up to now: after a pause of this process the
+        receiving thread comes to it only while we wait again.
+        """
+        gathering = self._gathering
+        if gathering is not None:
+            arrival, is_all = self._tap_batch(gathering)
+            if is_all:
+                gathering.emptied_ns = began_ns
+            self.stir(gathering)
+            self.fire_due(arrival)
+            self.caught_up_ns = gathering.caught_up_ns
+            return
+        batch, options = self._receiver.read_with_options(BATCH_EVENTS_MAX, 0)
+        arrival = self._observe()
+        if len(batch):
+            self.deliver(batch, options, arrival)
+        self.fire_due(arrival)
+        if len(batch) < BATCH_EVENTS_MAX:
             self.caught_up_ns = began_ns
 
-    def pass_on(self) -> bool:
-        """Take one batch and hand it on; whether all that had come has been handed out."""
-        gathering = self._gathering
-        events_max = BATCH_EVENTS_MAX if gathering is None else TAPPED_EVENTS_MAX
-        batch, options = self._receiver.read_with_options(events_max, 0)
+    def _tap_batch(self, gathering: Gathering) -> tuple[Arrival, bool]:
+        """One batch through the tap; when that was, and whether nothing is left."""
+        batch, options = self._receiver.read_with_options(TAPPED_EVENTS_MAX, 0)
         arrival = self._observe()
-        if len(batch) and gathering is None:
-            self.deliver(batch, options, arrival)
-        elif len(batch) and gathering is not None:
+        if len(batch):
             gathering.add(batch, options, arrival)
-            self.stir(gathering)
-        self.fire_due(arrival)
-        return len(batch) < events_max and (gathering is None or gathering.is_empty)
+        return arrival, len(batch) < TAPPED_EVENTS_MAX
 
     def run_posted(self) -> None:
         """Do what others have posted; it must not stop the deliveries, whatever it is."""
+        if self._posted and self._gathering is not None:
+            self._gathering.hand_out()  # What came under the old terms is judged by them.
         while self._posted:
             try:
                 self._posted.popleft()()
@@ -206,7 +223,9 @@ class Deliverer:
     def deliver(self, batch: Samples, options: bytes, arrival: Arrival) -> None:
         """Split a batch by variables and hand it out."""
         arrival = self._settled(batch, arrival)
-        for part, its_options in _by_variable(batch, options):
+        for index, (part, its_options) in enumerate(_by_variable(batch, options), start=1):
+            if index % TAPPED_PARTS == 0 and self._gathering and not self._is_over.is_set():
+                self._tap_batch(self._gathering)
             for taker in self.takers(int(part[0]["variable_id"])):
                 try:
                     taker.take(part, its_options, arrival)

@@ -1,8 +1,8 @@
 """A tap on a connection: all that arrives, as whole batches, before it is parted by variables.
 
 For whoever wants every event and none in particular, as a recorder does: no Python runs for a
-single event. Subscriptions are counted from the same batches, gathered for a moment, so that the
-price of a ledger is paid twice a second and not with every batch.
+single event. Subscriptions are counted from the same batches, gathered for a while, so that the
+price of a ledger is paid twice a second or less, and while it is paid the tap stays open.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from gridstat.core.samples import Samples
     from gridstat.endpoint.arrival_clock import Arrival
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 TAPPED_EVENTS_MAX: Final = 65_536
 """Of one batch."""
 GATHER_NS: Final = 500_000_000
-GATHERED_EVENTS_MAX: Final = 524_288
+GATHER_NS_MAX: Final = 4_000_000_000
+GATHERED_EVENTS_MAX: Final = 2_097_152
+"""More are handed out at once, whatever that costs."""
+RESTED: Final = 2
+"""The next handing out comes no sooner than so many times the last one took."""
 CLOCK_JUMP_NS: Final = 1_000_000
 
 log = logging.getLogger(__name__)
@@ -44,21 +48,32 @@ class Tap(Protocol):
 class Gathering:
     """What has passed the tap, and is not yet parted by variables.
 
-    Invariant: all gathered batches were taken with the same distance between the two clocks.
+    Batches may be added while others are handed out; they wait for the next time.
     """
 
-    def __init__(self, tap: Tap, deliver: Callable[[Samples, bytes, Arrival], None]) -> None:
+    def __init__(
+        self,
+        tap: Tap,
+        deliver: Callable[[Samples, bytes, Arrival], None],
+        steady_ns: Callable[[], int],
+    ) -> None:
         self.next_due_ns: int | None = None
+        self.emptied_ns = 0
+        """Whatever arrived before this instant of the steady clock has been added."""
+        self._handed_ns = 0
         self._tap = tap
         self._deliver = deliver
-        self._parts: list[tuple[Samples, bytes]] = []
+        self._steady_ns = steady_ns
+        self._parts: list[tuple[Samples, bytes, Arrival]] = []
         self._events = 0
-        self._arrival: Arrival | None = None
+        self._rest_ns = GATHER_NS
+        self._is_handing_out = False
 
     @property
-    def is_empty(self) -> bool:
-        """Whether all has been handed out."""
-        return not self._parts
+    def caught_up_ns(self) -> int:
+        """Whatever arrived before this instant has been handed out."""
+        is_done = not self._parts and not self._is_handing_out
+        return self.emptied_ns if is_done else self._handed_ns
 
     def add(self, batch: Samples, options: bytes, arrival: Arrival) -> None:
         """One more batch: through the tap at once, to the subscriptions soon."""
@@ -66,24 +81,46 @@ class Gathering:
             self._tap.take(batch, options)
         except Exception:
             log.exception("tap_failed events=%d", len(batch))
-        before = self._arrival
-        if before is not None and not _is_same_time(before, arrival):
-            self.fire(before)
-        self._arrival = arrival
-        self._parts.append((batch, options))
+        self._parts.append((batch, options, arrival))
         self._events += len(batch)
         if self.next_due_ns is None:
-            self.next_due_ns = arrival.steady_ns + GATHER_NS
+            self.next_due_ns = arrival.steady_ns + self._rest_ns
         if self._events >= GATHERED_EVENTS_MAX:
-            self.fire(arrival)
+            self.hand_out()
 
     def fire(self, _arrival: Arrival) -> None:
-        """Hand out what was gathered; the clocks of its own arrival count."""
-        parts, arrival = self._parts, self._arrival
-        self._parts, self._events, self._arrival, self.next_due_ns = [], 0, None, None
-        if parts and arrival is not None:
-            batches, options = [batch for batch, _ in parts], [each for _, each in parts]
-            self._deliver(np.concatenate(batches), b"".join(options), arrival)
+        """It is time."""
+        self.hand_out()
+
+    def hand_out(self) -> None:
+        """Everything so far, by the clocks of its own arrival."""
+        if self._is_handing_out:
+            return
+        began_ns, emptied_ns = self._steady_ns(), self.emptied_ns
+        parts, self._parts, self._events, self.next_due_ns = self._parts, [], 0, None
+        self._is_handing_out = True
+        try:
+            for some in _by_time(parts):
+                batches, options = [batch for batch, _, _ in some], [each for _, each, _ in some]
+                self._deliver(np.concatenate(batches), b"".join(options), some[-1][2])
+        finally:
+            self._is_handing_out = False
+        now_ns = self._steady_ns()
+        self._handed_ns = emptied_ns
+        self._rest_ns = min(max(GATHER_NS, RESTED * (now_ns - began_ns)), GATHER_NS_MAX)
+        if self._parts:
+            self.next_due_ns = now_ns + self._rest_ns
+
+
+def _by_time(
+    parts: list[tuple[Samples, bytes, Arrival]],
+) -> Iterator[list[tuple[Samples, bytes, Arrival]]]:
+    """Neighbours between which nobody has set the clock."""
+    start = 0
+    for index in range(1, len(parts) + 1):
+        if index == len(parts) or not _is_same_time(parts[index - 1][2], parts[index][2]):
+            yield parts[start:index]
+            start = index
 
 
 def _is_same_time(one: Arrival, other: Arrival) -> bool:

@@ -14,7 +14,7 @@ from gridstat.endpoint.subscription_book import Order
 from gridstat.endpoint.tap import GATHER_NS, GATHERED_EVENTS_MAX, Gathering
 from gridstat.model.qos import ModalQos
 from gridstat.net.command.endpoint_messages import ContractChanged
-from tests.unit.endpoint.paper_grid import HUNDREDTH, PaperGrid, granted, variable
+from tests.unit.endpoint.paper_grid import HUNDREDTH, MS, PaperGrid, granted, variable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,10 +43,20 @@ class Gathered:
     def __init__(self) -> None:
         self.tapped = Tapped()
         self.handed: list[tuple[int, bytes, Arrival]] = []
-        self.gathering = Gathering(self.tapped, self._deliver)
+        self.now_ns = 0
+        self.meanwhile: list[int] = []
+        """How many events come while others are handed out."""
+        self.gathering = Gathering(self.tapped, self._deliver, lambda: self.now_ns)
+
+    def due(self) -> int | None:
+        return self.gathering.next_due_ns
 
     def _deliver(self, batch: Samples, options: bytes, arrival: Arrival) -> None:
         self.handed.append((len(batch), options, arrival))
+        for count in self.meanwhile:
+            self.now_ns += GATHER_NS
+            self.gathering.add(events(count), b"", Arrival(self.now_ns, self.now_ns))
+        self.meanwhile.clear()
 
 
 def events(count: int) -> Samples:
@@ -59,10 +69,10 @@ def test_batches_pass_the_tap_at_once_and_are_handed_out_together() -> None:
     found.gathering.add(events(2), b"d", Arrival(20, 1_020))
     assert found.tapped.taken == [(3, b"abc"), (2, b"d")]
     assert found.handed == []
-    assert found.gathering.next_due_ns == 10 + GATHER_NS
+    assert found.due() == 10 + GATHER_NS
     found.gathering.fire(Arrival(30, 1_030))
     assert found.handed == [(5, b"abcd", Arrival(20, 1_020))]
-    assert found.gathering.is_empty
+    assert found.due() is None
 
 
 def test_many_events_are_handed_out_before_their_time() -> None:
@@ -71,16 +81,34 @@ def test_many_events_are_handed_out_before_their_time() -> None:
     assert [each[0] for each in found.handed] == [GATHERED_EVENTS_MAX]
 
 
-@pytest.mark.parametrize("after", [Arrival(20, 900), Arrival(20, 10**10), Arrival(20, 1_020, 5)])
-def test_what_came_before_the_clock_was_set_is_told_by_the_clock_of_then(after: Arrival) -> None:
+@pytest.mark.parametrize("after", [(900, 0), (10**10, 0), (1_020, 5)])
+def test_what_came_before_the_clock_was_set_is_told_by_the_clock_of_then(
+    after: tuple[int, int],
+) -> None:
     found = Gathered()
-    after = Arrival(after.steady_ns, after.wall_ns * 10**6, after.correction_ns)
-    before = Arrival(10, 1_010 * 10**6)
-    found.gathering.add(events(3), b"", before)
-    found.gathering.add(events(2), b"", after)
-    assert found.handed == [(3, b"", before)]
-    found.gathering.fire(after)
-    assert found.handed[1] == (2, b"", after)
+    before = Arrival(10, 1_010 * MS)
+    later = Arrival(20, after[0] * MS, after[1])
+    for arrival in (before, before, later):
+        found.gathering.add(events(2), b"", arrival)
+    found.gathering.hand_out()
+    assert found.handed == [(4, b"", before), (2, b"", later)]
+
+
+def test_what_comes_while_others_are_handed_out_passes_the_tap_and_waits() -> None:
+    found = Gathered()
+    found.gathering.add(events(3), b"", Arrival(10, 10))
+    found.gathering.emptied_ns = 12
+    assert found.gathering.caught_up_ns == 0
+    found.meanwhile += [2, GATHERED_EVENTS_MAX]
+    found.gathering.hand_out()
+    assert [count for count, _ in found.tapped.taken] == [3, 2, GATHERED_EVENTS_MAX]
+    assert [count for count, _, _ in found.handed] == [3]
+    assert found.gathering.caught_up_ns == 12
+    assert found.gathering.next_due_ns == found.now_ns + 4 * GATHER_NS
+    found.gathering.emptied_ns = 15
+    found.gathering.hand_out()
+    assert [count for count, _, _ in found.handed] == [3, 2 + GATHERED_EVENTS_MAX]
+    assert found.gathering.caught_up_ns == 15
 
 
 def test_a_tap_that_fails_costs_the_subscriptions_nothing(
