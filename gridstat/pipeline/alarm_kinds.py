@@ -33,7 +33,7 @@ SLOTS_MAX: Final = 100_000
 BIN_NS: Final = NS_PER_S // 10
 """Ten averages a second: enough for swings of up to 2.5 Hz."""
 HIGH_HZ_MAX: Final = 2.5
-STEP_NS: Final = NS_PER_S // 2
+STEP_NS: Final = NS_PER_S
 PERIODS_MIN: Final = 2.0
 """Periods of the slowest swing in a window, one in each of its halves."""
 
@@ -143,7 +143,7 @@ def frequency(given: Mapping[str, Any]) -> list[KindOfLaw]:
 def oscillation(given: Mapping[str, Any]) -> list[KindOfLaw]:
     own = ("amplitude", "damping_ratio", "low_hz", "high_hz", "window_s")
     taken = Parameters(given, (*own, *MEMORY))
-    window_ns = taken.nanoseconds("window_s", 10.0, least=2.0, most=60.0)
+    window_ns = taken.nanoseconds("window_s", 10.0, least=2.0, most=30.0)
     low_hz = taken.number("low_hz", 0.2, least=0.01, most=HIGH_HZ_MAX)
     high_hz = taken.number("high_hz", 2.0, least=0.02, most=HIGH_HZ_MAX)
     if low_hz >= high_hz:
@@ -153,7 +153,7 @@ def oscillation(given: Mapping[str, Any]) -> list[KindOfLaw]:
         raise ConfigurationError(f"window_s is too short for {low_hz:g} Hz", hint=hint)
     memory = taken.memory(hold_s=2.0)
     if memory.gap_ns < STEP_NS:
-        raise ConfigurationError("gap_s is too short", hint="0.5 or more, the step of the window")
+        raise ConfigurationError("gap_s is too short", hint="1 or more, the step of the window")
     law = Oscillation(
         amplitude_min=taken.number("amplitude", least=1e-12),
         damping_max=taken.number("damping_ratio", 0.03, least=0.0, most=1.0),

@@ -2,9 +2,9 @@
 
 At instants that are whole multiples of `step`, the last `window` is averaged into bins of equal
 length, whole multiples too, so that no batch sees other bins than another. An instant is true when
-the dominant mode there is as large as the limit at the window's end, damped less than the limit,
-and the window's first half swings as much: what has only just begun is a disturbance, not yet a
-swing that stays. A quiet window costs nothing: its peaks say that no mode can be large enough.
+the dominant mode is damped less than the limit, as large as the limit, and at both ends of the
+window not much smaller: what has only just begun is a disturbance, not yet a swing that stays. If
+an end is quieter than that, modes only cancel there. A quiet half costs nothing: nothing is fitted.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 EMPTY_SHARE_MAX: Final = 0.2
 """Of the bins of a window; with more, nothing is said about it."""
+ENDS_SHARE_MIN: Final = 0.7
+"""Of the limit, that a swing must have at both ends of a window."""
+QUARTER_SHARE_MIN: Final = 0.8
+"""Of a mode's amplitude, that a quarter of the window at each end goes up and down: it holds half
+a period, at least, of what the window is long enough for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +101,16 @@ class Oscillation:
         places = np.arange(len(window))
         is_known = ~np.isnan(window)
         whole = np.interp(places, places[is_known], window[is_known])
-        return dominant_mode(whole, self.bin_ns / NS_PER_S, self.low_hz, self.high_hz)
+        mode = dominant_mode(whole, self.bin_ns / NS_PER_S, self.low_hz, self.high_hz)
+        quarter = len(whole) // 4
+        seen = min(np.ptp(whole[:quarter]), np.ptp(whole[-quarter:]))
+        return mode if mode is not None and seen >= QUARTER_SHARE_MIN * mode.amplitude_min else None
 
     def _is_alarming(self, mode: Mode | None) -> bool:
         return (
             mode is not None
             and mode.amplitude >= self.amplitude_min
+            and mode.amplitude_min >= self.amplitude_min * ENDS_SHARE_MIN
             and mode.damping_ratio < self.damping_max
         )
 

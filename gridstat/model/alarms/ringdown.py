@@ -19,23 +19,28 @@ if TYPE_CHECKING:
     from gridstat.model.alarms.runs import Values
 
 MODES_MAX: Final = 12
-SINGULAR_SHARE_MIN: Final = 0.02
+SINGULAR_SHARE_MIN: Final = 0.04
 """Weaker directions of the signal are taken for noise."""
 POLE_MIN: Final = 0.3
 POLE_MAX: Final = 1.1
 """Poles outside die within a few samples, or grow without measure: neither is a swing."""
 UNTOLD_SHARE_MAX: Final = 0.1
 """Of the signal's energy; if the modes leave more untold, they do not describe it."""
-SAMPLES_MIN: Final = 12
+SAMPLES_MIN: Final = 18
+LAG_STEPS: Final = 2
+LAGS_MAX: Final = 24
+"""The recurrence looks at every second sample, so swings of up to a quarter of the sampling rate
+are told apart, over a third of the samples, at which noise moves the modes least."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A damped sine; the amplitude is that at the end of the samples."""
+    """A damped sine; its amplitude is that in the middle of the samples."""
 
     frequency_hz: float
     damping_ratio: float
     amplitude: float
+    amplitude_min: float
     energy: float
 
 
@@ -66,16 +71,18 @@ def dominant_mode(samples: Values, step_s: float, low_hz: float, high_hz: float)
 
 
 def _poles(signal: Values) -> NDArray[np.complex128]:
-    pencil = len(signal) // 2
-    hankel = np.lib.stride_tricks.sliding_window_view(signal, pencil + 1)
-    _, strengths, rows = np.linalg.svd(hankel, full_matrices=False)
-    order = min(MODES_MAX, int(np.sum(strengths > SINGULAR_SHARE_MIN * strengths[0])))
-    if strengths[0] == 0.0 or order == 0:
+    lags = min(LAGS_MAX, len(signal) // (3 * LAG_STEPS))
+    hankel = np.lib.stride_tricks.sliding_window_view(signal, LAG_STEPS * lags + 1)[:, ::LAG_STEPS]
+    # The right singular vectors; their matrix is so small that no library starts threads for it.
+    powers, vectors = np.linalg.eigh(hankel.T @ hankel)
+    order = min(MODES_MAX, lags - 1, int(np.sum(powers > SINGULAR_SHARE_MIN**2 * powers[-1])))
+    if powers[-1] <= 0.0 or order == 0:
         return np.empty(0, np.complex128)
-    kept = rows[:order]
-    poles = np.linalg.eigvals(np.linalg.pinv(kept[:, :-1].T) @ kept[:, 1:].T)
+    kept = vectors[:, len(powers) - order :]
+    shifted = np.linalg.eigvals(np.linalg.lstsq(kept[:-1], kept[1:], rcond=None)[0])
+    poles = np.power(shifted.astype(np.complex128), 1 / LAG_STEPS)
     sizes = np.abs(poles)
-    return poles[(sizes >= POLE_MIN) & (sizes <= POLE_MAX)].astype(np.complex128)
+    return poles[(sizes >= POLE_MIN) & (sizes <= POLE_MAX)]
 
 
 def _mode(pole: complex, envelope: Values, step_s: float) -> Mode:
@@ -83,6 +90,7 @@ def _mode(pole: complex, envelope: Values, step_s: float) -> Mode:
     return Mode(
         frequency_hz=float(exponent.imag) / (2 * np.pi),
         damping_ratio=float(-exponent.real / abs(exponent)),
-        amplitude=float(envelope[-1]),
+        amplitude=float(envelope[len(envelope) // 2]),
+        amplitude_min=float(min(envelope[0], envelope[-1])),
         energy=float(envelope @ envelope) / 2,
     )

@@ -106,7 +106,7 @@ def test_a_mistake_is_told_with_a_hint(text: str, told: str) -> None:
         ("frequency", "stages = [{ below = 59, severity = 'x' }]", "severity 'x'"),
         ("oscillation", "amplitude = 1\nwindow_s = 4", "10 or more"),
         ("oscillation", "amplitude = 1\nlow_hz = 2.2", "swap"),
-        ("oscillation", "amplitude = 1\ngap_s = 0.1", "0.5 or more"),
+        ("oscillation", "amplitude = 1\ngap_s = 0.1", "1 or more"),
     ],
 )
 def test_each_kind_checks_its_own_keys(kind: str, text: str, told: str) -> None:

@@ -73,11 +73,12 @@ def test_two_modes_are_told_apart() -> None:
     assert fast.damping_ratio == pytest.approx(0.1, abs=0.03)
 
 
-def test_the_amplitude_is_that_of_now() -> None:
+def test_the_amplitude_is_that_of_the_middle_and_of_the_weaker_end() -> None:
     mode = dominant_mode(samples(swing(0.5, 0.05)), STEP_S, 0.1, 3.0)
     assert mode is not None
     natural = 2 * math.pi * 0.5 / math.sqrt(1 - 0.05**2)
-    assert mode.amplitude == pytest.approx(math.exp(-0.05 * natural * 9.9), rel=0.05)
+    assert mode.amplitude == pytest.approx(math.exp(-0.05 * natural * 5.0), rel=0.05)
+    assert mode.amplitude_min == pytest.approx(math.exp(-0.05 * natural * 9.9), rel=0.05)
 
 
 def test_noise_is_no_swing() -> None:
@@ -113,6 +114,14 @@ def test_a_small_swing_is_not_told() -> None:
 def test_a_step_and_a_ramp_are_no_swing() -> None:
     assert onsets_s(sampled(lambda time_s: 59.8 if time_s > 20 else 60.0, seconds=60)) == []
     assert onsets_s(sampled(lambda time_s: 60.0 - 0.01 * time_s, seconds=60)) == []
+
+
+def test_a_loss_of_generation_is_a_fall_and_no_swing() -> None:
+    def fall(time_s: float) -> float:
+        return -1.2 * (1 - math.exp(-time_s / 4) * math.cos(2 * math.pi * 0.1 * time_s))
+
+    for start_s in (10.0, 10.3, 10.9):
+        assert onsets_s(sampled(after(start_s, fall), seconds=40)) == []
 
 
 def test_a_fifth_of_the_data_may_be_lost_and_not_half() -> None:
