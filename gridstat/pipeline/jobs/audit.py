@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow.compute as pc
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
+from gridstat.pipeline.known_streams import read_all
 from gridstat.pipeline.schemas import AUDIT, EVENTS
 from gridstat.pipeline.stages.audit import OPEN_S, Witnesses, all_gaps, audit, worst_gaps
 from gridstat.pipeline.stages.ledger_hours import HOUR_NS, SUBSCRIPTION
@@ -57,6 +59,8 @@ def run_audit(
     with folder.lock(JOB):
         table = StoredTable(folder.tables, AUDIT)
         since_ns = _unsettled_ns(table) if from_ns is None else from_ns // HOUR_NS * HOUR_NS
+        if not LogReader(folder.log, CONTRACTS).extents():
+            return Audited(0, 0, 0, 0, since_ns, since_ns)
         witnesses, until_ns = _witnesses(spark, folder, since_ns)
         hours = audit(witnesses, until_ns, open_s=open_s)
         rows = hours.filter(F.unix_micros("hour") * NS_PER_US >= since_ns).toArrow()
@@ -89,15 +93,16 @@ def _witnesses(spark: SparkSession, folder: PipelineFolder, since_ns: int) -> tu
     heard_ns = max(0, since_ns - LOOK_BACK_NS)
     archived_ns = int(events.highest("created_ns") or 0)
     stamped = events.read(spark, events.paths("created_ns", [(heard_ns, None)]))
-    streams = _recorded(spark, folder, STREAMS)
+    streams = _small(spark, folder, STREAMS)
+    ledgers = spark.read.format("gridstat").option("kind", LEDGERS.name)
     # What is not read is not missing.
     begun = streams.withColumn("since_ns", F.greatest("since_ns", F.lit(heard_ns)))
     witnesses = Witnesses(
-        contracts=_recorded(spark, folder, CONTRACTS),
-        ledgers=_since(_recorded(spark, folder, LEDGERS), since_ns),
+        contracts=_small(spark, folder, CONTRACTS),
+        ledgers=_since(ledgers.load(str(folder.log)), since_ns),
         streams=begun if heard_ns else streams,
         events=stamped.filter(F.col("created_ns") >= heard_ns),
-        unrecorded=_recorded(spark, folder, GAPS),
+        unrecorded=_small(spark, folder, GAPS),
         archived_ns=archived_ns,
     )
     newest = [LogReader(folder.log, kind).extents() for kind in (LEDGERS, CONTRACTS)]
@@ -105,8 +110,9 @@ def _witnesses(spark: SparkSession, folder: PipelineFolder, since_ns: int) -> tu
     return witnesses, max([archived_ns, *ends_ns])
 
 
-def _recorded(spark: SparkSession, folder: PipelineFolder, kind: RecordKind) -> DataFrame:
-    return spark.read.format("gridstat").option("kind", kind.name).load(str(folder.log))
+def _small(spark: SparkSession, folder: PipelineFolder, kind: RecordKind) -> DataFrame:
+    """Read once by the driver, for it is joined several times."""
+    return spark.createDataFrame(read_all(folder.log, kind), from_arrow_schema(kind.schema))
 
 
 def _since(ledgers: DataFrame, since_ns: int) -> DataFrame:
