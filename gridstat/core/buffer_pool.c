@@ -12,7 +12,7 @@ static void open_stack(gs_buffer_stack *stack, uint32_t count, size_t event_byte
         stack->stack[i] = (gs_buffer *)(void *)(stack->memory + stride * i);
         stack->stack[i]->is_large = is_large;
     }
-    stack->kept = count / 2;
+    stack->half = count / 2;
     gs_set(&stack->free, count);
 }
 
@@ -30,12 +30,11 @@ void gs_pool_close(gs_buffer_pool *pool)
     gs_release(pool->large.stack);
 }
 
-gs_buffer *gs_pool_take(gs_buffer_pool *pool, const uint8_t *event, uint32_t bytes, uint8_t port,
-                        bool is_spare)
+gs_buffer *gs_pool_take(gs_buffer_pool *pool, const uint8_t *event, uint32_t bytes, uint8_t port)
 {
     gs_buffer_stack *stack = bytes <= GS_SMALL_BYTES ? &pool->small : &pool->large;
     uint64_t free = gs_read(&stack->free);
-    if (free <= (is_spare ? stack->kept : 0))
+    if (free == 0)
         return NULL;
     gs_set(&stack->free, free - 1);
     gs_buffer *buffer = stack->stack[free - 1];

@@ -26,7 +26,7 @@ typedef struct {
     uint8_t *memory;
     gs_buffer **stack;
     gs_counter free;
-    uint32_t kept; /* So many are not for events that may as well be dropped. */
+    uint32_t half;
 } gs_buffer_stack;
 
 typedef struct {
@@ -37,10 +37,15 @@ typedef struct {
 void gs_pool_open(gs_buffer_pool *pool, uint32_t small_count, uint32_t large_count);
 void gs_pool_close(gs_buffer_pool *pool);
 
-/* A copy of the event with no reference yet, or NULL when the pool is empty; for an event that
- * `is_spare`, which fills whatever is left, when half of it is taken. */
-gs_buffer *gs_pool_take(gs_buffer_pool *pool, const uint8_t *event, uint32_t bytes, uint8_t port,
-                        bool is_spare);
+/* A copy of the event with no reference yet, or NULL when the pool is empty. */
+gs_buffer *gs_pool_take(gs_buffer_pool *pool, const uint8_t *event, uint32_t bytes, uint8_t port);
+
+/* Whether more than half of it is left: what fills any room there is, is not given the rest. */
+static inline bool gs_pool_has_plenty(const gs_buffer_pool *pool, uint32_t bytes)
+{
+    const gs_buffer_stack *stack = bytes <= GS_SMALL_BYTES ? &pool->small : &pool->large;
+    return gs_read(&stack->free) > stack->half;
+}
 
 /* One reference fewer; the last one sends the buffer home. */
 void gs_pool_drop(gs_buffer_pool *pool, gs_buffer *buffer);

@@ -99,19 +99,12 @@ gs_verdict gs_window_accept_rare(gs_window *window, const gs_period *period, int
     bool has_rested = elapsed_ns >= GS_QUIET_NS;
     if (distance < 0 && !has_rested)
         return GS_DUPLICATE;
-    if (distance > 0 && (has_rested || is_on_time(period, distance, elapsed_ns))) {
+    if (distance > 0 && (has_rested || is_on_time(period, distance, elapsed_ns) ||
+                         gs_period_is_replayed(period))) {
         restart(window, slot, from_publisher, now_ns);
         return GS_ACCEPTED;
     }
     return jump(window, slot, from_publisher, now_ns);
-}
-
-gs_verdict gs_window_follow(gs_window *window, int64_t slot, bool from_publisher, uint64_t now_ns)
-{
-    if (slot < window->newest)
-        return GS_POLICED_JUMP;
-    restart(window, slot, from_publisher, now_ns);
-    return GS_ACCEPTED;
 }
 
 static bool has_seen(const gs_ring *ring, const gs_occurrence *event)

@@ -71,10 +71,6 @@ static inline gs_verdict gs_window_accept(gs_window *window, const gs_period *pe
     return gs_window_accept_rare(window, period, slot, from_publisher, now_ns);
 }
 
-/* What was refused as a jump, of a replayed stream: ahead it goes as far as it likes, since
- * archives have gaps and hours pass in minutes; back it goes by the law of all. */
-gs_verdict gs_window_follow(gs_window *window, int64_t slot, bool from_publisher, uint64_t now_ns);
-
 typedef struct {
     uint64_t created_ns;
     uint64_t now_ns;

@@ -42,7 +42,8 @@ void gs_queue_put(gs_channel *channel, uint32_t event_class, gs_buffer *buffer)
     queues->waiting |= 1U << event_class;
     buffer->references++;
     gs_add(&channel->counters.queued, 1);
-    gs_add(&channel->counters.replay_queued, event_class == GS_CLASS_REPLAY);
+    if (__builtin_expect(event_class == GS_CLASS_REPLAY, 0))
+        gs_add(&channel->counters.replay_queued, 1);
 }
 
 static gs_buffer *first_waiting(const gs_queues *queues)
@@ -60,7 +61,8 @@ static void take_first(gs_channel *channel)
     if (--queue->count == 0)
         queues->waiting &= ~(1U << event_class);
     gs_subtract(&channel->counters.queued, 1);
-    gs_subtract(&channel->counters.replay_queued, event_class == GS_CLASS_REPLAY);
+    if (__builtin_expect(event_class == GS_CLASS_REPLAY, 0))
+        gs_subtract(&channel->counters.replay_queued, 1);
 }
 
 /* Whether nothing but replay waits. */

@@ -303,6 +303,13 @@ static bool is_newest(const gs_expected_variable *variable, const gs_sample *sam
            now_ns - variable->newest_at_ns >= GS_QUIET_NS;
 }
 
+gs_verdict gs_expected_follow(gs_expected_variable *variable, const gs_law *law, int64_t slot,
+                              uint64_t now_ns)
+{
+    gs_period period = gs_period_replayed(law->period);
+    return gs_window_accept_rare(&variable->window, &period, slot, false, now_ns);
+}
+
 gs_verdict gs_expected_accept_aperiodic(const gs_expected *expected, gs_expected_variable *variable,
                                         const gs_sample *sample, uint64_t now_ns)
 {

@@ -138,6 +138,10 @@ static inline bool gs_expected_is_forged(const gs_window *window, const gs_sampl
            sample->created_ns > sample->received_ns + GS_AHEAD_NS_MAX;
 }
 
+/* What would be a jump is none for an event that is replayed. */
+gs_verdict gs_expected_follow(gs_expected_variable *variable, const gs_law *law, int64_t slot,
+                              uint64_t now_ns);
+
 /* The verdict on an event in a slot; an accepted one that is the newest becomes the value. */
 static inline gs_verdict gs_expected_accept(gs_expected_variable *variable, const gs_law *law,
                                             const gs_sample *sample, int64_t slot, uint64_t now_ns,
@@ -147,7 +151,7 @@ static inline gs_verdict gs_expected_accept(gs_expected_variable *variable, cons
         return GS_POLICED_JUMP;
     gs_verdict verdict = gs_window_accept(&variable->window, &law->period, slot, false, now_ns);
     if (__builtin_expect(verdict == GS_POLICED_JUMP && sample->flags & GS_REPLAYED, 0))
-        verdict = gs_window_follow(&variable->window, slot, false, now_ns);
+        verdict = gs_expected_follow(variable, law, slot, now_ns);
     if (keeps_newest && verdict == GS_ACCEPTED && variable->window.newest == slot)
         gs_expected_store_newest(variable, sample, now_ns);
     return verdict;

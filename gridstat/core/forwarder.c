@@ -98,9 +98,10 @@ static void enqueue(gs_core *core, gs_channel *channel, flight *event, uint32_t 
         gs_add(&channel->counters.queue_full, 1);
         return;
     }
-    if (event->buffer == NULL)
-        event->buffer = gs_pool_take(&core->pool, event->bytes, event->length,
-                                     (uint8_t)event->port, event_class == GS_CLASS_REPLAY);
+    if (event->buffer == NULL &&
+        (event_class != GS_CLASS_REPLAY || gs_pool_has_plenty(&core->pool, event->length)))
+        event->buffer =
+            gs_pool_take(&core->pool, event->bytes, event->length, (uint8_t)event->port);
     if (event->buffer == NULL) {
         gs_add(&channel->counters.pool_empty, 1);
         return;
@@ -197,7 +198,8 @@ static inline uint32_t route(const passage *way, flight *event, int64_t slot, ui
 }
 
 /* The same for a plain row, straight through. */
-static inline uint32_t route_plain(const passage *way, flight *event, int64_t slot)
+static inline __attribute__((always_inline)) uint32_t route_plain(const passage *way, flight *event,
+                                                                  int64_t slot)
 {
     const uint64_t *program = event->row->program;
     uint32_t only = (uint32_t)program[GS_PLAIN_WAY];
@@ -208,6 +210,15 @@ static inline uint32_t route_plain(const passage *way, flight *event, int64_t sl
         return 0;
     dispatch(way->core, channel, event, only & 15);
     return 1;
+}
+
+/* Only what is replayed, or found out late, may be of another time, and comes at a pace. */
+static __attribute__((noinline)) gs_counter *policed_apart(const passage *way, const gs_row *row)
+{
+    gs_core_counters *counters = &way->core->counters;
+    if (!(row->flags & GS_ROW_STAMP_EXEMPT))
+        return &counters->policed_stamp;
+    return gs_row_keeps_pace(row, way->arrived_ns) ? NULL : &counters->policed_interval;
 }
 
 /* The first hop holds a publisher to its own variables and to the present. */
@@ -223,11 +234,9 @@ static inline gs_counter *policed_by(const passage *way, const gs_row *row, uint
     uint64_t bound_ns = way->core->limits.stamp_bound_ns;
     uint64_t apart_ns = created_ns > way->now.wall_ns ? created_ns - way->now.wall_ns
                                                       : way->now.wall_ns - created_ns;
-    if (bound_ns == 0 || apart_ns <= bound_ns)
-        return NULL;
-    if (!(row->flags & GS_ROW_STAMP_EXEMPT))
-        return &counters->policed_stamp;
-    return gs_row_keeps_pace(row, way->arrived_ns) ? NULL : &counters->policed_interval;
+    if (bound_ns != 0 && apart_ns > bound_ns)
+        return policed_apart(way, row);
+    return NULL;
 }
 
 static inline gs_verdict first_copy(const passage *way, const gs_row *row, const uint8_t *event,
@@ -276,18 +285,6 @@ static __attribute__((noinline)) void note_copy(const passage *way, const gs_row
         gs_row_note_copy(row, way->source, slot, verdict == GS_ACCEPTED);
 }
 
-/* Why it goes no further; NULL for what was too far ahead of all but a replayed stream. */
-static gs_counter *look_again(const passage *way, const gs_row *row, int64_t slot,
-                              gs_verdict verdict)
-{
-    if (__builtin_expect(row->flags & GS_ROW_COUNTS_COPIES, 0))
-        note_copy(way, row, slot, verdict);
-    if (__builtin_expect(verdict == GS_POLICED_JUMP && gs_row_is_replayed(row), 0))
-        verdict = gs_window_follow(&way->core->windows[row->state], slot,
-                                   way->source->is_publisher, way->arrived_ns);
-    return rejected_by(&way->core->counters, verdict);
-}
-
 /* The whole way of one event: exactly one counter of the core ends it. */
 static inline gs_counter *pass(const passage *way, const gs_row *row, const uint8_t *bytes)
 {
@@ -300,9 +297,9 @@ static inline gs_counter *pass(const passage *way, const gs_row *row, const uint
     int64_t slot;
     gs_verdict verdict = first_copy(way, row, bytes, &slot);
     if (__builtin_expect(verdict != GS_ACCEPTED, 0)) {
-        stopped = look_again(way, row, slot, verdict);
-        if (stopped != NULL)
-            return stopped;
+        if (__builtin_expect(row->flags & GS_ROW_COUNTS_COPIES, 0))
+            note_copy(way, row, slot, verdict);
+        return rejected_by(counters, verdict);
     }
     flight event = {
         .bytes = bytes,

@@ -100,8 +100,11 @@ static gs_row *write_row(const gs_row_words *words, const wish *wishes, size_t w
         row->interval_ns_min = words->interval_ns_min;
     write_terms(row, wishes, wish_count);
     write_ways(row, words);
-    if (words->flags & GS_ROW_STAMP_EXEMPT)
+    if (words->flags & GS_ROW_STAMP_EXEMPT) {
         gs_row_pace(row)->interval_ns = words->interval_ns_min;
+        if (words->flags & GS_ROW_PERIODIC && words->interval_ns_min != 0)
+            row->period = gs_period_replayed(row->period);
+    }
     if (words->route_count == 1 && term_count == 1 && words->flood_count == 0)
         row->flags |= row->flags & (GS_ROW_KEEPS_NEWEST | GS_ROW_COUNTS_COPIES)
                           ? GS_ROW_PLAIN_BUT_KEEPS

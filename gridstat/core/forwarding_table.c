@@ -240,7 +240,7 @@ static bool keeps_state(const gs_row *old, const gs_row_words *words)
     if (!(words->flags & GS_ROW_PERIODIC))
         return true;
     gs_period period = gs_period_make(words->seconds, words->per_seconds, words->phase_ns);
-    return memcmp(&period, &old->period, sizeof period) == 0;
+    return gs_period_has_same_slots(&period, &old->period);
 }
 
 static uint32_t take_state(gs_table *table, bool is_periodic)

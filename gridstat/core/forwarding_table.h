@@ -162,12 +162,6 @@ static inline gs_pace *gs_row_pace(const gs_row *row)
     return (gs_pace *)(uintptr_t)at;
 }
 
-/* Stamped in the past, and with a pace of its own. */
-static inline bool gs_row_is_replayed(const gs_row *row)
-{
-    return row->flags & GS_ROW_STAMP_EXEMPT && gs_row_pace(row)->interval_ns != 0;
-}
-
 /* Whether an event keeps the pace, which it then uses up; only of a row exempt from the bound. */
 bool gs_row_keeps_pace(const gs_row *row, uint64_t now_ns);
 

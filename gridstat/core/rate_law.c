@@ -23,7 +23,13 @@ gs_period gs_period_make(uint32_t seconds, uint32_t per_seconds, uint64_t phase_
         .divisor = 2 * half / common,
         .phase_ns = phase_ns,
     };
-    period.limit = (UINT64_MAX - period.half) / period.multiplier;
+    period.limit = (UINT64_MAX - period.half) / period.multiplier & ~1ULL;
+    return period;
+}
+
+gs_period gs_period_replayed(gs_period period)
+{
+    period.limit -= !(period.limit & 1);
     return period;
 }
 

@@ -16,12 +16,27 @@ typedef struct {
     uint64_t multiplier;
     uint64_t half;
     uint64_t divisor;
-    uint64_t limit; /* The largest t whose numerator fits into 64 bits. */
+    uint64_t limit; /* An even t whose numerator fits into 64 bits. Odd: a replayed stream's. */
     uint64_t phase_ns;
 } gs_period;
 
 /* Both parts must be at least 1 and fit into 32 bits; the caller has checked. */
 gs_period gs_period_make(uint32_t seconds, uint32_t per_seconds, uint64_t phase_ns);
+
+/* The same slots, of a stream that goes ahead as far as it likes: archives have gaps, and hours
+ * pass in minutes. */
+gs_period gs_period_replayed(gs_period period);
+
+static inline bool gs_period_is_replayed(const gs_period *period)
+{
+    return period->limit & 1;
+}
+
+static inline bool gs_period_has_same_slots(const gs_period *one, const gs_period *other)
+{
+    return one->multiplier == other->multiplier && one->divisor == other->divisor &&
+           one->phase_ns == other->phase_ns;
+}
 
 /* The way for early or very late stamps, apart from the event's path. */
 int64_t gs_slot_wide(uint64_t created_ns, const gs_period *period);

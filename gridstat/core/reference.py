@@ -370,10 +370,9 @@ def _offer(
 ) -> Refusal | None:
     if isinstance(entry.seen, SlotWindow):
         assert slot is not None
-        refusal = entry.seen.offer(slot, is_publisher=is_publisher, now_ns=now_ns)
-        if refusal == "policed_jump" and entry.row.is_replayed:
-            return entry.seen.follow(slot, is_publisher=is_publisher, now_ns=now_ns)
-        return refusal
+        return entry.seen.offer(
+            slot, is_publisher=is_publisher, now_ns=now_ns, is_replayed=entry.row.is_replayed
+        )
     arrival = Arrival(event.created_ns, event.sequence, now_ns)
     interval_ns_min = entry.row.interval_ns_min if is_publisher else 0
     return entry.seen.offer(arrival, interval_ns_min=interval_ns_min)

@@ -47,25 +47,21 @@ class SlotWindow:
     candidate: int | None = None
     accepted_at_ns: int = 0
 
-    def offer(self, slot: int, *, is_publisher: bool, now_ns: int) -> Refusal | None:
-        """Take the event's slot, or say why not."""
-        refusal = self._place(slot, is_publisher=is_publisher, now_ns=now_ns)
+    def offer(
+        self, slot: int, *, is_publisher: bool, now_ns: int, is_replayed: bool = False
+    ) -> Refusal | None:
+        """Take the event's slot, or say why not; a replayed stream goes ahead as it likes."""
+        refusal = self._place(
+            slot, is_publisher=is_publisher, now_ns=now_ns, is_replayed=is_replayed
+        )
         if refusal is None:
             self.candidate = None
             self.accepted_at_ns = now_ns & ~1  # The core keeps something else in that bit.
         return refusal
 
-    def follow(self, slot: int, *, is_publisher: bool, now_ns: int) -> Refusal | None:
-        """A replayed stream that was refused as a jump: ahead it goes as far as it likes."""
-        assert self.newest is not None
-        if slot < self.newest:
-            return "policed_jump"
-        self._restart(slot, is_publisher=is_publisher)
-        self.candidate = None
-        self.accepted_at_ns = now_ns & ~1
-        return None
-
-    def _place(self, slot: int, *, is_publisher: bool, now_ns: int) -> Refusal | None:
+    def _place(
+        self, slot: int, *, is_publisher: bool, now_ns: int, is_replayed: bool
+    ) -> Refusal | None:
         if self.newest is None:
             self._restart(slot, is_publisher=is_publisher)
             return None
@@ -80,7 +76,7 @@ class SlotWindow:
         if ahead < 0 and not is_quiet:
             return "duplicate"  # The stream is alive: an old copy, not a restarted clock.
         passed = elapsed_ns * self.period.per_seconds // (self.period.seconds * NS_PER_S)
-        if ahead > 0 and (is_quiet or ahead < WINDOW_SLOTS + passed):
+        if ahead > 0 and (is_quiet or ahead < WINDOW_SLOTS + passed or is_replayed):
             self._restart(slot, is_publisher=is_publisher)
             return None  # The events of sparse subscriptions are so far apart.
         return self._jump(ahead, is_publisher=is_publisher)

@@ -10,6 +10,9 @@ from dataclasses import replace
 import pytest
 
 from gridstat.core.rows import CLASS_REPLAY, ChannelSpec, Limits, Route, Row, Term
+from gridstat.endpoint import Receiver, Sender
+from gridstat.model.rate_law import Period
+from tests.protocol.ends import wait_for
 from tests.protocol.grids import (
     MS,
     NOW_NS,
@@ -198,3 +201,28 @@ def test_a_belated_alert_passes_the_first_hop_at_the_pace_of_its_interval(
     offer(core, 3, NOW_NS - 60 * S, now_ns=NOW_NS + 2 * S)
     assert core.counters()["duplicate"] == 1
     assert_reconciled(core, [1])
+
+
+@pytest.mark.parametrize(("flags", "delivered"), [(16, 6), (0, 4)])
+def test_a_receiver_follows_what_is_flagged_as_replayed_over_gaps(
+    flags: int, delivered: int
+) -> None:
+    slots = [0, 1, 2, 1_002, 50_000, 50_001]
+    with Receiver() as receiver, Sender(7, ("127.0.0.1", *receiver.ports)) as sender:
+        receiver.expect(REPLAYED, Period(1, 100))
+        receiver.start()
+        for slot in slots:
+            sender.send(REPLAYED, slot, created_ns=PAST_NS + slot * 10 * MS, flags=flags)
+        wait_for(receiver, delivered=delivered, policed_jump=len(slots) - delivered)
+
+
+def test_the_lateness_of_a_replayed_event_is_not_judged() -> None:
+    with Receiver() as receiver, Sender(7, ("127.0.0.1", *receiver.ports)) as sender:
+        receiver.expect(REPLAYED, Period(1, 100), deadline_ns=MS)
+        receiver.start()
+        for slot in range(10):
+            flags = 16 if slot < 7 else 0
+            sender.send(REPLAYED, slot, created_ns=PAST_NS + slot * 10 * MS, flags=flags)
+        wait_for(receiver, delivered=10)
+        counted = receiver.variable_counters(REPLAYED)
+    assert (counted["late"], counted["unknown"]) == (3, 7)
