@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from gridstat.model.errors import GridStatError
+from gridstat.record.disk import check_disk
 from gridstat.record.event_rows import EventRows, event_batch
 from gridstat.record.gap_book import GapBook, GapReason, gap_row
 from gridstat.record.kinds import EVENTS, GAPS, KINDS, STREAMS
@@ -80,6 +81,8 @@ class Recorder:
             for kind in KINDS.values():
                 bounds = settings.events if kind is EVENTS else settings.side
                 self._logs[kind.name] = LogKeeper(folder, kind, now_ns=now_ns, settings=bounds)
+            held_bytes = self._logs[EVENTS.name].log_bytes
+            check_disk(folder, settings.events.log_bytes_max - held_bytes)
             self._streams = StreamBook(read_rows(folder, STREAMS))
             self.last_received_ns = last_received_ns(folder)
         except BaseException:

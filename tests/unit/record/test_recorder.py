@@ -221,6 +221,27 @@ def test_a_full_disk_costs_only_what_comes_meanwhile(tmp_path: Path) -> None:
     assert gaps(tmp_path) == [("disk failed", 200)]
 
 
+@contextmanager
+def free_mib(count: int) -> Iterator[None]:
+    """The disk has so much left."""
+    found = os.statvfs_result((4_096, 4_096, 10**6, 0, count * 256, 0, 0, 0, 0, 255))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "statvfs", lambda _: found)
+        yield
+
+
+def test_a_disk_without_room_is_told_before_the_start(tmp_path: Path) -> None:
+    with free_mib(3), pytest.raises(StorageFailed, match=r"3 MiB left.*\nhint: make room"):
+        Recorder(tmp_path, now_ns=Clock(), settings=SMALL)
+    with recording(tmp_path) as recorder:
+        recorder.take(samples(0, 10))
+
+
+def test_a_bound_beyond_the_disk_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with free_mib(100), recording(tmp_path, RecorderSettings()):
+        assert "log_bound_beyond_disk" in caplog.text
+
+
 def test_a_disk_that_cannot_sync_costs_what_was_not_yet_safe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
