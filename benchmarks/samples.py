@@ -1,0 +1,62 @@
+"""Raw samples of a run as Parquet, one file a cell and run; `gridstat.pipeline` makes the tables.
+
+What is in a file counts: the warm-up has been cut. Stamps of a hop are there if it was traced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.statistics import Int64s
+
+LABELS = ("experiment", "source", "kind")
+STAMPS = ("hop_kernel_ns", "hop_taken_ns", "hop_sent_ns", "kernel_ns")
+SAMPLES_SCHEMA = pa.schema(
+    [
+        *[pa.field(name, pa.string()) for name in LABELS],
+        pa.field("run", pa.int32()),
+        pa.field("created_ns", pa.int64()),
+        pa.field("received_ns", pa.int64()),
+        *[pa.field(name, pa.int64()) for name in STAMPS],
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Which cell of which experiment, and which repetition of it."""
+
+    experiment: str
+    source: str
+    kind: str
+    run: int
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.experiment}-{self.source}-{self.kind}-{self.run}.parquet"
+
+
+def write_samples(
+    folder: Path, label: Label, created_ns: Int64s, received_ns: Int64s, **stamps: Int64s
+) -> Path:
+    """A file of its own in the folder, which is made if it is not there."""
+    count = len(created_ns)
+    columns: dict[str, Any] = {
+        name: pa.repeat(pa.scalar(getattr(label, name)), count).dictionary_encode()
+        for name in LABELS
+    }
+    columns |= {"run": pa.repeat(pa.scalar(label.run, pa.int32()), count)}
+    columns |= {"created_ns": created_ns, "received_ns": received_ns}
+    columns |= {name: stamps.get(name, pa.nulls(count, pa.int64())) for name in STAMPS}
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / label.file_name
+    table = pa.table({name: columns[name] for name in SAMPLES_SCHEMA.names})
+    pq.write_table(table.cast(SAMPLES_SCHEMA), path, compression="zstd")
+    return path

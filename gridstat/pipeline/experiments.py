@@ -1,0 +1,155 @@
+"""Tables of our experiments from their raw samples, in the layout of the sources (S3, chapter 5).
+
+A sample is one event: when it was made, when its subscriber had it, and, where the hop between them
+was traced, what the kernel and the hop stamped on its way. Bins are of whole microseconds with both
+ends, as in "101-200"; the deviation is that of all samples, as the sources print it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+CELL: Final = ("experiment", "source", "kind")
+SAMPLES: Final = (
+    "experiment string, source string, kind string, run int, created_ns bigint, "
+    "received_ns bigint, hop_kernel_ns bigint, hop_taken_ns bigint, hop_sent_ns bigint, "
+    "kernel_ns bigint"
+)
+"""`hop_kernel_ns`: the kernel had it for the hop; `hop_taken_ns`: the hop's thread had it;
+`hop_sent_ns`: just before the hop sent it on; `kernel_ns`: the kernel had it for the subscriber."""
+SUMMARY: Final = (
+    "experiment string, source string, kind string, samples bigint, mean_us double, min_us double, "
+    "max_us double, sd_us double, p50_us double, p90_us double, p99_us double"
+)
+BINS: Final = (
+    "experiment string, source string, kind string, lower_us bigint, upper_us bigint, "
+    "range string, samples bigint, percent double, percent_to double"
+)
+PARTS: Final = (
+    "experiment string, source string, kind string, part string, samples bigint, mean_us double, "
+    "min_us double, max_us double, sd_us double, share double"
+)
+NS_PER_US: Final = 1_000
+WIDTH_US: Final = 100
+END_TO_END: Final = "end to end"
+
+
+def read_samples(spark: SparkSession, folder: Path) -> DataFrame:
+    """What `gridstat experiment run … --samples FOLDER` has written."""
+    return spark.read.schema(SAMPLES).option("recursiveFileLookup", "true").parquet(str(folder))
+
+
+def summaries(samples: DataFrame) -> DataFrame:
+    """Latency from publisher to subscriber of each cell, as in S3 Fig 5.7."""
+    latency_us = _us(F.col("received_ns") - F.col("created_ns"))
+    shares = F.array(*[F.lit(share) for share in (0.5, 0.9, 0.99)])
+    cells = samples.groupBy(*CELL).agg(
+        *_measures(latency_us), F.percentile(latency_us, shares).alias("quantiles")
+    )
+    return cells.select(
+        *CELL,
+        "samples",
+        "mean_us",
+        "min_us",
+        "max_us",
+        "sd_us",
+        *[F.col("quantiles")[at].alias(f"{name}_us") for at, name in enumerate(("p50", "p90"))],
+        F.col("quantiles")[2].alias("p99_us"),
+    )
+
+
+def bins(samples: DataFrame, uppers_us: Sequence[int] = ()) -> DataFrame:
+    """How many samples lie in each range, as in S3 Fig 5.4 and 5.15; empty ranges are left out.
+
+    Ranges end at `uppers_us`, and beyond them, or without them, are 100 us wide. `percent_to` is
+    the share of all that took no longer than the range.
+    """
+    # Whole microseconds, as the sources' clock told them; less than one counts as one.
+    taken_us = F.call_function("div", F.col("received_ns") - F.col("created_ns"), F.lit(NS_PER_US))
+    placed = samples.select(*CELL, F.greatest(taken_us, F.lit(1)).alias("us"))
+    counted = placed.groupBy(*CELL, _upper_us(F.col("us"), uppers_us).alias("upper_us")).agg(
+        F.count("*").alias("samples")
+    )
+    whole = Window.partitionBy(*CELL)
+    so_far = whole.orderBy("upper_us").rowsBetween(Window.unboundedPreceding, 0)
+    lower_us = _lower_us(F.col("upper_us"), uppers_us)
+    shared = counted.select(
+        *CELL,
+        lower_us.alias("lower_us"),
+        "upper_us",
+        F.concat_ws("-", lower_us, F.col("upper_us")).alias("range"),
+        "samples",
+        (100.0 * F.col("samples") / F.sum("samples").over(whole)).alias("percent"),
+        (100.0 * F.sum("samples").over(so_far) / F.sum("samples").over(whole)).alias("percent_to"),
+    )
+    return shared.orderBy(*CELL, "upper_us")
+
+
+def parts(samples: DataFrame) -> DataFrame:
+    """Where the time of traced samples goes (S3 §5.2.1): kernel and network, queue, and the hop.
+
+    `kernel` is from the publisher's stamp to the hop's kernel and from the hop's sending to the
+    subscriber's thread; `queue` from the hop's kernel to its thread, waking included; `local` from
+    there to just before it sends. Of every sample the three sum up to the whole.
+    """
+    local_ns = F.col("hop_sent_ns") - F.col("hop_taken_ns")
+    queue_ns = F.col("hop_taken_ns") - F.col("hop_kernel_ns")
+    whole_ns = F.col("received_ns") - F.col("created_ns")
+    before_ns = F.col("hop_kernel_ns") - F.col("created_ns")
+    after_ns = F.col("received_ns") - F.col("hop_sent_ns")
+    named = {
+        END_TO_END: whole_ns,
+        "kernel": before_ns + after_ns,
+        "queue": queue_ns,
+        "local": local_ns,
+    }
+    each = F.array(
+        *[F.struct(F.lit(name).alias("part"), ns.alias("ns")) for name, ns in named.items()]
+    )
+    traced = samples.filter(F.col("hop_sent_ns").isNotNull())
+    split = traced.select(*CELL, whole_ns.alias("whole_ns"), F.explode(each).alias("at"))
+    taken_us = _us(F.col("at.ns"))
+    found = split.groupBy(*CELL, "at.part").agg(
+        *_measures(taken_us), (F.sum("at.ns") / F.sum("whole_ns")).alias("share")
+    )
+    return found.select(*CELL, "part", "samples", "mean_us", "min_us", "max_us", "sd_us", "share")
+
+
+def _measures(latency_us: Column) -> list[Column]:
+    return [
+        F.count("*").alias("samples"),
+        F.avg(latency_us).alias("mean_us"),
+        F.min(latency_us).alias("min_us"),
+        F.max(latency_us).alias("max_us"),
+        F.stddev_pop(latency_us).alias("sd_us"),
+    ]
+
+
+def _us(ns: Column) -> Column:
+    return ns / F.lit(float(NS_PER_US))
+
+
+def _upper_us(us: Column, uppers_us: Sequence[int]) -> Column:
+    above = F.call_function("div", us + F.lit(WIDTH_US - 1), F.lit(WIDTH_US)) * F.lit(WIDTH_US)
+    for upper_us in sorted(uppers_us, reverse=True):
+        above = F.when(us <= upper_us, F.lit(upper_us).cast("bigint")).otherwise(above)
+    return above
+
+
+def _lower_us(upper_us: Column, uppers_us: Sequence[int]) -> Column:
+    ordered = sorted(uppers_us)
+    lower = upper_us - F.lit(WIDTH_US - 1)
+    if ordered:  # The first range beyond the last of them begins behind it.
+        lower = F.when(upper_us > ordered[-1], F.greatest(lower, F.lit(ordered[-1] + 1)))
+    for before, upper in zip([0, *ordered], ordered, strict=False):
+        lower = F.when(upper_us == upper, F.lit(before + 1)).otherwise(lower)
+    return lower.cast("bigint")
