@@ -1,4 +1,4 @@
-"""Tables of experiments from raw samples: the sources' own bins, millions of them, and the parts."""
+"""Tables of experiments from raw samples: the sources' bins, millions of samples, the parts."""
 
 from __future__ import annotations
 
@@ -79,7 +79,6 @@ def test_ten_million_samples_are_summed_up_without_one_left_out(
 ) -> None:
     chosen = np.random.default_rng(9)
     counts: dict[int, int] = {}
-    whole_us = 0
     for part in range(10):
         latencies_us = chosen.integers(1, 1_201, MILLION)
         created_ns = BEGAN_NS + (np.arange(MILLION) + part * MILLION) * 1_000
@@ -89,7 +88,6 @@ def test_ten_million_samples_are_summed_up_without_one_left_out(
             created_ns,
             created_ns + latencies_us * 1_000,
         )
-        whole_us += int(latencies_us.sum())
         uppers, found = np.unique(-(-latencies_us // 100) * 100, return_counts=True)
         for upper, count in zip(uppers.tolist(), found.tolist(), strict=True):
             counts[upper] = counts.get(upper, 0) + count
