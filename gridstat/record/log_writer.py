@@ -7,6 +7,7 @@ not name; the next one cuts them off.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -50,6 +51,7 @@ logger = logging.getLogger(__name__)
 LOCK_FILE: Final = "lock"
 NS_PER_S: Final = 1_000_000_000
 _NEVER_NS: Final = (1 << 63) - 1
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _RESTORE: Final = "restore the file from a copy, or move the whole folder away to begin anew"
 
 
@@ -329,7 +331,7 @@ class LogWriter:
         try:
             count = os.write(self._manifest, encode_extent(extent))
             if count != ENTRY_BYTES:
-                raise OSError(28, "No space left on device")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fdatasync(self._manifest)
         except OSError:
             os.ftruncate(self._manifest, position)
@@ -349,9 +351,9 @@ class LogWriter:
 
 
 def _failed(folder: Path, error: OSError) -> StorageFailed:
-    return StorageFailed(
-        f"{folder}: {error.strerror}", hint="make room on the disk; what was recorded is safe"
-    )
+    is_full = error.errno in _FULL
+    hint = "make room on the disk" if is_full else "see that the folder can be written"
+    return StorageFailed(f"{folder}: {error.strerror}", hint=f"{hint}; what was recorded is safe")
 
 
 def _after(parts: list[memoryview], count: int) -> list[memoryview]:
