@@ -10,6 +10,7 @@ from benchmarks.experiments.hops import HOPS
 from benchmarks.experiments.latency_law import LATENCY_LAW
 from benchmarks.experiments.load import LOAD, LOWER_BOUND
 from benchmarks.experiments.multicast import MULTICAST
+from benchmarks.experiments.pipeline import PIPELINE
 from benchmarks.experiments.rate_filter import RATE_FILTER
 from benchmarks.experiments.recovery import RECOVERY
 from benchmarks.experiments.subscribe import SUBSCRIBE
@@ -30,6 +31,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         LATENCY_LAW,
         SUBSCRIBE,
         RECOVERY,
+        PIPELINE,
     )
 }
 

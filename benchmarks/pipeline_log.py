@@ -1,0 +1,103 @@
+"""Logs for the pipeline to read: all of a length at once, or at the pace of a living grid.
+
+`python -m benchmarks.pipeline_log FOLDER STREAMS RATE` feeds until its stdin closes: every stream
+has an event in every slot, stamped with the slot's own instant, and is on the disk as soon as a
+recorder would have it there.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.roles.conversation import say
+from gridstat.record.kinds import EVENTS, STREAMS
+from gridstat.record.log_writer import LogWriter
+from gridstat.record.segment import FRAME_RECORDS_MAX
+from gridstat.record.settings import LogSettings, RecorderSettings
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NS_PER_S: Final = 1_000_000_000
+BEGAN_S: Final = 1_700_000_000
+LATENCY_NS: Final = 800_000
+SEQUENCES: Final = 65_536
+BYTES_MAX: Final = 64 << 30
+TICK_SHARE: Final = 0.5
+
+
+def record_streams(folder: Path, streams: int, rate: int, *, since_s: int = BEGAN_S) -> None:
+    rows = [
+        {
+            "stream": number,
+            "since_ns": since_s * NS_PER_S,
+            "variable": f"c1/area-{number % 10}/pmu-{number}/frequency",
+            "value_type": "float64",
+            "period_seconds": 1,
+            "period_per_seconds": rate,
+            "phase_ns": 0,
+            "every": 1,
+            "subscription": number,
+        }
+        for number in range(streams)
+    ]
+    with LogWriter(folder, STREAMS, now_ns=time.time_ns) as log:
+        log.append(pa.RecordBatch.from_pylist(rows, schema=STREAMS.schema))
+
+
+def record_log(folder: Path, rows: int, *, streams: int, rate: int) -> None:
+    """So many events, slot by slot, all streams in each."""
+    record_streams(folder, streams, rate)
+    settings = LogSettings(log_bytes_max=BYTES_MAX)
+    with LogWriter(folder, EVENTS, now_ns=time.time_ns, settings=settings) as log:
+        for first in range(0, rows, FRAME_RECORDS_MAX):
+            numbers = np.arange(first, min(first + FRAME_RECORDS_MAX, rows))
+            slots = BEGAN_S * rate + numbers // streams
+            log.append(events(numbers % streams, slots, rate))
+
+
+def events(stream: NDArray[np.int64], slots: NDArray[np.int64], rate: int) -> pa.RecordBatch:
+    """One event of each stream in its slot; a wave around 50 that no two streams share."""
+    created_ns = slots * NS_PER_S // rate
+    value = 50.0 + 0.02 * np.sin(slots / 17.0 + stream)
+    columns = {
+        "stream": stream.astype(np.int32),
+        "created_ns": created_ns,
+        "received_ns": created_ns + LATENCY_NS + stream * 100,
+        "sequence": (slots % SEQUENCES).astype(np.int32),
+        "flags": np.zeros(len(stream), np.int16),
+        "word": value.view(np.int64),
+    }
+    arrays = [pa.array(column) for column in columns.values()]
+    return pa.record_batch([*arrays, pa.nulls(len(stream), pa.binary())], schema=EVENTS.schema)
+
+
+def feed(folder: Path, streams: int, rate: int) -> int:
+    """Writes at the grid's own pace until stdin closes; returns how many events that were."""
+    sync_s = RecorderSettings().sync_s
+    stream = np.arange(streams)
+    slot = time.time_ns() * rate // NS_PER_S + 1
+    synced_s = time.monotonic()
+    with LogWriter(folder, EVENTS, now_ns=time.time_ns) as log:
+        say({"ready": True})
+        while not select.select([sys.stdin], [], [], TICK_SHARE / rate)[0]:
+            due = time.time_ns() * rate // NS_PER_S
+            while slot <= due:
+                log.append(events(stream, np.full(streams, slot), rate))
+                slot += 1
+            if time.monotonic() - synced_s >= sync_s:
+                log.sync()
+                synced_s = time.monotonic()
+        return log.appended
+
+
+if __name__ == "__main__":
+    place, streams_told, rate_told = sys.argv[1:]
+    say({"fed": feed(Path(place), int(streams_told), int(rate_told))})
