@@ -14,6 +14,7 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
+from math import nan
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
 
 from gridstat.endpoint.connecting import connect
@@ -145,6 +146,11 @@ class AlarmPublisher:
             told = {outcome: self._counts[outcome] for outcome in OUTCOMES}
             return {**told, "waiting": len(self._waiting) + self._in_hand}
 
+    def is_idle(self) -> bool:
+        """Whether none waits: all that was handed over has come to an end."""
+        with self._changed:
+            return not self._waiting and not self._in_hand
+
     def flush(self, within_s: float) -> bool:
         """Wait until none waits any more; whether that came about in time."""
         with self._changed:
@@ -266,4 +272,8 @@ def _alarms(alarms: pa.Table | Iterable[Alarm]) -> list[Alarm]:
     rows = getattr(alarms, "select", None)
     if rows is None:
         return list(alarms)
-    return [Alarm(**row) for row in rows(list(Alarm._fields)).to_pylist()]
+    found = rows(list(Alarm._fields)).to_pylist()
+    # What is missing has no value, and the alert says so.
+    return [
+        Alarm(**{**row, "value": nan if row["value"] is None else row["value"]}) for row in found
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -154,11 +155,26 @@ def test_a_table_of_alarms_is_taken_as_it_is_and_what_finds_no_room_is_counted()
         assert publisher.counters() == counts(published=3, overflowed=2)
 
 
+def test_an_alarm_without_a_value_is_sent_as_no_number() -> None:
+    row = {**LOW._asdict(), "value": None, "onset_ns": time.time_ns()}
+    schema = pa.schema([(name, pa.string()) for name in ("rule", "variable")])
+    for name, kind in (("onset_ns", pa.int64()), ("sequence", pa.int32()), ("value", pa.float64())):
+        schema = schema.append(pa.field(name, kind))
+    grid = PaperGrid()
+    with AlarmPublisher(lambda: grid, AT_ONCE) as publisher:
+        publisher.publish(pa.Table.from_pylist([row], schema=schema))
+        assert publisher.flush(20)
+        assert publisher.is_idle()
+    (alert,) = grid.alerts.values()
+    assert math.isnan(alert.sent[0][0])
+
+
 def test_closing_ends_the_thread_whatever_waits() -> None:
     publisher = AlarmPublisher(PaperGrid, FeedbackSettings(settle_s=3_600))
     with publisher:
         publisher.publish([LOW._replace(onset_ns=time.time_ns())])
         assert not publisher.flush(0.05)
+        assert not publisher.is_idle()
     assert publisher.counters()["published"] == 0
 
 
