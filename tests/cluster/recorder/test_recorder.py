@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gridstat.endpoint.asking import qos
+from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType
 from gridstat.record.kinds import CONTRACTS, COUNTERS, EVENTS, GAPS, LEDGERS, STREAMS
 from gridstat.record.log_reader import LogReader
@@ -184,6 +185,27 @@ def test_a_killed_recorder_goes_on_and_its_downtime_is_a_gap(cloud: Cloud, tmp_p
 def recorded_below(log: Path, count: int) -> str | None:
     found = LogReader(log, EVENTS).ends()[1]
     return None if found >= count else f"{found} of {count} recorded"
+
+
+def test_a_variable_with_another_period_is_another_stream(cloud: Cloud, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    publisher = cloud.connect("c1/paced/pmu", WEST)
+    published = publisher.publish("value", BuiltinType.FLOAT64, rate=30)
+    with recording(cloud, tmp_path, "c1/paced/**", "--name", "c1/paced/recorder") as recorder:
+        with Stream(published) as slow:
+            eventually(lambda: recorded_below(log, 20))
+        eventually(lambda: missing(slow.sent, log))
+        published.change_period(Period(1, 60))
+        with Stream(published) as fast:
+            eventually(lambda: recorded_below(log, len(slow.sent) + 40))
+        eventually(lambda: missing(fast.sent, log))
+        assert recorder.end(signal.SIGTERM) == 0
+    rates = {row["stream"]: row["period_per_seconds"] for row in read_rows(log, STREAMS)}
+    assert rates == {0: 30, 1: 60}
+    numbers = Counter(row["stream"] for row in read_rows(log, EVENTS))
+    assert sum(numbers.values()) == len(slow.sent) + len(fast.sent)
+    assert numbers[0] >= len(slow.sent)
+    assert numbers[1] > 0
 
 
 def test_a_full_disk_is_told_and_costs_only_what_comes_meanwhile(
