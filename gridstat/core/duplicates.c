@@ -99,8 +99,8 @@ gs_verdict gs_window_accept_rare(gs_window *window, const gs_period *period, int
     bool has_rested = elapsed_ns >= GS_QUIET_NS;
     if (distance < 0 && !has_rested)
         return GS_DUPLICATE;
-    if (distance > 0 && (has_rested || is_on_time(period, distance, elapsed_ns) ||
-                         gs_period_is_replayed(period))) {
+    if (distance > 0 &&
+        (has_rested || is_on_time(period, distance, elapsed_ns) || gs_period_is_replayed(period))) {
         restart(window, slot, from_publisher, now_ns);
         return GS_ACCEPTED;
     }

@@ -82,9 +82,8 @@ static uint32_t fill_datagram(gs_channel *channel, const gs_pumping *pumping)
         bytes_max = queues->replay_bytes_max;
     do {
         gs_buffer *buffer = first_waiting(queues);
-        if (bytes > GS_HEADER_BYTES &&
-            (buffer->port != port || bytes + buffer->bytes > bytes_max ||
-             is_replay_next(queues) != is_replay))
+        if (bytes > GS_HEADER_BYTES && (buffer->port != port || bytes + buffer->bytes > bytes_max ||
+                                        is_replay_next(queues) != is_replay))
             break;
         take_first(channel);
         gs_channel_append(channel, port, buffer->event, buffer->bytes);

@@ -12,14 +12,14 @@
 
 #define GS_CLASSES      9
 #define GS_CLASS_REPLAY 8U
-#define GS_IDLE_NS UINT64_MAX
+#define GS_IDLE_NS      UINT64_MAX
 
 typedef struct gs_queues {
     uint64_t bandwidth_bytes_per_s;
     uint64_t next_free_ns; /* When the line has sent what it was given. */
     uint32_t queue_events_max;
     uint32_t replay_bytes_max; /* Of a datagram with more than one replayed event. */
-    uint32_t waiting; /* Bit c: class c has an event. */
+    uint32_t waiting;          /* Bit c: class c has an event. */
     struct gs_queue {
         gs_buffer **buffers;
         uint32_t first, count;

@@ -47,7 +47,7 @@ typedef struct {
     uint32_t variable_id;
     uint8_t flags;
     bool is_urgent;
-    bool has_sequence;   /* Else the next of its variable is taken. */
+    bool has_sequence; /* Else the next of its variable is taken. */
     uint16_t sequence;
     bool is_created_now; /* Then the stamp is taken just before the kernel's turn. */
     uint64_t created_ns;
