@@ -19,6 +19,7 @@ from gridstat.pipeline.stages.clean import Judgement, KnownRows, clean
 from gridstat.pipeline.tables import StoredTable
 from gridstat.record.kinds import EVENTS as RECORDED_EVENTS
 from gridstat.record.log_reader import LogReader
+from gridstat.record.segment import FRAME_RECORDS_MAX
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,14 +74,17 @@ class Archive:
         """All records before this one are in."""
         return self.events.mark(RECORD) or 0
 
-    def take(self, batch: DataFrame, closed_s: int | None) -> int:
+    def take(self, batch: DataFrame, closed_s: int | None, rows_max: int = 0) -> int:
         """Archives what of a batch is not yet in; returns how many rows that was.
 
         `closed_s` is the second before which windows are closed: duplicates of later events are
-        looked for in what is open, those of earlier ones in their own seconds.
+        looked for in what is open, those of earlier ones in their own seconds. `rows_max` is the
+        bound on a batch, 0 if there is none.
         """
         start, quarantined = self.taken, self.quarantine.mark(RECORD) or 0
-        judgement = Judgement(self.bounds, self._known(start, closed_s), start, quarantined)
+        judgement = Judgement(
+            self.bounds, self._known(start, closed_s, rows_max), start, quarantined
+        )
         files = write_aside(clean(batch, judgement), self._aside, ("reason", "day"))
         if not files:
             return 0
@@ -106,10 +110,12 @@ class Archive:
         """The windows before a boundary to which these records of the log belong."""
         return Late(late_windows(self.log, records, before_s, window_s, self.bounds), window_s)
 
-    def _known(self, start: int, closed_s: int | None) -> KnownRows:
+    def _known(self, start: int, closed_s: int | None, rows_max: int) -> KnownRows:
         spans: Spans = ((None, None),)
         if closed_s is not None:
             end = LogReader(self.log, RECORDED_EVENTS).ends()[1]
+            if rows_max:  # A batch has whole frames, one at least.
+                end = min(end, start + max(rows_max, FRAME_RECORDS_MAX))
             spans = ((closed_s * NS_PER_S, None), *self.late((start, end), closed_s, 1).spans_ns())
         paths = (str(self.events.folder / path) for path in self.paths(spans))
         return KnownRows(tuple(paths), spans)

@@ -6,12 +6,26 @@ import re
 from typing import Final
 
 from gridstat.model import errors
-from gridstat.model.errors import GridStatError
+from gridstat.model.errors import GridStatError, StorageFailed
 
 _OWN: Final = re.compile(
     r"^gridstat\.model\.errors\.\w+\.(\w+): (.*?) \(\d{4}\)(?:\nhint: ([^\n]*))?",
     re.MULTILINE | re.DOTALL,
 )
+
+
+_DISK: Final = re.compile(
+    r"(No space left on device|File too large|Disk quota exceeded|Read-only file system)"
+)
+
+
+def plain_error(error: BaseException) -> GridStatError | None:
+    """What a person can act on: an error of ours, or a disk that takes no more."""
+    own = own_error(error)
+    told = _DISK.search(str(error))
+    if own is None and told is not None:
+        return StorageFailed(told[1], hint="make room and start again; nothing is lost")
+    return own
 
 
 def own_error(error: BaseException) -> GridStatError | None:

@@ -54,8 +54,8 @@ def disturbed(rows: list[Made], *, seed: int) -> list[Made]:
     random = np.random.default_rng(seed)
     arrivals: list[tuple[int, int, Made]] = []
     for index, row in enumerate(rows):
-        for each in _fates(row, float(random.random())):
-            arrivals.append((each.received_ns, index, each))
+        fates = _fates(row, float(random.random()))
+        arrivals.extend((each.received_ns, index, each) for each in fates)
     return [row for *_, row in sorted(arrivals, key=lambda arrival: arrival[:2])]
 
 

@@ -16,10 +16,11 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
+from gridstat.model.errors import GridStatError
 from gridstat.model.plausibility import TimeBounds
 from gridstat.pipeline.archive import NS_PER_S, Archive
 from gridstat.pipeline.data_files import forget
-from gridstat.pipeline.failures import own_error
+from gridstat.pipeline.failures import plain_error
 from gridstat.pipeline.progress import Progress, read_progress, write_progress
 from gridstat.pipeline.windows import Rollups
 from gridstat.record.kinds import EVENTS
@@ -89,7 +90,7 @@ class Ingest:
         self._followers = followers
         self._now_ns = now_ns
         self._busy = threading.Lock()
-        self._failure: BaseException | None = None
+        self._failure: GridStatError | None = None
         self._state = "running"
         self._last: Progress | None = None
         self._alarms = int(read_progress(folder.path).get("alarms", 0))
@@ -119,7 +120,7 @@ class Ingest:
     def take(self, batch: DataFrame, batch_id: int) -> None:
         """One batch, from the log to all tables."""
         began = time.monotonic()
-        rows = self.archive.take(batch, self.rollups.closed_s)
+        rows = self.archive.take(batch, self.rollups.closed_s, self._settings.rows_per_batch)
         newest_ns = self.archive.events.highest("created_ns")
         if newest_ns is None:
             return
@@ -144,9 +145,10 @@ class Ingest:
         with self._busy:
             try:
                 self.take(batch, batch_id)
-            except BaseException as error:
-                self._failure = error
-                raise
+            except GridStatError as error:
+                # Its words say all; the frames behind it would hold segments of the log open.
+                self._failure = error.with_traceback(None)
+                raise self._failure from None
 
     def _await(self, query: StreamingQuery, stop: threading.Event) -> None:
         try:
@@ -158,9 +160,9 @@ class Ingest:
                 query.stop()
         except Exception as error:
             query.stop()
-            own = own_error(self._failure or error) or own_error(error)
-            if own is not None:
-                raise own from error
+            plain = plain_error(self._failure or error) or plain_error(error)
+            if plain is not None:
+                raise plain from error
             raise
 
     def _follow(self) -> int:
@@ -178,9 +180,12 @@ class Ingest:
     def _finish(self) -> None:
         if self.archive.events.rows():
             self.rollups.flush(self._spark)
+        self._alarms += self._follow()
         self._state = "ended"
         if self._last is not None:
-            self._last = replace(self._last, state=self._state, updated_ns=self._now_ns())
+            self._last = replace(
+                self._last, state=self._state, alarms=self._alarms, updated_ns=self._now_ns()
+            )
             write_progress(self._folder.path, self._last)
 
     def _tell(self, batch_id: int, rate: float, newest_ns: int, alarms: int) -> None:

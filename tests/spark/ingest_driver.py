@@ -1,0 +1,49 @@
+"""A driver of its own, to be killed: ingests a log until told to end by a file, then flushes.
+
+    python -m tests.spark.ingest_driver FOLDER ROWS_PER_BATCH
+
+It takes what is recorded while the file `more` lies in the folder, and once it is gone, all that is
+there.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
+from gridstat.pipeline.session import QUICK_JAVA, SparkSettings, spark_session
+
+MORE = "more"
+
+
+def main(words: list[str]) -> None:
+    path, rows = Path(words[0]), int(words[1])
+    settings = SparkSettings(
+        name="killed",
+        driver_memory="512m",
+        java_options=QUICK_JAVA,
+        more={
+            "spark.local.dir": str(path / "spark"),
+            "spark.sql.warehouse.dir": str(path / "spark"),
+        },
+    )
+    spark = spark_session(settings)
+    job = Ingest(spark, PipelineFolder(path), IngestSettings(trigger_s=0.05, rows_per_batch=rows))
+    stop = threading.Event()
+    threading.Thread(target=_await_end, args=(path / MORE, stop), daemon=True).start()
+    job.run(stop)
+    spark.stop()
+
+
+def _await_end(more: Path, stop: threading.Event) -> None:
+    wait = threading.Event()
+    while more.exists():
+        wait.wait(0.1)
+    stop.set()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

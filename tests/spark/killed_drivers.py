@@ -1,0 +1,91 @@
+"""Drivers that are started and killed, at instants that a seed chooses.
+
+A driver is a process group of its own: Python, Java and the workers of Python go at once, as if
+the machine had lost them.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gridstat.pipeline.archive import RECORD
+from gridstat.pipeline.schemas import EVENTS
+from gridstat.pipeline.tables import StoredTable
+from tests.spark.ingest_driver import MORE
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator
+
+    from gridstat.pipeline.folder import PipelineFolder
+
+END_S_MAX = 300.0
+
+
+@contextmanager
+def driver(
+    folder: PipelineFolder, rows_per_batch: int, *, file_bytes_max: int | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs beside the caller; whatever of it is left at the end is killed."""
+    command = [sys.executable, "-m", "tests.spark.ingest_driver", str(folder.path)]
+    with (folder.path / "driver.log").open("ab") as told:
+        process = subprocess.Popen(
+            [*command, str(rows_per_batch)],
+            stdout=told,
+            stderr=told,
+            start_new_session=True,
+            preexec_fn=None if file_bytes_max is None else partial(_allow, file_bytes_max),  # noqa: PLW1509 - No threads hold locks here.
+        )
+    try:
+        yield process
+    finally:
+        _kill(process)
+
+
+def kill_in_the_middle(folder: PipelineFolder, rows_per_batch: int, chance: random.Random) -> int:
+    """Starts a driver, waits until it has brought something in, and kills it soon after.
+
+    Returns how many records were in by then.
+    """
+    before = taken(folder)
+    with driver(folder, rows_per_batch) as process:
+        deadline = time.monotonic() + END_S_MAX
+        while taken(folder) <= before and time.monotonic() < deadline:
+            assert process.poll() is None, (folder.path / "driver.log").read_text()[-2_000:]
+            time.sleep(0.1)
+        time.sleep(chance.random() * 1.5)
+    return taken(folder)
+
+
+def finish(folder: PipelineFolder, rows_per_batch: int) -> None:
+    """A last driver, which is let live to the end."""
+    (folder.path / MORE).unlink(missing_ok=True)
+    with driver(folder, rows_per_batch) as process:
+        code = process.wait(END_S_MAX)
+        assert code == 0, (folder.path / "driver.log").read_text()[-2_000:]
+
+
+def taken(folder: PipelineFolder) -> int:
+    """How far the archive is."""
+    if not (folder.tables / EVENTS.name / "_delta_log").is_dir():
+        return 0
+    return StoredTable(folder.tables, EVENTS).mark(RECORD) or 0
+
+
+def _allow(file_bytes_max: int) -> None:
+    """No file may grow beyond this: what a program sees of it is what it sees of a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, resource.RLIM_INFINITY))
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
