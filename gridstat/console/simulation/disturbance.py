@@ -66,7 +66,7 @@ def draw_disturbance(seed: int, attempt: int = 0) -> Disturbance:
     match kind:
         case "fault":
             cleared_step = step + int(rng.integers(5, 10))
-            bus, reactance = int(rng.choice(FAULT_BUSES)), float(rng.uniform(0.02, 0.4))
+            bus, reactance = int(rng.choice(FAULT_BUSES)), float(rng.uniform(0.02, 0.3))
             phases = fault(before, (step, cleared_step), bus, reactance, damping_ratio)
         case "line-trip":
             phases = line_trip(before, step, int(rng.integers(2)), damping_ratio)

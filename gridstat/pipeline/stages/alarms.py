@@ -1,0 +1,249 @@
+"""The stage of alarms: final events and rules in, alarms out; the laws run on Arrow batches.
+
+Only streams that some rule watches are looked at, each variable's events together, whatever
+stream they came by. A variable that has not sent a single event is judged, too: the start of its
+recording stands among its events as a sign of life.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from gridstat.model.alarms.identity import sequence_of
+from gridstat.model.alarms.runs import LONG_AGO_NS, Series
+from gridstat.model.alarms.silence import Silence
+from gridstat.model.rate_law import NS_PER_S
+from gridstat.pipeline.schemas import ALARMS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from gridstat.model.alarms.runs import Finding
+    from gridstat.pipeline.alarm_rules import AlarmRule
+
+INPUT: Final = "stream int, created_ns bigint, value double"
+SIGNS: Final = "place int, stream int, created_ns bigint, value double, slot_ns bigint"
+LOOK_BACK_NS_MAX: Final = 2 * 3_600 * NS_PER_S
+"""Silence of streams so slow that it needs more is not judged; `Watched.too_slow` names them."""
+NS_PER_US: Final = 1_000
+_FOUND: Final = pa.schema(
+    [
+        ("rule", pa.string()),
+        ("kind", pa.string()),
+        ("variable", pa.string()),
+        ("stream", pa.int32()),
+        ("onset", pa.timestamp("us", tz="UTC")),
+        ("onset_ns", pa.int64()),
+        ("sequence", pa.int32()),
+        ("value", pa.float64()),
+        ("limit", pa.float64()),
+        ("severity", pa.string()),
+        ("text", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedVariable:
+    """A variable that rules watch, from when to when it is expected to send."""
+
+    variable: str
+    rules: tuple[int, ...]
+    since_ns: int
+    until_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedStream:
+    """A stream of a watched variable; `slot_ns` is 0 where nothing is due."""
+
+    place: int
+    stream: int
+    since_ns: int
+    slot_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What the rules watch of the known streams; `place` of a stream is that of its variable."""
+
+    rules: tuple[AlarmRule, ...]
+    variables: tuple[WatchedVariable, ...]
+    streams: tuple[WatchedStream, ...]
+    too_slow: tuple[str, ...]
+    look_back_ns: int
+
+
+def watched(rules: Sequence[AlarmRule], known: Iterable[dict[str, Any]]) -> Watched:
+    """Matches rules with streams, rows with the columns of `KNOWN_STREAMS`."""
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for row in known:
+        by_name.setdefault(row["variable"], []).append(row)
+    variables: list[WatchedVariable] = []
+    streams: list[WatchedStream] = []
+    too_slow: list[str] = []
+    look_back_ns = 0
+    for variable, rows in sorted(by_name.items()):
+        slots_ns = [slot_ns(row) for row in rows]
+        chosen = [place for place, rule in enumerate(rules) if rule.watches(variable)]
+        backs = {place: rules[place].law.look_back_ns(max(slots_ns)) for place in chosen}
+        kept = tuple(place for place in chosen if backs[place] <= LOOK_BACK_NS_MAX)
+        if len(kept) < len(chosen):
+            too_slow.append(variable)
+        if not kept:
+            continue
+        place = len(variables)
+        since_ns = min(row["since_ns"] for row in rows)
+        until_ns = max(row["until_ns"] for row in rows)
+        variables.append(WatchedVariable(variable, kept, since_ns, until_ns))
+        streams += [
+            WatchedStream(place, row["stream"], row["since_ns"], each_ns)
+            for row, each_ns in zip(rows, slots_ns, strict=True)
+        ]
+        look_back_ns = max(look_back_ns, *(backs[rule] for rule in kept))
+    return Watched(tuple(rules), tuple(variables), tuple(streams), tuple(too_slow), look_back_ns)
+
+
+def slot_ns(row: dict[str, Any]) -> int:
+    """The time between two events that are due, 0 for a variable without a period."""
+    if row["period_seconds"] is None:
+        return 0
+    return int(row["every"] * row["period_seconds"] * NS_PER_S // row["period_per_seconds"])
+
+
+def alarms(
+    events: DataFrame,
+    seen: Watched,
+    from_ns: int,
+    to_ns: int,
+    unrecorded_ns: Sequence[tuple[int, int]] = (),
+) -> DataFrame:
+    """The alarms that begin in (from_ns, to_ns], with the columns of `ALARMS`.
+
+    Events must be all that are final from `seen.look_back_ns` before. While nothing was recorded,
+    in the spans of `unrecorded_ns`, nobody is called silent.
+    """
+    spark = events.sparkSession
+    start_ns = from_ns - seen.look_back_ns
+    matched = spark.createDataFrame(_stream_table(seen))
+    rows = events.select("stream", "created_ns", "value")
+    rows = rows.filter(F.col("created_ns").between(start_ns + 1, to_ns))
+    rows = rows.join(F.broadcast(matched), on="stream", how="inner")
+    signs = spark.createDataFrame(_signs(seen, start_ns, to_ns, unrecorded_ns), SIGNS)
+    rows = rows.select("place", "stream", "created_ns", "value", "slot_ns").unionAll(signs)
+    found = rows.groupBy("place").applyInArrow(
+        _judge(seen, from_ns, to_ns, tuple(unrecorded_ns)), _spark_columns()
+    )
+    return found.select(*_FOUND.names, F.to_date("onset").alias("day"))
+
+
+def _judge(
+    seen: Watched, from_ns: int, to_ns: int, unrecorded_ns: tuple[tuple[int, int], ...]
+) -> Callable[[pa.Table], pa.Table]:
+    def judge(rows: pa.Table) -> pa.Table:
+        variable = seen.variables[rows.column("place")[0].as_py()]
+        found = [
+            _row(seen.rules[place], variable.variable, finding, stream)
+            for place, finding, stream in _findings(seen, variable, rows, from_ns, to_ns)
+            if not _is_excused(seen.rules[place], variable, finding, unrecorded_ns)
+        ]
+        return pa.Table.from_pylist(found, schema=_FOUND)
+
+    return judge
+
+
+def _findings(
+    seen: Watched, variable: WatchedVariable, rows: pa.Table, from_ns: int, to_ns: int
+) -> list[tuple[int, Finding, int]]:
+    """Rule, finding and stream, for every rule that watches the variable."""
+    times_ns = rows.column("created_ns").to_numpy()
+    order = np.argsort(times_ns, kind="stable")
+    order = order[np.diff(times_ns[order], prepend=LONG_AGO_NS) > 0]
+    times_ns = times_ns[order]
+    values = rows.column("value").to_numpy()[order]
+    slots_ns = rows.column("slot_ns").to_numpy()[order]
+    numbers = rows.column("stream").to_numpy()[order]
+    everything = Series(times_ns, values, slots_ns, variable.since_ns)
+    is_event = np.isfinite(values)
+    events = Series(times_ns[is_event], values[is_event], slots_ns[is_event], variable.since_ns)
+    found = []
+    for place in variable.rules:
+        law = seen.rules[place].law
+        series = everything if isinstance(law, Silence) else events
+        for finding in law.findings(series, from_ns, to_ns):
+            at = int(np.searchsorted(times_ns, finding.onset_ns, side="right")) - 1
+            found.append((place, finding, int(numbers[max(0, at)])))
+    return found
+
+
+def _is_excused(
+    rule: AlarmRule,
+    variable: WatchedVariable,
+    finding: Finding,
+    unrecorded_ns: tuple[tuple[int, int], ...],
+) -> bool:
+    """Silence after the end of a contract, or while nobody recorded, is nobody's fault."""
+    if not isinstance(rule.law, Silence):
+        return False
+    onset_ns = finding.onset_ns
+    return onset_ns > variable.until_ns or any(
+        from_ns <= onset_ns <= to_ns for from_ns, to_ns in unrecorded_ns
+    )
+
+
+def _row(rule: AlarmRule, variable: str, finding: Finding, stream: int) -> dict[str, Any]:
+    return {
+        "rule": rule.name,
+        "kind": rule.kind,
+        "variable": variable,
+        "stream": stream,
+        "onset": finding.onset_ns // NS_PER_US,
+        "onset_ns": finding.onset_ns,
+        "sequence": sequence_of(rule.name, variable),
+        "value": finding.value,
+        "limit": finding.limit,
+        "severity": rule.severity,
+        "text": rule.text(variable, finding),
+    }
+
+
+def _stream_table(seen: Watched) -> pa.Table:
+    return pa.table(
+        {
+            "stream": pa.array([each.stream for each in seen.streams], pa.int32()),
+            "place": pa.array([each.place for each in seen.streams], pa.int32()),
+            "slot_ns": pa.array([each.slot_ns for each in seen.streams], pa.int64()),
+        }
+    )
+
+
+def _signs(
+    seen: Watched, start_ns: int, to_ns: int, unrecorded_ns: Sequence[tuple[int, int]]
+) -> pa.Table:
+    """Instants that are no events and yet no silence: a recording begins, or goes on."""
+    rows = []
+    for each in seen.streams:
+        law_rules = seen.variables[each.place].rules
+        if any(isinstance(seen.rules[place].law, Silence) for place in law_rules):
+            instants = {each.since_ns, *(end_ns for _, end_ns in unrecorded_ns)}
+            rows += [
+                (each.place, each.stream, at_ns, None, each.slot_ns)
+                for at_ns in sorted(instants)
+                if max(start_ns, each.since_ns - 1) < at_ns <= to_ns
+            ]
+    columns = list(zip(*rows, strict=True)) or [()] * 5
+    types = (pa.int32(), pa.int32(), pa.int64(), pa.float64(), pa.int64())
+    names = ("place", "stream", "created_ns", "value", "slot_ns")
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+    return pa.table(dict(zip(names, arrays, strict=True)))
+
+
+def _spark_columns() -> str:
+    return ALARMS.columns.removesuffix(", day date")
