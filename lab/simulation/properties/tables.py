@@ -121,10 +121,10 @@ def expected_tables(registry: Registry) -> dict[str, ModelTable]:
         tables[router].variables[number] = VariableOrder(
             variable_id=number,
             period=variable.period,
-            phase_ns=variable.phase_ns,
+            phase_ns=variable.phase_ns if variable.period is not None else int(variable.is_belated),
             source=sources.get((router, number), 0),
             is_urgent=variable.is_alert,
-            interval_ns_min=variable.interval_ns_min,
+            interval_ns_min=variable.interval_ns_min or variable.replay_interval_ns,
             keeps_newest=(router, number) in local,
         )
     return tables

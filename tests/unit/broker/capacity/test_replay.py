@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING
+
+import pytest
 
 from gridstat.broker.capacity.allocation import Allocator
 from gridstat.model.errors import ChannelFull, RouterFull
@@ -11,6 +14,7 @@ from gridstat.model.qos import LATENCY_US_MAX, PRESETS, PRIORITY_REPLAY, QosRequ
 from tests.unit.broker.clouds import (
     DIAMOND,
     EVENT_BYTES,
+    LADDER,
     LINE,
     ask,
     cloud,
@@ -93,3 +97,44 @@ def test_replay_keeps_its_class_when_its_contract_changes() -> None:
     assert not hasattr(answer, "code")
     assert allocator.contract(1).granted[0].priority == PRIORITY_REPLAY
     assert allocator.contract(1).granted[0].every == 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_replayed_live_contracts_and_accounts_are_as_without_it(seed: int) -> None:
+    random = Random(seed)
+    beside, alone = (
+        Allocator(cloud(LADDER, bandwidth=200 * EVENT_BYTES, events_per_s_max=20_000))
+        for _ in range(2)
+    )
+    edges = ("e0", "e1", "e2", "e3")
+    for number in range(1, 80):
+        ends = (random.choice(edges), random.choice(edges))
+        qos = QosRequest(every=random.choice((1, 2, 3)), redundancy=random.choice((1, 1, 2)))
+        if random.random() < 0.5:
+            speed = random.choice((1, 10, 30))
+            beside.allocate(ask(number, replayed(number, speed=speed), ends, qos))
+        else:
+            asked = ask(number, variable(random.randrange(1_000, 1_020)), ends, qos)
+            first, second = beside.allocate(asked), alone.allocate(asked)
+            assert first == second
+        if random.random() < 0.4:
+            gone = random.choice([0, *beside.contracts])
+            for allocator in (beside, alone):
+                if gone in allocator.contracts:
+                    allocator.release(gone)
+        assert _live(beside) == _live(alone)
+    for number in list(beside.contracts):
+        beside.release(number)
+    assert all(not account.replays for account in beside.resources.routers.values())
+    assert not any(carriage.streams for carriage in beside.resources.channels.values())
+
+
+def _live(allocator: Allocator) -> list[object]:
+    resources = allocator.resources
+    return [
+        [(one.events.value, one.latency_us) for one in resources.routers.values()],
+        [
+            (one.bytes.value, one.burst.worst(), one.latency_us)
+            for one in resources.channels.values()
+        ],
+    ]
