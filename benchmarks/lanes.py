@@ -8,7 +8,7 @@ show is the machine's, and what only one shows is its own.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from benchmarks.chain import ChainPlan, build_chain, reference_of, reference_question
@@ -18,6 +18,8 @@ from benchmarks.statistics import Bin, Histogram, Summary, histogram_since
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from types import TracebackType
+
+    from benchmarks.samples import Label
 
 RING_EVENTS = 65_536
 ANSWER_S_MAX = 30.0
@@ -41,9 +43,19 @@ class Cut:
 
     warm_up_s: float = 0.0
     windows_ns: tuple[tuple[int, int], ...] = ()
+    samples: str = ""
+    """The folder in which those that count are kept, if at all."""
+    label: Label | None = None
 
     def question(self) -> dict[str, Any]:
-        return {"warm_up_s": self.warm_up_s, "windows_ns": self.windows_ns}
+        asked: dict[str, Any] = {"warm_up_s": self.warm_up_s, "windows_ns": self.windows_ns}
+        if self.samples and self.label is not None:
+            asked |= {"samples": self.samples, "label": asdict(self.label)}
+        return asked
+
+    def of(self, kind: str) -> Cut:
+        """The same for one kind of hop, whose name its samples bear."""
+        return self if self.label is None else replace(self, label=replace(self.label, kind=kind))
 
 
 WHOLE = Cut()
@@ -115,7 +127,7 @@ class Lanes(Generic[Key]):
             lane.begin(seconds, phase_s)
 
     def finish(self, cut: Cut = WHOLE) -> dict[Key, LaneRun]:
-        return {key: lane.finish(cut) for key, lane in self._lanes.items()}
+        return {key: lane.finish(cut.of(str(key))) for key, lane in self._lanes.items()}
 
 
 def floor_lanes(lengths: Iterable[int], tick_s: float) -> Lanes[int]:

@@ -6,13 +6,14 @@ What is in a file counts: the warm-up has been cut. Stamps of a hop are there if
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from benchmarks.statistics import Int64s
 
@@ -41,6 +42,13 @@ class Label:
     @property
     def file_name(self) -> str:
         return f"{self.experiment}-{self.source}-{self.kind}-{self.run}.parquet"
+
+
+def keep_samples(question: Mapping[str, Any], created_ns: Int64s, latencies_ns: Int64s) -> None:
+    """What a role was asked to keep beside its summary, if it was."""
+    if folder := question.get("samples"):
+        label = Label(**question["label"])
+        write_samples(Path(folder), label, created_ns, created_ns + latencies_ns)
 
 
 def write_samples(

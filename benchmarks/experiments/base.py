@@ -43,6 +43,7 @@ from benchmarks.experiments.source_figures import (
 from benchmarks.lanes import Cut, Lanes
 from benchmarks.machine import MachineWatch, processors_awake
 from benchmarks.rig import CORE, FLOOR_SINGLE, REFERENCE
+from benchmarks.samples import Label
 from benchmarks.statistics import (
     NS_PER_US,
     WARM_UP_INTERPRETED_S,
@@ -116,7 +117,8 @@ def _run_all(kinds: Sequence[str], options: Options, progress: Progress) -> Runs
             for repetition in range(repetitions):
                 share = (place + (repetition + 1) / (repetitions + 1)) / len(SOURCES)
                 progress(share, f"{source}: repetition {repetition + 1}")
-                for kind, run in started.measure(options.real("seconds")).items():
+                label = Label("base", source, "", repetition + 1)
+                for kind, run in started.measure(options.real("seconds"), label).items():
                     runs.setdefault((source, kind), []).append(run)
     return runs
 
@@ -127,6 +129,7 @@ class _Kinds:
     def __init__(self, kinds: Sequence[str], routers: int, options: Options) -> None:
         self._kinds, self._routers = kinds, routers
         self._tick_ms, self._folder = options.whole("tick_ms"), options.text("folder")
+        self._samples = options.text("samples")
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -152,16 +155,17 @@ class _Kinds:
     ) -> None:
         self._stack.close()
 
-    def measure(self, seconds: float) -> dict[str, Run]:
+    def measure(self, seconds: float, label: Label) -> dict[str, Run]:
         """One run of every kind, in the same seconds."""
-        cut = Cut(warm_up_s=min(WARM_UP_INTERPRETED_S, seconds))
+        warm_up_s = min(WARM_UP_INTERPRETED_S, seconds)
+        cut = Cut(warm_up_s, samples=self._samples, label=label)
         total_s, step_s = seconds + cut.warm_up_s, self._tick_ms / 1e3 / len(self._kinds)
         others = [kind for kind in self._kinds if kind != CLOUD]
         self._lanes.begin(total_s, [(at + 1) * step_s for at in range(len(others))])
         found: dict[str, Run] = {}
         if self._cloud is not None:
             self._cloud.begin(total_s)
-            run = self._cloud.finish(cut)
+            run = self._cloud.finish(cut.of(CLOUD))
             (path,) = run.paths
             found[CLOUD] = Run(path.summary, path.bins, run.local, run.lost, run.broker_cpu_percent)
         for kind, lane in self._lanes.finish(cut).items():
@@ -259,6 +263,7 @@ BASE = Experiment(
         AWAKE,
         Parameter("kinds", "", f"kinds of hop, by comma: {', '.join(KINDS)}"),
         Parameter("folder", "", "where the cloud's files lie; a temporary one"),
+        Parameter("samples", "", "folder for raw samples as Parquet; none are kept without it"),
     ),
     measure=measure,
 )

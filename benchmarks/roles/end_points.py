@@ -15,6 +15,7 @@ import numpy as np
 
 import gridstat
 from benchmarks.roles.pacing import is_in_slot, steady
+from benchmarks.samples import keep_samples
 from benchmarks.statistics import NS_PER_S, NS_PER_US, WARM_UP_S, bins_of, counted, summary_of
 from gridstat.console.daemons.garbage import collect_rarely
 from gridstat.core.scheduling import END_POINT_PRIORITY, in_real_time
@@ -228,6 +229,7 @@ class EndPointsRole:
         warm_up_s = float(question.get("warm_up_s", WARM_UP_S))
         places = counted(created_ns, warm_up_s=warm_up_s, windows_ns=question.get("windows_ns", ()))
         kept = latencies_ns[places]
+        keep_samples(question, created_ns[places], kept)
         return {
             "taken": len(latencies_ns),
             "summary": asdict(summary_of(kept)),

@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.plan import PAGE_BYTES, SubscriberPlan
 from benchmarks.roles import table
 from benchmarks.roles.conversation import step_back
+from benchmarks.samples import keep_samples
 from benchmarks.statistics import NS_PER_S, WARM_UP_S, bins_of, counted, summary_of
 from gridstat.core._ends import Receiver
 from gridstat.core.scheduling import END_POINT_PRIORITY, in_real_time
@@ -85,6 +86,7 @@ class SubscriberRole:
             windows_ns=question.get("windows_ns", ()),
         )
         kept = latencies_ns[places]
+        keep_samples(question, created_ns[places], kept)
         width_us = float(question.get("bin_us", 100.0))
         return {
             "taken": len(latencies_ns),

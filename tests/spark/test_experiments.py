@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.experiments.split import SPLIT
 from benchmarks.samples import SAMPLES_SCHEMA, Label, write_samples
 from benchmarks.statistics import summary_of
 from gridstat.pipeline.experiments import (
@@ -141,3 +143,26 @@ def test_kernel_queue_and_local_sum_up_to_the_whole(spark: SparkSession, tmp_pat
     assert [row[f"{name}_us"] for name in ("mean", "sd", "p50", "p90", "p99")] == pytest.approx(
         [law.mean_us, law.sd_us, law.p50_us, law.p90_us, law.p99_us], rel=1e-9, abs=1e-12
     )
+
+
+@pytest.mark.feature("S3-89")
+def test_the_kernels_stamps_split_what_an_event_took_and_the_parts_sum_up(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    result = SPLIT.run(
+        {"runs": 1, "seconds": 0.2, "tick_ms": 5, "samples": str(tmp_path)}, lambda *_: None
+    )
+    assert result.figures["lost"] == 0
+    (path,) = tmp_path.iterdir()
+    table = pq.read_table(path)
+    at = {name: table.column(name).to_numpy() for name in SAMPLES_SCHEMA.names[4:9]}
+    order = ("created_ns", "hop_kernel_ns", "hop_taken_ns", "hop_sent_ns", "received_ns")
+    for earlier, later in pairwise(order):
+        assert (at[earlier] <= at[later]).all(), f"{later} is never before {earlier}"
+    found = {row["part"]: row for row in collected(parts(read_samples(spark, tmp_path)), PARTS)}
+    assert {row["samples"] for row in found.values()} == {table.num_rows}
+    whole_us = found["end to end"]["mean_us"]
+    three = [found[name]["mean_us"] for name in ("kernel", "queue", "local")]
+    assert sum(three) == pytest.approx(whole_us, rel=1e-9)
+    assert min(three) > 0
+    assert result.figures["local_mean_us"] == pytest.approx(three[2], abs=0.06)

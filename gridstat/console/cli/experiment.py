@@ -76,12 +76,17 @@ def run_experiment(
     runs: Annotated[int | None, typer.Option(min=1, help="Interleaved repetitions.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.01, help="Length of one cell.")] = None,
     only: Annotated[str | None, typer.Option(help="Only these cells, comma-separated.")] = None,
+    samples: Annotated[
+        Path | None, typer.Option(help="Folder for raw samples (Parquet), where there are any.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="The largest sizes too, if any.")] = False,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any parameter, as name=value.")
     ] = None,
 ) -> None:
     experiment = find_experiment(load_experiments(), name)
-    options = options_of(settings or (), runs=runs, seconds=seconds, only=only)
+    folder = None if samples is None else str(samples.resolve())
+    options = options_of(settings or (), runs=runs, seconds=seconds, only=only, samples=folder)
     result = _measured(experiment, options)
     # Standard output is for the one line of JSON if that is asked for, and for people if not.
     _show(Console(stderr=json), result)
