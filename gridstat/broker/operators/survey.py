@@ -200,6 +200,7 @@ class Surveyor:
             "period": None if variable.period is None else str(variable.period),
             "phase_ns": variable.phase_ns,
             "is_alert": variable.is_alert,
+            "replay_speed": variable.replay_speed,
             "is_dormant": found.is_dormant,
             "subscriptions": len(found.subscriptions),
         }

@@ -121,7 +121,9 @@ def described(variable: dict[str, Any]) -> str:
     period = variable.get("period")
     if period is None:
         return "aperiodic" + (", an alert" if variable.get("is_alert") else "")
-    return f"published every {period['seconds']}/{period['per_seconds']} s"
+    every = f"every {period['seconds']}/{period['per_seconds']} s"
+    speed = variable.get("replay_speed")
+    return f"replayed, {every}, up to {speed} times as fast" if speed else f"published {every}"
 
 
 def milliseconds(latency_us: float) -> str:

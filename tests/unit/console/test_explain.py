@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gridstat.console.cli.explain import explained_subscription
+from gridstat.console.cli.explain import described, explained_subscription
 
 UPPER, LOWER, OLD = (["c1/e0", f"c1/i{number}", "c1/e1"] for number in range(3))
 
@@ -76,3 +76,11 @@ def test_a_broker_that_tells_no_ledgers_or_none_by_path_is_understood() -> None:
     assert list(explained_subscription(older))[-1].endswith("predicted 0.5 ms")
     ledger = {"expected": 5, "delivered": 4, "lost": 1}
     assert list(explained_subscription({**older, "ledger": ledger}))[-1].endswith("1 lost")
+
+
+def test_a_variable_is_described_by_how_it_comes() -> None:
+    period = {"seconds": 1, "per_seconds": 30}
+    assert described({"period": period}) == "published every 1/30 s"
+    replayed = described({"period": period, "replay_speed": 10})
+    assert replayed == "replayed, every 1/30 s, up to 10 times as fast"
+    assert described({"period": None, "is_alert": True}) == "aperiodic, an alert"
