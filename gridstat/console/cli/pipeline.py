@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.console import Console
 
+from gridstat.console.access import ACCESS_FILE, folder_from, load_access
+from gridstat.console.cli.attaching import places_of
 from gridstat.console.cli.failure import print_plainly, telling
 from gridstat.console.cli.options import AsJson, Edges, Folder
 from gridstat.console.cli.pipeline_history import audit, mine, replay, show
@@ -26,10 +28,12 @@ from gridstat.console.cli.pipeline_options import (
     spark_for,
     spark_of,
 )
-from gridstat.model.errors import ConfigurationError
+from gridstat.model.errors import ConfigurationError, GridStatError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from gridstat.console.daemons.pipeline_daemon import Feedback
 
 HELP = """Archive, roll up, audit, alarm and replay what a recorder has recorded, on Spark.
 
@@ -79,6 +83,9 @@ def run(
         Path | None,
         typer.Option("--rules", help="Of alarms (TOML); else the built-in.", show_default=False),
     ] = None,
+    without_alerts: Annotated[
+        bool, typer.Option("--without-alerts", help="Alarms go to their table only.")
+    ] = False,
     edge: Edges = None,
     seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="0: no end.")] = 0.0,
     json: AsJson = False,
@@ -86,16 +93,19 @@ def run(
     need_spark()
     # Only now, here and below: a grid without a pipeline need not have Spark.
     from gridstat.console.daemons.pipeline_daemon import PipelinePlan, Tellers, run_pipeline
+    from gridstat.pipeline.alarm_rules import load_rules
     from gridstat.pipeline.jobs.ingest import IngestSettings
 
+    console, errors = Console(), Console(stderr=True)
     plan = PipelinePlan(
         folder=place_of(folder, into, log),
         spark=spark_of(master, driver_memory),
+        rules=load_rules(rules),
+        feedback=_feedback(folder, edge, errors, is_wanted=not without_alerts),
         ingest=IngestSettings(trigger_s=trigger_s, delay_s=delay_s),
         is_once=once,
         seconds=seconds,
     )
-    console, errors = Console(), Console(stderr=True)
 
     def say(line: Mapping[str, Any], text: str) -> None:
         print_plainly(console, json_text.dumps(line) if json else text)
@@ -105,7 +115,13 @@ def run(
         on_progress=lambda line: say(line, progress_words(line)),
         tell=lambda text: print_plainly(errors, text),
     )
-    ended = run_pipeline(plan, tellers, lambda spark, stack: [])
+    try:
+        ended = run_pipeline(plan, tellers)
+    except GridStatError as error:
+        if json:  # Whoever started us reads this and need not try again.
+            told = {"message": error.args[0], "hint": error.hint, "code": error.code}
+            print_plainly(console, json_text.dumps({"state": "failed", **told}))
+        raise
     say(ended, f"pipeline ended: {progress_words(ended)}")
 
 
@@ -177,6 +193,21 @@ def compact(
         words = f"{one.table}: {one.files_before:,} files are {one.files_after:,} now, "
         words += f"{one.removed:,} old ones removed"
         print_plainly(Console(), json_text.dumps(asdict(one)) if json else words)
+
+
+def _feedback(
+    folder: Path | None, edges: list[str] | None, errors: Console, *, is_wanted: bool
+) -> Feedback | None:
+    """The way back into the grid, where there is one."""
+    from gridstat.console.daemons.pipeline_daemon import Feedback
+
+    if not is_wanted:
+        return None
+    if not (folder_from(folder) / ACCESS_FILE).exists():
+        print_plainly(errors, f"no cloud in {folder_from(folder)}: alarms go to their table only")
+        return None
+    access = load_access(folder)
+    return Feedback(access, places_of(access, edges))
 
 
 def progress_words(line: Mapping[str, Any]) -> str:

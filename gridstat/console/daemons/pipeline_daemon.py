@@ -13,7 +13,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from gridstat.console.daemons.alarm_publisher import alarm_publisher
 from gridstat.console.daemons.service import notify
+from gridstat.pipeline.jobs.alarms import AlarmFollower
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
 from gridstat.pipeline.progress import read_progress
 from gridstat.pipeline.session import SparkSettings, spark_session
@@ -25,13 +27,28 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from gridstat.console.access import Access
+    from gridstat.pipeline.alarm_rules import AlarmRule
     from gridstat.pipeline.folder import PipelineFolder
-    from gridstat.pipeline.jobs.ingest import Follower
 
 Line: TypeAlias = dict[str, Any]
 LOG_POLL_S: Final = 0.2
 TELL_S: Final = 1.0
+LAST_ALARMS_S_MAX: Final = 3.0
+"""So long the end waits for alarms that are on their way."""
 STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """By which edges, and as whom, alarms go back into the grid."""
+
+    access: Access
+    edges: tuple[str, ...]
+
+    @property
+    def end_point(self) -> str:
+        return f"{self.access.cloud}/pipeline"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +57,9 @@ class PipelinePlan:
 
     folder: PipelineFolder
     spark: SparkSettings
+    rules: tuple[AlarmRule, ...] = ()
+    feedback: Feedback | None = None
+    """None: alarms stay in their table."""
     ingest: IngestSettings = field(default_factory=IngestSettings)
     is_once: bool = False
     """All that is recorded by now, and then end."""
@@ -56,10 +76,7 @@ class Tellers:
     tell: Callable[[str], None]
 
 
-FollowersOf: TypeAlias = "Callable[[SparkSession, ExitStack], list[Follower]]"
-
-
-def run_pipeline(plan: PipelinePlan, tellers: Tellers, followers_of: FollowersOf) -> Line:
+def run_pipeline(plan: PipelinePlan, tellers: Tellers) -> Line:
     """Until a signal, the end of its time, or of what is recorded; returns how far it came."""
     with ExitStack() as stack:
         stop = threading.Event()
@@ -69,8 +86,8 @@ def run_pipeline(plan: PipelinePlan, tellers: Tellers, followers_of: FollowersOf
         spark = spark_session(plan.spark)
         stack.callback(spark.stop)
         stack.enter_context(_stop_on_signals(stop))  # Spark has put its own in their place.
-        followers = followers_of(spark, stack)
-        ingest = Ingest(spark, plan.folder, plan.ingest, followers=followers)
+        follower = _alarms(plan, stack)
+        ingest = Ingest(spark, plan.folder, plan.ingest, followers=[follower])
         stack.enter_context(_progress_told(plan.folder, tellers.on_progress))
         if plan.seconds:
             ending = threading.Timer(plan.seconds, stop.set)
@@ -84,6 +101,19 @@ def run_pipeline(plan: PipelinePlan, tellers: Tellers, followers_of: FollowersOf
             ingest.run(stop)
         notify("STOPPING=1")
         return _ended(plan)
+
+
+def _alarms(plan: PipelinePlan, stack: ExitStack) -> AlarmFollower:
+    """Finds alarms after each batch; where there is a way back, they go into the grid."""
+    if plan.feedback is None:
+        return AlarmFollower(plan.folder, plan.rules)
+    way = plan.feedback
+    publisher = alarm_publisher(way.access, way.edges, way.end_point)
+    stack.enter_context(publisher)
+    stack.callback(publisher.flush, LAST_ALARMS_S_MAX)
+    return AlarmFollower(
+        plan.folder, plan.rules, publish=publisher.publish, is_sent=publisher.is_idle
+    )
 
 
 def _ready(plan: PipelinePlan, spark: SparkSession) -> Line:
