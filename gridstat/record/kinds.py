@@ -116,7 +116,8 @@ LEDGERS: Final = _kind(
 """Counts of subscribers since each subscription began; they never fall.
 
 One with a `path` counts what came by that path. `latency_counts` is the histogram of delivered
-events by powers of two of a microsecond, `gap_slots_max` the longest run of lost slots.
+events by powers of two of a microsecond; `gap_slots_max` slots were lost in a row up to that of
+`gap_ended_ns`, the worst gap of the newest hour that has one.
 """
 
 COUNTERS: Final = _kind(
