@@ -42,9 +42,7 @@ def commits_of(table: Path) -> Iterator[Commit]:
         paths = [unquote(action["add"]["path"]) for action in actions if "add" in action]
         if not paths:
             continue
-        parts = [
-            pq.read_table(table / path, columns=list(_COLUMNS), partitioning=None) for path in paths
-        ]
+        parts = [_rows(table / path) for path in paths]
         rows = pa.concat_tables(parts)
         start_us = rows.column("window_start").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         yield Commit(
@@ -53,6 +51,11 @@ def commits_of(table: Path) -> Iterator[Commit]:
             second=start_us.to_numpy() // US_PER_S,
             count=rows.column("count").to_numpy().astype(np.int64),
         )
+
+
+def _rows(file: Path) -> pa.Table:
+    with pq.ParquetFile(file) as opened:
+        return opened.read(columns=list(_COLUMNS), use_threads=False)
 
 
 def first_seen_s(commits: Iterable[Commit], *, rate: int, seconds: range) -> NDArray[np.float64]:
