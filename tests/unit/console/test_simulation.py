@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from gridstat.console.grid import Pmu
 from gridstat.console.simulation.deliveries import Deliveries, Expectation, slots_due
-from gridstat.console.simulation.phasors import NOMINAL_HZ, TRIP_EVERY_S, phasor_at
 from gridstat.console.simulation.schedule import LATE_NS_MAX, Schedule, instant_ns
 from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import NS_PER_S, Period, slot_of
@@ -60,33 +59,6 @@ def test_the_next_instant_is_the_earliest_of_all() -> None:
     next_ns = Schedule(pmus, start_ns=NOW_NS).next_ns()
     assert next_ns is not None
     assert 0 < next_ns - NOW_NS <= NS_PER_S // 60 + 1
-
-
-def test_a_trip_lets_frequency_and_voltage_dip_and_come_back() -> None:
-    trip_s = 85 * TRIP_EVERY_S
-    before, during, after = (
-        phasor_at(trip_s + seconds, station=0) for seconds in (-0.1, 0.5, TRIP_EVERY_S - 1)
-    )
-    assert during.frequency_hz < before.frequency_hz - 0.05
-    assert during.voltage_volt < before.voltage_volt
-    assert abs(after.frequency_hz - NOMINAL_HZ) < 0.02
-
-
-def test_the_angle_turns_with_the_frequency() -> None:
-    """The law of a phasor: the angle's change is the integral of the deviation."""
-    step_s, time_s = 0.001, 1_003.0
-    now, then = phasor_at(time_s, station=0), phasor_at(time_s + step_s, station=0)
-    wander_hz = phasor_at(time_s + TRIP_EVERY_S * 20, station=0).frequency_hz - now.frequency_hz
-    assert abs(wander_hz) < 1e-6
-    turned_hz = (then.angle_degrees - now.angle_degrees) / 360.0 / step_s
-    assert turned_hz == pytest.approx(now.frequency_hz - NOMINAL_HZ, abs=0.011)
-
-
-def test_the_frequency_change_is_the_slope_of_the_frequency() -> None:
-    step_s, time_s = 1e-4, 1_003.0
-    now, then = phasor_at(time_s, station=3), phasor_at(time_s + step_s, station=3)
-    slope = (then.frequency_hz - now.frequency_hz) / step_s
-    assert slope == pytest.approx(now.frequency_change_hz_per_s, abs=1e-3)
 
 
 def deliveries(slots: list[int], *, every: int) -> Deliveries:
