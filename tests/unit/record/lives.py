@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from gridstat.record.archived import note_archived
 from gridstat.record.kinds import EVENTS
 from gridstat.record.recorder import Recorder
 from gridstat.record.settings import LogSettings, RecorderSettings
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 CALLS_MAX: Final = 120
 ROUNDS: Final = 40
 POWER_CUTS: Final = 0.5
+RELEASES: Final = 0.1
 CALLS: Final = ("open", "writev", "write", "fdatasync", "fsync", "ftruncate")
 SETTINGS: Final = RecorderSettings(
     events=LogSettings(segment_bytes_max=30_000, log_bytes_max=10**9),
@@ -99,8 +101,10 @@ def live(folder: Path, lot: random.Random, report: int) -> None:
         clock.ns += 1_000_000_000
         _tell(report, recorder.sync())
         if number % 10 == 9:
-            recorder.tend()
             recorder.rotate()
+        if lot.random() < RELEASES:
+            note_archived(folder, EVENTS, lot.randrange(recorder.figures().recorded + 1))
+            recorder.tend()
     recorder.close()
 
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gridstat.record.archived import archived_before
 from gridstat.record.kinds import EVENTS, KINDS, STREAMS
 from gridstat.record.log_reader import LogReader
 from gridstat.record.recorder import Recorder, read_rows
+from gridstat.record.segment import SUFFIX, segment_name
 from tests.unit.record.lives import SETTINGS
 from tests.unit.record.samples import Clock
 
@@ -32,12 +34,17 @@ def test_whatever_kills_a_recorder_nothing_recorded_is_lost_or_doubled(tmp_path:
     assert int(killed) > LIVES // 2, f"seed {seed}: {done.stdout}"
     Recorder(tmp_path, now_ns=Clock(), settings=SETTINGS).close()
     found = [row["word"] for row in read_rows(tmp_path, EVENTS)]
-    assert found == list(range(len(found))), f"seed {seed}"
-    assert len(found) >= int(owed), f"seed {seed}"
+    first, end = LogReader(tmp_path, EVENTS).ends()
+    assert found == list(range(first, end)), f"seed {seed}"
+    assert first <= archived_before(tmp_path, EVENTS), f"seed {seed}"
+    assert end >= int(owed), f"seed {seed}"
     known = [row["stream"] for row in read_rows(tmp_path, STREAMS)]
     assert known == list(range(len(known))), f"seed {seed}"
     assert {row["stream"] for row in read_rows(tmp_path, EVENTS)} <= set(known), f"seed {seed}"
     for kind in KINDS.values():
         extents = LogReader(tmp_path, kind).extents()
-        ends = [0, *(extent.end_record for extent in extents)]
-        assert [extent.first_record for extent in extents] == ends[:-1], f"seed {seed}"
+        ends = [extent.end_record for extent in extents]
+        assert [extent.first_record for extent in extents[1:]] == ends[:-1], f"seed {seed}"
+        named = {segment_name(extent.first_record) for extent in extents}
+        there = {path.name for path in (tmp_path / kind.name).glob(f"*{SUFFIX}")}
+        assert there == named, f"seed {seed}"
