@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Final
 import pyspark
 
 from gridstat.model.errors import ConfigurationError
-from gridstat.pipeline.java import java_words
+from gridstat.pipeline.cache_folder import cache_folder
+from gridstat.pipeline.java import java_home, java_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,3 +87,13 @@ def _alone(cache: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def main() -> None:
+    """Makes the archive for the Java that a session would take."""
+    cache = cache_folder(os.environ)
+    sys.stdout.write(f"{make_archive(java_home(os.environ, cache), cache)}\n")
+
+
+if __name__ == "__main__":
+    main()
