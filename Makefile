@@ -27,7 +27,7 @@ STRESS_RUNS := $(addprefix build/sanitize/address/,$(STRESSES)) \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install up test lint type tidy features sanitize sanitize-python sanitize-c fuzz \
-	bench wheel fmt clean soak-faults soak-simulation promtool
+	bench wheel fmt clean soak-faults soak-pipeline soak-simulation promtool
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ build/fuzz/%: tests/fuzz/%.c $(OUR_H) $(CORE_C)
 
 soak-faults: install ## Break a cloud 300 times and more, in namespaces: nothing may be lost
 	@$(BIN)/python -m lab.soak --trials 300
+
+soak-pipeline: install ## Kill drivers and writers of the log 200 times each: nothing may be lost
+	@$(BIN)/python -m lab.pipeline.soak --kills 200
 
 SIMULATION_SEEDS ?= 10000
 

@@ -11,10 +11,10 @@ from gridstat.pipeline.folder import PipelineFolder
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
 from gridstat.record.kinds import EVENTS
 from gridstat.record.log_reader import LogReader
-from tests.spark.ingest_driver import MORE
+from lab.pipeline.driver import MORE
+from lab.pipeline.killing import END_S_MAX, driver, finish
 from tests.spark.ingest_logs import disturbed, record_events, record_streams, steady
 from tests.spark.ingest_tables import check_records, check_rollups, table
-from tests.spark.killed_drivers import END_S_MAX, driver, finish
 
 if TYPE_CHECKING:
     from pathlib import Path

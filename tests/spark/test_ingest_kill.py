@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.pipeline.folder import PipelineFolder
-from tests.spark.ingest_driver import MORE
+from lab.pipeline.driver import MORE
+from lab.pipeline.killing import finish, kill_in_the_middle
 from tests.spark.ingest_logs import disturbed, record_events, record_streams, steady
 from tests.spark.ingest_tables import check_records, check_rollups
-from tests.spark.killed_drivers import finish, kill_in_the_middle
 
 if TYPE_CHECKING:
     from pathlib import Path

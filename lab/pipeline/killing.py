@@ -7,19 +7,17 @@ the machine had lost them.
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from gridstat.pipeline.archive import RECORD
 from gridstat.pipeline.schemas import EVENTS
 from gridstat.pipeline.tables import StoredTable
-from tests.spark.ingest_driver import MORE
+from lab.pipeline.driver import MORE
 
 if TYPE_CHECKING:
     import random
@@ -32,22 +30,21 @@ END_S_MAX = 300.0
 
 @contextmanager
 def driver(
-    folder: PipelineFolder, rows_per_batch: int, *, file_bytes_max: int | None = None
+    folder: PipelineFolder, rows_per_batch: int, *, file_bytes_max: int = 0
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Runs beside the caller; whatever of it is left at the end is killed."""
-    command = [sys.executable, "-m", "tests.spark.ingest_driver", str(folder.path)]
+    words = [str(folder.path), str(rows_per_batch), str(folder.log), str(file_bytes_max)]
     with (folder.path / "driver.log").open("ab") as told:
         process = subprocess.Popen(
-            [*command, str(rows_per_batch)],
+            [sys.executable, "-m", "lab.pipeline.driver", *words],
             stdout=told,
             stderr=told,
             start_new_session=True,
-            preexec_fn=None if file_bytes_max is None else partial(_allow, file_bytes_max),  # noqa: PLW1509 - No threads hold locks here.
         )
     try:
         yield process
     finally:
-        _kill(process)
+        kill(process)
 
 
 def kill_in_the_middle(folder: PipelineFolder, rows_per_batch: int, chance: random.Random) -> int:
@@ -80,12 +77,7 @@ def taken(folder: PipelineFolder) -> int:
     return StoredTable(folder.tables, EVENTS).mark(RECORD) or 0
 
 
-def _allow(file_bytes_max: int) -> None:
-    """No file may grow beyond this: what a program sees of it is what it sees of a full disk."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, resource.RLIM_INFINITY))
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def kill(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

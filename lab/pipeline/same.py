@@ -1,0 +1,61 @@
+"""Whether two pipelines that read the same log have come to the same tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from gridstat.pipeline.schemas import EVENTS, QUARANTINE, ROLLUP_1H, ROLLUP_1M, ROLLUP_1S
+from gridstat.record.kinds import EVENTS as RECORDED
+from gridstat.record.log_reader import LogReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.schemas import TableSchema
+
+RTOL, ATOL = 1e-9, 1e-12
+
+
+def complaints(one: PipelineFolder, other: PipelineFolder) -> Iterator[str]:
+    """What is lost, doubled or different; nothing if all is well."""
+    recorded = LogReader(one.log, RECORDED).ends()[1]
+    for folder in (one, other):
+        records = [
+            rows_of(folder, table).column("record").to_numpy() for table in (EVENTS, QUARANTINE)
+        ]
+        found = np.sort(np.concatenate(records))
+        if not np.array_equal(found, np.arange(recorded)):
+            lost = recorded - len(np.unique(found))
+            yield f"{folder.path}: of {recorded} {lost} lost, {len(found) - recorded + lost} twice"
+    for table in (EVENTS, QUARANTINE, ROLLUP_1S, ROLLUP_1M, ROLLUP_1H):
+        yield from differences(rows_of(one, table), rows_of(other, table), table)
+
+
+def differences(one: pa.Table, other: pa.Table, table: TableSchema) -> Iterator[str]:
+    """Columns in which two tables with the same rows differ."""
+    if one.num_rows != other.num_rows:
+        yield f"{table.name}: {one.num_rows} rows and {other.num_rows}"
+        return
+    for name in one.column_names:
+        if not _is_same(one.column(name), other.column(name)):
+            yield f"{table.name}.{name} differs"
+
+
+def rows_of(folder: PipelineFolder, table: TableSchema) -> pa.Table:
+    """A table in the order of its key."""
+    rows = DeltaTable(str(folder.tables / table.name)).to_pyarrow_table()
+    return rows.sort_by([(name, "ascending") for name in table.key]).combine_chunks()
+
+
+def _is_same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
+    if not pa.types.is_floating(one.type):
+        return bool(one.equals(other))
+    return bool(
+        one.is_null().equals(other.is_null())
+        and np.allclose(one.to_numpy(), other.to_numpy(), rtol=RTOL, atol=ATOL, equal_nan=True)
+    )
