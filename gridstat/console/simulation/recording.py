@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from gridstat.model.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from gridstat.console.simulation.swing import Array
 
 NOMINAL_VOLT: Final = 345_000.0 / math.sqrt(3)
 CHANGE_S: Final = 0.1
 """Over this time a PMU takes the change of its frequency."""
-QUANTITIES: Final = ("voltage-magnitude", "voltage-angle", "frequency", "frequency-change")
+_COLUMNS: Final = ("times_s", "voltages_volt", "angles_degrees", "frequencies_hz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,24 @@ class Recording:
                 return change
             case _:
                 raise AssertionError(f"the settings let the quantity {name} pass")
+
+
+def save_recording(recording: Recording, path: Path) -> None:
+    """As a file of NumPy that `load_recording` reads, anywhere."""
+    columns = {name: getattr(recording, name) for name in _COLUMNS}
+    np.savez_compressed(path, stations=np.array(recording.stations), **columns)
+
+
+def load_recording(path: Path) -> Recording:
+    """What `save_recording` has written; raises if it is something else."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            stations = tuple(str(name) for name in stored["stations"])
+            columns = {name: np.asarray(stored[name], dtype=np.float64) for name in _COLUMNS}
+    except (OSError, KeyError, ValueError) as error:
+        hint = "give a recording; tools/andes_recording.py makes one of a run of ANDES"
+        raise ConfigurationError(f"{path}: {error}", hint=hint) from error
+    return Recording(stations, **columns)
 
 
 def wrapped(degrees: Array) -> Array:
