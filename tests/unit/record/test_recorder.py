@@ -179,7 +179,7 @@ def test_a_slow_disk_costs_what_finds_no_room_and_that_is_a_gap(tmp_path: Path) 
 
 
 def test_a_full_log_warns_then_refuses_and_goes_on_once_the_archive_has_taken_over(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     states = []
     with recording(tmp_path) as recorder:
@@ -197,6 +197,8 @@ def test_a_full_log_warns_then_refuses_and_goes_on_once_the_archive_has_taken_ov
         assert recorder.figures().missing["log full"] == 4_000 - held
         assert recorder.figures().recorded == held + 100
     assert list(dict.fromkeys(states)) == ["recording", "nearly full", "full"]
+    words = [message.partition(" ")[0] for message in caplog.messages]
+    assert words.count("log_nearly_full") == words.count("not_recorded") == 1
     assert sum(events or 0 for reason, events in gaps(tmp_path) if reason == "log full") == (
         4_000 - held
     )
