@@ -132,10 +132,11 @@ class PublicationBook:
             raise LayoutError(f"{len(publications)} publications and values of {column.shape}")
         if not len(publications):
             return 0
-        kinds = {publication.column() for publication in publications}
-        common = kinds.pop() if len(kinds) == 1 else None
+        common = publications[0].column()
+        if any(publication.column() is not common for publication in publications):
+            common = None
         if common is not None and created_ns is None:
-            return self._send_now(publications, _column_of(common[0], column), common[1])
+            return self._send_now(publications, _column_of(common.kind, column), common.flags)
         stamps = np.broadcast_to(
             np.asarray(time.time_ns() if created_ns is None else created_ns, np.uint64),
             column.shape,
@@ -143,7 +144,7 @@ class PublicationBook:
         if common is not None:
             identifiers = _identifiers_at(publications, stamps.tolist())
             return self._channels.send_many(
-                identifiers, _column_of(common[0], column), stamps, common[1]
+                identifiers, _column_of(common.kind, column), stamps, common.flags
             )
         return sum(
             publication.send(value, created_ns=int(stamp_ns))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -40,9 +40,19 @@ if TYPE_CHECKING:
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 NEVER_NS: Final = 2**64
-REPLAYED_BYTE: Final = flag_byte(flags=EventFlag.REPLAYED)
 RETIRE_AFTER_NS: Final = 2_000_000_000
 """How long after a change of period the old identifier still leads to its subscribers."""
+
+
+class Column(NamedTuple):
+    """The type of many values that leave together, and the flags of their events."""
+
+    kind: BuiltinType
+    flags: int
+
+
+_LIVE: Final = {kind: Column(kind, 0) for kind in BuiltinType}
+_REPLAYED: Final = {kind: Column(kind, flag_byte(flags=EventFlag.REPLAYED)) for kind in BuiltinType}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,7 @@ class Publication:
         self._steps: tuple[Step, ...] = tuple(each.begin() for each in derived)
         self._codec = ValueCodec(outcome.variable)
         self._now = _Registered(outcome.variable)
+        self._column = None if derived else _column_of(outcome.variable)
         self._next: _Registered | None = None
         self._before: _Registered | None = None
         self._retire_ns = 0
@@ -182,14 +193,9 @@ class Publication:
         """The connection is closed."""
         self._is_over = True
 
-    def column(self) -> tuple[BuiltinType, int] | None:
-        """Its type and flags, if many of its values can be sent as a column; None if not."""
-        variable = self._now.variable
-        value_type = variable.value_type
-        is_plain = not self._steps and not variable.is_alert and not self._error_code
-        if not is_plain or not isinstance(value_type, BuiltinType):
-            return None
-        return value_type, REPLAYED_BYTE if variable.replay_speed else 0
+    def column(self) -> Column | None:
+        """How many of its values can be sent at once, the same object for all alike; None: not."""
+        return None if self._error_code else self._column
 
     def identifier_at(self, stamp_ns: int) -> int:
         """Under which identifier an event of this stamp is sent."""
@@ -233,6 +239,12 @@ class Publication:
             # A value that does not fit must not be derived from, so it is tried first.
             self._codec.encode(value, [_ZERO[each.value_type] for each in variable.derived])
         return self._codec.encode(value, [step(stamp_ns, value) for step in self._steps])
+
+
+def _column_of(variable: StatusVariable) -> Column | None:
+    if variable.is_alert or not isinstance(variable.value_type, BuiltinType):
+        return None
+    return (_REPLAYED if variable.is_replay else _LIVE)[variable.value_type]
 
 
 def _number(value: Value, kind: BuiltinType, name: str) -> float:
