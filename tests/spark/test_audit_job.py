@@ -108,3 +108,4 @@ def test_an_empty_folder_has_nothing_to_audit(spark: SparkSession, tmp_path: Pat
     folder.log.mkdir()
     found = run_audit(spark, folder)
     assert (found.rows, found.hours, found.broken, found.untold) == (0, 0, 0, 0)
+    assert find_gaps(spark, folder).toArrow().num_rows == 0

@@ -15,7 +15,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from gridstat.pipeline.known_streams import read_all
 from gridstat.pipeline.schemas import AUDIT, EVENTS
-from gridstat.pipeline.stages.audit import OPEN_S, Witnesses, all_gaps, audit, worst_gaps
+from gridstat.pipeline.stages.audit import (
+    GAPS_COLUMNS,
+    OPEN_S,
+    Witnesses,
+    all_gaps,
+    audit,
+    worst_gaps,
+)
 from gridstat.pipeline.stages.ledger_hours import HOUR_NS, SUBSCRIPTION
 from gridstat.pipeline.tables import StoredTable
 from gridstat.record.kinds import CONTRACTS, GAPS, LEDGERS, STREAMS
@@ -84,6 +91,8 @@ def find_gaps(
     from_ns: int = 0,
 ) -> DataFrame:
     """The worst gaps that ended since `from_ns`, with their times; columns `GAPS_COLUMNS`."""
+    if not LogReader(folder.log, CONTRACTS).extents():
+        return spark.createDataFrame([], GAPS_COLUMNS)
     witnesses, until_ns = _witnesses(spark, folder, from_ns)
     return worst_gaps(all_gaps(witnesses, until_ns).filter(F.col("to_ns") >= from_ns), count)
 
