@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
@@ -21,6 +21,8 @@ from gridstat.pipeline.log_source import register
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+Spark: TypeAlias = SparkSession
+"""For those outside, who need not know of Spark more than that there is a session."""
 MASTER_DEFAULT: Final = "local[2]"
 QUICK_JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java options that start sooner and compile less; for tests and other short lives."""

@@ -28,6 +28,7 @@ from gridstat.console.cli.pipeline_options import (
     spark_for,
     spark_of,
 )
+from gridstat.console.live.pipeline_view import alarm_table, look, rollup_table
 from gridstat.model.errors import ConfigurationError, GridStatError
 
 if TYPE_CHECKING:
@@ -93,8 +94,8 @@ def run(
     need_spark()
     # Only now, here and below: a grid without a pipeline need not have Spark.
     from gridstat.console.daemons.pipeline_daemon import PipelinePlan, Tellers, run_pipeline
-    from gridstat.pipeline.alarm_rules import load_rules
-    from gridstat.pipeline.jobs.ingest import IngestSettings
+    from gridstat.pipeline.alarm_rules import load_rules  # Needs Spark.
+    from gridstat.pipeline.jobs.ingest import IngestSettings  # Needs Spark.
 
     console, errors = Console(), Console(stderr=True)
     plan = PipelinePlan(
@@ -129,8 +130,6 @@ def run(
 @telling
 def status(folder: Folder = None, into: Into = None, log: Log = None, json: AsJson = False) -> None:
     need_spark()
-    from gridstat.console.live.pipeline_view import alarm_table, look, rollup_table
-
     place = place_of(folder, into, log)
     view = look(place.path)
     if not view.progress:
@@ -157,7 +156,7 @@ def query(
     json: AsJson = False,
 ) -> None:
     need_spark()
-    from gridstat.pipeline.queries import ask
+    from gridstat.pipeline.queries import ask  # Needs Spark.
 
     place = existing(place_of(folder, into, log))
     with spark_for(master, driver_memory, "asking") as spark:
@@ -183,8 +182,8 @@ def compact(
     json: AsJson = False,
 ) -> None:
     need_spark()
-    from gridstat.pipeline.jobs.compact import CompactSettings
-    from gridstat.pipeline.jobs.compact import compact as compact_tables
+    from gridstat.pipeline.jobs.compact import CompactSettings  # Needs Spark.
+    from gridstat.pipeline.jobs.compact import compact as compact_tables  # Needs Spark.
 
     place = existing(place_of(folder, into, log))
     with Console(stderr=True).status("compacting"):
@@ -199,7 +198,7 @@ def _feedback(
     folder: Path | None, edges: list[str] | None, errors: Console, *, is_wanted: bool
 ) -> Feedback | None:
     """The way back into the grid, where there is one."""
-    from gridstat.console.daemons.pipeline_daemon import Feedback
+    from gridstat.console.daemons.pipeline_daemon import Feedback  # Needs Spark.
 
     if not is_wanted:
         return None

@@ -31,6 +31,7 @@ from gridstat.console.cli.pipeline_options import (
     place_of,
     spark_for,
 )
+from gridstat.console.daemons.replay_publisher import ReplayPublisher, check_speed, run_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +84,7 @@ def mine(
     json: AsJson = False,
 ) -> None:
     need_spark()
-    from gridstat.pipeline.jobs.mine import run_mine
+    from gridstat.pipeline.jobs.mine import run_mine  # Needs Spark.
 
     place = existing(place_of(folder, into, log))
     with spark_for(master, driver_memory, "mining") as spark:
@@ -109,8 +110,7 @@ def replay(
     json: AsJson = False,
 ) -> None:
     need_spark()
-    from gridstat.console.daemons.replay_publisher import ReplayPublisher, check_speed, run_name
-    from gridstat.pipeline.jobs.replay import ReplayRequest, ReplaySource
+    from gridstat.pipeline.jobs.replay import ReplayRequest, ReplaySource  # Needs Spark.
 
     access = load_access(folder)
     check_speed(speed)

@@ -17,10 +17,8 @@ from gridstat.model.errors import ConfigurationError, Misuse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import SparkSession
-
     from gridstat.pipeline.folder import PipelineFolder
-    from gridstat.pipeline.session import SparkSettings
+    from gridstat.pipeline.session import Spark, SparkSettings
 
 PACKAGES: Final = ("deltalake", "pandas", "pyarrow", "pyspark")
 PLACE: Final = "pipeline"
@@ -82,7 +80,7 @@ def spark_of(master: str, driver_memory: str) -> SparkSettings:
 
 
 @contextmanager
-def spark_for(master: str, driver_memory: str, doing: str) -> Iterator[SparkSession]:
+def spark_for(master: str, driver_memory: str, doing: str) -> Iterator[Spark]:
     """A session while something is done; a person sees what is waited for."""
     from gridstat.pipeline.session import spark_session  # As above.
 

@@ -25,11 +25,10 @@ from gridstat.record.manifest import MANIFEST_FILE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyspark.sql import SparkSession
-
     from gridstat.console.access import Access
     from gridstat.pipeline.alarm_rules import AlarmRule
     from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.session import Spark
 
 Line: TypeAlias = dict[str, Any]
 LOG_POLL_S: Final = 0.2
@@ -116,7 +115,7 @@ def _alarms(plan: PipelinePlan, stack: ExitStack) -> AlarmFollower:
     )
 
 
-def _ready(plan: PipelinePlan, spark: SparkSession) -> Line:
+def _ready(plan: PipelinePlan, spark: Spark) -> Line:
     return {
         "state": "ready",
         "pipeline": str(plan.folder.path),
