@@ -11,7 +11,7 @@ from gridstat.console.simulation.network import PLANTS, Network, reduce
 from gridstat.console.simulation.recording import NOMINAL_VOLT
 from gridstat.console.simulation.scenario import Watch, scenarios
 from gridstat.console.simulation.stations import recording_of
-from gridstat.console.simulation.swing import STEPS_PER_S, Case, simulate
+from gridstat.console.simulation.swing import STEPS_PER_S, Case, Phase, simulate
 from gridstat.model.alarms.ringdown import dominant_mode
 from gridstat.model.rate_law import Period
 from gridstat.pipeline.alarm_rules import load_rules
@@ -20,9 +20,9 @@ REST = Rest(Network(), np.full(PLANTS, EMF), np.array([0.5, 0.45, 0.0, -0.05]))
 SECONDS = 30
 
 
-def quiet(*phases: object, damping_ratio: float = 0.1) -> Case:
+def quiet(*phases: Phase) -> Case:
     noise = np.zeros((SECONDS * STEPS_PER_S, PLANTS))
-    return Case(REST.emf, REST.angles, (REST.phase(damping_ratio), *phases), noise)  # type: ignore[arg-type]
+    return Case(REST.emf, REST.angles, (REST.phase(0.1), *phases), noise)
 
 
 def test_what_is_at_rest_stays_at_rest() -> None:
