@@ -136,6 +136,19 @@ def test_a_mark_of_what_was_sent_waits_for_the_publisher(
     assert stored(folder) == WANTED
 
 
+def test_after_a_clean_end_nothing_is_handed_on_again(
+    spark: SparkSession, folder: PipelineFolder
+) -> None:
+    record_events(folder.log, recorded(), rows_per_frame=30)
+    first, second = Listener(), Listener()
+    follower = AlarmFollower(folder, RULES, publish=first.publish)
+    run(spark, folder, follower)
+    follower.settle()
+    run(spark, folder, AlarmFollower(folder, RULES, publish=second.publish))
+    assert first.heard() == WANTED
+    assert second.heard() == []
+
+
 def test_alarms_of_one_instant_never_share_a_sequence(
     spark: SparkSession, folder: PipelineFolder
 ) -> None:

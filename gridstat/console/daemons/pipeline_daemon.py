@@ -85,7 +85,7 @@ def run_pipeline(plan: PipelinePlan, tellers: Tellers) -> Line:
         spark = spark_session(plan.spark)
         stack.callback(spark.stop)
         stack.enter_context(_stop_on_signals(stop))  # Spark has put its own in their place.
-        follower = _alarms(plan, stack)
+        follower = _alarms(plan, stack, stop)
         ingest = Ingest(spark, plan.folder, plan.ingest, followers=[follower])
         stack.enter_context(_progress_told(plan.folder, tellers.on_progress))
         if plan.seconds:
@@ -98,20 +98,25 @@ def run_pipeline(plan: PipelinePlan, tellers: Tellers) -> Line:
             ingest.run_to_end()
         else:
             ingest.run(stop)
+        stop.set()
         notify("STOPPING=1")
+        follower.settle()
         return _ended(plan)
 
 
-def _alarms(plan: PipelinePlan, stack: ExitStack) -> AlarmFollower:
+def _alarms(plan: PipelinePlan, stack: ExitStack, stop: threading.Event) -> AlarmFollower:
     """Finds alarms after each batch; where there is a way back, they go into the grid."""
     if plan.feedback is None:
         return AlarmFollower(plan.folder, plan.rules)
     way = plan.feedback
     publisher = alarm_publisher(way.access, way.edges, way.end_point)
     stack.enter_context(publisher)
-    stack.callback(publisher.flush, LAST_ALARMS_S_MAX)
     return AlarmFollower(
-        plan.folder, plan.rules, publish=publisher.publish, is_sent=publisher.is_idle
+        plan.folder,
+        plan.rules,
+        publish=publisher.publish,
+        # Nothing waits, as a rule; at the end the last ones are given their time.
+        is_sent=lambda: publisher.flush(LAST_ALARMS_S_MAX if stop.is_set() else 0.0),
     )
 
 

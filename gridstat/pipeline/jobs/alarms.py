@@ -86,6 +86,12 @@ class AlarmFollower:
         self._hand_on()
         return added
 
+    def settle(self) -> None:
+        """At a clean end: what the publisher has sent needs no handing on at the next start."""
+        sent_ns = self._table.mark(SENT) or 0
+        if self._handed_ns > sent_ns and self._is_sent():
+            self._table.add_files([], "", {SENT: self._handed_ns})
+
     def _evaluate(
         self, spark: SparkSession, archive: Archive, seen: Watched, span_ns: tuple[int, int]
     ) -> int:
