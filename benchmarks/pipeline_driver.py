@@ -24,8 +24,6 @@ from gridstat.pipeline.stages.rollup import rollup_core
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame
-
     from gridstat.pipeline.archive import Archive
 
 CORE_COLUMNS: Final = "stream int, created timestamp, value double"
@@ -124,10 +122,10 @@ class _Timed:
         self._take = archive.take
         self.seconds = 0.0
 
-    def take(self, batch: DataFrame, closed_s: int | None) -> int:
+    def take(self, *words: Any, **named: Any) -> int:  # noqa: ANN401 - Passed on as they are.
         began_s = time.monotonic()
         try:
-            return self._take(batch, closed_s)
+            return self._take(*words, **named)
         finally:
             self.seconds += time.monotonic() - began_s
 
