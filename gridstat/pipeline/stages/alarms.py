@@ -8,7 +8,8 @@ recording stands among its events as a sign of life.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,15 +22,20 @@ from gridstat.model.rate_law import NS_PER_S
 from gridstat.pipeline.schemas import ALARMS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
     from gridstat.model.alarms.runs import Finding
     from gridstat.pipeline.alarm_rules import AlarmRule
 
+Columns: TypeAlias = "dict[str, NDArray[Any]]"
+
 INPUT: Final = "stream int, created_ns bigint, value double"
 SIGNS: Final = "place int, stream int, created_ns bigint, value double, slot_ns bigint"
+CRATE_VARIABLES: Final = 64
+"""Variables that are judged in one go: a group costs Spark more than most variables cost us."""
 LOOK_BACK_NS_MAX: Final = 2 * 3_600 * NS_PER_S
 """Silence of streams so slow that it needs more is not judged; `Watched.too_slow` names them."""
 NS_PER_US: Final = 1_000
@@ -138,7 +144,8 @@ def alarms(
     rows = rows.join(F.broadcast(matched), on="stream", how="inner")
     signs = spark.createDataFrame(_signs(seen, start_ns, to_ns, unrecorded_ns), SIGNS)
     rows = rows.select("place", "stream", "created_ns", "value", "slot_ns").unionAll(signs)
-    found = rows.groupBy("place").applyInArrow(
+    crates = F.col("place") % (1 + len(seen.variables) // CRATE_VARIABLES)
+    found = rows.groupBy(crates.alias("crate")).applyInArrow(
         _judge(seen, from_ns, to_ns, tuple(unrecorded_ns)), _spark_columns()
     )
     return found.select(*_FOUND.names, F.to_date("onset").alias("day"))
@@ -148,10 +155,10 @@ def _judge(
     seen: Watched, from_ns: int, to_ns: int, unrecorded_ns: tuple[tuple[int, int], ...]
 ) -> Callable[[pa.Table], pa.Table]:
     def judge(rows: pa.Table) -> pa.Table:
-        variable = seen.variables[rows.column("place")[0].as_py()]
         found = [
             _row(seen.rules[place], variable.variable, finding, stream)
-            for place, finding, stream in _findings(seen, variable, rows, from_ns, to_ns)
+            for variable, columns in _by_variable(seen, rows)
+            for place, finding, stream in _findings(seen, variable, columns, from_ns, to_ns)
             if not _is_excused(seen.rules[place], variable, finding, unrecorded_ns)
         ]
         return pa.Table.from_pylist(found, schema=_FOUND)
@@ -159,17 +166,27 @@ def _judge(
     return judge
 
 
+def _by_variable(seen: Watched, rows: pa.Table) -> Iterator[tuple[WatchedVariable, Columns]]:
+    """The events of each variable of a crate in order of time, the first of each instant."""
+    places = rows.column("place").to_numpy()
+    times_ns = rows.column("created_ns").to_numpy()
+    order = np.lexsort((times_ns, places))
+    is_first = np.diff(times_ns[order], prepend=LONG_AGO_NS) != 0
+    is_first |= np.diff(places[order], prepend=-1) != 0
+    order = order[is_first]
+    names = ("created_ns", "value", "slot_ns", "stream")
+    columns = {name: rows.column(name).to_numpy()[order] for name in names}
+    starts = np.flatnonzero(np.diff(places[order], prepend=-1))
+    for start, end in pairwise([*starts.tolist(), len(order)]):
+        variable = seen.variables[places[order[start]]]
+        yield variable, {name: column[start:end] for name, column in columns.items()}
+
+
 def _findings(
-    seen: Watched, variable: WatchedVariable, rows: pa.Table, from_ns: int, to_ns: int
+    seen: Watched, variable: WatchedVariable, columns: Columns, from_ns: int, to_ns: int
 ) -> list[tuple[int, Finding, int]]:
     """Rule, finding and stream, for every rule that watches the variable."""
-    times_ns = rows.column("created_ns").to_numpy()
-    order = np.argsort(times_ns, kind="stable")
-    order = order[np.diff(times_ns[order], prepend=LONG_AGO_NS) > 0]
-    times_ns = times_ns[order]
-    values = rows.column("value").to_numpy()[order]
-    slots_ns = rows.column("slot_ns").to_numpy()[order]
-    numbers = rows.column("stream").to_numpy()[order]
+    times_ns, values, slots_ns, numbers = columns.values()
     everything = Series(times_ns, values, slots_ns, variable.since_ns)
     is_event = np.isfinite(values)
     events = Series(times_ns[is_event], values[is_event], slots_ns[is_event], variable.since_ns)
