@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAKING_S_MAX: Final = 600.0
+_OWN_ARCHIVE: Final = Path("lib/server/classes.jsa")
 _QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
 """An archive that does not fit is passed over, with a warning among our own output if allowed."""
 
@@ -50,6 +51,8 @@ def archive_options(archive: Path) -> str:
 
 def make_archive(home: Path, cache: Path) -> Path:
     """Makes the archive unless it is there; of several processes that want it, one makes it."""
+    if not (home / _OWN_ARCHIVE).is_file():
+        raise _cannot("it has none of its own classes to begin with")
     archive = archive_path(home, cache)
     with _alone(cache):
         if archive.is_file():
@@ -73,10 +76,14 @@ def _run_a_little_of_everything(home: Path, folder: Path, fresh: Path) -> None:
         check=False,
     )
     if not fresh.is_file():
-        raise ConfigurationError(
-            f"this Java makes no archive of classes: {(done.stderr or done.stdout)[-300:].strip()}",
-            hint="nothing is lost by it but some seconds at every start",
-        )
+        raise _cannot((done.stderr or done.stdout)[-300:].strip())
+
+
+def _cannot(reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"this Java makes no archive of classes: {reason}",
+        hint="nothing is lost by it but some seconds at every start",
+    )
 
 
 @contextmanager

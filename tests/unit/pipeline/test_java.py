@@ -11,7 +11,7 @@ import pytest
 from gridstat.model.errors import ConfigurationError
 from gridstat.pipeline import java
 from gridstat.pipeline.cache_folder import cache_folder
-from gridstat.pipeline.class_archive import archive_options, archive_path
+from gridstat.pipeline.class_archive import archive_options, archive_path, make_archive
 from gridstat.pipeline.java import java_home, java_version, java_without_vectors, packaged_java
 
 if TYPE_CHECKING:
@@ -137,3 +137,22 @@ def test_an_archive_is_named_by_its_java_and_used_only_if_it_was_made(
     assert archive_options(one) == ""
     one.touch()
     assert f"-XX:SharedArchiveFile={one}" in archive_options(one)
+
+
+def test_an_archive_that_is_there_is_not_made_again(
+    fake_java: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    home = fake_java("any", "17.0.1")
+    (home / "lib" / "server").mkdir(parents=True)
+    (home / "lib" / "server" / "classes.jsa").touch()
+    made = archive_path(home, tmp_path)
+    made.touch()
+    assert make_archive(home, tmp_path) == made
+
+
+def test_a_java_that_cannot_make_an_archive_says_so_at_once(
+    fake_java: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError, match="makes no archive of classes") as told:
+        make_archive(fake_java("any", "17.0.1"), tmp_path)
+    assert "nothing is lost" in told.value.hint
