@@ -9,6 +9,7 @@ A draw that lies too close to a limit is drawn again; `redrawn` says how often, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -154,13 +155,12 @@ def _decide(
     silent = _draw_silence(seed, attempt, watch)
     view = _View(recording, Swings(disturbance, motion), silent, watch.period)
     alarms = []
-    for station in watch.stations:
-        for quantity in watch.quantities:
+    for rule in sorted(watch.rules, key=lambda rule: isinstance(rule.law, Oscillation)):
+        for station, quantity in product(watch.stations, watch.quantities):
             variable = watch.variable(seed, station, quantity)
-            for rule in watch.rules:
-                if rule.watches(variable):
-                    expected = view.spans(rule.law, station, quantity)
-                    alarms += [ExpectedAlarm(rule.name, variable, span) for span in expected]
+            if rule.watches(variable):
+                expected = view.spans(rule.law, station, quantity)
+                alarms += [ExpectedAlarm(rule.name, variable, span) for span in expected]
     return Scenario(seed, disturbance, recording, silent, tuple(alarms), attempt, reason)
 
 

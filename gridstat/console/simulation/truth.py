@@ -81,10 +81,12 @@ class Swings:
         self._start_s = disturbance.step * STEP_S
         self._cleared = disturbance.cleared_step - disturbance.case.phases[-1].first_step
         self._cleared_s = disturbance.cleared_step * STEP_S
-        is_calm = disturbance.kind == "ambient"
-        self._modes = [] if is_calm else true_modes(disturbance.case, motion)
+        self._disturbance, self._motion = disturbance, motion
+        self._modes: list[TrueMode] | None = [] if disturbance.kind == "ambient" else None
 
     def spans(self, law: Oscillation, station: int) -> list[Span]:
+        if self._modes is None:  # Not before anybody asks: most draws are undecidable without.
+            self._modes = true_modes(self._disturbance.case, self._motion)
         doubtful = [mode for mode in self._modes if self._is_doubtful(mode, law, station)]
         if not doubtful:
             return []
@@ -119,7 +121,9 @@ class Swings:
         settled = self._cleared + round(SETTLED_S * STEPS_PER_S)
         latest = self._cleared + round(latest_s * STEPS_PER_S)
         others = [
-            other.amplitudes_hz[settled, station] for other in self._modes if other is not mode
+            other.amplitudes_hz[settled, station]
+            for other in self._modes or ()
+            if other is not mode
         ]
         return bool(
             mode.damping_ratio < law.damping_max - DAMPING_MARGIN
