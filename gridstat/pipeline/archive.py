@@ -8,25 +8,29 @@ if Spark's checkpoint is lost.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from pyspark.sql import functions as F
 
-from gridstat.pipeline.data_files import forget, write_aside
+from gridstat.pipeline.data_files import WRITTEN, forget, write_rows, written_files
 from gridstat.pipeline.schemas import EVENTS, QUARANTINE
-from gridstat.pipeline.stages.clean import Judgement, KnownRows, clean
+from gridstat.pipeline.stages.clean import Judgement, KnownRows, judge
 from gridstat.pipeline.tables import StoredTable
 from gridstat.record.kinds import EVENTS as RECORDED_EVENTS
 from gridstat.record.log_reader import LogReader
 from gridstat.record.segment import FRAME_RECORDS_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from gridstat.model.plausibility import TimeBounds
+    from gridstat.pipeline.data_files import DataFile
     from gridstat.pipeline.folder import PipelineFolder
     from gridstat.pipeline.stages.clean import Spans
 
@@ -85,7 +89,7 @@ class Archive:
         judgement = Judgement(
             self.bounds, self._known(start, closed_s, rows_max), start, quarantined
         )
-        files = write_aside(clean(batch, judgement), self._aside, ("reason", "day"))
+        files = self._write(batch, judgement)
         if not files:
             return 0
         end: int = max(quarantined, *(file.maximum[RECORD] + 1 for file in files))
@@ -110,6 +114,12 @@ class Archive:
         """The windows before a boundary to which these records of the log belong."""
         return Late(late_windows(self.log, records, before_s, window_s, self.bounds), window_s)
 
+    def _write(self, batch: DataFrame, judgement: Judgement) -> list[DataFile]:
+        """Has tasks judge rows and write them, in one go: they never return to Java."""
+        forget(self._aside)
+        work = partial(_judge_and_write, by=judgement, aside=self._aside)
+        return written_files(batch.repartition("stream").mapInArrow(work, WRITTEN))
+
     def _known(self, start: int, closed_s: int | None, rows_max: int) -> KnownRows:
         spans: Spans = ((None, None),)
         if closed_s is not None:
@@ -119,6 +129,12 @@ class Archive:
             spans = ((closed_s * NS_PER_S, None), *self.late((start, end), closed_s, 1).spans_ns())
         paths = (str(self.events.folder / path) for path in self.paths(spans))
         return KnownRows(tuple(paths), spans)
+
+
+def _judge_and_write(
+    batches: Iterable[pa.RecordBatch], *, by: Judgement, aside: Path
+) -> Iterator[pa.RecordBatch]:
+    return write_rows(judge(batches, by=by), aside=aside, partitions=("reason", "day"))
 
 
 def late_windows(

@@ -13,19 +13,23 @@ import math
 import shutil
 from dataclasses import dataclass
 from datetime import date, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
+from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame
 
-_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+WRITTEN: Final = "path string, partition string"
+_REPEATED: Final = ["variable", "stream", "flags"]
+"""Columns with few different values; to look for them in the others costs time."""
 _TEXT_MAX: Final = 64
 """Longer texts and bytes have no statistics."""
 
@@ -54,15 +58,34 @@ class DataFile:
         )
 
 
-def write_aside(rows: DataFrame, aside: Path, partitions: tuple[str, ...]) -> list[DataFile]:
-    """Has tasks write the rows; returns the files, none where there were no rows."""
-    rows.write.mode("overwrite").partitionBy(*partitions).parquet(str(aside))
-    return [data_file(path, aside) for path in sorted(aside.rglob("*.parquet"))]
+def write_rows(
+    batches: Iterable[pa.RecordBatch], *, aside: Path, partitions: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Writes rows into files, one for each partition, and tells their names; runs in a task.
+
+    The names are of the task's own making: of one that was tried twice the second counts.
+    """
+    found = list(batches)
+    if not found:
+        return
+    rows = pa.Table.from_batches(found)
+    aside.mkdir(parents=True, exist_ok=True)
+    for values in _combinations(rows.select(partitions)):
+        chosen = rows
+        for name, value in values.items():
+            column = chosen.column(name)
+            mask = pc.is_null(column) if value is None else pc.equal(column, value)
+            chosen = chosen if pc.all(mask, skip_nulls=False).as_py() else chosen.filter(mask)
+        yield _written(chosen, aside, values)
 
 
-def data_file(path: Path, root: Path) -> DataFile:
+def written_files(told: DataFrame) -> list[DataFile]:
+    """The files that the tasks of `write_rows` tell of, as `WRITTEN`."""
+    return [data_file(Path(row.path), json.loads(row.partition)) for row in told.collect()]
+
+
+def data_file(path: Path, partition: dict[str, str | None]) -> DataFile:
     """What the end of a file says of its columns."""
-    parts = path.relative_to(root).parent.parts
     footer = pq.read_metadata(path)
     minimum, maximum, nulls = {}, {}, {}
     for index in range(footer.num_columns):
@@ -73,7 +96,7 @@ def data_file(path: Path, root: Path) -> DataFile:
         low, high, nulls[name] = found
         if _has_order(low) and _has_order(high):
             minimum[name], maximum[name] = low, high
-    return DataFile(path, dict(_partition(parts)), footer.num_rows, minimum, maximum, nulls)
+    return DataFile(path, partition, footer.num_rows, minimum, maximum, nulls)
 
 
 def add_action(file: DataFile, root: Path, name: str, partitions: tuple[str, ...]) -> AddAction:
@@ -99,10 +122,30 @@ def forget(aside: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _partition(parts: tuple[str, ...]) -> Iterator[tuple[str, str | None]]:
-    for part in parts:
-        name, _, value = part.partition("=")
-        yield name, None if value == _NULL else unquote(value)
+def _combinations(columns: pa.Table) -> list[dict[str, Any]]:
+    """Which values occur together; mostly one day of good rows, which is quick to see."""
+    one: dict[str, Any] = {}
+    for name in columns.column_names:
+        extent = pc.min_max(columns.column(name)).as_py()
+        nulls = columns.column(name).null_count
+        if nulls not in {0, columns.num_rows} or extent["min"] != extent["max"]:
+            found: list[dict[str, Any]] = (
+                columns.group_by(columns.column_names).aggregate([]).to_pylist()
+            )
+            return found
+        one[name] = extent["min"]
+    return [one]
+
+
+def _written(rows: pa.Table, aside: Path, values: dict[str, Any]) -> pa.RecordBatch:
+    path = aside / f"{uuid4().hex}.parquet"
+    kept = rows.drop_columns(list(values))
+    with pq.ParquetWriter(path, kept.schema, use_dictionary=_REPEATED, compression="zstd") as file:
+        file.write_table(kept)
+    partition = {name: None if value is None else str(value) for name, value in values.items()}
+    return pa.record_batch(
+        {"path": pa.array([str(path)]), "partition": pa.array([json.dumps(partition)])}
+    )
 
 
 def _column_statistics(footer: pq.FileMetaData, index: int) -> tuple[Any, Any, int] | None:

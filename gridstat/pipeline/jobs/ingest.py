@@ -37,12 +37,6 @@ if TYPE_CHECKING:
 JOB: Final = "ingest"
 POLL_S: Final = 0.2
 _SETTINGS: Final = {
-    # Statistics of times, and the same type for every reader.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Exact percentiles of thousands of groups without a sort: twice as fast.
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "200000",
-    # Few partitions at a time, so no sort before writing.
-    "spark.sql.maxConcurrentOutputFileWriters": "16",
     # Listing some files on the driver is quicker than a job for it.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }

@@ -76,8 +76,8 @@ def judge(batches: Iterable[pa.RecordBatch], *, by: Judgement) -> Iterator[pa.Re
     found = list(batches)
     if not found:
         return
-    rows = pa.Table.from_batches(found).combine_chunks()
-    rows = rows.filter(rows_from(rows, by.from_record))
+    rows = pa.Table.from_batches(found)
+    rows = _only(rows, _numbers(rows, "record") >= by.from_record)
     codes = reason_codes(rows, by.bounds)
     codes[duplicates(rows, codes == 0, by)] = 1 + REASONS.index(DUPLICATE)
     time_ns = np.where(codes == 0, _numbers(rows, "created_ns"), _numbers(rows, "received_ns"))
@@ -88,12 +88,12 @@ def judge(batches: Iterable[pa.RecordBatch], *, by: Judgement) -> Iterator[pa.Re
         "day", pa.array((time_ns // NS_PER_DAY).astype(np.int32)).cast(pa.date32())
     )
     is_done = (codes != 0) & (_numbers(rows, "record") < by.quarantined)
-    yield from judged.filter(pa.array(~is_done)).to_batches(ROWS_PER_BATCH)
+    yield from _only(judged, ~is_done).to_batches(ROWS_PER_BATCH)
 
 
 def reason_codes(rows: pa.Table, bounds: TimeBounds) -> NDArray[np.int8]:
     """0 for a good row, else one more than the place of its reason; of the row alone."""
-    value = rows.column("value").to_numpy()
+    value = rows.column("value").fill_null(0.0).to_numpy()  # Null: a type that is no number.
     is_known = rows.column("variable").is_valid().to_numpy()
     return np.select(
         [~is_known, ~is_plausible_time(rows, bounds), ~np.isfinite(value)],
@@ -157,8 +157,9 @@ def within(time_ns: NDArray[np.int64], spans_ns: Spans) -> NDArray[np.bool_]:
     return inside
 
 
-def rows_from(rows: pa.Table, record: int) -> pa.Array:
-    return pa.array(_numbers(rows, "record") >= record)
+def _only(rows: pa.Table, is_wanted: NDArray[np.bool_]) -> pa.Table:
+    """A copy of some rows; mostly all are wanted, and then there is no copy."""
+    return rows if is_wanted.all() else rows.filter(pa.array(is_wanted))
 
 
 def _numbers(rows: pa.Table, name: str) -> NDArray[np.int64]:

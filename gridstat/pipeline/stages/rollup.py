@@ -93,7 +93,7 @@ def measure(
     found = list(batches)
     if not found:
         return
-    rows = pa.Table.from_batches(found).combine_chunks()
+    rows = pa.Table.from_batches(found)
     columns = {name: rows.column(name).to_numpy() for name in INPUT}
     is_wanted = within(columns["created_ns"], spans_ns)
     columns = {name: column[is_wanted] for name, column in columns.items()}
@@ -120,16 +120,21 @@ def _measures(columns: dict[str, NDArray[Any]], window_ns: int) -> dict[str, Any
         "stream": stream[firsts],
         "start_ns": start_ns[firsts],
         "count": counts,
-        "mean": means,
-        "minimum": ranked[firsts],
-        "maximum": ranked[firsts + counts - 1],
-        "deviation": pa.array(np.sqrt(squares / np.maximum(counts - 1, 1)), mask=counts == 1),
-        "p95": _percentile(ranked, firsts, counts, P95),
-        "first": value[firsts],
-        "last": value[firsts + counts - 1],
+        "mean": _or_null(means),
+        "minimum": _or_null(ranked[firsts]),
+        "maximum": _or_null(ranked[firsts + counts - 1]),
+        "deviation": _or_null(np.sqrt(squares / np.where(counts > 1, counts - 1, np.nan))),
+        "p95": _or_null(_percentile(ranked, firsts, counts, P95)),
+        "first": _or_null(value[firsts]),
+        "last": _or_null(value[firsts + counts - 1]),
         "latency_ms_mean": np.add.reduceat(latency_ms, firsts) / counts,
         "latency_ms_max": np.maximum.reduceat(latency_ms, firsts),
     }
+
+
+def _or_null(numbers: NDArray[np.float64]) -> pa.Array:
+    """Values that are no numbers are null: of a stream of another type, or of too few events."""
+    return pa.array(numbers, mask=np.isnan(numbers))
 
 
 def _percentile(
