@@ -24,7 +24,7 @@ SCHEMA = pa.schema(
 )
 
 
-def write(rows: list[tuple[int, float | None, str | None, date]], aside: Path) -> list[pa.Table]:
+def write(rows: list[tuple[int, float, str | None, date]], aside: Path) -> list[pa.Table]:
     named = [dict(zip(SCHEMA.names, row, strict=True)) for row in rows]
     batch = pa.RecordBatch.from_pylist(named, schema=SCHEMA)
     told = [row for part in _told(batch, aside) for row in part.to_pylist()]
