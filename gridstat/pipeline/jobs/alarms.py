@@ -68,6 +68,7 @@ class AlarmFollower:
         self._watched: Watched | None = None
         self._evaluated_ns = self._table.mark(EVALUATED)
         self._handed_ns = self._table.mark(SENT) or 0
+        self._hand_on()  # What a killed process has committed and not sent.
 
     def followed_ns(self) -> int | None:
         """Up to which instant, without it, events have been evaluated."""
@@ -75,7 +76,6 @@ class AlarmFollower:
 
     def follow(self, spark: SparkSession, archive: Archive, span_ns: tuple[int, int]) -> int:
         """Evaluates events created in [from, to); returns how many alarms have begun."""
-        self._hand_on()  # What a killed process has committed and not sent.
         from_ns, to_ns = max(span_ns[0], _earliest_ns(archive)), span_ns[1]
         seen = self._watch()
         added = 0
