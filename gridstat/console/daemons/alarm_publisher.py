@@ -59,8 +59,8 @@ class FeedbackSettings:
     alarm of a variable waits `settle_s` for the paths to those who subscribe to all alarms.
     """
 
-    waiting_max: int = 4_096
-    variables_max: int = 256
+    waiting_max: int = 16_384
+    variables_max: int = 8_192
     age_s_max: float = 50.0
     settle_s: float = 1.0
     interval_s_min: float = 1.0
@@ -128,17 +128,18 @@ class AlarmPublisher:
     def publish(self, alarms: pa.Table | Iterable[Alarm]) -> int:
         """Hand alarms over, as a table with the columns of `Alarm` or one by one; how many it took.
 
-        Never waits. What finds no room is counted as overflowed.
+        Never waits. If not all find room, the oldest are left out and counted as overflowed.
         """
         found = _alarms(alarms)
         now_ns = self._clock.steady_ns()
         with self._changed:
             room = max(0, self._settings.waiting_max - len(self._waiting))
-            for alarm in found[:room]:
+            newest = found[max(0, len(found) - room) :]
+            for alarm in newest:
                 heapq.heappush(self._waiting, (now_ns, next(self._numbers), alarm))
-            self._counts["overflowed"] += len(found) - len(found[:room])
+            self._counts["overflowed"] += len(found) - len(newest)
             self._changed.notify_all()
-        return len(found[:room])
+        return len(newest)
 
     def counters(self) -> dict[str, int]:
         """What became of all alarms so far, by outcome, and how many still wait."""

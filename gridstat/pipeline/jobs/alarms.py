@@ -19,11 +19,11 @@ import pyarrow.dataset as ds
 
 from gridstat.model.alarms.identity import distinct_sequences
 from gridstat.model.rate_law import NS_PER_S
-from gridstat.pipeline.known_streams import KnownStreams, read_all
+from gridstat.pipeline.known_gaps import KnownGaps
+from gridstat.pipeline.known_streams import KnownStreams
 from gridstat.pipeline.schemas import ALARMS
 from gridstat.pipeline.stages.alarms import alarms, watched
 from gridstat.pipeline.tables import StoredTable
-from gridstat.record.kinds import GAPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,9 +61,9 @@ class AlarmFollower:
         self._rules = tuple(rules)
         self._publish = publish
         self._is_sent = is_sent
-        self._log = folder.log
         self._table = StoredTable(folder.tables, ALARMS)
         self._streams = KnownStreams(folder.log)
+        self._gaps = KnownGaps(folder.log)
         self._known: pa.Table | None = None
         self._watched: Watched | None = None
         self._evaluated_ns = self._table.mark(EVALUATED)
@@ -99,7 +99,8 @@ class AlarmFollower:
         found = self._table.empty()
         if seen.variables:
             events = archive.between(spark, ((from_ns - seen.look_back_ns, to_ns),))
-            begun = alarms(events, seen, from_ns, to_ns, self._unrecorded_ns())
+            away_ns = self._gaps.spans_ns(from_ns - seen.look_back_ns)
+            begun = alarms(events, seen, from_ns, to_ns, away_ns)
             found = numbered(begun.toArrow())
         self._commit(found, span_ns[1])
         return int(found.num_rows)
@@ -150,10 +151,6 @@ class AlarmFollower:
             if self._watched.too_slow:
                 log.warning("silence_not_judged too_slow=%s", len(self._watched.too_slow))
         return self._watched
-
-    def _unrecorded_ns(self) -> list[tuple[int, int]]:
-        gaps = read_all(self._log, GAPS).to_pylist()
-        return [(gap["from_ns"], gap["to_ns"]) for gap in gaps]
 
 
 def numbered(found: pa.Table) -> pa.Table:

@@ -167,10 +167,15 @@ def _judge(
 
 
 def _by_variable(seen: Watched, rows: pa.Table) -> Iterator[tuple[WatchedVariable, Columns]]:
-    """The events of each variable of a crate in order of time, the first of each instant."""
+    """The events of each variable of a crate in order of time, one of each instant.
+
+    Of several (two streams of a variable overlap) an event goes before a mere sign, and then the
+    stream of the lowest number, whatever the order in which they come.
+    """
     places = rows.column("place").to_numpy()
     times_ns = rows.column("created_ns").to_numpy()
-    order = np.lexsort((times_ns, places))
+    is_sign = np.isnan(rows.column("value").to_numpy())
+    order = np.lexsort((rows.column("stream").to_numpy(), is_sign, times_ns, places))
     is_first = np.diff(times_ns[order], prepend=LONG_AGO_NS) != 0
     is_first |= np.diff(places[order], prepend=-1) != 0
     order = order[is_first]
