@@ -279,6 +279,7 @@ class LogWriter:
         head = SegmentHead(self._kind.code, self._kind.version, self.appended, now_ns)
         try:
             self._segment = self._open(segment_name(self.appended))
+            os.ftruncate(self._segment, 0)  # What an attempt that failed has left.
             self._write([encode_head(head)], ALIGNMENT, 0)
             sync_folder(self._folder)
         except (OSError, StorageFailed) as error:
@@ -293,7 +294,7 @@ class LogWriter:
         )
 
     def _write(self, parts: list[bytes], size: int, position: int) -> None:
-        """All parts, or the segment is as it was."""
+        """All parts, or the segment is as it was, or it is not written any more."""
         written = 0
         try:
             rest = [memoryview(part) for part in parts]
@@ -302,8 +303,14 @@ class LogWriter:
                 written += count
                 rest = _after(rest, count)
         except OSError as error:
-            os.ftruncate(self._segment, position)
+            self._cut(position)
             raise _failed(self._folder, error) from error
+
+    def _cut(self, position: int) -> None:
+        try:
+            os.ftruncate(self._segment, position)
+        except OSError:
+            self.is_failed = True  # Nothing may follow half a frame; the next start cuts it off.
 
     def _commit(self, *, is_closed: bool) -> None:
         assert self._open_extent is not None

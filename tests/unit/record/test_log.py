@@ -164,13 +164,14 @@ def test_a_full_log_refuses_and_takes_more_once_segments_are_released(tmp_path: 
     assert read_all(tmp_path, LogReader(tmp_path, EVENTS).ends()[0])[-1] == held + 99
 
 
+def write_half(descriptor: int, parts: list[memoryview]) -> int:
+    os.write(descriptor, bytes(parts[0][:10]))
+    raise OSError(28, "No space left on device")
+
+
 def test_a_full_disk_leaves_the_log_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write_half(descriptor: int, parts: list[memoryview]) -> int:
-        os.write(descriptor, bytes(parts[0][:10]))
-        raise OSError(28, "No space left on device")
-
     with writer(tmp_path) as log:
         log.append(events(0, 10))
         with monkeypatch.context() as patched:
@@ -181,12 +182,45 @@ def test_a_full_disk_leaves_the_log_as_it_was(
     assert read_all(tmp_path) == list(range(20))
 
 
+def fail(*_: object) -> None:
+    raise OSError(5, "Input/output error")
+
+
+def test_a_segment_whose_beginning_failed_is_begun_anew_with_one_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with writer(tmp_path) as log:
+        for _ in range(2):
+            with monkeypatch.context() as patched:
+                patched.setattr("gridstat.record.log_writer.sync_folder", fail)
+                with pytest.raises(StorageFailed, match="Input/output"):
+                    log.append(events(log.appended, 10))
+            log.append(events(log.appended, 10))
+            log.rotate()
+    assert read_all(tmp_path) == list(range(20))
+
+
+def test_nothing_follows_half_a_frame_that_cannot_be_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with writer(tmp_path) as log:
+        log.append(events(0, 10))
+        log.sync()
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "writev", write_half)
+            patched.setattr(os, "ftruncate", fail)
+            with pytest.raises(StorageFailed, match="No space left"):
+                log.append(events(10, 10))
+        with pytest.raises(StorageFailed, match="could not be written before"):
+            log.append(events(10, 10))
+    with writer(tmp_path) as log:
+        log.append(events(10, 10))
+    assert read_all(tmp_path) == list(range(20))
+
+
 def test_a_disk_that_cannot_sync_is_not_trusted_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(descriptor: int) -> None:
-        raise OSError(5, "Input/output error")
-
     with writer(tmp_path) as log:
         log.append(events(0, 10))
         log.sync()
