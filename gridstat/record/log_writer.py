@@ -156,6 +156,7 @@ class LogWriter:
             self._unlink(names)
         except OSError as error:
             self._extents = before
+            self.is_failed = True  # The manifest may be another file now than the one open here.
             raise _failed(self._folder, error) from error
         return sum(extent.end_byte for extent in gone)
 
@@ -352,8 +353,9 @@ class LogWriter:
         if self._open_recorded is not None:
             kept.append(self._open_recorded)
         rewrite(self._folder / MANIFEST_FILE, kept)
+        fresh = self._open(MANIFEST_FILE)
         os.close(self._manifest)
-        self._manifest = self._open(MANIFEST_FILE)
+        self._manifest = fresh
         self._entries = len(kept)
 
 

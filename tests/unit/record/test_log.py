@@ -48,6 +48,10 @@ def segments(folder: Path) -> list[Path]:
     return sorted((folder / EVENTS.name).glob("*.segment"))
 
 
+def fail(*_: object) -> None:
+    raise OSError(5, "Input/output error")
+
+
 STEPS = st.tuples(st.integers(1, 400), st.sampled_from(["append", "sync", "restart", "rotate"]))
 
 
@@ -148,6 +152,25 @@ def test_released_segments_are_gone_and_later_places_still_mean_the_same(tmp_pat
     assert read_all(tmp_path, 300) == list(range(300, 410))
 
 
+def test_a_release_that_failed_half_way_is_not_written_on_into_a_removed_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with writer(tmp_path) as log:
+        for _ in range(3):
+            log.append(events(log.appended, 10))
+            log.rotate()
+        with monkeypatch.context() as patched:
+            patched.setattr("gridstat.record.manifest.sync_folder", fail)
+            with pytest.raises(StorageFailed, match="Input/output"):
+                log.release(20)
+        with pytest.raises(StorageFailed, match="could not be written before"):
+            log.append(events(30, 10))
+        assert log.recorded == 30
+    with writer(tmp_path) as log:
+        log.append(events(30, 10))
+    assert read_all(tmp_path, 20) == list(range(20, 40))
+
+
 def test_a_full_log_refuses_and_takes_more_once_segments_are_released(tmp_path: Path) -> None:
     tight = LogSettings(segment_bytes_max=20_000, log_bytes_max=60_000)
     with writer(tmp_path, tight) as log:
@@ -180,10 +203,6 @@ def test_a_full_disk_leaves_the_log_as_it_was(
                 log.append(events(10, 10))
         log.append(events(10, 10))
     assert read_all(tmp_path) == list(range(20))
-
-
-def fail(*_: object) -> None:
-    raise OSError(5, "Input/output error")
 
 
 def test_a_segment_whose_beginning_failed_is_begun_anew_with_one_head(

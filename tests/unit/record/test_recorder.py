@@ -159,11 +159,34 @@ def test_numbers_of_streams_survive_a_restart(tmp_path: Path) -> None:
         assert recorder.begin(variable(2), 3, 8) == 1
         recorder.take(samples(0, 2, variable_id=2))
     with recording(tmp_path) as recorder:
-        assert recorder.begin(variable(40, name="c1/a/v2"), 3, 99) == 1
+        assert recorder.begin(variable(40, name="c1/a/v2"), 3, 8) == 1
         assert recorder.begin(variable(41), 3, 100) == 2
         recorder.take(samples(2, 2, variable_id=40))
     assert [row["stream"] for row in read_rows(tmp_path, STREAMS)] == [0, 1, 2]
     assert [row["stream"] for row in read_rows(tmp_path, EVENTS)] == [1] * 4
+
+
+def test_another_contract_on_the_same_terms_is_another_stream(tmp_path: Path) -> None:
+    with recording(tmp_path) as recorder:
+        recorder.take(samples(0, 2))
+    with recording(tmp_path) as recorder:
+        assert recorder.begin(variable(), 1, 8) == 1
+        recorder.take(samples(2, 2))
+    rows = list(read_rows(tmp_path, STREAMS))
+    assert [(row["stream"], row["subscription"]) for row in rows] == [(0, 7), (1, 8)]
+    assert [row["stream"] for row in read_rows(tmp_path, EVENTS)] == [0, 0, 1, 1]
+
+
+def test_terms_that_come_back_are_another_stream(tmp_path: Path) -> None:
+    clock = Clock()
+    with recording(tmp_path, clock=clock) as recorder:
+        recorder.take(samples(0, 1))
+        for number, period in enumerate((Period(1, 60), Period(1, 30)), start=1):
+            clock.ns += 1_000
+            assert recorder.begin(variable(period=period), 1, 7) == number
+            recorder.take(samples(number, 1))
+    since_ns = [row["since_ns"] - BEGAN_NS for row in read_rows(tmp_path, STREAMS)]
+    assert since_ns == [0, 1_000, 2_000]
 
 
 def test_a_slow_disk_costs_what_finds_no_room_and_that_is_a_gap(tmp_path: Path) -> None:
@@ -261,6 +284,29 @@ def test_a_disk_that_cannot_sync_costs_what_was_not_yet_safe(
         recorder.sync()
     assert recorded(tmp_path) == [*range(100), *range(150, 200)]
     assert gaps(tmp_path) == [("disk failed", 50)]
+
+
+def test_a_failed_release_costs_nothing_that_is_recorded_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with recording(tmp_path) as recorder:
+        for first in (0, 100):
+            recorder.take(samples(first, 100))
+            recorder.sync()
+            recorder.rotate()
+        note_archived(tmp_path, EVENTS, 100)
+        with monkeypatch.context() as patched:
+            patched.setattr("gridstat.record.manifest.sync_folder", fail)
+            recorder.tend()
+        assert recorder.figures().state == "failing"
+        recorder.sync()
+        recorder.take(samples(200, 100))
+        assert recorder.sync() == 300
+        assert recorder.figures().state == "recording"
+        assert recorded(tmp_path)[-200:] == list(range(100, 300))
 
 
 def test_gaps_wait_for_a_disk_that_takes_them(tmp_path: Path) -> None:
