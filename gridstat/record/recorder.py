@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from gridstat.model.errors import GridStatError
+from gridstat.model.errors import GridStatError, StorageFailed
 from gridstat.record.disk import check_disk
 from gridstat.record.event_rows import EventRows, event_batch
-from gridstat.record.gap_book import GapBook, GapReason, gap_row
+from gridstat.record.gap_book import Gap, GapBook, GapReason, gap_row
 from gridstat.record.kinds import EVENTS, GAPS, KINDS, STREAMS
 from gridstat.record.log_keeper import LogKeeper
 from gridstat.record.log_reader import LogReader
@@ -148,7 +148,25 @@ class Recorder:
             failures=sum(keeper.failures for keeper in self._logs.values()),
         )
 
-    # On the writing thread.
+    # On the writing thread, or before there is one.
+
+    def note_downtime(self) -> int | None:
+        """Write down that nothing was recorded since the newest event, before there is a newer one.
+
+        Until when, None if nothing was ever recorded. Raises if it is not safe: events that were
+        recorded after it would hide the outage for good.
+        """
+        if self.last_received_ns is None:
+            return None
+        now_ns = self._now_ns()
+        down = Gap(GapReason.DOWN, min(self.last_received_ns, now_ns), now_ns, None)
+        if not self._write_safely(GAPS, [gap_row(down)]):
+            raise StorageFailed(
+                f"{self._folder} does not take the gap since the last event: "
+                f"{self._logs[GAPS.name].complaint}",
+                hint="make room, or record into another folder: --into",
+            )
+        return now_ns
 
     def write(self) -> None:
         """Bring what waits to the operating system."""

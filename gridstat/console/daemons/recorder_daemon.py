@@ -124,7 +124,6 @@ class RecorderDaemon:
     async def start(self) -> Line:
         """Attach, subscribe, and say from where on it records."""
         plan = self._plan
-        self._thread.start()
         self._connection = await connect_async(
             plan.edges,
             plan.end_point,
@@ -133,10 +132,14 @@ class RecorderDaemon:
             ring_events=RING_EVENTS,
             option_bytes=OPTION_BYTES,
         )
+        # Whatever ends this process from here on, the time without a recorder is told.
+        down_until_ns = await asyncio.to_thread(self._recorder.note_downtime)
+        self._thread.start()
         self._connection.tap(self._tap)
         for name in plan.names:
             await self._subscribe(self._connection, name)
-        self._note_downtime()
+        if down_until_ns is not None:
+            self._recorder.miss(GapReason.DOWN, down_until_ns, time.time_ns(), None)
         ready: Line = {
             "state": "ready",
             "recorder": plan.end_point,
@@ -184,11 +187,6 @@ class RecorderDaemon:
         pattern = await connection.run(connection.subscribe_pattern, name, qos=self._plan.qos)
         for missed in pattern.missed:
             log.warning("not_granted variable=%s", missed)
-
-    def _note_downtime(self) -> None:
-        last_ns, now_ns = self._recorder.last_received_ns, time.time_ns()
-        if last_ns is not None:
-            self._recorder.miss(GapReason.DOWN, min(last_ns, now_ns), now_ns, None)
 
     async def _keep_account(self, desk: OperatorDesk) -> None:
         if not self._recorder.has_room:

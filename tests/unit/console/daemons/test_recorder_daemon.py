@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
-from gridstat.console.daemons.recorder_daemon import RecorderTap
+import pytest
+
+from gridstat.console.daemons.recorder_daemon import RecorderDaemon, RecorderPlan, RecorderTap
+from gridstat.endpoint.asking import qos
+from gridstat.model.errors import Misuse
 from gridstat.record.kinds import EVENTS, GAPS, STREAMS
 from gridstat.record.recorder import Recorder, read_rows
 from gridstat.record.settings import RecorderSettings
+from tests.unit.record.batches import BEGAN_NS
 from tests.unit.record.samples import Clock, samples, variable
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from gridstat.console.access import Access
 
 
 def test_what_the_receiver_dropped_is_a_gap_once(tmp_path: Path) -> None:
@@ -47,3 +56,77 @@ def test_events_and_their_terms_reach_the_recorder(tmp_path: Path) -> None:
     (stream,) = read_rows(tmp_path, STREAMS)
     assert (stream["variable"], stream["every"], stream["subscription"]) == ("c1/a/v3", 2, 77)
     assert [row["stream"] for row in read_rows(tmp_path, EVENTS)] == [0] * 4
+
+
+class RefusingEdge:
+    """A connection whose first contract brings events, and whose second is refused."""
+
+    is_connected = True
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._tap: Any = None
+        self.told_at_tap: list[str] = []
+
+    def tap(self, tap: Any) -> None:
+        self._tap = tap
+        self.told_at_tap = [row["reason"] for row in read_rows(self._log, GAPS)]
+
+    async def run(self, call: Any, *words: Any, **options: Any) -> Any:
+        return call(*words, **options)
+
+    def subscribe(self, name: str, **_: Any) -> None:
+        if name == "c1/a/refused":
+            raise Misuse("no such variable")
+        self._tap.begin(variable(), 1, 7)
+        self._tap.take(samples(0, 5, at_ns=BEGAN_NS + 3_600 * 10**9), b"")
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        return {"received": {"ring_full": 0, "kernel_dropped": 0}}
+
+    def close(self) -> None:
+        pass
+
+
+def test_an_outage_is_told_also_if_the_start_after_it_fails_with_events_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Recorder(tmp_path, now_ns=Clock(), settings=RecorderSettings())
+    before.begin(variable(), 1, 7)
+    before.take(samples(0, 5))
+    last_ns = BEGAN_NS + 4 * 1_000_000 + 500
+    before.close()
+    edge = RefusingEdge(tmp_path)
+
+    async def connect(*_: Any, **__: Any) -> RefusingEdge:
+        return edge
+
+    monkeypatch.setattr("gridstat.console.daemons.recorder_daemon.connect_async", connect)
+    access = SimpleNamespace(
+        cloud="c1",
+        certificates=SimpleNamespace(path=tmp_path),
+        files_of=lambda *_: None,
+    )
+    plan = RecorderPlan(
+        access=cast("Access", access),
+        into=tmp_path,
+        end_point="c1/recorder",
+        edges=(),
+        names=("c1/a/v1", "c1/a/refused"),
+        qos=qos(),
+        settings=RecorderSettings(),
+    )
+
+    async def start_and_fail() -> None:
+        daemon = RecorderDaemon(plan)
+        try:
+            with pytest.raises(Misuse):
+                await daemon.start()
+        finally:
+            await daemon.close()
+
+    asyncio.run(start_and_fail())
+    assert len(list(read_rows(tmp_path, EVENTS))) == 10
+    assert edge.told_at_tap == ["recorder down"]
+    (gap,) = read_rows(tmp_path, GAPS)
+    assert (gap["reason"], gap["from_ns"]) == ("recorder down", last_ns)
