@@ -37,10 +37,17 @@ class Tally:
         self._duplicates = 0
         self._recent: deque[int] = deque(maxlen=RECENT_SLOTS)
 
+    @property
+    def has_slots(self) -> bool:
+        """Alerts, which a pattern catches as well, come when they come: nothing is ever due."""
+        variable = self._subscription.variable
+        return variable is not None and variable.period is not None
+
     def drain(self) -> None:
         """Count what has come since the last time."""
         variable = self._subscription.variable
         if variable is None or variable.period is None:
+            self._subscription.read()
             return
         for created_ns in self._subscription.read()["created_ns"].tolist():
             slot = slot_of(created_ns, variable.period, variable.phase_ns)
@@ -102,7 +109,8 @@ class Subscribers:
 
     def handle(self, do: str) -> Line:
         self.work()
-        return {"is": "report", "subscriptions": [tally.told() for tally in self._tallies]}
+        told = [tally.told() for tally in tuple(self._tallies) if tally.has_slots]
+        return {"is": "report", "subscriptions": told}
 
     def wait_s(self) -> float | None:
         return DRAIN_S
