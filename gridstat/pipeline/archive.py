@@ -12,6 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from gridstat.pipeline.data_files import WRITTEN, forget, write_rows, written_files
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from gridstat.model.plausibility import TimeBounds
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 RECORD: Final = "record"
 """The mark of the archive and of whatever follows it: all records before this one are in."""
+END: Final = "end_record"
+"""What a task tells: the record after the last one that it was given."""
 NS_PER_S: Final = 1_000_000_000
 SPANS_MAX: Final = 64
 """More stretches of late seconds than this are looked up as one."""
@@ -89,10 +92,9 @@ class Archive:
         judgement = Judgement(
             self.bounds, self._known(start, closed_s, rows_max), start, quarantined
         )
-        files = self._write(batch, judgement)
-        if not files:
+        files, end = self._write(batch, judgement)
+        if end <= start:
             return 0
-        end: int = max(quarantined, *(file.maximum[RECORD] + 1 for file in files))
         bad = [file for file in files if file.partition["reason"] is not None]
         name = f"{start:020d}-{end:020d}"
         if bad:
@@ -114,11 +116,17 @@ class Archive:
         """The windows before a boundary to which these records of the log belong."""
         return Late(late_windows(self.log, records, before_s, window_s, self.bounds), window_s)
 
-    def _write(self, batch: DataFrame, judgement: Judgement) -> list[DataFile]:
-        """Has tasks judge rows and write them, in one go: they never return to Java."""
+    def _write(self, batch: DataFrame, judgement: Judgement) -> tuple[list[DataFile], int]:
+        """Has tasks judge rows and write them, in one go: they never return to Java.
+
+        Returns the files and the end of the batch, that is, of what the tasks were given: who was
+        killed may have brought into quarantine what is beyond it.
+        """
         forget(self._aside)
         work = partial(_judge_and_write, by=judgement, aside=self._aside)
-        return written_files(batch.repartition("stream").mapInArrow(work, WRITTEN))
+        told = batch.repartition("stream").mapInArrow(work, f"{WRITTEN}, {END} bigint")
+        rows = told.collect()
+        return written_files(rows), max((row[END] for row in rows), default=0)
 
     def _known(self, start: int, closed_s: int | None, rows_max: int) -> KnownRows:
         spans: Spans = ((None, None),)
@@ -134,7 +142,15 @@ class Archive:
 def _judge_and_write(
     batches: Iterable[pa.RecordBatch], *, by: Judgement, aside: Path
 ) -> Iterator[pa.RecordBatch]:
-    return write_rows(judge(batches, by=by), aside=aside, partitions=("reason", "day"))
+    """Tells of every file, and once of no file, up to which record the rows were seen."""
+    given = list(batches)
+    if not given:
+        return
+    end = max(pc.max(batch.column(RECORD)).as_py() or 0 for batch in given) + 1
+    nothing = pa.nulls(1, pa.string())
+    yield pa.record_batch({"path": nothing, "partition": nothing, END: pa.array([end])})
+    for told in write_rows(judge(given, by=by), aside=aside, partitions=("reason", "day")):
+        yield told.append_column(END, pa.array([end] * told.num_rows))
 
 
 def late_windows(

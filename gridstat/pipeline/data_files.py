@@ -25,7 +25,7 @@ from deltalake.transaction import AddAction
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Row
 
 WRITTEN: Final = "path string, partition string"
 _REPEATED: Final = ["variable", "stream", "flags"]
@@ -79,9 +79,10 @@ def write_rows(
         yield _written(chosen, aside, values)
 
 
-def written_files(told: DataFrame) -> list[DataFile]:
-    """The files that the tasks of `write_rows` tell of, as `WRITTEN`."""
-    return [data_file(Path(row.path), json.loads(row.partition)) for row in told.collect()]
+def written_files(told: Iterable[Row]) -> list[DataFile]:
+    """The files that the tasks of `write_rows` tell of, as `WRITTEN`; rows without one are not."""
+    found = [row for row in told if row.path is not None]
+    return [data_file(Path(row.path), json.loads(row.partition)) for row in found]
 
 
 def data_file(path: Path, partition: dict[str, str | None]) -> DataFile:

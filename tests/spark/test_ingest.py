@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from gridstat.model.errors import StorageFailed
 from gridstat.pipeline.folder import PipelineFolder
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
 from tests.spark.ingest_logs import disturbed, judged, record_events, record_streams, steady
@@ -104,6 +105,30 @@ def test_a_lost_checkpoint_brings_nothing_in_twice(
     ingest(spark, folder)
     check_records(folder, rows, STREAMS)
     check_rollups(folder, rows, STREAMS, 1)
+
+
+def test_a_kill_between_two_commits_and_a_lost_checkpoint_lose_nothing(
+    spark: SparkSession, folder: PipelineFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = disturbed(steady(STREAMS, 40), seed=5)
+    record_events(folder.log, rows[:100])
+    ingest(spark, folder)
+    record_events(folder.log, rows[100:600])
+    killed = Ingest(spark, folder)
+    monkeypatch.setattr(killed.archive.events, "add_files", _killed)
+    with pytest.raises(StorageFailed, match="killed"):
+        killed.run_to_end(has_flush=False)
+    assert killed.archive.quarantine.mark("record") == 600
+    folder.checkpoint("ingest").rename(folder.path / "lost")
+    record_events(folder.log, rows[600:])
+    ingest(spark, folder, rows=250)
+    check_records(folder, rows, STREAMS)
+    for window_s in (1, 60, 3_600):
+        check_rollups(folder, rows, STREAMS, window_s)
+
+
+def _killed(*_: object) -> None:
+    raise StorageFailed("killed before this commit")
 
 
 def test_statistics_of_files_tell_what_is_in_them(
