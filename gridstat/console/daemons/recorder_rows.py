@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gridstat.net.command.endpoint_messages import LEDGER_COUNTS
@@ -29,7 +30,8 @@ INT64_MAX: Final = (1 << 63) - 1
 
 
 class AccountRows:
-    """Remembers what was written down; a row comes again only when it says something else.
+    """Remembers what was written down; a row comes again only when it says something else,
+    or right before one that does.
 
     `known` are the contracts of an earlier recorder, so that one which has ended meanwhile is over.
     """
@@ -42,7 +44,7 @@ class AccountRows:
             else:
                 self._contracts[row["subscription"]] = {name: row[name] for name in TERMS}
         self._ledgers: dict[tuple[int, str | None], Row] = {}
-        self._counters: dict[tuple[str, str, str], int] = {}
+        self._counters: dict[tuple[str, str, str], _Reading] = {}
 
     @property
     def contracts(self) -> int:
@@ -78,23 +80,42 @@ class AccountRows:
         return rows
 
     def counter_rows(self, counters: Iterable[Facts], time_ns: int) -> list[Row]:
-        """Counters that have moved since."""
-        rows = []
+        """Counters that have moved since, the oldest readings first.
+
+        One that had not moved for a while comes with its last reading before, so that nobody takes
+        a burst after an idle hour for an hour's even flow.
+        """
+        idle, moved = [], []
         for each in counters:
             for name, value in each["counters"].items():
                 key = each["router"], each["channel"], name
-                if self._counters.get(key) != value:
-                    self._counters[key] = value
-                    rows.append(
-                        {
-                            "time_ns": time_ns,
-                            "router": each["router"],
-                            "channel": each["channel"],
-                            "counter": name,
-                            "value": min(value, INT64_MAX),
-                        }
-                    )
-        return rows
+                before = self._counters.get(key)
+                has_moved = before is None or before.value != value
+                if has_moved:
+                    moved.append(_counter_row(key, value, time_ns))
+                    if before is not None and not before.is_told:
+                        idle.append(_counter_row(key, before.value, before.time_ns))
+                self._counters[key] = _Reading(value, time_ns, is_told=has_moved)
+        return sorted(idle, key=lambda row: row["time_ns"]) + moved
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    value: int
+    time_ns: int
+    is_told: bool
+    """Whether there is a row of it."""
+
+
+def _counter_row(key: tuple[str, str, str], value: int, time_ns: int) -> Row:
+    router, channel, counter = key
+    return {
+        "time_ns": time_ns,
+        "router": router,
+        "channel": channel,
+        "counter": counter,
+        "value": min(value, INT64_MAX),
+    }
 
 
 def _named(contract: Facts) -> Row:

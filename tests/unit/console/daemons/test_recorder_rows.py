@@ -81,3 +81,23 @@ def test_a_counter_is_told_when_it_has_moved() -> None:
     assert [(row["counter"], row["value"]) for row in found] == [("in", 5), ("out", 2**63 - 1)]
     second = [{"router": "c1/e0", "channel": "", "counters": {"in": 6, "out": 2**64 - 1}}]
     assert [row["value"] for row in rows.counter_rows(second, 6)] == [6]
+
+
+def test_a_counter_that_moves_after_a_rest_comes_with_its_last_reading_before() -> None:
+    rows = AccountRows()
+
+    def told_at(time_ns: int, **counts: int) -> list[tuple[int, str, int]]:
+        facts = [{"router": "c1/e0", "channel": "", "counters": counts}]
+        found = rows.counter_rows(facts, time_ns)
+        return [(row["time_ns"], row["counter"], row["value"]) for row in found]
+
+    assert told_at(5, seen=1, sent=1) == [(5, "seen", 1), (5, "sent", 1)]
+    assert told_at(6, seen=1, sent=1) == []
+    assert told_at(7, sent=1) == [], "of the other nothing is heard"
+    assert told_at(9, seen=4, sent=2) == [
+        (6, "seen", 1),
+        (7, "sent", 1),
+        (9, "seen", 4),
+        (9, "sent", 2),
+    ]
+    assert told_at(10, seen=5, sent=2) == [(10, "seen", 5)], "its last reading is written down"
