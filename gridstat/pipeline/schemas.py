@@ -122,13 +122,14 @@ ANOMALIES: Final = TableSchema(
 BOTTLENECKS: Final = TableSchema(
     "bottlenecks",
     "place int, router string, channel string, seconds double, due bigint, sent bigint, "
-    "queued bigint, dropped bigint, dropped_share double, queued_share double, "
+    "dropped bigint, dropped_share double, queued_max bigint, "
     "bytes_per_s_mean double, bytes_per_s_max double, bandwidth_bytes_per_s bigint, "
     "share_max double",
     key=("router", "channel"),
     partitions=(),
+    version=2,
 )
-"""Channels of routers, the narrowest first."""
+"""Channels of routers, the narrowest first; `share_max` is null if no bandwidth was declared."""
 
 TABLES: Final[Mapping[str, TableSchema]] = MappingProxyType(
     {

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from gridstat.console.daemons.recorder_rows import AccountRows
 from gridstat.model.robust_score import is_outlier, robust_score
 from gridstat.pipeline.schemas import (
     ANOMALIES,
@@ -38,6 +39,8 @@ pytestmark = pytest.mark.timeout(300)
 Row = dict[str, Any]
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 LOAD, FREQUENCY = "c1/hill/meter/load", "c1/hill/pmu-1/frequency"
+ALERT, OVER = "c1/hill/meter/alert", "c1/hill/meter/over"
+"""One event each, of which none was due: it has no period, or its contract had ended."""
 
 
 def same(expected: Any) -> Any:
@@ -118,7 +121,10 @@ MEASURES = ("count", "mean", "minimum", "maximum", "deviation")
 @pytest.fixture(scope="module")
 def history(spark: SparkSession) -> DataFrame:
     silent = rollup_row(LOAD, MONDAY + timedelta(days=3), [0.0]) | {"count": 0, "mean": None}
-    return rollups(spark, [silent, *(rollup_row(*window) for window in windows())]).cache()
+    alert = rollup_row(ALERT, MONDAY, [1.0]) | {"expected": None, "completeness": None}
+    over = rollup_row(OVER, MONDAY, [1.0]) | {"expected": 0, "completeness": None}
+    rows = [silent, alert, over, *(rollup_row(*window) for window in windows())]
+    return rollups(spark, rows).cache()
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +140,10 @@ def test_averages_by_hour_day_and_week_are_those_of_the_single_values(history: D
         yield variable, "week", day - timedelta(days=start.isoweekday() - 1)
 
     expected = grouped(spans)
-    found = collected(averages(history), AVERAGES)
+    rows = collected(averages(history), AVERAGES)
+    undue = [row for row in rows if row["variable"] in (ALERT, OVER)]
+    assert [(row["count"], row["completeness"]) for row in undue] == [(1, None)] * 6
+    found = [row for row in rows if row not in undue]
     assert len(found) == len(expected)
     for row in found:
         start = row["span_start"].replace(tzinfo=UTC)
@@ -154,6 +163,8 @@ def test_profiles_find_the_peak_at_noon_of_working_days(usual: DataFrame) -> Non
     found = {
         (row["variable"], row["weekday"], row["hour"]): row for row in collected(usual, PROFILES)
     }
+    undue = [found.pop(key) for key in list(found) if key[0] in (ALERT, OVER)]
+    assert [row["count"] for row in undue] == [1] * 4
     assert set(found) == set(expected)
     for key, parts in expected.items():
         row = found[key]
@@ -225,35 +236,73 @@ def test_correlations_are_those_of_the_common_seconds(spark: SparkSession) -> No
     assert found["a/x", "d/still"]["correlation"] is None
 
 
-def test_the_narrow_channel_comes_first(spark: SparkSession) -> None:
-    def reading(at_s: int, router: str, channel: str, **counts: int) -> list[tuple[Any, ...]]:
-        return [
-            (at_s * 10**9, router, channel, counter, value) for counter, value in counts.items()
-        ]
+WIDTH = {"bandwidth_bytes_per_s": 1_000}
 
-    width = {"bandwidth_bytes_per_s": 1_000}
+
+def reading(at_s: int, router: str, channel: str, **counts: int) -> list[Row]:
+    named = {"time_ns": at_s * 10**9, "router": router, "channel": channel}
+    return [named | {"counter": counter, "value": value} for counter, value in counts.items()]
+
+
+def recorded_burst() -> list[Row]:
+    """What a recorder writes down of a channel that is idle for an hour and then busy for 5 s."""
+    account = AccountRows()
+    rows: list[Row] = []
+    for at_s in range(0, 3_610, 5):
+        counts = {"due": 0, "bytes_out": 100, **WIDTH}
+        if at_s == 3_605:
+            counts |= {"due": 50, "bytes_out": 4_600}
+        facts = [{"router": "e4", "channel": "e4>e5", "counters": counts}]
+        rows += account.counter_rows(facts, at_s * 10**9)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def narrow(spark: SparkSession) -> dict[str, Row]:
+    """Channels by name, in the order of their places."""
     rows = [
         *reading(0, "e1", "", bytes_out=10**9),
-        *reading(0, "e1", "e1>i1", due=900, sent=900, queued=0, bytes_out=5_000, **width),
+        *reading(0, "e1", "e1>i1", due=900, sent=900, queued=0, bytes_out=5_000, **WIDTH),
         *reading(10, "e1", "e1>i1", due=1_900, sent=1_900, queued=10, bytes_out=7_000),
         # This router began anew between the two readings.
-        *reading(0, "i1", "i1>e2", due=900, sent=900, queued=0, bytes_out=9_000, **width),
+        *reading(0, "i1", "i1>e2", due=900, sent=900, queued=0, bytes_out=9_000, **WIDTH),
         *reading(10, "i1", "i1>e2", due=500, sent=400, queued=300, bytes_out=4_000, queue_full=0),
+        *reading(15, "i1", "i1>e2", queued=40),
         *reading(20, "i1", "i1>e2", due=1_000, sent=900, queue_full=100, bytes_out=13_500),
-        *reading(0, "i1", "i1>e3", due=0, sent=0, bytes_out=0, **width),
+        *reading(20, "i1", "i1>e2", queued=250),
+        *reading(0, "i1", "i1>e3", due=0, sent=0, bytes_out=0, **WIDTH),
         *reading(10, "i1", "i1>e3", due=100, sent=100, bytes_out=9_900),
+        *reading(0, "i2", "i2>e3", due=0, bytes_out=0, bandwidth_bytes_per_s=0),
+        *reading(10, "i2", "i2>e3", due=100, bytes_out=10**6),
+        *recorded_burst(),
     ]
-    frame = spark.createDataFrame(rows, from_arrow_schema(COUNTERS.schema))
+    values = [[row[name] for name in COUNTERS.schema.names] for row in rows]
+    frame = spark.createDataFrame(values, from_arrow_schema(COUNTERS.schema))
     found = sorted(collected(bottlenecks(frame), BOTTLENECKS), key=lambda row: row["place"])
-    assert [row["channel"] for row in found] == ["i1>e2", "i1>e3", "e1>i1"]
-    worst = found[0]
-    assert (worst["due"], worst["sent"], worst["queued"], worst["dropped"]) == (
-        1_000,
-        900,
-        300,
-        100,
-    )
-    assert (worst["dropped_share"], worst["queued_share"]) == (0.1, 0.3)
+    return {row["channel"]: row for row in found}
+
+
+def test_the_narrow_channel_comes_first(narrow: dict[str, Row]) -> None:
+    assert list(narrow) == ["i1>e2", "i1>e3", "e4>e5", "e1>i1", "i2>e3"]
+    worst = narrow["i1>e2"]
+    assert (worst["due"], worst["sent"], worst["dropped"]) == (1_000, 900, 100)
+    assert worst["dropped_share"] == 0.1
     assert (worst["bytes_per_s_max"], worst["share_max"]) == (950.0, 0.95)
     assert worst["bytes_per_s_mean"] == pytest.approx(13_500 / 20)
-    assert found[2]["share_max"] == pytest.approx(0.2)
+    assert narrow["e1>i1"]["share_max"] == pytest.approx(0.2)
+
+
+def test_what_waits_is_not_summed_up_but_the_most_at_a_time(narrow: dict[str, Row]) -> None:
+    waited = {name: row["queued_max"] for name, row in narrow.items()}
+    assert waited == {"i1>e2": 300, "i1>e3": None, "e4>e5": None, "e1>i1": 10, "i2>e3": None}
+
+
+def test_a_channel_of_no_declared_bandwidth_has_no_share_of_it(narrow: dict[str, Row]) -> None:
+    undeclared = narrow["i2>e3"]
+    assert (undeclared["bytes_per_s_max"], undeclared["share_max"]) == (100_000.0, None)
+
+
+def test_a_burst_after_an_idle_hour_is_as_fast_as_it_was(narrow: dict[str, Row]) -> None:
+    burst = narrow["e4>e5"]
+    assert (burst["bytes_per_s_max"], burst["share_max"]) == (900.0, 0.9)
+    assert burst["seconds"] == 3_605

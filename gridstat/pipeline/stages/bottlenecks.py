@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BANDWIDTH: Final = "bandwidth_bytes_per_s"
-"""Not a count: what the channel is said to carry, recorded beside its counters."""
+"""Not a count: what the channel is said to carry, recorded beside its counters; 0: not said."""
+QUEUED: Final = "queued"
+"""Not a count either: how many events wait at the moment."""
 DROPS: Final = ("queue_full", "pool_empty", "send_failed")
 PLACE: Final = ("router", "channel")
 NS_PER_S: Final = 1e9
@@ -23,32 +25,33 @@ def bottlenecks(counters: DataFrame) -> DataFrame:
     """All channels, the narrowest first; what was counted before the first reading is left out.
 
     A bottleneck first of all loses events; then it is full, at its busiest; then it makes events
-    wait. A router that began anew counts from nothing.
+    wait. A router that began anew counts from nothing. How full a channel is nobody knows whose
+    bandwidth was not declared.
     """
     of_channels = counters.filter(F.col("channel") != "")
     rises = _rises(of_channels)
     counted = rises.groupBy(*PLACE).agg(
         _sum_of("due").alias("due"),
         _sum_of("sent").alias("sent"),
-        _sum_of("queued").alias("queued"),
         _sum_of(*DROPS).alias("dropped"),
         _sum_of("bytes_out").alias("bytes"),
         F.max(_only(F.col("rate"), "bytes_out")).alias("bytes_per_s_max"),
         ((F.max("time_ns") - F.min("before_ns")) / NS_PER_S).alias("seconds"),
     )
-    newest = F.max_by("value", "time_ns")
-    said = of_channels.filter(F.col("counter") == BANDWIDTH).groupBy(*PLACE)
-    known = counted.join(said.agg(newest.alias(BANDWIDTH)), on=[*PLACE], how="left")
+    read = of_channels.groupBy(*PLACE).agg(
+        F.max_by("value", _only(F.col("time_ns"), BANDWIDTH)).alias(BANDWIDTH),
+        F.max(_only(F.col("value"), QUEUED)).alias("queued_max"),
+    )
+    known = counted.join(read, on=[*PLACE], how="inner")
     judged = known.withColumns(
         {
             "bytes_per_s_mean": F.col("bytes") / F.col("seconds"),
-            "share_max": F.col("bytes_per_s_max") / F.col(BANDWIDTH),
-            "dropped_share": _share("dropped"),
-            "queued_share": _share("queued"),
+            "share_max": F.try_divide("bytes_per_s_max", BANDWIDTH),
+            "dropped_share": F.coalesce(F.try_divide("dropped", "due"), F.lit(0.0)),
         }
     )
     order = [F.col(name).desc_nulls_last() for name in ("dropped_share", "share_max")]
-    order += [F.col("queued_share").desc_nulls_last(), *map(F.col, PLACE)]
+    order += [F.col("queued_max").desc_nulls_last(), *map(F.col, PLACE)]
     ranked = judged.withColumn("place", F.row_number().over(Window.orderBy(*order)))
     return ranked.select(*column_names(BOTTLENECKS))
 
@@ -56,7 +59,7 @@ def bottlenecks(counters: DataFrame) -> DataFrame:
 def _rises(counters: DataFrame) -> DataFrame:
     """How much each counter rose from one reading to the next, and how fast."""
     in_order = Window.partitionBy(*PLACE, "counter").orderBy("time_ns")
-    read = counters.filter(F.col("counter") != BANDWIDTH).select(
+    read = counters.filter(~F.col("counter").isin(BANDWIDTH, QUEUED)).select(
         *PLACE,
         "counter",
         "time_ns",
@@ -77,7 +80,3 @@ def _sum_of(*counters: str) -> Column:
 
 def _only(value: Column, *counters: str) -> Column:
     return F.when(F.col("counter").isin(*counters), value)
-
-
-def _share(name: str) -> Column:
-    return F.when(F.col("due") > 0, F.col(name) / F.col("due")).otherwise(F.lit(0.0))

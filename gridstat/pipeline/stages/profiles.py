@@ -84,12 +84,14 @@ def _measures() -> list[Column]:
 
 def _finished(found: DataFrame) -> DataFrame:
     off = F.col("offs") / F.col("count")
+    # `least` leaves out what is null, so that nothing due would be all of it.
+    share = F.try_divide("count", "expected")
     left = F.greatest(F.col("squares") - F.col("count") * off * off, F.lit(0.0))
     return found.withColumns(
         {
             "device": device_of(F.col("variable")),
             "mean": F.col("centre") + off,
             "deviation": F.when(F.col("count") > 1, F.sqrt(left / (F.col("count") - 1))),
-            "completeness": F.least(F.lit(1.0), F.col("count") / F.col("expected")),
+            "completeness": F.when(share > 1, F.lit(1.0)).otherwise(share),
         }
     )
