@@ -6,8 +6,8 @@ commit as the rows, so whoever is killed and starts anew sees what was done and 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +20,7 @@ from gridstat.pipeline.data_files import add_action
 from gridstat.pipeline.schemas import column_names, columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from deltalake.transaction import AddAction, RemoveAction
@@ -44,6 +44,7 @@ _TYPES: Final = {
 }
 """Spark's names of types, and Delta's."""
 
+Done = TypeVar("Done")
 Span = tuple[Any, Any]
 """From one value up to and with another; None where there is no bound."""
 
@@ -153,8 +154,9 @@ class StoredTable:
 
     def compact(self, bytes_target: int) -> Mapping[str, Any]:
         """Makes few large files of many small ones; rows and marks stay."""
-        with _plain_errors(self.folder):
-            told: Mapping[str, Any] = self._delta.optimize.compact(target_size=bytes_target)
+        told: Mapping[str, Any] = self._retried(
+            lambda: self._delta.optimize.compact(target_size=bytes_target)
+        )
         self.refresh()
         return told
 
@@ -206,8 +208,7 @@ class StoredTable:
         return rows.select(schema.names).cast(schema)
 
     def _merge(self, source: pa.Table, same: str, marks: Mapping[str, int] | None) -> None:
-        """Tries again when files were compacted in the meantime."""
-        for attempts_left in reversed(range(ATTEMPTS_MAX)):
+        def merge() -> object:
             merged = self._delta.merge(
                 source,
                 same,
@@ -215,15 +216,18 @@ class StoredTable:
                 target_alias="kept",
                 commit_properties=_marked(marks),
             )
-            with _plain_errors(self.folder):
-                try:
-                    merged.when_matched_update_all().when_not_matched_insert_all().execute()
-                except CommitFailedError:
-                    if not attempts_left:
-                        raise
-                    self.refresh()
-                else:
-                    return
+            return merged.when_matched_update_all().when_not_matched_insert_all().execute()
+
+        self._retried(merge)
+
+    def _retried(self, change: Callable[[], Done]) -> Done:
+        """Tries again when another has replaced files that the change has read."""
+        with _plain_errors(self.folder):
+            for _ in range(ATTEMPTS_MAX - 1):
+                with suppress(CommitFailedError):
+                    return change()
+                self.refresh()
+            return change()
 
     def _days(self) -> list[str]:
         return [name for name in self.schema.partitions if name == "day"]
@@ -265,9 +269,14 @@ def _literal(value: Any) -> str:  # noqa: ANN401 - Whatever the column holds.
 
 @contextmanager
 def _plain_errors(folder: Path) -> Iterator[None]:
-    """Says of a failing disk what a person can do about it."""
+    """Says of a failing disk, and of a table that others hold, what a person can do about it."""
     try:
         yield
+    except CommitFailedError as error:
+        raise StorageFailed(
+            f"{folder} was changed by another {ATTEMPTS_MAX} times while it was worked on: {error}",
+            hint="try again when there is less to do; nothing is lost",
+        ) from error
     except (DeltaError, OSError) as error:
         raise StorageFailed(
             f"{folder}: {error}", hint="look at the disk's space and rights; nothing is lost"

@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gridstat.model.errors import StorageFailed
 from gridstat.model.plausibility import TimeBounds
 from gridstat.pipeline.archive import Archive
 from gridstat.pipeline.schemas import ROLLUP_LIVE, TABLES
@@ -46,15 +47,23 @@ class Compacted:
 
 
 def compact(folder: PipelineFolder, settings: CompactSettings | None = None) -> list[Compacted]:
-    """Every table there is; then the log may release what is safe in them."""
+    """Every table there is; then the log may release what is safe in them.
+
+    A table that cannot be compacted keeps its files, and is told of when all else is done.
+    """
     wanted = CompactSettings() if settings is None else settings
-    done = [
-        compact_table(folder, table, wanted)
-        for table in TABLES.values()
-        if (folder.tables / table.name).is_dir()
-    ]
-    if done:
-        release(folder)
+    found = [table for table in TABLES.values() if (folder.tables / table.name).is_dir()]
+    done: list[Compacted] = []
+    failures: list[StorageFailed] = []
+    for table in found:
+        try:
+            done.append(compact_table(folder, table, wanted))
+        except StorageFailed as failure:
+            failures.append(failure)
+    if found:
+        release(folder)  # Small files keep nobody from letting go of the log.
+    if failures:
+        raise failures[0]
     return done
 
 

@@ -1,0 +1,103 @@
+"""Compacting beside writers: it tries again, does what it can, and says what it could not."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gridstat.model.errors import StorageFailed
+from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.jobs.compact import compact
+from gridstat.pipeline.schemas import EVENTS, ROLLUP_1S, TABLES, TableSchema
+from gridstat.pipeline.tables import StoredTable
+from gridstat.record.archived import archived_before
+from gridstat.record.kinds import EVENTS as RECORDED_EVENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+pytestmark = pytest.mark.spark
+SMALL = TableSchema("small", "name string, at timestamp, number bigint, day date", ("name", "at"))
+BYTES_TARGET = 1 << 20
+
+
+def rows(*numbers: int) -> pa.Table:
+    at = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    return pa.Table.from_pylist(
+        [
+            {"name": f"n{number % 10}", "at": at, "number": number, "day": date(2023, 11, 14)}
+            for number in numbers
+        ]
+    )
+
+
+def numbers_of(tables: Path) -> list[int]:
+    stored = StoredTable(tables, SMALL)
+    paths = stored.paths("number", [(0, None)])
+    found = [pq.read_table(stored.folder / path) for path in paths]
+    return sorted(pa.concat_tables(found)["number"].to_pylist())
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> StoredTable:
+    table = StoredTable(tmp_path, SMALL)
+    for number in range(4):
+        table.append(rows(number))
+    return table
+
+
+def test_compacting_tries_again_when_a_merge_came_first(
+    tmp_path: Path, written: StoredTable
+) -> None:
+    beside = StoredTable(tmp_path, SMALL)
+    written.upsert(rows(12), "at", {"record": 7})
+    beside.compact(BYTES_TARGET)
+    assert beside.files().num_rows == 1
+    assert beside.mark("record") == 7
+    assert numbers_of(tmp_path) == [0, 1, 3, 12]
+
+
+def test_a_table_that_never_rests_is_told_of_as_such(
+    tmp_path: Path, written: StoredTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = StoredTable(tmp_path, SMALL)
+    refresh = StoredTable.refresh
+    fresh = iter(range(10, 1_000, 10))
+
+    def refresh_and_lose(table: StoredTable) -> None:
+        refresh(table)
+        if table is beside:
+            written.upsert(rows(next(fresh)), "at")
+
+    written.upsert(rows(12), "at")
+    monkeypatch.setattr(StoredTable, "refresh", refresh_and_lose)
+    with pytest.raises(StorageFailed, match="changed by another") as told:
+        beside.compact(BYTES_TARGET)
+    assert "disk" not in f"{told.value} {told.value.hint}"
+
+
+def test_one_table_that_fails_keeps_no_other_from_being_compacted_nor_the_log_from_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = PipelineFolder(tmp_path)
+    (folder.log / RECORDED_EVENTS.name).mkdir(parents=True)
+    for schema in TABLES.values():
+        StoredTable(folder.tables, schema).add_files([], "", {"record": 9})
+    tried: list[str] = []
+
+    def compacted(table: StoredTable, _: int) -> Mapping[str, Any]:
+        tried.append(table.schema.name)
+        if table.schema is ROLLUP_1S:
+            raise StorageFailed("no room")
+        return {}
+
+    monkeypatch.setattr(StoredTable, "compact", compacted)
+    with pytest.raises(StorageFailed, match="no room"):
+        compact(folder)
+    assert {EVENTS.name, *(name for name in TABLES if name != "rollup_live")} == set(tried)
+    assert archived_before(folder.log, RECORDED_EVENTS) == 9
