@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from gridstat.pipeline.jobs.alarms import SENT, AlarmFollower, numbered
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
 from gridstat.pipeline.schemas import ALARMS
 from gridstat.pipeline.tables import StoredTable
+from gridstat.record.status_file import STATUS_FILE
 from tests.spark.ingest_logs import BEGAN_S, NS_PER_S, Made, record_events, record_streams, steady
 from tests.spark.ingest_tables import table
 
@@ -39,11 +41,13 @@ name = "silent"
 kind = "missing"
 variables = ["c1/hill/pmu-2/frequency"]
 slots = 10
+clear_s = 2.0
 """,
     file="rules",
 )
 WANTED = [
     ("high", "c1/hill/pmu-0/frequency", 4.0),
+    ("high", "c1/hill/pmu-0/frequency", 17.0),
     ("high", "c1/hill/pmu-1/frequency", 4.0),
     ("high", "c1/hill/pmu-1/frequency", 12.0),
     ("silent", "c1/hill/pmu-2/frequency", 8.9),
@@ -74,11 +78,13 @@ def seconds(onset_ns: int) -> float:
 
 
 def recorded() -> list[Made]:
-    """pmu-0 and pmu-1 rise at 4 s, pmu-1 again at 12 s; pmu-2 says nothing from 7 to 11 s."""
+    """pmu-0 and pmu-1 rise at 4 s, pmu-1 again at 12 s and pmu-0 in the very last second; pmu-2
+    says nothing from 7 to 11 s."""
     rows = []
     for row in steady(STREAMS, 18):
         since_s = seconds(row.created_ns)
         is_high = (4 <= since_s < 6 and row.stream < 2) or (12 <= since_s < 13 and row.stream == 1)
+        is_high |= since_s >= 17 and row.stream == 0
         if not (row.stream == 2 and 7 <= since_s < 11):
             rows.append(replace(row, value=120.0) if is_high else row)
     return rows
@@ -147,6 +153,26 @@ def test_after_a_clean_end_nothing_is_handed_on_again(
     run(spark, folder, AlarmFollower(folder, RULES, publish=second.publish))
     assert first.heard() == WANTED
     assert second.heard() == []
+
+
+def test_silence_of_all_is_told_while_the_recorder_is_at_work(
+    spark: SparkSession, folder: PipelineFolder
+) -> None:
+    record_events(folder.log, recorded(), rows_per_frame=30)
+    now_ns = [(BEGAN_S + 60) * NS_PER_S]
+    listener = Listener()
+    follower = AlarmFollower(folder, RULES, publish=listener.publish)
+    ingest = Ingest(spark, folder, followers=[follower], now_ns=lambda: now_ns[0])
+    ingest.run_to_end()
+    assert ingest.quiet_ns() == 0  # Nobody says that a recorder is at work.
+    status = {"time_ns": now_ns[0], "recorded": ingest.archive.taken}
+    (folder.log / STATUS_FILE).write_text(json.dumps(status))
+    ingest._follow(ingest.quiet_ns())
+    assert [one for one in listener.heard() if one not in WANTED] == [
+        ("silent", "c1/hill/pmu-2/frequency", 19.9)
+    ]
+    now_ns[0] += 60 * NS_PER_S
+    assert ingest.quiet_ns() == 0  # Its word is a minute old.
 
 
 def test_alarms_of_one_instant_never_share_a_sequence(

@@ -77,6 +77,9 @@ def run(
     delay_s: Annotated[
         float, typer.Option("--delay-s", min=0.0, max=3_600.0, help="How long seconds stay open.")
     ] = 2.0,
+    compact_s: Annotated[
+        float, typer.Option("--compact-s", min=0.0, help="Compact so often; 0: by hand only.")
+    ] = 600.0,
     once: Annotated[
         bool, typer.Option("--once", help="Only what is recorded by now, and then end.")
     ] = False,
@@ -103,7 +106,7 @@ def run(
         spark=spark_of(master, driver_memory),
         rules=load_rules(rules),
         feedback=_feedback(folder, edge, errors, is_wanted=not without_alerts),
-        ingest=IngestSettings(trigger_s=trigger_s, delay_s=delay_s),
+        ingest=IngestSettings(trigger_s=trigger_s, delay_s=delay_s, compact_s=compact_s),
         is_once=once,
         seconds=seconds,
     )
@@ -177,7 +180,7 @@ def compact(
     into: Into = None,
     log: Log = None,
     hours_kept: Annotated[
-        int, typer.Option("--hours-kept", min=0, max=87_600, help="Of older versions of tables.")
+        int, typer.Option("--hours-kept", min=1, max=87_600, help="Of older versions of tables.")
     ] = 24,
     json: AsJson = False,
 ) -> None:

@@ -21,10 +21,12 @@ from gridstat.model.plausibility import TimeBounds
 from gridstat.pipeline.archive import NS_PER_S, Archive
 from gridstat.pipeline.data_files import forget
 from gridstat.pipeline.failures import plain_error
+from gridstat.pipeline.jobs.compact import compact
 from gridstat.pipeline.progress import Progress, read_progress, write_progress
 from gridstat.pipeline.windows import Rollups
 from gridstat.record.kinds import EVENTS
 from gridstat.record.log_reader import LogReader
+from gridstat.record.status_file import read_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,6 +38,11 @@ if TYPE_CHECKING:
 
 JOB: Final = "ingest"
 POLL_S: Final = 0.2
+QUIET_LOOK_S: Final = 1.0
+STATUS_NS_MAX: Final = 5_000_000_000
+"""A recorder whose word is older is not at work."""
+QUIET_NS: Final = 2_000_000_000
+"""Clocks of publishers may be so far behind the recorder's."""
 _SETTINGS: Final = {
     # Listing some files on the driver is quicker than a job for it.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
@@ -51,6 +58,8 @@ class IngestSettings:
     delay_s: float = 2.0
     """So long after the newest event a window waits for older ones."""
     bounds: TimeBounds = field(default_factory=TimeBounds)
+    compact_s: float = 600.0
+    """So often tables are compacted between two batches; 0: never."""
 
 
 class Follower(Protocol):
@@ -64,6 +73,10 @@ class Follower(Protocol):
 
         Commits by itself, with a mark, and returns how many rows it has added.
         """
+
+
+class _Over(Exception):  # noqa: N818 - It is an end, no error.
+    """A batch came after the end was asked for."""
 
 
 class Ingest:
@@ -84,6 +97,9 @@ class Ingest:
         self._followers = followers
         self._now_ns = now_ns
         self._busy = threading.Lock()
+        self._is_over = False
+        self._compacted_s = time.monotonic()
+        self._looked_s = 0.0
         self._failure: GridStatError | None = None
         self._state = "running"
         self._last: Progress | None = None
@@ -137,6 +153,8 @@ class Ingest:
 
     def _take_guarded(self, batch: DataFrame, batch_id: int) -> None:
         with self._busy:
+            if self._is_over:  # Taken by the next query; to return would call it done.
+                raise _Over("asked to stop before this batch")
             try:
                 self.take(batch, batch_id)
             except GridStatError as error:
@@ -150,8 +168,11 @@ class Ingest:
                 if not query.isActive:
                     query.awaitTermination()  # Raises what it died of.
                     return
+                self._keep_house()
             with self._busy:  # Between batches nothing has to be done again.
-                query.stop()
+                self._is_over = True
+            query.stop()  # Not under the lock, which a batch that begins now waits for.
+            self._is_over = False
         except Exception as error:
             query.stop()
             plain = plain_error(self._failure or error) or plain_error(error)
@@ -159,22 +180,53 @@ class Ingest:
                 raise plain from error
             raise
 
-    def _follow(self) -> int:
-        """Lets the followers see what has become final; returns how many rows they have added."""
-        closed_s = self.rollups.closed_s
+    def _keep_house(self) -> None:
+        """Between batches: few large files, and a look at the clock while nothing comes."""
+        now_s = time.monotonic()
+        if self._settings.compact_s and now_s - self._compacted_s >= self._settings.compact_s:
+            with self._busy:
+                compact(self._folder)
+                self._compacted_s = time.monotonic()
+                self._refresh()
+        if now_s - self._looked_s >= QUIET_LOOK_S:
+            self._looked_s = now_s
+            with self._busy:
+                self._alarms += self._follow(self.quiet_ns())
+
+    def _refresh(self) -> None:
+        archive, rollups = self.archive, self.rollups
+        tables = (archive.events, archive.quarantine, rollups.live, *rollups.by_window.values())
+        for table in tables:
+            table.refresh()
+
+    def quiet_ns(self) -> int:
+        """Up to when a recorder at work has recorded nothing new, so that silence is silence; 0
+        if there is none at work, or if something waits to be taken."""
+        told = read_status(self._folder.log) or {}
+        time_ns, recorded = told.get("time_ns"), told.get("recorded")
+        if not isinstance(time_ns, int) or not isinstance(recorded, int):
+            return 0
+        is_at_work = abs(self._now_ns() - time_ns) <= STATUS_NS_MAX
+        if not is_at_work or not 0 < recorded <= self.archive.taken:
+            return 0
+        return int(time_ns - self._settings.delay_s * NS_PER_S - QUIET_NS)
+
+    def _follow(self, until_ns: int = 0) -> int:
+        """Lets the followers see what has become final, or all up to an instant that is later;
+        returns how many rows they have added."""
+        until_ns = max(until_ns, (self.rollups.closed_s or 0) * NS_PER_S)
         added = 0
         for follower in self._followers:
-            if closed_s is None:
-                break
-            from_ns, to_ns = follower.followed_ns() or 0, closed_s * NS_PER_S
-            if to_ns > from_ns:
-                added += follower.follow(self._spark, self.archive, (from_ns, to_ns))
+            from_ns = follower.followed_ns() or 0
+            if until_ns > from_ns:
+                added += follower.follow(self._spark, self.archive, (from_ns, until_ns))
         return added
 
     def _finish(self) -> None:
         if self.archive.events.rows():
             self.rollups.flush(self._spark)
-        self._alarms += self._follow()
+        newest_ns = self.archive.events.highest("created_ns")
+        self._alarms += 0 if newest_ns is None else self._follow(newest_ns + 1)
         self._state = "ended"
         if self._last is not None:
             self._last = replace(
