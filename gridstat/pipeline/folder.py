@@ -61,3 +61,17 @@ class PipelineFolder:
             yield
         finally:
             os.close(lock)
+
+    def is_running(self, job: str) -> bool:
+        """Whether a driver of the job is alive, whatever it has said last."""
+        try:
+            lock = os.open(self.path / "checkpoints" / f"{job}.lock", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False

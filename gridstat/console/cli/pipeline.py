@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gridstat.console.daemons.pipeline_daemon import Feedback
+    from gridstat.pipeline.folder import PipelineFolder
 
 HELP = """Archive, roll up, audit, alarm and replay what a recorder has recorded, on Spark.
 
@@ -59,6 +61,9 @@ Examples:
   gridstat pipeline replay 'c1/hill/**' --from 2026-11-16T12:00 --to 2026-11-16T13:00 --speed 10
 """
 ROWS_SHOWN: Final = 50
+JOB: Final = "ingest"
+ENDED: Final = "ended"
+NS_PER_S: Final = 1_000_000_000
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
@@ -142,7 +147,7 @@ def status(folder: Folder = None, into: Into = None, log: Log = None, json: AsJs
     if json:
         print_plainly(Console(), json_text.dumps(view.as_json()))
         return
-    print_plainly(Console(), f"{view.progress['state']}: {progress_words(view.progress)}")
+    print_plainly(Console(), f"{_state(place, view.progress)}: {progress_words(view.progress)}")
     Console().print(rollup_table(view.rollups), alarm_table(view.alarms))
 
 
@@ -210,6 +215,15 @@ def _feedback(
         return None
     access = load_access(folder)
     return Feedback(access, places_of(access, edges))
+
+
+def _state(place: PipelineFolder, progress: Mapping[str, Any]) -> str:
+    """What it said last, unless it has died since; and how long ago that was."""
+    state = str(progress["state"])
+    if state != ENDED and not place.is_running(JOB):
+        state = "not running any more"
+    age_s = max(0.0, (time.time_ns() - progress["updated_ns"]) / NS_PER_S)
+    return f"{state}, last batch {age_s:,.0f} s ago"
 
 
 def progress_words(line: Mapping[str, Any]) -> str:

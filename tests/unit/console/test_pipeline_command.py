@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +15,7 @@ from gridstat.console.cli.main import app
 from gridstat.console.cli.pipeline import progress_words
 from gridstat.console.cli.pipeline_options import instant_ns
 from gridstat.model.errors import Misuse
+from gridstat.pipeline.folder import PipelineFolder
 from gridstat.pipeline.progress import Progress, write_progress
 
 if TYPE_CHECKING:
@@ -52,14 +56,20 @@ def test_status_before_the_first_batch_says_how_to_begin(tmp_path: Path) -> None
 
 
 def test_status_tells_how_far_a_pipeline_is(tmp_path: Path) -> None:
-    write_progress(tmp_path, SOME)
-    result = CliRunner().invoke(app, ["pipeline", "status", "--into", str(tmp_path)])
+    write_progress(tmp_path, replace(SOME, updated_ns=time.time_ns()))
+    with PipelineFolder(tmp_path).lock("ingest"):
+        result = CliRunner().invoke(app, ["pipeline", "status", "--into", str(tmp_path)])
     assert result.exit_code == 0
-    assert "running: 100 of 120 records taken: 98 archived, 2 quarantined, 1 alarms" in (
-        result.output.replace("\n", " ")
-    )
+    said = result.output.replace("\n", " ")
+    assert re.search(r"running, last batch \d+ s ago: 100 of 120 records taken: 98 archived", said)
     result = CliRunner().invoke(app, ["pipeline", "status", "--into", str(tmp_path), "--json"])
     assert json.loads(result.output)["progress"]["batch"] == 3
+
+
+def test_status_of_a_killed_pipeline_does_not_say_that_it_runs(tmp_path: Path) -> None:
+    write_progress(tmp_path, SOME)
+    result = CliRunner().invoke(app, ["pipeline", "status", "--into", str(tmp_path)])
+    assert result.output.startswith("not running any more, last batch ")
 
 
 def test_nothing_taken_is_said_in_words() -> None:
