@@ -52,21 +52,32 @@ class KnownStreams:
 def known_streams(log: Path) -> pa.Table:
     """The columns of `KNOWN_STREAMS`, a row for each stream; `until_ns` is never null."""
     streams = read_all(log, STREAMS)
-    over = {
-        row["subscription"]: row["time_ns"]
-        for row in read_all(log, CONTRACTS).to_pylist()
-        if row["is_over"]
-    }
-    rows = sorted(streams.to_pylist(), key=lambda row: (row["since_ns"], row["stream"]))
+    over = _ends_of_contracts(log)
     followed: dict[str, int] = {}
     until: dict[int, int] = {}
-    for row in reversed(rows):
-        ends = (followed.get(row["variable"]), over.get(row["subscription"]))
-        until[row["stream"]] = min((end for end in ends if end is not None), default=FOR_EVER_NS)
+    # Numbers are given in the order of time, whatever the clock said.
+    for row in sorted(streams.to_pylist(), key=lambda row: row["stream"], reverse=True):
+        over_ns = over.get((row["subscription"], row["variable"]), FOR_EVER_NS)
+        # A number of subscriptions may have been somebody else's before.
+        is_own = over_ns >= row["since_ns"]
+        ends = (followed.get(row["variable"], FOR_EVER_NS), over_ns if is_own else FOR_EVER_NS)
+        until[row["stream"]] = min(ends)
         followed[row["variable"]] = row["since_ns"]
     ordered = [until[number] for number in streams.column("stream").to_pylist()]
     chosen = streams.select(_COLUMNS)
     return chosen.append_column("until_ns", pa.array(ordered, pa.int64()))
+
+
+def _ends_of_contracts(log: Path) -> dict[tuple[int, str], int]:
+    """When those contracts ended of which the last word is that they are over."""
+    over: dict[tuple[int, str], int] = {}
+    for row in read_all(log, CONTRACTS).to_pylist():
+        key = row["subscription"], row["variable"]
+        if row["is_over"]:
+            over.setdefault(key, row["time_ns"])
+        else:
+            over.pop(key, None)
+    return over
 
 
 def read_all(log: Path, kind: RecordKind) -> pa.Table:

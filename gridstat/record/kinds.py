@@ -85,8 +85,9 @@ STREAMS: Final = _kind(
 )
 """What the number of a stream stands for; on the disk before the stream's first event.
 
-A stream is one variable under one contract: when its period, type or `every` changes, what follows
-has a new number. Aperiodic variables (alerts) have no period.
+A stream is one variable under one contract: when its period, type or `every` changes, or another
+subscription takes over, what follows has a new number, be it on terms of old. Aperiodic variables
+(alerts) have no period.
 """
 
 LEDGERS: Final = _kind(

@@ -1,6 +1,8 @@
 """The numbers of streams: which one an identifier stands for now, and what each has ever meant.
 
-A number is given once, to one variable under one contract, and means the same after a restart.
+A number is given once, to one variable under one contract and its terms, and means the same after
+a restart. A contract that comes later, or terms that come back, have a number of their own: what
+is due under a number is one stretch of time, from its row to the end of its contract.
 """
 
 from __future__ import annotations
@@ -35,16 +37,20 @@ class Terms(NamedTuple):
     period_per_seconds: int | None
     phase_ns: int
     every: int
+    subscription: int
 
 
 class StreamBook:
     """Told by whoever subscribes, asked with every batch, and read out by the writer."""
 
     def __init__(self, known: Iterable[dict[str, Any]] = ()) -> None:
-        self._numbers = {
-            Terms(*(row[name] for name in Terms._fields)): int(row["stream"]) for row in known
-        }
-        self._next = 1 + max(self._numbers.values(), default=UNKNOWN_STREAM)
+        self._newest: dict[str, tuple[Terms, int]] = {}
+        """By variable, its newest stream."""
+        self._next = 0
+        for row in known:
+            terms = Terms(*(row[name] for name in Terms._fields))
+            self._newest[terms.variable] = terms, int(row["stream"])
+            self._next = max(self._next, int(row["stream"]) + 1)
         self._current: NDArray[np.int32] = np.full(_ROOM, UNKNOWN_STREAM, np.int32)
         self._news: list[dict[str, Any]] = []
         self._lock = threading.Lock()
@@ -52,13 +58,13 @@ class StreamBook:
         """Whether any identifier was ever left out."""
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return self._next
 
     def begin(self, variable: StatusVariable, every: int, subscription: int, now_ns: int) -> int:
         """Events of this identifier are of this stream from now on; the answer is its number."""
         number = variable.variable_id
         with self._lock:
-            stream = self._number_of(_terms(variable, every), subscription, now_ns)
+            stream = self._number_of(_terms(variable, every, subscription), now_ns)
             self._set(number, stream)
         return stream
 
@@ -88,14 +94,13 @@ class StreamBook:
         with self._lock:
             del self._news[:count]
 
-    def _number_of(self, terms: Terms, subscription: int, now_ns: int) -> int:
-        known = self._numbers.get(terms)
-        if known is not None:
-            return known
-        stream = self._numbers[terms] = self._next
-        self._next += 1
-        row = {"stream": stream, "since_ns": now_ns, "subscription": subscription}
-        self._news.append(row | terms._asdict())
+    def _number_of(self, terms: Terms, now_ns: int) -> int:
+        newest = self._newest.get(terms.variable)
+        if newest is not None and newest[0] == terms:
+            return newest[1]
+        stream, self._next = self._next, self._next + 1
+        self._newest[terms.variable] = terms, stream
+        self._news.append({"stream": stream, "since_ns": now_ns} | terms._asdict())
         return stream
 
     def _set(self, number: int, stream: int) -> None:
@@ -108,7 +113,7 @@ class StreamBook:
         self._current[number] = stream
 
 
-def _terms(variable: StatusVariable, every: int) -> Terms:
+def _terms(variable: StatusVariable, every: int, subscription: int) -> Terms:
     period = variable.period
     return Terms(
         variable=variable.name,
@@ -117,4 +122,5 @@ def _terms(variable: StatusVariable, every: int) -> Terms:
         period_per_seconds=None if period is None else period.per_seconds,
         phase_ns=variable.phase_ns,
         every=every,
+        subscription=subscription,
     )

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from gridstat.model.identifiers import VariableId
 from gridstat.model.latency_histogram import quantile_us
+from gridstat.model.rate_law import Period
+from gridstat.model.status import BuiltinType, StatusVariable
 from gridstat.pipeline.schemas import AUDIT
 from gridstat.pipeline.stages.audit import GAPS_COLUMNS, Witnesses, all_gaps, audit, worst_gaps
 from gridstat.record.kinds import CONTRACTS, EVENTS, GAPS, LEDGERS, STREAMS
+from gridstat.record.stream_book import StreamBook
 from tests.spark.audit_case import (
     ALERT,
     ARCHIVED_NS,
@@ -21,6 +25,7 @@ from tests.spark.audit_case import (
     SILENT,
     TOLD,
     UNTIL_NS,
+    contract,
     contracts,
     events,
     ledgers,
@@ -206,3 +211,51 @@ def test_a_contract_is_kept_only_if_nothing_was_late_or_lost_and_all_was_counted
     assert hour(table, LATER, 2)["is_kept"] is True
     assert hour(table, ALERT, 0)["is_kept"] is True
     assert hour(table, OWN, 0)["is_kept"] is False
+
+
+def test_the_contract_of_a_restarted_recorder_is_audited_from_its_own_events(
+    spark: SparkSession,
+) -> None:
+    """The first is over only by the account that the second life asks for, ten seconds later."""
+    again_ns, every_ns = BEGAN_NS + 2 * HOUR_NS, 3 * SECOND_NS
+    of = StatusVariable(VariableId(1), "c1/hill/same", BuiltinType.FLOAT64, Period(3, 2))
+    lives: list[Row] = []
+    for subscription, since_ns in ((7, BEGAN_NS), (8, again_ns)):
+        book = StreamBook(lives)
+        book.begin(of, 2, subscription, since_ns)
+        lives += book.news()
+    terms = {"variable": of.name, "phase_ns": 0, "endpoint": "c1/recorder"}
+    held = [
+        contract(7, 0, **terms),
+        contract(8, 7_210, **terms),
+        contract(7, 7_210, **terms, is_over=True),
+    ]
+    lost = {again_ns + number * every_ns for number in (100, 101, 102)}
+    stamps = [
+        (life["stream"], created_ns)
+        for life in lives
+        for created_ns in range(life["since_ns"], life["since_ns"] + HOUR_NS, every_ns)
+        if created_ns not in lost
+    ]
+    usual = {"sequence": 0, "flags": 0, "word": 0, "options": None}
+    heard = [
+        usual | {"stream": number, "created_ns": at_ns, "received_ns": at_ns + 5_000_000}
+        for number, at_ns in stamps
+    ]
+    away = {"from_ns": BEGAN_NS + HOUR_NS, "to_ns": again_ns, "reason": "down", "events": None}
+    found = Witnesses(
+        contracts=frame(spark, CONTRACTS, held),
+        ledgers=frame(spark, LEDGERS, []),
+        streams=frame(spark, STREAMS, lives),
+        events=frame(spark, EVENTS, heard),
+        unrecorded=frame(spark, GAPS, [away]),
+        archived_ns=again_ns + HOUR_NS,
+    )
+    rows = {
+        (row.subscription, round(row.hour.timestamp() * SECOND_NS) - BEGAN_NS): row
+        for row in audit(found, again_ns + HOUR_NS).collect()
+    }
+    own = rows[8, 2 * HOUR_NS]
+    assert (own.is_exact, own.latency_us_p50, own.gap_slots_max) == (True, 5_000.0, 3)
+    gaps = [(row.subscription, row.slots) for row in all_gaps(found, again_ns + HOUR_NS).collect()]
+    assert gaps == [(8, 3)], "the first life owes nothing once the second has begun"

@@ -58,12 +58,20 @@ _FOUND: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class WatchedVariable:
-    """A variable that rules watch, from when to when it is expected to send."""
+    """A variable that rules watch, and the spans of its contracts, in which it is to send."""
 
     variable: str
     rules: tuple[int, ...]
-    since_ns: int
-    until_ns: int
+    held_ns: tuple[tuple[int, int], ...]
+
+    @property
+    def since_ns(self) -> int:
+        """When the first one began."""
+        return min(since_ns for since_ns, _ in self.held_ns)
+
+    def is_held(self, at_ns: int) -> bool:
+        """Whether it was to send at that instant."""
+        return any(since_ns <= at_ns <= until_ns for since_ns, until_ns in self.held_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +114,8 @@ def watched(rules: Sequence[AlarmRule], known: Iterable[dict[str, Any]]) -> Watc
         if not kept:
             continue
         place = len(variables)
-        since_ns = min(row["since_ns"] for row in rows)
-        until_ns = max(row["until_ns"] for row in rows)
-        variables.append(WatchedVariable(variable, kept, since_ns, until_ns))
+        held_ns = tuple((row["since_ns"], row["until_ns"]) for row in rows)
+        variables.append(WatchedVariable(variable, kept, held_ns))
         streams += [
             WatchedStream(place, row["stream"], row["since_ns"], each_ns)
             for row, each_ns in zip(rows, slots_ns, strict=True)
@@ -215,7 +222,7 @@ def _is_excused(
     if not isinstance(rule.law, Silence):
         return False
     onset_ns = finding.onset_ns
-    return onset_ns > variable.until_ns or any(
+    return not variable.is_held(onset_ns) or any(
         from_ns <= onset_ns <= to_ns for from_ns, to_ns in unrecorded_ns
     )
 

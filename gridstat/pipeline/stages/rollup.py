@@ -163,10 +163,17 @@ def complete(
     known = {row["stream"]: row for row in streams.to_pylist()}
     numbers, starts = (measured.column(name).to_pylist() for name in ("stream", "start_ns"))
     heard = set(zip(numbers, starts, strict=True))
+    # Every life of the recorder leaves streams that are over; they cost no window anything.
+    end_ns = max(starts) + window_s * NS_PER_S
+    held = {
+        number: stream
+        for number, stream in known.items()
+        if stream["since_ns"] < end_ns and stream["until_ns"] > min(starts)
+    }
     silent = [
         (number, start_ns)
         for start_ns in sorted(set(starts))
-        for number, stream in known.items()
+        for number, stream in held.items()
         if (number, start_ns) not in heard and expected(stream, start_ns, window_s)
     ]
     quiet = pa.table(

@@ -141,7 +141,8 @@ def _bounds(streams: DataFrame, contracts: DataFrame, until_ns: int) -> DataFram
     """From which slot on events of a stream are due, and from which on not any more."""
     over = contracts.filter("is_over").groupBy("subscription", "variable")
     ends = over.agg(F.max("time_ns").alias("over_ns"))
-    in_order = Window.partitionBy("subscription", "variable").orderBy("since_ns", "stream")
+    # A variable goes on under another number on other terms, or under another contract.
+    in_order = Window.partitionBy("variable").orderBy("stream")
     # `least` leaves out what is null: a stream without an end goes on until the end of all.
     end_ns = F.least(F.lead("since_ns").over(in_order), "over_ns", F.lit(until_ns))
     known = streams.join(F.broadcast(ends), on=["subscription", "variable"], how="left")

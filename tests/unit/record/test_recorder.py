@@ -7,13 +7,12 @@ import os
 import resource
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gridstat.model.errors import DamagedLog, StorageFailed
-from gridstat.model.rate_law import Period
-from gridstat.model.status import OPTION_BYTES, BuiltinType
+from gridstat.model.status import OPTION_BYTES
 from gridstat.record.archived import archived_before, note_archived
 from gridstat.record.gap_book import GapReason
 from gridstat.record.kinds import CONTRACTS, EVENTS, GAPS, STREAMS
@@ -105,26 +104,6 @@ def test_what_a_stream_means_is_safe_before_its_first_event(tmp_path: Path) -> N
         assert recorded(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"period": Period(1, 60)},
-        {"period": None},
-        {"value_type": BuiltinType.FLOAT64},
-        {"name": "c1/a/w"},
-    ],
-)
-def test_other_terms_are_another_stream(tmp_path: Path, other: dict[str, Any]) -> None:
-    with recording(tmp_path) as recorder:
-        recorder.take(samples(0, 2))
-        assert recorder.begin(variable(**other), 1, 7) == 1
-        recorder.take(samples(2, 2))
-        assert recorder.begin(variable(), 5, 7) == 2
-        recorder.take(samples(4, 2))
-    assert [row["stream"] for row in read_rows(tmp_path, EVENTS)] == [0, 0, 1, 1, 2, 2]
-    assert [row["every"] for row in read_rows(tmp_path, STREAMS)] == [1, 1, 5]
-
-
 def test_what_is_replayed_is_left_out_with_its_options(tmp_path: Path) -> None:
     batch = samples(0, 4)
     batch["variable_id"] = [1, 5, 5, 1]
@@ -152,41 +131,6 @@ def test_options_take_room_in_the_ring(tmp_path: Path) -> None:
         recorder.take(batch, bytes(10 * 20 * OPTION_BYTES))
         assert recorder.figures().missing["ring full"] == 10
     assert recorded(tmp_path) == list(range(110))
-
-
-def test_numbers_of_streams_survive_a_restart(tmp_path: Path) -> None:
-    with recording(tmp_path) as recorder:
-        assert recorder.begin(variable(2), 3, 8) == 1
-        recorder.take(samples(0, 2, variable_id=2))
-    with recording(tmp_path) as recorder:
-        assert recorder.begin(variable(40, name="c1/a/v2"), 3, 8) == 1
-        assert recorder.begin(variable(41), 3, 100) == 2
-        recorder.take(samples(2, 2, variable_id=40))
-    assert [row["stream"] for row in read_rows(tmp_path, STREAMS)] == [0, 1, 2]
-    assert [row["stream"] for row in read_rows(tmp_path, EVENTS)] == [1] * 4
-
-
-def test_another_contract_on_the_same_terms_is_another_stream(tmp_path: Path) -> None:
-    with recording(tmp_path) as recorder:
-        recorder.take(samples(0, 2))
-    with recording(tmp_path) as recorder:
-        assert recorder.begin(variable(), 1, 8) == 1
-        recorder.take(samples(2, 2))
-    rows = list(read_rows(tmp_path, STREAMS))
-    assert [(row["stream"], row["subscription"]) for row in rows] == [(0, 7), (1, 8)]
-    assert [row["stream"] for row in read_rows(tmp_path, EVENTS)] == [0, 0, 1, 1]
-
-
-def test_terms_that_come_back_are_another_stream(tmp_path: Path) -> None:
-    clock = Clock()
-    with recording(tmp_path, clock=clock) as recorder:
-        recorder.take(samples(0, 1))
-        for number, period in enumerate((Period(1, 60), Period(1, 30)), start=1):
-            clock.ns += 1_000
-            assert recorder.begin(variable(period=period), 1, 7) == number
-            recorder.take(samples(number, 1))
-    since_ns = [row["since_ns"] - BEGAN_NS for row in read_rows(tmp_path, STREAMS)]
-    assert since_ns == [0, 1_000, 2_000]
 
 
 def test_a_slow_disk_costs_what_finds_no_room_and_that_is_a_gap(tmp_path: Path) -> None:
