@@ -88,6 +88,7 @@ class Archive:
         looked for in what is open, those of earlier ones in their own seconds. `rows_max` is the
         bound on a batch, 0 if there is none.
         """
+        self.events.refresh()  # Whoever compacts has removed files since the last batch.
         start, quarantined = self.taken, self.quarantine.mark(RECORD) or 0
         judgement = Judgement(
             self.bounds, self._known(start, closed_s, rows_max), start, quarantined

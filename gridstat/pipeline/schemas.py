@@ -24,6 +24,8 @@ class TableSchema:
     partitions: tuple[str, ...] = ("day",)
     version: int = 1
     """Goes up when columns change; a table of a newer version than ours is left alone."""
+    hours_kept: int = 24
+    """So long an older state of the table may be read."""
 
 
 RECORDED: Final = (
@@ -56,8 +58,8 @@ ROLLUP_KEY: Final = ("stream", "window_start")
 ROLLUP_1S: Final = TableSchema("rollup_1s", f"{ROLLUP}, day date", key=ROLLUP_KEY)
 ROLLUP_1M: Final = TableSchema("rollup_1m", f"{ROLLUP}, day date", key=ROLLUP_KEY)
 ROLLUP_1H: Final = TableSchema("rollup_1h", f"{ROLLUP}, day date", key=ROLLUP_KEY)
-ROLLUP_LIVE: Final = TableSchema("rollup_live", ROLLUP, key=ROLLUP_KEY, partitions=())
-"""The seconds that may still change, written anew with every batch."""
+ROLLUP_LIVE: Final = TableSchema("rollup_live", ROLLUP, key=ROLLUP_KEY, partitions=(), hours_kept=1)
+"""The seconds that may still change, written anew with every batch: nobody reads old ones."""
 
 ALARMS: Final = TableSchema(
     "alarms",

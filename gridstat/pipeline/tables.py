@@ -64,7 +64,10 @@ class StoredTable:
         return self._delta.transaction_version(name)
 
     def refresh(self) -> None:
-        """Learns what others have committed."""
+        """Learns what others have committed.
+
+        Done before every commit of ours: a version that was removed is none to commit upon.
+        """
         with _plain_errors(self.folder):
             self._delta.update_incremental()
 
@@ -72,6 +75,7 @@ class StoredTable:
         self, files: Iterable[DataFile], name: str, marks: Mapping[str, int] | None = None
     ) -> None:
         """Takes files over, in one commit with the marks; without files, only marks change."""
+        self.refresh()
         with _plain_errors(self.folder):
             actions: list[AddAction | RemoveAction] = [
                 add_action(file, self.folder, f"{name}-{index:05d}.parquet", self.schema.partitions)
@@ -87,6 +91,7 @@ class StoredTable:
         self.refresh()
 
     def append(self, rows: pa.Table, marks: Mapping[str, int] | None = None) -> None:
+        self.refresh()
         with _plain_errors(self.folder):
             write_deltalake(
                 self._delta, self._fitted(rows), mode="append", commit_properties=_marked(marks)
@@ -94,6 +99,7 @@ class StoredTable:
 
     def overwrite(self, rows: pa.Table, marks: Mapping[str, int] | None = None) -> None:
         """These rows instead of all that are there."""
+        self.refresh()
         with _plain_errors(self.folder):
             write_deltalake(
                 self._delta, self._fitted(rows), mode="overwrite", commit_properties=_marked(marks)
@@ -104,6 +110,7 @@ class StoredTable:
         if not rows.num_rows:
             self.add_files([], "", marks)
             return
+        self.refresh()
         source = self._fitted(rows)
         extent = pc.min_max(source.column(order)).as_py()
         same = [f"kept.{name} = fresh.{name}" for name in {*self.schema.key, *self._days()}]
@@ -171,7 +178,7 @@ class StoredTable:
             )
 
     def fold(self) -> None:
-        """Writes the list of files anew and removes old entries of the log."""
+        """Writes the list of files anew and removes entries of the log that are old enough."""
         with _plain_errors(self.folder):
             self._delta.create_checkpoint()
             self._delta.cleanup_metadata()
@@ -186,7 +193,7 @@ class StoredTable:
                 delta_schema(self.schema),
                 mode="ignore",
                 partition_by=list(self.schema.partitions),
-                configuration={VERSION_KEY: str(self.schema.version)},
+                configuration=_properties(self.schema),
                 raise_if_key_not_exists=False,
             )
 
@@ -235,6 +242,17 @@ class StoredTable:
 
 def delta_schema(table: TableSchema) -> Schema:
     return Schema([Field(name, _delta_type(kind)) for name, kind in columns_of(table)])
+
+
+def _properties(table: TableSchema) -> dict[str, str | None]:
+    """Without them Delta keeps entries of its log for a month, at two a second."""
+    kept = f"interval {table.hours_kept} hours"
+    return {
+        VERSION_KEY: str(table.version),
+        "delta.logRetentionDuration": kept,
+        "delta.deletedFileRetentionDuration": kept,
+        "delta.enableExpiredLogCleanup": "true",
+    }
 
 
 def _delta_type(kind: str) -> PrimitiveType | ArrayType:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ import pytest
 from gridstat.model.errors import StorageFailed
 from gridstat.pipeline.folder import PipelineFolder
 from gridstat.pipeline.jobs.compact import compact
-from gridstat.pipeline.schemas import EVENTS, ROLLUP_1S, TABLES, TableSchema
+from gridstat.pipeline.schemas import EVENTS, ROLLUP_1S, ROLLUP_LIVE, TABLES, TableSchema
 from gridstat.pipeline.tables import StoredTable
 from gridstat.record.archived import archived_before
 from gridstat.record.kinds import EVENTS as RECORDED_EVENTS
@@ -79,6 +81,43 @@ def test_a_table_that_never_rests_is_told_of_as_such(
     with pytest.raises(StorageFailed, match="changed by another") as told:
         beside.compact(BYTES_TARGET)
     assert "disk" not in f"{told.value} {told.value.hint}"
+
+
+def age_log(table: StoredTable, hours: float) -> None:
+    """As if all so far had been committed long ago: Delta goes by the time of its files."""
+    then_s = time.time() - hours * 3_600
+    for entry in (table.folder / "_delta_log").iterdir():
+        os.utime(entry, (then_s, then_s))
+
+
+def entries(table: StoredTable) -> list[str]:
+    return sorted(entry.name for entry in (table.folder / "_delta_log").glob("*.json"))
+
+
+@pytest.mark.parametrize(("schema", "hours"), [(SMALL, 24), (ROLLUP_LIVE, 1)])
+def test_folding_removes_entries_of_the_log_that_are_older_than_what_is_kept(
+    tmp_path: Path, schema: TableSchema, hours: int
+) -> None:
+    table = StoredTable(tmp_path, schema)
+    for number in range(1, 6):
+        table.overwrite(table.empty(), {"record": number})
+    age_log(table, hours - 0.5)
+    table.fold()
+    assert len(entries(table)) == 6
+    age_log(table, hours + 0.5)
+    table.fold()
+    assert entries(table) == ["00000000000000000005.json"]
+    assert StoredTable(tmp_path, schema).mark("record") == 5
+
+
+def test_who_rested_while_the_log_was_folded_goes_on(tmp_path: Path, written: StoredTable) -> None:
+    beside = StoredTable(tmp_path, SMALL)
+    beside.compact(BYTES_TARGET)
+    age_log(written, SMALL.hours_kept + 1)
+    beside.fold()
+    assert entries(written) == ["00000000000000000005.json"]
+    written.append(rows(5))
+    assert numbers_of(tmp_path) == [0, 1, 2, 3, 5]
 
 
 def test_one_table_that_fails_keeps_no_other_from_being_compacted_nor_the_log_from_release(

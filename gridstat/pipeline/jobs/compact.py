@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from gridstat.model.errors import StorageFailed
 from gridstat.model.plausibility import TimeBounds
@@ -21,9 +21,6 @@ from gridstat.record.kinds import EVENTS
 if TYPE_CHECKING:
     from gridstat.pipeline.folder import PipelineFolder
     from gridstat.pipeline.schemas import TableSchema
-
-LIVE_HOURS_KEPT: Final = 1
-"""Nobody reads a display of an hour ago, and it is written twice a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,7 @@ def compact_table(
     is_live = schema is ROLLUP_LIVE
     if not is_live:
         table.compact(settings.bytes_target)
-    removed = table.vacuum(LIVE_HOURS_KEPT if is_live else settings.hours_kept)
+    removed = table.vacuum(schema.hours_kept if is_live else settings.hours_kept)
     table.fold()
     return Compacted(schema.name, before, table.files().num_rows, len(removed))
 
