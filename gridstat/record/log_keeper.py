@@ -7,11 +7,11 @@ sync nobody knows what the disk holds, so the log is opened anew, which cuts it 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gridstat.model.errors import GridStatError, LogFull
 from gridstat.record.archived import archived_before
-from gridstat.record.log_writer import LogWriter
+from gridstat.record.log_writer import NS_PER_S, LogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,11 +22,18 @@ if TYPE_CHECKING:
     from gridstat.record.kinds import RecordKind
     from gridstat.record.settings import LogSettings
 
+ROOM_SHARE: Final = 0.9
+"""Of the alarm's share of the bound a log may take that releases by itself."""
+
 log = logging.getLogger(__name__)
 
 
 class LogKeeper:
-    """Opened once with an error for the person who starts it, and from then on kept going."""
+    """Opened once with an error for the person who starts it, and from then on kept going.
+
+    With `keep_s`, closed segments go when they are older, and the oldest when the log nears its
+    bound; without, only what the archive has taken over.
+    """
 
     def __init__(
         self,
@@ -35,11 +42,13 @@ class LogKeeper:
         *,
         now_ns: Callable[[], int],
         settings: LogSettings,
+        keep_s: float | None = None,
     ) -> None:
         self._folder = folder
         self._kind = kind
         self._now_ns = now_ns
         self._settings = settings
+        self._keep_s = keep_s
         self._writer: LogWriter | None = self._opened()
         self._recorded = self._writer.recorded
         self._was_nearly_full = False
@@ -47,6 +56,8 @@ class LogKeeper:
         """Why nothing is taken at the moment, if so."""
         self.is_full = False
         self.failures = 0
+        self.released_bytes = 0
+        """What was removed since the start."""
 
     @property
     def recorded(self) -> int:
@@ -95,17 +106,26 @@ class LogKeeper:
         return lost
 
     def tend(self) -> None:
-        """Close a segment that is old, and release what the archive has taken over."""
+        """Close a segment that is old, and release what is archived or outdated."""
         if self._writer is None:
             return
         try:
             self._writer.tend()
             archived = archived_before(self._folder, self._kind)
-            freed = self._writer.release(archived)
-            if freed:
-                log.info("released log=%s before=%d bytes=%d", self._kind.name, archived, freed)
+            outdated = self._outdated_before(self._writer)
+            freed = self._writer.release(max(archived, outdated))
         except GridStatError as error:
             self._complain(error)
+            return
+        self.released_bytes += freed
+        if freed:
+            log.info(
+                "released log=%s archived=%d outdated=%d bytes=%d",
+                self._kind.name,
+                archived,
+                outdated,
+                freed,
+            )
 
     def rotate(self) -> None:
         """Close the open segment."""
@@ -124,6 +144,14 @@ class LogKeeper:
                 self._complain(error)
             self._recorded = self._writer.recorded
             self._writer = None
+
+    def _outdated_before(self, writer: LogWriter) -> int:
+        if self._keep_s is None:
+            return 0
+        room_bytes = ROOM_SHARE * self._settings.alarm_share * self._settings.log_bytes_max
+        return writer.outdated_before(
+            self._now_ns() - round(self._keep_s * NS_PER_S), round(room_bytes)
+        )
 
     def _opened(self) -> LogWriter:
         return LogWriter(self._folder, self._kind, now_ns=self._now_ns, settings=self._settings)

@@ -138,6 +138,15 @@ class LogWriter:
         if extent is not None and self._is_old_or_large(extent, 0, self._now_ns()):
             self.rotate()
 
+    def outdated_before(self, before_ns: int, log_bytes_max: int) -> int:
+        """Where a log begins that keeps no closed segment from before then, nor so many bytes."""
+        log_bytes = self.log_bytes
+        for extent in self._extents:
+            if extent.latest_ns >= before_ns and log_bytes <= log_bytes_max:
+                return extent.first_record
+            log_bytes -= extent.end_byte
+        return self._extents[-1].end_record if self._extents else 0
+
     def release(self, before_record: int) -> int:
         """Removes closed segments that lie wholly before this record; returns the bytes freed."""
         gone = [extent for extent in self._extents if extent.end_record <= before_record]

@@ -23,6 +23,7 @@ from gridstat.record.log_keeper import LogKeeper
 from gridstat.record.log_reader import LogReader
 from gridstat.record.ring import EventRing
 from gridstat.record.stream_book import LEFT_OUT, StreamBook
+from gridstat.record.waiting_rows import ACCOUNTS, WaitingRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from gridstat.record.event_rows import Samples
     from gridstat.record.kinds import RecordKind
     from gridstat.record.settings import RecorderSettings
+    from gridstat.record.waiting_rows import Waiting
 
 GAPS_EVERY_NS: Final = 1_000_000_000
 READ_RECORDS_MAX: Final = 65_536
@@ -54,6 +56,9 @@ class RecorderFigures:
     streams: int
     missing: dict[str, int]
     log_bytes: dict[str, int]
+    released_bytes: dict[str, int]
+    dropped_rows: dict[str, int]
+    """Of side logs, that could not wait for the disk any longer."""
     failures: int
 
 
@@ -72,15 +77,17 @@ class Recorder:
         self._gaps = GapBook()
         self._lock = threading.Lock()
         self._gaps_due_ns = 0
-        self._rows: list[tuple[RecordKind, list[dict[str, Any]]]] = []
-        self._rows_count = 0
+        self._rows = WaitingRows(settings.rows_bytes_max)
         self._unsafe: tuple[int, int] | None = None
         self.taken = 0
         self._logs: dict[str, LogKeeper] = {}
         try:
             for kind in KINDS.values():
                 bounds = settings.events if kind is EVENTS else settings.side
-                self._logs[kind.name] = LogKeeper(folder, kind, now_ns=now_ns, settings=bounds)
+                keep_s = settings.account_s_max if kind in ACCOUNTS else None
+                self._logs[kind.name] = LogKeeper(
+                    folder, kind, now_ns=now_ns, settings=bounds, keep_s=keep_s
+                )
             held_bytes = self._logs[EVENTS.name].log_bytes
             check_disk(folder, settings.events.log_bytes_max - held_bytes)
             self._streams = StreamBook(read_rows(folder, STREAMS))
@@ -112,16 +119,9 @@ class Recorder:
         if not self._ring.put(rows):
             self.miss(GapReason.RING_FULL, *rows.received_ns(), len(rows))
 
-    @property
-    def has_room(self) -> bool:
-        """Whether rows of other kinds may be put: not too many wait for the disk."""
-        return self._rows_count < self._settings.rows_max
-
     def put(self, kind: RecordKind, rows: list[dict[str, Any]]) -> None:
-        """Records of another kind; they are kept until they are on the disk."""
-        with self._lock:
-            self._rows.append((kind, rows))
-            self._rows_count += len(rows)
+        """Records of another kind; they wait for the disk, within a bound."""
+        self._rows.put(kind, rows)
 
     def miss(self, reason: GapReason, from_ns: int, to_ns: int, events: int | None) -> None:
         """Events that came, or should have come, and are not recorded."""
@@ -145,6 +145,8 @@ class Recorder:
             streams=len(self._streams),
             missing={reason.value: count for reason, count in self._gaps.events.items()},
             log_bytes={name: keeper.log_bytes for name, keeper in self._logs.items()},
+            released_bytes={name: keeper.released_bytes for name, keeper in self._logs.items()},
+            dropped_rows=dict(self._rows.dropped),
             failures=sum(keeper.failures for keeper in self._logs.values()),
         )
 
@@ -231,16 +233,15 @@ class Recorder:
         return safe == len(news)
 
     def _write_rows(self) -> None:
-        with self._lock:
-            waiting, self._rows, self._rows_count = self._rows, [], 0
-        kept = []
-        for kind, rows in waiting:
-            left = rows[self._write_safely(kind, rows) :]
-            if left:
-                kept.append((kind, left))
-        with self._lock:
-            self._rows = kept + self._rows
-            self._rows_count += sum(len(rows) for _, rows in kept)
+        left: list[Waiting] = []
+        refused = set()
+        for each in self._rows.take():
+            name = each.kind.name
+            safe = 0 if name in refused else self._write_batch(each.kind, each.batch)
+            if safe < each.batch.num_rows:
+                left.append(each._replace(batch=each.batch.slice(safe)))
+                refused.add(name)  # What is younger may not overtake it.
+        self._rows.put_back(left)
 
     def _write_gaps(self) -> None:
         now_ns = self._now_ns()
@@ -257,9 +258,12 @@ class Recorder:
             self._gaps.put_back(gaps[safe:])
 
     def _write_safely(self, kind: RecordKind, rows: list[dict[str, Any]]) -> int:
+        return self._write_batch(kind, pa.RecordBatch.from_pylist(rows, schema=kind.schema))
+
+    def _write_batch(self, kind: RecordKind, batch: pa.RecordBatch) -> int:
         """How many of them, the first ones, are on the disk now."""
         keeper = self._logs[kind.name]
-        taken = keeper.append(pa.RecordBatch.from_pylist(rows, schema=kind.schema))
+        taken = keeper.append(batch)
         return max(0, taken - keeper.sync())
 
 

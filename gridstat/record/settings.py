@@ -32,8 +32,9 @@ class LogSettings:
 class RecorderSettings:
     """Bounds of a whole recorder: its logs, how long an event may be unsafe, how many may wait.
 
-    Beside the events, `side` bounds each of the small logs; streams and gaps are never released,
-    for every reader of the events needs them.
+    Beside the events, `side` bounds each of the small logs. Ledgers and counters are released when
+    they are `account_s_max` old, and the oldest before the alarm of their log; streams, contracts
+    and gaps never, for every reader of the events needs them.
     """
 
     events: LogSettings = field(default_factory=LogSettings)
@@ -45,10 +46,12 @@ class RecorderSettings:
     sync_s: float = 0.2
     ring_events_max: int = 2 * MIB
     ring_bytes_max: int = 512 * MIB
-    rows_max: int = 1_000_000
+    rows_bytes_max: int = 64 * MIB
+    account_s_max: float = 7 * 86_400.0
 
     def __post_init__(self) -> None:
         assert self.sync_s > 0
         assert self.ring_events_max > 0
         assert self.ring_bytes_max > 0
-        assert self.rows_max > 0
+        assert self.rows_bytes_max > 0
+        assert self.account_s_max > 0

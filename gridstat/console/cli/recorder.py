@@ -30,8 +30,9 @@ It subscribes like anybody else, to all variables of the cloud or to those named
 event that arrives to a log of its own; beside them the contracts and ledgers of all subscribers
 and the counters of all routers. Recorded is what is on the disk, at most --sync-s after it came.
 What could not be recorded is in the log as a gap. Near its bound the log raises an alarm, at its
-bound it takes nothing until the archive has taken over old segments; nothing recorded is thrown
-away. SIGTERM and Ctrl-C end it in order, SIGHUP closes the open segments.
+bound it takes nothing until the archive has taken over old segments; no recorded event is thrown
+away. Ledgers and counters go after --keep-days. SIGTERM and Ctrl-C end it in order, SIGHUP closes
+the open segments.
 
 Examples:
 
@@ -68,6 +69,9 @@ def recorder(
     account_s: Annotated[
         float, typer.Option("--account-s", min=0.2, help="How often the broker is asked.")
     ] = 5.0,
+    keep_days: Annotated[
+        float, typer.Option("--keep-days", min=0.1, help="Of ledgers and counters.")
+    ] = 7.0,
     metrics_port: Annotated[
         int | None, typer.Option("--metrics-port", min=0, max=65_535, show_default=False)
     ] = None,
@@ -98,7 +102,11 @@ def recorder(
         qos=_quality(
             cast("QosWishes", wishes | ({"preset": preset} if preset else {})), rate, every
         ),
-        settings=RecorderSettings(events=_bounds(log_mib, segment_mib, segment_s), sync_s=sync_s),
+        settings=RecorderSettings(
+            events=_bounds(log_mib, segment_mib, segment_s),
+            sync_s=sync_s,
+            account_s_max=keep_days * 86_400.0,
+        ),
         account_s=account_s,
         metrics_port=metrics_port,
         seconds=seconds,

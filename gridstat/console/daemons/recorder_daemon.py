@@ -189,9 +189,6 @@ class RecorderDaemon:
             log.warning("not_granted variable=%s", missed)
 
     async def _keep_account(self, desk: OperatorDesk) -> None:
-        if not self._recorder.has_room:
-            log.warning("no_account reason=too many rows wait for the disk")
-            return
         contracts: list[dict[str, Any]] = []
         counters: list[dict[str, Any]] = []
         after = 0

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from gridstat.record.kinds import EVENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from prometheus_client.core import Metric
 
@@ -59,6 +59,8 @@ class RecorderCollector(Collector):
             size.add_metric([name], count)
             bound.add_metric([name], settings.log_bytes_max)
         yield from (size, bound)
+        yield _by_log("released_bytes", "What was removed of it.", self._figures.released_bytes)
+        yield _by_log("dropped_rows", "What waited too long.", self._figures.dropped_rows)
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
@@ -67,3 +69,10 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
 
 def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
     return CounterMetricFamily(f"{PREFIX}_{name}", text, value=value)
+
+
+def _by_log(name: str, text: str, values: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(f"{PREFIX}_{name}", text, labels=["log"])
+    for log, value in values.items():
+        family.add_metric([log], value)
+    return family

@@ -15,7 +15,7 @@ from gridstat.model.errors import DamagedLog, StorageFailed
 from gridstat.model.status import OPTION_BYTES
 from gridstat.record.archived import archived_before, note_archived
 from gridstat.record.gap_book import GapReason
-from gridstat.record.kinds import CONTRACTS, EVENTS, GAPS, STREAMS
+from gridstat.record.kinds import EVENTS, GAPS, STREAMS
 from gridstat.record.log_reader import LogReader
 from gridstat.record.recorder import Recorder, read_rows
 from gridstat.record.settings import LogSettings, RecorderSettings
@@ -335,37 +335,6 @@ def test_a_second_recorder_of_a_folder_is_turned_away_and_breaks_nothing(tmp_pat
             Recorder(tmp_path, now_ns=Clock(), settings=SMALL)
         recorder.take(samples(0, 10))
     assert recorded(tmp_path) == list(range(10))
-
-
-def test_rows_of_other_kinds_wait_for_the_disk_within_a_bound(tmp_path: Path) -> None:
-    row = {
-        "time_ns": 1,
-        "subscription": 2,
-        "endpoint": "c1/desk",
-        "variable": "c1/a/v1",
-        "publisher": "c1/a",
-        "value_type": "float64",
-        "period_seconds": 1,
-        "period_per_seconds": 30,
-        "phase_ns": 0,
-        "every": 1,
-        "latency_ms": 20.0,
-        "redundancy": 2,
-        "priority": 3,
-        "is_over": False,
-    }
-    told = []
-    with recording(tmp_path, RecorderSettings(rows_max=3)) as recorder:
-        with full_disk(1):
-            for _ in range(2):
-                told.append((recorder.has_room, recorder.figures().state))
-                recorder.put(CONTRACTS, [row, row])
-                recorder.sync()
-            told.append((recorder.has_room, recorder.figures().state))
-        recorder.sync()
-        told.append((recorder.has_room, recorder.figures().state))
-    assert told == [(True, "recording"), (True, "failing"), (False, "failing"), (True, "recording")]
-    assert list(read_rows(tmp_path, CONTRACTS)) == [row] * 4
 
 
 def test_what_is_archived_never_falls_and_a_file_without_a_number_is_named(tmp_path: Path) -> None:
