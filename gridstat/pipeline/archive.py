@@ -75,11 +75,17 @@ class Archive:
         self.events = StoredTable(folder.tables, EVENTS)
         self.quarantine = StoredTable(folder.tables, QUARANTINE)
         self._aside = folder.aside / "ingest"
+        self._readers: dict[int, LogReader] = {}
 
     @property
     def taken(self) -> int:
         """All records before this one are in."""
         return self.events.mark(RECORD) or 0
+
+    @property
+    def recorded(self) -> int:
+        """The number of the record that comes next."""
+        return self._reader(1).ends()[1]
 
     def take(self, batch: DataFrame, closed_s: int | None, rows_max: int = 0) -> int:
         """Archives what of a batch is not yet in; returns how many rows that was.
@@ -115,7 +121,14 @@ class Archive:
 
     def late(self, records: tuple[int, int], before_s: int, window_s: int) -> Late:
         """The windows before a boundary to which these records of the log belong."""
-        return Late(late_windows(self.log, records, before_s, window_s, self.bounds), window_s)
+        reader = self._reader(window_s)
+        return Late(late_windows(reader, records, before_s, window_s, self.bounds), window_s)
+
+    def _reader(self, window_s: int) -> LogReader:
+        """One for each who goes through the log at a pace of its own, so that each reads on."""
+        if window_s not in self._readers:
+            self._readers[window_s] = LogReader(self.log, RECORDED_EVENTS)
+        return self._readers[window_s]
 
     def _write(self, batch: DataFrame, judgement: Judgement) -> tuple[list[DataFile], int]:
         """Has tasks judge rows and write them, in one go: they never return to Java.
@@ -132,7 +145,7 @@ class Archive:
     def _known(self, start: int, closed_s: int | None, rows_max: int) -> KnownRows:
         spans: Spans = ((None, None),)
         if closed_s is not None:
-            end = LogReader(self.log, RECORDED_EVENTS).ends()[1]
+            end = self.recorded
             if rows_max:  # A batch has whole frames, one at least.
                 end = min(end, start + max(rows_max, FRAME_RECORDS_MAX))
             spans = ((closed_s * NS_PER_S, None), *self.late((start, end), closed_s, 1).spans_ns())
@@ -155,14 +168,17 @@ def _judge_and_write(
 
 
 def late_windows(
-    log: Path, records: tuple[int, int], before_s: int, window_s: int, bounds: TimeBounds
+    reader: LogReader,
+    records: tuple[int, int],
+    before_s: int,
+    window_s: int,
+    bounds: TimeBounds,
 ) -> tuple[int, ...]:
     """Starts of the windows before `before_s` in which records were created, if believable.
 
     Frames tell their earliest time, so of a log in order nothing is read at all.
     """
     before_ns = before_s * NS_PER_S
-    reader = LogReader(log, RECORDED_EVENTS)
     start, end = max(records[0], reader.ends()[0]), records[1]
     if end <= start:
         return ()
