@@ -133,9 +133,12 @@ def unrecorded() -> list[Row]:
     return [gap(8_000, 8_500), gap(8_200, 8_600), gap(8_300, 8_400), gap(3_599.5, 3_600.25)]
 
 
-def own_gaps(archived_ns: int = ARCHIVED_NS) -> list[tuple[int, int, int]]:
+def own_gaps(
+    archived_ns: int = ARCHIVED_NS, heard: list[Row] | None = None
+) -> list[tuple[int, int, int]]:
+    """Slots, beginning and end of each, if all events were heard or only some."""
     created: dict[int, list[int]] = {number: [] for number in (11, 12)}
-    for row in events():
+    for row in events() if heard is None else heard:
         created[row["stream"]].append(row["created_ns"])
     first, second = streams()
     away = [(gap["from_ns"], gap["to_ns"]) for gap in unrecorded()]

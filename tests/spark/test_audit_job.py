@@ -16,6 +16,7 @@ from gridstat.record import kinds
 from gridstat.record.log_writer import LogWriter
 from tests.spark.audit_case import (
     BEGAN_NS,
+    OWN,
     SECOND_NS,
     contracts,
     events,
@@ -24,7 +25,7 @@ from tests.spark.audit_case import (
     streams,
     unrecorded,
 )
-from tests.spark.audit_oracle import COUNTS, HOUR_NS, increases, promises
+from tests.spark.audit_oracle import COUNTS, HOUR_NS, hour_of, increases, promises
 from tests.spark.table_rows import rows_of
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ pytestmark = pytest.mark.timeout(300)
 
 Row = dict[str, Any]
 HALF_NS = BEGAN_NS + 7_300 * SECOND_NS
+BACK_NS = BEGAN_NS + 7_250 * SECOND_NS
+"""When the recorder's own stream is heard again, after more than an hour."""
 
 
 def record(folder: PipelineFolder, kind: RecordKind, rows: list[Row]) -> None:
@@ -57,7 +60,12 @@ def record_all(folder: PipelineFolder, from_ns: int, to_ns: int) -> None:
         (kinds.LEDGERS, ledgers()),
     ):
         record(folder, kind, [row for row in rows if from_ns <= row[kind.time] < to_ns])
-    archive(folder, [row for row in events() if from_ns <= row["created_ns"] < to_ns])
+    archive(folder, [row for row in heard() if from_ns <= row["created_ns"] < to_ns])
+
+
+def heard() -> list[Row]:
+    lost_ns = BEGAN_NS + 3_000 * SECOND_NS
+    return [row for row in events() if not lost_ns <= row["created_ns"] < BACK_NS]
 
 
 def archive(folder: PipelineFolder, rows: list[Row]) -> None:
@@ -92,15 +100,26 @@ def test_an_audit_that_goes_on_says_the_same_as_one_over_everything(
     for key, expected in increases(ledgers()).items():
         assert {name: found[key][name] for name in COUNTS} == expected.counts, key
         assert found[key]["latency_counts"] == expected.latency_counts, key
-    worst = find_gaps(spark, folder, count=3).toArrow().to_pylist()
-    assert [row["slots"] for row in worst] == [gap[0] for gap in longest(3)]
+    assert_gaps_are_whole(spark, folder, found)
 
 
-def longest(count: int) -> list[tuple[int, int, int]]:
-    """Of the recorder's own; the subscriber's worst is longer than most of them."""
-    newest_ns = max(row["created_ns"] for row in events())
-    told = [(4, 0, 12 * SECOND_NS), (2, 0, 9 * SECOND_NS)]
-    return sorted(own_gaps(newest_ns) + told, key=lambda gap: gap[1] - gap[2])[:count]
+def assert_gaps_are_whole(
+    spark: SparkSession, folder: PipelineFolder, found: dict[tuple[int, int], Row]
+) -> None:
+    """Those of a list that begins an hour after the longest gap did, and those of the table."""
+    newest_ns = max(row["created_ns"] for row in heard())
+    own = own_gaps(newest_ns, heard())
+    from_ns = BACK_NS - 20 * SECOND_NS
+    expected = sorted((gap for gap in own if gap[2] >= from_ns), key=lambda gap: gap[1] - gap[2])
+    worst = find_gaps(spark, folder, count=3, from_ns=from_ns).toArrow().to_pylist()
+    told = [(row["slots"], row["from_ns"], row["to_ns"]) for row in worst if row["is_exact"]]
+    assert told[:2] == expected[:2]
+    assert from_ns - told[0][1] > HOUR_NS
+    for number in (1, 2, 3):
+        hour_ns = BEGAN_NS + number * HOUR_NS
+        ended = [gap[0] for gap in own if hour_of(gap[2]) == hour_ns]
+        assert found[OWN, hour_ns]["gap_slots_max"] == max(ended, default=0)
+    assert found[OWN, hour_of(BACK_NS)]["gap_slots_max"] == told[0][0]
 
 
 def test_an_empty_folder_has_nothing_to_audit(spark: SparkSession, tmp_path: Path) -> None:

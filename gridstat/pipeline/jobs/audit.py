@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from gridstat.pipeline.known_streams import read_all
+from gridstat.pipeline.known_streams import known_streams, read_all
+from gridstat.pipeline.last_heard import LAST_HEARD, last_heard
 from gridstat.pipeline.schemas import AUDIT, EVENTS
 from gridstat.pipeline.stages.audit import (
     GAPS_COLUMNS,
@@ -38,7 +39,7 @@ JOB: Final = "audit"
 NS_PER_US: Final = 1_000
 NS_PER_S: Final = 1_000_000_000
 LOOK_BACK_NS: Final = HOUR_NS
-"""So far before the audited hours events are read, to see where a gap began that ended in them."""
+"""So far before the audited hours events are read: a stamp may lie before the hour of its slot."""
 GAPS_SHOWN: Final = 20
 
 
@@ -99,24 +100,30 @@ def find_gaps(
 
 def _witnesses(spark: SparkSession, folder: PipelineFolder, since_ns: int) -> tuple[Witnesses, int]:
     events = StoredTable(folder.tables, EVENTS)
-    heard_ns = max(0, since_ns - LOOK_BACK_NS)
+    read_ns = max(0, since_ns - LOOK_BACK_NS)
     archived_ns = int(events.highest("created_ns") or 0)
-    stamped = events.read(spark, events.paths("created_ns", [(heard_ns, None)]))
-    streams = _small(spark, folder, STREAMS)
+    stamped = events.read(spark, events.paths("created_ns", [(read_ns, None)]))
     ledgers = spark.read.format("gridstat").option("kind", LEDGERS.name)
-    # What is not read is not missing.
-    begun = streams.withColumn("since_ns", F.greatest("since_ns", F.lit(heard_ns)))
     witnesses = Witnesses(
         contracts=_small(spark, folder, CONTRACTS),
         ledgers=_since(ledgers.load(str(folder.log)), since_ns),
-        streams=begun if heard_ns else streams,
-        events=stamped.filter(F.col("created_ns") >= heard_ns),
+        streams=_small(spark, folder, STREAMS),
+        events=stamped.filter(F.col("created_ns") >= read_ns),
         unrecorded=_small(spark, folder, GAPS),
         archived_ns=archived_ns,
+        heard=_last_heard(spark, folder, events, read_ns) if read_ns else None,
     )
     newest = [LogReader(folder.log, kind).extents() for kind in (LEDGERS, CONTRACTS)]
     ends_ns = [extents[-1].latest_ns for extents in newest if extents]
     return witnesses, max([archived_ns, *ends_ns])
+
+
+def _last_heard(
+    spark: SparkSession, folder: PipelineFolder, events: StoredTable, read_ns: int
+) -> DataFrame:
+    """A gap that reaches into what is read began after the last event that is not, be it old."""
+    found = last_heard(events, known_streams(folder.log), read_ns)
+    return spark.createDataFrame(found, LAST_HEARD)
 
 
 def _small(spark: SparkSession, folder: PipelineFolder, kind: RecordKind) -> DataFrame:

@@ -49,6 +49,8 @@ class Witnesses:
     unrecorded: DataFrame
     archived_ns: int
     """Events created up to here are in the archive, or never came."""
+    heard: DataFrame | None = None
+    """If `events` are not all: streams of interest, and when each was last heard before them."""
 
 
 def audit(witnesses: Witnesses, until_ns: int, *, open_s: float = OPEN_S) -> DataFrame:
@@ -94,7 +96,9 @@ def worst_gaps(gaps: DataFrame, count: int) -> DataFrame:
 def _gaps(witnesses: Witnesses, until_ns: int) -> DataFrame:
     """What the archive tells of a subscription counts, and its ledger only where there is none."""
     heard_ns = min(until_ns, witnesses.archived_ns)
-    found = gaps_of_streams(witnesses.events, witnesses.streams, witnesses.contracts, heard_ns)
+    found = gaps_of_streams(
+        witnesses.events, witnesses.streams, witnesses.contracts, heard_ns, witnesses.heard
+    )
     known = without_unrecorded(found, witnesses.unrecorded)
     owners = witnesses.contracts.select(*SUBSCRIPTION).distinct()
     exact = known.join(owners, on=["subscription", "variable"], how="inner").select(

@@ -54,20 +54,27 @@ def latencies_by_hour(events: DataFrame, streams: DataFrame) -> DataFrame:
 
 
 def gaps_of_streams(
-    events: DataFrame, streams: DataFrame, contracts: DataFrame, until_ns: int
+    events: DataFrame,
+    streams: DataFrame,
+    contracts: DataFrame,
+    until_ns: int,
+    heard: DataFrame | None = None,
 ) -> DataFrame:
-    """Every gap of every stream: before its first event, between two, and after the last."""
-    bounds = _bounds(streams, contracts, until_ns)
+    """Every gap of every stream: before its first event, between two, and after the last.
+
+    If some events are left out, `heard` names the streams of interest and when each was last heard
+    before; what was due earlier is no matter then.
+    """
+    bounds = _since_heard(_bounds(streams, contracts, until_ns), heard)
     law = bounds.select("stream", *_LAW)
     stamped = events.select("stream", "created_ns").join(F.broadcast(law), on="stream", how="inner")
     slots = stamped.select("stream", slot_of(F.col("created_ns"), named()).alias("slot"), "every")
     due = slots.filter(F.pmod("slot", "every") == 0).select(
         "stream", "slot", F.lit(False).alias("is_end")
     )
-    for end in (F.col("first") - F.col("every"), F.col("after")):
-        due = due.unionByName(
-            bounds.select("stream", end.alias("slot"), F.lit(True).alias("is_end"))
-        )
+    start = F.col("first") - F.col("every")
+    for end, is_end in ((start, F.col("heard_ns").isNull()), (F.col("after"), F.lit(True))):
+        due = due.unionByName(bounds.select("stream", end.alias("slot"), is_end.alias("is_end")))
     in_order = Window.partitionBy("stream").orderBy("slot")
     steps = due.select(
         "stream",
@@ -155,6 +162,15 @@ def _bounds(streams: DataFrame, contracts: DataFrame, until_ns: int) -> DataFram
         _due_from(F.col("since_ns")).alias("first"),
         _due_from(F.col("end_ns")).alias("after"),
     )
+
+
+def _since_heard(bounds: DataFrame, heard: DataFrame | None) -> DataFrame:
+    if heard is None:
+        return bounds.withColumn("heard_ns", F.lit(None).cast("bigint"))
+    known = bounds.join(F.broadcast(heard), on="stream", how="inner")
+    next_due = slot_of(F.col("heard_ns"), named()) + F.col("every")
+    # `greatest` leaves out what is null: who was never heard is missed from the beginning.
+    return known.withColumn("first", F.greatest("first", next_due))
 
 
 def _due_from(instant_ns: Column) -> Column:
