@@ -88,6 +88,9 @@ class _Tap:
         self.begin = recorder.begin
         self.take = recorder.take
 
+    def end(self, variable: StatusVariable, every: int, subscription_id: int) -> None:
+        pass  # There is no account that would have to know.
+
 
 def measure_recorder(
     folder: Path, *, rate: int, seconds: float, variables: int = VARIABLES

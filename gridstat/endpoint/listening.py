@@ -72,6 +72,8 @@ class _Ear:
     terms: Terms | None
     tally: Tally
     latency_ns: int
+    subscription_id: int = 0
+    """Under which the tap knows it."""
     duplicate: int = 0
     unread: int = 0
     copies: tuple[int, ...] = ()
@@ -139,6 +141,8 @@ class Listening:
         with self._lock:
             self._read_paths(subscription, self._total(subscription))
             ears = self._ears.get(subscription, {})
+            if variable_id is None and ears:
+                self._tell_tap_of_end(next(reversed(ears.values())))
             for number in tuple(ears) if variable_id is None else (variable_id,):
                 ear = ears.pop(number, None)
                 if ear is None:
@@ -275,6 +279,8 @@ class Listening:
         Else it goes on by those of the first one, and what it counts by path may be of no use.
         """
         if (terms, latency_ns) == (ear.terms, ear.latency_ns):
+            if ear.subscription_id != subscription.contract.subscription_id:
+                self._tell_tap(subscription, ear)
             return
         begin = self._begin(0)
         ear.tally.renew(terms, latency_ns, begin)
@@ -286,9 +292,18 @@ class Listening:
 
     def _tell_tap(self, subscription: Subscription, ear: _Ear) -> None:
         """Before its first event can come."""
+        ear.subscription_id = subscription.contract.subscription_id
         if self.tap is not None:
-            subscription_id = subscription.contract.subscription_id
-            self.tap.begin(ear.variable, ear.law.every, subscription_id)
+            self.tap.begin(ear.variable, ear.law.every, ear.subscription_id)
+
+    def _tell_tap_of_end(self, ended: _Ear) -> None:
+        """And under whose contract its events go on to come, if somebody else has one."""
+        if self.tap is None:
+            return
+        self.tap.end(ended.variable, ended.law.every, ended.subscription_id)
+        others = [each for each in self._listeners[ended.variable.variable_id] if each is not ended]
+        if others:
+            self.tap.begin(others[-1].variable, others[-1].law.every, others[-1].subscription_id)
 
     def _stir(self, subscription: Subscription) -> None:
         """It may be watched from now on, or more closely."""

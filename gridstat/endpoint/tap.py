@@ -33,15 +33,25 @@ log = logging.getLogger(__name__)
 
 
 class Tap(Protocol):
-    """Who takes everything; both are called between two batches, or before the first."""
+    """Who takes everything; none of this may wait for anything."""
 
     def begin(self, variable: StatusVariable, every: int, subscription_id: int) -> object:
-        """Events of this identifier come under the terms of this contract from now on."""
+        """Events of this identifier come under the terms of this contract from now on.
+
+        Between two batches, or before the first; again when the contract has another number.
+        """
+        ...
+
+    def end(self, variable: StatusVariable, every: int, subscription_id: int) -> object:
+        """The contract is over, as the cloud has just said or as was wished here.
+
+        On any thread; its last events may still be on their way.
+        """
         ...
 
     def take(self, batch: Samples, options: bytes) -> None:
         """Events of all variables in the order of arrival, and all their options behind each
-        other; it must not wait for anything."""
+        other."""
         ...
 
 

@@ -75,16 +75,26 @@ class RecorderPlan:
 class RecorderTap:
     """Between the connection and the recorder; counts what was lost before it came here."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, rows: AccountRows) -> None:
         self._recorder = recorder
+        self._rows = rows
         self._before: dict[GapReason, int] = {}
         self._looked_ns = time.time_ns()
 
     def begin(self, variable: StatusVariable, every: int, subscription_id: int) -> None:
         self._recorder.begin(variable, every, subscription_id)
 
+    def end(self, variable: StatusVariable, every: int, subscription_id: int) -> None:
+        self._rows.end(variable, every, subscription_id, time.time_ns())
+
     def take(self, batch: Samples, options: bytes) -> None:
         self._recorder.take(batch, options)
+
+    def tell_ends(self) -> None:
+        """Write down which contracts have ended; many may at once, so not one by one."""
+        rows = self._rows.ended_rows()
+        if rows:
+            self._recorder.put(CONTRACTS, rows)
 
     def look(self, received: dict[str, int], *, is_attached: bool) -> None:
         """Note what the receiver had to drop; the kernel does not tell how many events."""
@@ -110,8 +120,8 @@ class RecorderDaemon:
         plan.access.files_of(Role.ENDPOINT, plan.end_point)
         plan.access.files_of(Role.OPERATOR, f"{plan.access.cloud}/{OPERATOR}")
         self._recorder = Recorder(plan.into, now_ns=time.time_ns, settings=plan.settings)
-        self._rows = AccountRows(read_rows(plan.into, CONTRACTS))
-        self._tap = RecorderTap(self._recorder)
+        self._rows = AccountRows(read_rows(plan.into, CONTRACTS), end_point=plan.end_point)
+        self._tap = RecorderTap(self._recorder, self._rows)
         self._thread = WritingThread(self._recorder, plan.settings.sync_s, self._look)
         self._connection: Connection | None = None
         self._metrics = MetricsServer(
@@ -173,6 +183,7 @@ class RecorderDaemon:
         if connection is not None:
             await asyncio.to_thread(connection.close)
         await asyncio.to_thread(self._thread.close)
+        self._tap.tell_ends()
         await asyncio.to_thread(self._recorder.sync)
         figures = self._recorder.figures()
         await asyncio.to_thread(self._recorder.close)
@@ -214,6 +225,7 @@ class RecorderDaemon:
 
     def _look(self) -> None:
         """On the writing thread, once a second."""
+        self._tap.tell_ends()
         if self._connection is not None:
             received = self._connection.counters()["received"]
             self._tap.look(received, is_attached=self._connection.is_connected)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from gridstat.model.type_text import type_text
 from gridstat.net.command.endpoint_messages import LEDGER_COUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from gridstat.model.status import StatusVariable
 
 Row: TypeAlias = dict[str, Any]
 Facts: TypeAlias = "Mapping[str, Any]"
@@ -34,9 +38,16 @@ class AccountRows:
     or right before one that does.
 
     `known` are the contracts of an earlier recorder, so that one which has ended meanwhile is over.
+    The end of one of our own is told before any account can say so, on whatever thread; an account
+    that was asked for before does not bring it back.
     """
 
-    def __init__(self, known: Iterable[Row] = ()) -> None:
+    def __init__(self, known: Iterable[Row] = (), *, end_point: str = "") -> None:
+        self._end_point = end_point
+        self._lock = threading.Lock()
+        self._ended: set[int] = set()
+        """Those of which we were told, and which may still be in an account."""
+        self._news: list[Row] = []
         self._contracts: dict[int, Row] = {}
         for row in known:
             if row["is_over"]:
@@ -51,9 +62,32 @@ class AccountRows:
         """How many are not over."""
         return len(self._contracts)
 
+    def end(self, variable: StatusVariable, every: int, subscription: int, time_ns: int) -> None:
+        """A contract of our own is over; its row waits in `ended_rows`.
+
+        If no account has named it yet, nothing but its variable and `every` is known of it.
+        """
+        with self._lock:
+            terms = self._contracts.pop(subscription, None) or self._little(variable, every)
+            row = {"time_ns": time_ns, "subscription": subscription, **terms, "is_over": True}
+            self._news.append(row)
+            self._ended.add(subscription)
+
+    def ended_rows(self) -> list[Row]:
+        """Contracts of our own that are over, each once."""
+        with self._lock:
+            rows, self._news = self._news, []
+        return rows
+
     def contract_rows(self, account: Iterable[Facts], time_ns: int) -> list[Row]:
         """Contracts that are new, have changed or are over; the account must be whole."""
-        now = {each["subscription"]: {name: each[name] for name in TERMS} for each in account}
+        listed = {each["subscription"]: {name: each[name] for name in TERMS} for each in account}
+        with self._lock:
+            self._ended &= listed.keys()
+            now = {number: row for number, row in listed.items() if number not in self._ended}
+            return self._changes(now, time_ns)
+
+    def _changes(self, now: dict[int, Row], time_ns: int) -> list[Row]:
         rows = [
             {"time_ns": time_ns, "subscription": number, **terms, "is_over": False}
             for number, terms in now.items()
@@ -67,6 +101,22 @@ class AccountRows:
         self._contracts = now
         self._ledgers = {key: row for key, row in self._ledgers.items() if key[0] in now}
         return rows
+
+    def _little(self, variable: StatusVariable, every: int) -> Row:
+        period = variable.period
+        return {
+            "endpoint": self._end_point,
+            "variable": variable.name,
+            "publisher": "",
+            "value_type": type_text(variable.value_type),
+            "period_seconds": None if period is None else period.seconds,
+            "period_per_seconds": None if period is None else period.per_seconds,
+            "phase_ns": variable.phase_ns,
+            "every": every,
+            "latency_ms": None,
+            "redundancy": 0,
+            "priority": 0,
+        }
 
     def ledger_rows(self, account: Iterable[Facts], time_ns: int) -> list[Row]:
         """Ledgers, whole and by path, that have counted anything since."""

@@ -10,10 +10,12 @@ import pytest
 
 from gridstat.core.samples import SAMPLE
 from gridstat.endpoint.arrival_clock import Arrival
+from gridstat.endpoint.session_words import SubscriptionRestored
+from gridstat.endpoint.subscriber import Subscription
 from gridstat.endpoint.subscription_book import Order
 from gridstat.endpoint.tap import GATHER_NS, GATHERED_EVENTS_MAX, Gathering
 from gridstat.model.qos import ModalQos
-from gridstat.net.command.endpoint_messages import ContractChanged
+from gridstat.net.command.endpoint_messages import ContractChanged, Unpublished
 from tests.unit.endpoint.paper_grid import HUNDREDTH, MS, PaperGrid, granted, variable
 
 if TYPE_CHECKING:
@@ -28,10 +30,14 @@ class Tapped:
 
     def __init__(self) -> None:
         self.begun: list[tuple[str, int, int]] = []
+        self.ended: list[tuple[str, int, int]] = []
         self.taken: list[tuple[int, bytes]] = []
 
     def begin(self, of: StatusVariable, every: int, subscription_id: int) -> None:
         self.begun.append((of.name, every, subscription_id))
+
+    def end(self, of: StatusVariable, every: int, subscription_id: int) -> None:
+        self.ended.append((of.name, every, subscription_id))
 
     def take(self, batch: Samples, options: bytes) -> None:
         self.taken.append((len(batch), options))
@@ -146,3 +152,37 @@ def test_a_tap_hears_of_terms_when_they_begin_and_when_they_change() -> None:
         grid.book.told(ContractChanged(granted(of, 7, every=5)), ())
         grid.work()
         assert tapped.begun == [(of.name, 2, 7), (of.name, 5, 7)]
+
+
+def test_a_tap_hears_of_a_contract_that_is_granted_again_on_the_same_terms() -> None:
+    with tapped_grid() as (grid, tapped):
+        of = variable(period=HUNDREDTH)
+        grid.cloud.ready.append((granted(of, 7),))
+        (held,) = grid.book.subscribe([Order(of.name, ModalQos())])
+        assert isinstance(held, Subscription)
+        grid.book.restored(SubscriptionRestored(held.label, granted(of, 8), ()))
+        grid.work()
+        assert tapped.begun == [(of.name, 1, 7), (of.name, 1, 8)]
+        assert tapped.ended == []
+
+
+def test_a_tap_hears_of_an_end_when_it_is_told_and_who_else_goes_on() -> None:
+    with tapped_grid() as (grid, tapped):
+        of = variable(period=HUNDREDTH)
+        for number in (7, 8):
+            grid.cloud.ready.append((granted(of, number, every=2),))
+            grid.book.subscribe([Order(of.name, ModalQos())])
+        tapped.begun.clear()
+        grid.book.told(Unpublished(subscription_id=8, name=of.name), ())
+        assert (tapped.ended, tapped.begun) == ([(of.name, 2, 8)], [(of.name, 2, 7)])
+        grid.book.told(Unpublished(subscription_id=7, name=of.name), ())
+        assert (tapped.ended[1:], tapped.begun[1:]) == ([(of.name, 2, 7)], [])
+
+
+def test_a_tap_hears_of_the_end_of_all_when_the_connection_ends() -> None:
+    with tapped_grid() as (grid, tapped):
+        of = variable(period=HUNDREDTH)
+        grid.cloud.ready.append((granted(of, 7),))
+        grid.book.subscribe([Order(of.name, ModalQos())])
+        grid.book.end()
+        assert tapped.ended == [(of.name, 1, 7)]

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from gridstat.console.daemons.recorder_daemon import RecorderDaemon, RecorderPlan, RecorderTap
+from gridstat.console.daemons.recorder_rows import AccountRows
 from gridstat.endpoint.asking import qos
 from gridstat.model.errors import Misuse
-from gridstat.record.kinds import EVENTS, GAPS, STREAMS
+from gridstat.pipeline.known_streams import FOR_EVER_NS, known_streams
+from gridstat.record.kinds import CONTRACTS, EVENTS, GAPS, STREAMS
 from gridstat.record.recorder import Recorder, read_rows
 from gridstat.record.settings import RecorderSettings
 from tests.unit.record.batches import BEGAN_NS
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 def test_what_the_receiver_dropped_is_a_gap_once(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, now_ns=Clock(), settings=RecorderSettings())
-    tap = RecorderTap(recorder)
+    tap = RecorderTap(recorder, AccountRows())
     tap.look({"ring_full": 0, "kernel_dropped": 0}, is_attached=True)
     tap.look({"ring_full": 5, "kernel_dropped": 0}, is_attached=True)
     tap.look({"ring_full": 5, "kernel_dropped": 2}, is_attached=True)
@@ -41,7 +43,7 @@ def test_what_the_receiver_dropped_is_a_gap_once(tmp_path: Path) -> None:
 
 def test_a_time_without_an_edge_router_is_a_gap(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, now_ns=Clock(), settings=RecorderSettings())
-    tap = RecorderTap(recorder)
+    tap = RecorderTap(recorder, AccountRows())
     tap.look({"ring_full": 0, "kernel_dropped": 0}, is_attached=False)
     recorder.close()
     assert [row["reason"] for row in read_rows(tmp_path, GAPS)] == ["not attached"]
@@ -49,7 +51,7 @@ def test_a_time_without_an_edge_router_is_a_gap(tmp_path: Path) -> None:
 
 def test_events_and_their_terms_reach_the_recorder(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, now_ns=Clock(), settings=RecorderSettings())
-    tap = RecorderTap(recorder)
+    tap = RecorderTap(recorder, AccountRows())
     tap.begin(variable(3), 2, 77)
     tap.take(samples(0, 4, variable_id=3), b"")
     recorder.close()
@@ -130,3 +132,19 @@ def test_an_outage_is_told_also_if_the_start_after_it_fails_with_events_recorded
     assert edge.told_at_tap == ["recorder down"]
     (gap,) = read_rows(tmp_path, GAPS)
     assert (gap["reason"], gap["from_ns"]) == ("recorder down", last_ns)
+
+
+def test_the_end_of_a_contract_is_in_the_log_without_any_account(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, now_ns=Clock(), settings=RecorderSettings())
+    tap = RecorderTap(recorder, AccountRows(end_point="c1/recorder"))
+    for number in (3, 4):
+        tap.begin(variable(number), 2, 70 + number)
+        tap.take(samples(0, 4, variable_id=number), b"")
+    tap.end(variable(3), 2, 73)
+    tap.tell_ends()
+    tap.tell_ends()
+    recorder.sync()
+    (row,) = read_rows(tmp_path, CONTRACTS)
+    assert (row["subscription"], row["variable"], row["is_over"]) == (73, "c1/a/v3", True)
+    assert known_streams(tmp_path).column("until_ns").to_pylist() == [row["time_ns"], FOR_EVER_NS]
+    recorder.close()

@@ -10,6 +10,7 @@ from gridstat.broker.operators.survey import ledger_facts
 from gridstat.console.daemons.recorder_rows import AccountRows
 from gridstat.net.command.endpoint_messages import LedgerEntry, PathEntry
 from gridstat.record.kinds import CONTRACTS, COUNTERS, LEDGERS
+from tests.unit.record.samples import variable
 
 
 def contract(number: int = 1, *, every: int = 1, ledger: LedgerEntry | None = None) -> Any:
@@ -51,6 +52,30 @@ def test_a_contract_that_ended_while_no_recorder_ran_is_over() -> None:
     known += before.contract_rows([contract(1), contract(2)], 6)
     after = AccountRows(known)
     assert told(after.contract_rows([contract(1)], 7)) == [(2, 1, True)]
+
+
+def test_an_end_that_we_are_told_of_is_told_once_whatever_an_older_account_says() -> None:
+    rows = AccountRows()
+    rows.contract_rows([contract(1, every=3), contract(2)], 5)
+    rows.end(variable(), 1, 1, 6)
+    assert told(rows.ended_rows()) == [(1, 3, True)], "on the terms of the account"
+    assert told(rows.ended_rows()) == []
+    assert told(rows.contract_rows([contract(1, every=3), contract(2)], 7)) == []
+    assert told(rows.contract_rows([contract(2)], 8)) == []
+    assert told(rows.contract_rows([contract(1), contract(2)], 9)) == [(1, 1, False)]
+
+
+def test_the_end_of_a_contract_that_no_account_has_named_is_told() -> None:
+    rows = AccountRows(end_point="c1/recorder")
+    rows.end(variable(period=None), 4, 9, 6)
+    (row,) = ended = rows.ended_rows()
+    assert told(ended) == [(9, 4, True)]
+    assert (row["endpoint"], row["variable"], row["period_seconds"]) == (
+        "c1/recorder",
+        "c1/a/v1",
+        None,
+    )
+    assert told(rows.contract_rows([contract(9)], 7)) == []
 
 
 def test_a_ledger_is_told_when_it_has_counted_with_a_row_for_each_path() -> None:
