@@ -3,11 +3,15 @@
 A table of rollups carries two marks: `closed`, the second before which its windows are final, and
 `record`, the end of what of the log it has looked at. New final windows are appended. Windows into
 which something came later are reckoned anew, from the archive, and replace their old rows.
+
+Should all clocks jump ahead and back, no window ends for as long, and all that comes is late. So
+the coarser tables are not only looked after when a window ends, but also as time goes by here.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -20,7 +24,7 @@ from gridstat.pipeline.stages.rollup import rollup
 from gridstat.pipeline.tables import StoredTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -31,10 +35,14 @@ if TYPE_CHECKING:
 CLOSED: Final = "closed"
 """The mark of a table of rollups: windows that end by this second are final."""
 START: Final = "window_start"
+LOOK_S: Final = 60.0
+"""So often at least it is seen to what came late to the coarser tables."""
+_LOOKS_PER_WINDOW: Final = 6
+"""A whole window is read for whatever came late to it, hence not more often than this."""
 _US_PER_S: Final = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Rollups:
     """The tables of one archive, finest first."""
 
@@ -43,6 +51,11 @@ class Rollups:
     live: StoredTable
     by_window: Mapping[int, StoredTable]
     """By the length of their windows in seconds."""
+    now_s: Callable[[], float] = time.monotonic
+    _look_s: float = 0.0
+    """When to look at the log next."""
+    _late_s: dict[int, float] = field(default_factory=dict)
+    """When late windows of each length may be reckoned next."""
 
     @classmethod
     def of(cls, folder: PipelineFolder, archive: Archive) -> Rollups:
@@ -58,13 +71,17 @@ class Rollups:
 
     def advance(self, spark: SparkSession, watermark_ns: int) -> None:
         """Makes final what has ended by the watermark, and shows what is open."""
-        for window_s in self.by_window:
+        has_ended = False
+        for window_s, table in self.by_window.items():
             closed_s = watermark_ns // (window_s * NS_PER_S) * window_s
             if window_s == 1:
                 self._advance_seconds(spark, closed_s)
-            elif closed_s > (self.by_window[window_s].mark(CLOSED) or 0):
+            elif closed_s > (table.mark(CLOSED) or 0):
                 self._advance_coarse(spark, window_s, closed_s)
-                self._look_at_log()
+                has_ended = True
+        if has_ended or self.now_s() >= self._look_s:
+            self._look_at_log(spark)
+            self._look_s = self.now_s() + LOOK_S
 
     def flush(self, spark: SparkSession) -> None:
         """Writes what is still open as if it were over; should more come, it is written again."""
@@ -87,15 +104,20 @@ class Rollups:
     def _advance_coarse(self, spark: SparkSession, window_s: int, closed_s: int) -> None:
         rows = self._reckon(spark, window_s, self.by_window[window_s].mark(CLOSED), closed_s)
         self._commit(window_s, rows, closed_s)
+        self._late_s[window_s] = self.now_s() + max(LOOK_S, window_s / _LOOKS_PER_WINDOW)
 
-    def _look_at_log(self) -> None:
-        """Lets go of what of the log tells a table nothing, though its window is still open."""
+    def _look_at_log(self, spark: SparkSession) -> None:
+        """Lets go of what of the log tells a table nothing, though its window is still open, and
+        reckons windows anew that are over and to which something came."""
         taken = self.archive.taken
         for window_s, table in self.by_window.items():
             closed_s, seen = table.mark(CLOSED), table.mark(RECORD) or 0
-            is_late = closed_s is not None and self.archive.late((seen, taken), closed_s, window_s)
-            if seen < taken and not is_late:
+            if seen >= taken:
+                continue
+            if closed_s is None or not self.archive.late((seen, taken), closed_s, window_s):
                 table.add_files([], "", {RECORD: taken})
+            elif self.now_s() >= self._late_s.get(window_s, 0.0):
+                self._advance_coarse(spark, window_s, closed_s)
 
     def _reckon(
         self, spark: SparkSession, window_s: int, from_s: int | None, to_s: int | None

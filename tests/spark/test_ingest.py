@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gridstat.model.errors import StorageFailed
 from gridstat.pipeline.folder import PipelineFolder
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
-from tests.spark.ingest_logs import disturbed, judged, record_events, record_streams, steady
-from tests.spark.ingest_tables import check_records, check_rollups, table
+from tests.spark.ingest_logs import (
+    BEGAN_S,
+    disturbed,
+    judged,
+    record_events,
+    record_streams,
+    rolled_up,
+    steady,
+)
+from tests.spark.ingest_tables import NAMES, check_records, check_rollups, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 STREAMS = 4
+AN_HOUR_NS = 3_600_000_000_000
 
 
 @pytest.fixture
@@ -78,6 +90,35 @@ def test_a_clock_that_jumped_ahead_closes_no_window_of_others(
     assert job.rollups.closed_s == newest_s - 2
     reasons = table(folder, "quarantine").column("reason").to_pylist()
     assert reasons == ["implausible_time"] * 20
+
+
+def test_clocks_that_jump_ahead_and_back_hold_up_neither_rollups_nor_the_log(
+    spark: SparkSession, folder: PipelineFolder
+) -> None:
+    rows = steady(STREAMS, 130)
+    jumped = [
+        replace(
+            row, created_ns=row.created_ns + AN_HOUR_NS, received_ns=row.received_ns + AN_HOUR_NS
+        )
+        if 100 <= number < 200
+        else row
+        for number, row in enumerate(rows)
+    ]
+    record_events(folder.log, jumped)
+    job = Ingest(spark, folder, IngestSettings(rows_per_batch=600))
+    hours = count()
+    job.rollups.now_s = lambda: next(hours) * 3_600.0
+    job.run_to_end(has_flush=False)
+    assert job.rollups.taken() == len(rows)
+    for window_s, name in NAMES.items():
+        wanted = rolled_up(jumped, STREAMS, window_s)["count"]
+        found = table(folder, name).to_pandas().set_index(["stream", "window_start"])["count"]
+        ended = wanted[wanted.index.get_level_values("start_s") < BEGAN_S + 1_000]
+        for (stream, start_s), events in ended.items():
+            assert found[stream, pd.Timestamp(start_s, unit="s", tz="UTC")] == events
+    job.rollups.flush(spark)
+    for window_s in NAMES:
+        check_rollups(folder, jumped, STREAMS, window_s)
 
 
 def test_open_seconds_are_shown_before_they_are_final(
