@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "pace.h"
+
 #define HAS_CANDIDATE 1ULL
 
 static void restart(gs_window *window, int64_t slot, bool from_publisher, uint64_t now_ns)
@@ -122,7 +124,7 @@ static bool has_seen(const gs_ring *ring, const gs_occurrence *event)
  * after one interval. */
 static bool is_too_soon(const gs_ring *ring, const gs_occurrence *event)
 {
-    if (event->interval_ns_min == 0 || ring->count == 0)
+    if (ring->count == 0)
         return false;
     __int128 earliest_ns = (__int128)ring->last_created_ns + event->interval_ns_min;
     uint64_t elapsed_ns =
@@ -130,11 +132,20 @@ static bool is_too_soon(const gs_ring *ring, const gs_occurrence *event)
     return (__int128)event->created_ns < earliest_ns && elapsed_ns < event->interval_ns_min;
 }
 
+/* Stamps may be chosen and arrivals may jitter: each alone forgives too much, or too little. */
+static bool is_too_fast(gs_ring *ring, const gs_occurrence *event)
+{
+    if (event->interval_ns_min == 0)
+        return false;
+    return is_too_soon(ring, event) || !gs_keeps_pace(&ring->due_ns, event->interval_ns_min,
+                                                      event->tolerance_ns, event->now_ns);
+}
+
 gs_verdict gs_ring_accept(gs_ring *ring, const gs_occurrence *event)
 {
     if (has_seen(ring, event))
         return GS_DUPLICATE;
-    if (is_too_soon(ring, event))
+    if (is_too_fast(ring, event))
         return GS_POLICED_INTERVAL;
     uint32_t at = ring->next;
     ring->created_ns[at] = event->created_ns;

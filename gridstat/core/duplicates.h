@@ -43,6 +43,7 @@ typedef struct {
     uint16_t sequence[GS_RING_EVENTS];
     uint64_t last_created_ns; /* Of the last accepted event, and when it came. */
     uint64_t last_arrived_ns;
+    uint64_t due_ns; /* Of the pace that a publisher is held to. */
     uint32_t next;
     uint32_t count; /* Entries in use; it only grows, up to all of them. */
 } gs_ring;
@@ -76,6 +77,7 @@ typedef struct {
     uint64_t now_ns;
     uint64_t expiry_ns;
     uint64_t interval_ns_min; /* 0: not policed here. */
+    uint64_t tolerance_ns;    /* How much ahead of its pace it may come. */
     uint16_t sequence;
 } gs_occurrence;
 

@@ -2,6 +2,7 @@
 
 #include "egress.h"
 #include "memory.h"
+#include "pace.h"
 
 #define GROUP    24U /* Events that are looked up together, so that their cache misses overlap. */
 #define NO_SCOPE UINT32_MAX
@@ -35,9 +36,10 @@ gs_core *gs_core_open(const gs_limits *limits)
 {
     gs_core *core = gs_allocate(sizeof *core);
     core->limits = *limits;
+    if (limits->stamp_bound_ns == 0)
+        core->limits.stamp_bound_ns = UINT64_MAX;
     core->table = gs_table_open(limits->variables_max, limits->rings_max);
-    core->windows = gs_table_windows(core->table);
-    core->rings = gs_table_rings(core->table);
+    core->states = gs_table_states(core->table);
     core->channels = gs_allocate(sizeof(gs_channel *) * (limits->channels_max + 1UL));
     core->dirty = gs_allocate(sizeof(gs_channel *) * (limits->channels_max + 1UL));
     core->backlog = gs_allocate(sizeof(gs_channel *) * (limits->channels_max + 1UL));
@@ -212,13 +214,18 @@ static inline __attribute__((always_inline)) uint32_t route_plain(const passage 
     return 1;
 }
 
-/* Only what is replayed, or found out late, may be of another time, and comes at a pace. */
+/* Only what is replayed, or found out late, may be of another time, and comes at a pace whatever
+ * its stamp; an aperiodic one is held to it once it is known to be no copy. */
 static __attribute__((noinline)) gs_counter *policed_apart(const passage *way, const gs_row *row)
 {
     gs_core_counters *counters = &way->core->counters;
     if (!(row->flags & GS_ROW_STAMP_EXEMPT))
         return &counters->policed_stamp;
-    return gs_row_keeps_pace(row, way->arrived_ns) ? NULL : &counters->policed_interval;
+    if (!gs_row_is_paced(row->flags))
+        return NULL;
+    bool keeps = gs_keeps_pace(&way->core->states.paces[row->state], gs_row_interval_ns(row),
+                               GS_PACE_BURST_NS, way->arrived_ns);
+    return keeps ? NULL : &counters->policed_interval;
 }
 
 /* The first hop holds a publisher to its own variables and to the present. */
@@ -234,7 +241,7 @@ static inline gs_counter *policed_by(const passage *way, const gs_row *row, uint
     uint64_t bound_ns = way->core->limits.stamp_bound_ns;
     uint64_t apart_ns = created_ns > way->now.wall_ns ? created_ns - way->now.wall_ns
                                                       : way->now.wall_ns - created_ns;
-    if (bound_ns != 0 && apart_ns > bound_ns)
+    if (__builtin_expect(apart_ns > bound_ns || row->flags & GS_ROW_STAMP_EXEMPT, 0))
         return policed_apart(way, row);
     return NULL;
 }
@@ -246,18 +253,19 @@ static inline gs_verdict first_copy(const passage *way, const gs_row *row, const
     bool from_publisher = way->source->is_publisher;
     if (row->flags & GS_ROW_PERIODIC) {
         *slot = gs_slot_of(created_ns, &row->period);
-        return gs_window_accept(&way->core->windows[row->state], &row->period, *slot,
+        return gs_window_accept(&way->core->states.windows[row->state], &row->period, *slot,
                                 from_publisher, way->arrived_ns);
     }
     gs_occurrence occurrence = {
         .created_ns = created_ns,
-        .now_ns = way->now.steady_ns,
+        .now_ns = way->arrived_ns,
         .expiry_ns = way->core->limits.ring_expiry_ns,
         .interval_ns_min = from_publisher ? row->interval_ns_min : 0,
+        .tolerance_ns = row->tolerance_ns,
         .sequence = gs_event_sequence(event),
     };
     *slot = 0; /* Every divisor of an aperiodic row is 1. */
-    return gs_ring_accept(&way->core->rings[row->state], &occurrence);
+    return gs_ring_accept(&way->core->states.rings[row->state], &occurrence);
 }
 
 static inline gs_counter *rejected_by(gs_core_counters *counters, gs_verdict verdict)
@@ -346,7 +354,7 @@ static void pass_group(const passage *way, const uint8_t *const *events, uint32_
             continue;
         __builtin_prefetch(slot->row);
         __builtin_prefetch(slot->row->program);
-        __builtin_prefetch(&core->windows[slot->state], 1);
+        __builtin_prefetch(&core->states.windows[slot->state], 1);
     }
     for (uint32_t i = 0; i < count; i++)
         gs_add(pass(way, rows[i], events[i]), 1);

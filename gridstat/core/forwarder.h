@@ -18,8 +18,8 @@
 
 typedef struct {
     uint32_t variables_max, rings_max, channels_max, pool_small, pool_large;
-    uint64_t stamp_bound_ns, ring_expiry_ns;
-    uint32_t versions_max; /* Of datagrams that are understood. */
+    uint64_t stamp_bound_ns, ring_expiry_ns; /* A bound of 0: none. */
+    uint32_t versions_max;                   /* Of datagrams that are understood. */
     bool is_posix;
 } gs_limits;
 
@@ -36,8 +36,7 @@ typedef struct {
 typedef struct gs_core {
     gs_limits limits;
     gs_table *table;
-    gs_window *windows; /* The table's, at hand. */
-    gs_ring *rings;
+    gs_states states;      /* The table's, at hand. */
     gs_channel **channels; /* By index; NULL: closed. */
     uint64_t modes;
     gs_buffer_pool pool;

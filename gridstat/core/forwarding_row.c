@@ -3,6 +3,7 @@
 
 #include "forwarding_table.h"
 #include "memory.h"
+#include "pace.h"
 
 /* One wish of one route. */
 typedef struct {
@@ -78,6 +79,12 @@ static void write_ways(gs_row *row, const gs_row_words *words)
     }
 }
 
+static void write_pace(gs_row *row, const gs_row_words *words)
+{
+    row->interval_ns_min = words->interval_ns_min;
+    row->tolerance_ns = words->flags & GS_ROW_STAMP_EXEMPT ? GS_PACE_BURST_NS : GS_PACE_JITTER_NS;
+}
+
 static gs_row *write_row(const gs_row_words *words, const wish *wishes, size_t wish_count,
                          size_t term_count)
 {
@@ -86,7 +93,7 @@ static gs_row *write_row(const gs_row_words *words, const wish *wishes, size_t w
     size_t total = way_at + (words->route_count + 1) / 2 + 2 * (size_t)words->flood_count;
     total += (words->flags & GS_ROW_KEEPS_NEWEST) != 0;
     total += (words->flags & GS_ROW_COUNTS_COPIES) != 0;
-    total += words->flags & GS_ROW_STAMP_EXEMPT ? GS_PACE_WORDS : 0;
+    total += gs_row_is_paced(words->flags);
     gs_row *row = gs_allocate(sizeof(gs_row) + total * sizeof(uint64_t));
     row->variable_id = words->variable_id;
     row->source = words->source;
@@ -97,12 +104,12 @@ static gs_row *write_row(const gs_row_words *words, const wish *wishes, size_t w
     if (words->flags & GS_ROW_PERIODIC)
         row->period = gs_period_make(words->seconds, words->per_seconds, words->phase_ns);
     else
-        row->interval_ns_min = words->interval_ns_min;
+        write_pace(row, words);
     write_terms(row, wishes, wish_count);
     write_ways(row, words);
-    if (words->flags & GS_ROW_STAMP_EXEMPT) {
-        gs_row_pace(row)->interval_ns = words->interval_ns_min;
-        if (words->flags & GS_ROW_PERIODIC && words->interval_ns_min != 0)
+    if (gs_row_is_paced(words->flags)) {
+        *gs_row_interval_word(row) = words->interval_ns_min;
+        if (words->interval_ns_min != 0)
             row->period = gs_period_replayed(row->period);
     }
     if (words->route_count == 1 && term_count == 1 && words->flood_count == 0)
@@ -110,17 +117,6 @@ static gs_row *write_row(const gs_row_words *words, const wish *wishes, size_t w
                           ? GS_ROW_PLAIN_BUT_KEEPS
                           : GS_ROW_PLAIN;
     return row;
-}
-
-bool gs_row_keeps_pace(const gs_row *row, uint64_t now_ns)
-{
-    gs_pace *pace = gs_row_pace(row);
-    if (pace->due_ns > now_ns && pace->due_ns - now_ns > GS_PACE_TOLERANCE_NS)
-        return false;
-    uint64_t from_ns = pace->due_ns > now_ns ? pace->due_ns : now_ns;
-    bool is_beyond = pace->interval_ns > UINT64_MAX - from_ns;
-    pace->due_ns = is_beyond ? UINT64_MAX : from_ns + pace->interval_ns;
-    return true;
 }
 
 gs_row *gs_row_make(const gs_row_words *words, uint32_t state)

@@ -20,10 +20,9 @@ typedef struct {
 
 struct gs_table {
     gs_root *root;
-    uint64_t epoch;                                  /* Moves with every swap. */
-    uint64_t seen __attribute__((aligned(64)));      /* The epoch the reader entered with. */
-    gs_window *windows __attribute__((aligned(64))); /* Cold from here on for the reader. */
-    gs_ring *rings;
+    uint64_t epoch;                                /* Moves with every swap. */
+    uint64_t seen __attribute__((aligned(64)));    /* The epoch the reader entered with. */
+    gs_states states __attribute__((aligned(64))); /* Cold from here on for the reader. */
     uint32_t page_bits, page_count;
     uint32_t rows, variables_max, ring_rows, rings_max;
     uint32_t *free_windows, free_window_count;
@@ -67,8 +66,9 @@ static void open_states(gs_table *table)
 {
     uint32_t windows = 2 * table->variables_max + 64;
     uint32_t rings = 2 * table->rings_max + 16;
-    table->windows = gs_allocate(sizeof(gs_window) * windows);
-    table->rings = gs_allocate(sizeof(gs_ring) * rings);
+    table->states.windows = gs_allocate(sizeof(gs_window) * windows);
+    table->states.rings = gs_allocate(sizeof(gs_ring) * rings);
+    table->states.paces = gs_allocate(sizeof(uint64_t) * windows);
     table->free_windows = gs_allocate(sizeof(uint32_t) * windows);
     table->free_rings = gs_allocate(sizeof(uint32_t) * rings);
     for (uint32_t i = windows; i-- > 0;)
@@ -135,8 +135,9 @@ void gs_table_close(gs_table *table)
     gs_release(table->root->floods);
     gs_release(table->root);
     gs_release(table->retired);
-    gs_release(table->windows);
-    gs_release(table->rings);
+    gs_release(table->states.windows);
+    gs_release(table->states.rings);
+    gs_release(table->states.paces);
     gs_release(table->free_windows);
     gs_release(table->free_rings);
     gs_release(table);
@@ -247,11 +248,12 @@ static uint32_t take_state(gs_table *table, bool is_periodic)
 {
     if (is_periodic) {
         uint32_t state = table->free_windows[--table->free_window_count];
-        memset(&table->windows[state], 0, sizeof(gs_window));
+        memset(&table->states.windows[state], 0, sizeof(gs_window));
+        table->states.paces[state] = 0;
         return state;
     }
     uint32_t state = table->free_rings[--table->free_ring_count];
-    memset(&table->rings[state], 0, sizeof(gs_ring));
+    memset(&table->states.rings[state], 0, sizeof(gs_ring));
     return state;
 }
 
@@ -490,11 +492,7 @@ bool gs_table_is_past(const gs_table *table, uint64_t epoch)
     return __atomic_load_n(&table->seen, __ATOMIC_SEQ_CST) >= epoch;
 }
 
-gs_window *gs_table_windows(gs_table *table)
+gs_states gs_table_states(gs_table *table)
 {
-    return table->windows;
-}
-gs_ring *gs_table_rings(gs_table *table)
-{
-    return table->rings;
+    return table->states;
 }

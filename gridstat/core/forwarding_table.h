@@ -2,8 +2,8 @@
  *
  * The root points to small hash pages, the pages to rows. A commit copies only the pages that it
  * touches and the root, then swaps one pointer; what became old is freed once the forwarding
- * thread has passed a quiet point (no event in its hands), or sleeps. Windows and rings live
- * outside, so a change of routes forgets nothing.
+ * thread has passed a quiet point (no event in its hands), or sleeps. Windows, rings and paces live
+ * outside, so a change of routes forgets nothing and forgives nothing.
  *
  * A row is laid out for one pass: its distinct terms (a divisor and the modes in which it holds),
  * each tested once an event, each with a bitmap of the channels that want it. The bitmaps of the
@@ -80,10 +80,10 @@ typedef struct {
  *   then flood_count times { modes, level },
  *   then, in a row that keeps the newest event, where it is kept,
  *   then, in a row that counts copies, where they are counted,
- *   then, in a row that is exempt from the bound on stamps, its pace. */
+ *   then, in a periodic row that is exempt from the bound on stamps, the interval of its pace. */
 typedef struct {
     uint32_t variable_id;
-    uint32_t state; /* Index of the window or the ring. */
+    uint32_t state; /* Index of the window and the pace, or the ring. */
     uint32_t source;
     uint16_t flags;
     uint16_t flood_count;
@@ -91,7 +91,9 @@ typedef struct {
     uint32_t way_at;
     union {
         gs_period period;
-        uint64_t interval_ns_min;
+        struct {
+            uint64_t interval_ns_min, tolerance_ns; /* Of the pace of an aperiodic row. */
+        };
     };
     uint64_t program[];
 } gs_row;
@@ -144,26 +146,25 @@ static inline gs_row_copies *gs_row_copies_of(const gs_row *row)
     return (gs_row_copies *)(uintptr_t)at[(row->flags & GS_ROW_KEEPS_NEWEST) != 0];
 }
 
-/* How fast events with old stamps may come, as these do not bound it: one event an interval on the
- * average, and what comes within the tolerance at once. The forwarding thread's own, and begun
- * anew with every version of the row. */
-typedef struct {
-    uint64_t interval_ns; /* 0: not bounded. */
-    uint64_t due_ns;      /* When the next event would come at this pace, by the steady clock. */
-} gs_pace;
-
-#define GS_PACE_WORDS        2U
-#define GS_PACE_TOLERANCE_NS 1000000000ULL
-
-static inline gs_pace *gs_row_pace(const gs_row *row)
+static inline bool gs_row_is_paced(uint32_t flags)
 {
-    const uint64_t *at = gs_row_floods(row) + 2UL * row->flood_count;
-    at += ((row->flags & GS_ROW_KEEPS_NEWEST) != 0) + ((row->flags & GS_ROW_COUNTS_COPIES) != 0);
-    return (gs_pace *)(uintptr_t)at;
+    return (flags & (GS_ROW_PERIODIC | GS_ROW_STAMP_EXEMPT)) ==
+           (GS_ROW_PERIODIC | GS_ROW_STAMP_EXEMPT);
 }
 
-/* Whether an event keeps the pace, which it then uses up; only of a row exempt from the bound. */
-bool gs_row_keeps_pace(const gs_row *row, uint64_t now_ns);
+/* The shortest time between two events on the average, 0 if it is not bounded; only of a periodic
+ * row that is exempt from the bound on stamps. */
+static inline uint64_t *gs_row_interval_word(gs_row *row)
+{
+    return gs_row_copies_word(row) + ((row->flags & GS_ROW_COUNTS_COPIES) != 0);
+}
+
+static inline uint64_t gs_row_interval_ns(const gs_row *row)
+{
+    const uint64_t *at = gs_row_floods(row) + 2UL * row->flood_count;
+    at += (row->flags & GS_ROW_KEEPS_NEWEST) != 0;
+    return at[(row->flags & GS_ROW_COUNTS_COPIES) != 0];
+}
 
 /* The way of a channel that brings its first copy, or GS_COPY_WAYS where there is none left. */
 uint32_t gs_row_copies_join(gs_row_copies *copies, uint32_t channel_id);
@@ -251,6 +252,13 @@ typedef struct {
     gs_page *pages[];
 } gs_root;
 
+/* What is remembered of variables through all versions of their rows. */
+typedef struct {
+    gs_window *windows;
+    gs_ring *rings;
+    uint64_t *paces; /* By window: when the next event is due, of a row that has a pace. */
+} gs_states;
+
 typedef struct gs_table gs_table;
 
 /* NULL when the variable has more distinct divisors than GS_DIVISORS_MAX. */
@@ -304,8 +312,7 @@ bool gs_table_is_past(const gs_table *table, uint64_t epoch);
 /* The forwarding thread's side. */
 const gs_root *gs_table_enter(gs_table *table); /* Also a quiet point: forgets the old root. */
 void gs_table_sleep(gs_table *table);           /* Holds nothing until the next enter. */
-gs_window *gs_table_windows(gs_table *table);
-gs_ring *gs_table_rings(gs_table *table);
+gs_states gs_table_states(gs_table *table);
 
 static inline const gs_page *gs_page_of(const gs_root *root, uint64_t hash)
 {

@@ -16,7 +16,7 @@ from gridstat.core.reference_egress import BufferPool, Mouth, Outgoing, PacedEgr
 from gridstat.core.reference_newest import Newest
 from gridstat.core.reference_sockets import MemoryLine, Sockets, UdpLine
 from gridstat.core.reference_sources import Source, SourceState
-from gridstat.core.reference_window import Arrival, ArrivalRing, Pace, Refusal, SlotWindow
+from gridstat.core.reference_window import Arrival, ArrivalRing, Refusal, SlotWindow
 from gridstat.core.rows import (
     BASELINE,
     CLASS_ALERT,
@@ -67,7 +67,6 @@ class Entry:
     seen: SlotWindow | ArrivalRing
     newest: Newest | None
     copies: RowCopies | None
-    pace: Pace
 
 
 class ReferenceCore:
@@ -169,15 +168,14 @@ class ReferenceCore:
         newest = Newest(row.newest_options_max) if row.keeps_newest else None
         if old and old.newest and newest and old.newest.options_max == newest.options_max:
             newest = old.newest
-        pace = Pace(row.interval_ns_min)
         if old and _clock_of(old.row) == _clock_of(row):
-            return Entry(row, old.seen, newest, copies_of(row, old.copies), pace)
+            return Entry(row, old.seen, newest, copies_of(row, old.copies))
         seen: SlotWindow | ArrivalRing
         if row.period is None:
             seen = ArrivalRing(self._limits.ring_expiry_ns)
         else:
             seen = SlotWindow(row.period)
-        return Entry(row, seen, newest, copies_of(row, None), pace)
+        return Entry(row, seen, newest, copies_of(row, None))
 
     # The walk of an event.
 
@@ -253,12 +251,13 @@ class ReferenceCore:
             return None  # The first hop has looked already.
         if row.source != source.channel_id:
             return "policed_source"
-        bound_ns = self._limits.stamp_bound_ns
-        if not 0 < bound_ns < abs(event.created_ns - now_ns):
-            return None
         if not row.is_stamp_exempt:
-            return "policed_stamp"
-        return None if entry.pace.keeps(now_ns) else "policed_interval"
+            is_apart = 0 < self._limits.stamp_bound_ns < abs(event.created_ns - now_ns)
+            return "policed_stamp" if is_apart else None
+        if row.period is None:
+            return None  # Its ring looks at the pace of what is no copy.
+        keeps = entry.seen.pace.keeps(row.interval_ns_min, now_ns=now_ns, is_burst=True)
+        return None if keeps else "policed_interval"
 
     def _dispatch(self, event: Event, row: Row, slot: int | None, source: Source) -> bool:
         """One copy to every channel that the event is due on; whether there was one."""
@@ -375,7 +374,8 @@ def _offer(
         )
     arrival = Arrival(event.created_ns, event.sequence, now_ns)
     interval_ns_min = entry.row.interval_ns_min if is_publisher else 0
-    return entry.seen.offer(arrival, interval_ns_min=interval_ns_min)
+    is_burst = entry.row.is_stamp_exempt
+    return entry.seen.offer(arrival, interval_ns_min=interval_ns_min, is_burst=is_burst)
 
 
 def _clock_of(row: Row) -> tuple[Period, int] | None:

@@ -23,13 +23,43 @@ POLICED_SLOTS = 64
 RING_EVENTS = 128
 QUIET_NS = 1_000_000_000
 """Silence after which events from far behind the window mean a restarted clock, not old copies."""
-PACE_TOLERANCE_NS = 1_000_000_000
+PACE_JITTER_NS = 10_000_000
+"""How much ahead of its pace an alert may come."""
+PACE_BURST_NS = 1_000_000_000
+"""The same of what may be of another time, and is sent in batches."""
+PACE_NS_MAX = 2**62
+"""What is longer counts as this."""
 
 Refusal = Literal["duplicate", "policed_slot", "policed_jump", "policed_interval"]
 """Why an event goes no further; also the name of its counter. None means: accepted."""
 
 _WINDOW_MASK = (1 << WINDOW_SLOTS) - 1
 _POLICED_MASK = (1 << POLICED_SLOTS) - 1
+
+
+@dataclass(slots=True)
+class Pace:
+    """How fast a publisher's events may come where their stamps bound nothing: by arrival, one an
+    interval on the average, and closer together only within a tolerance of an interval at least.
+
+    It stays with what is remembered of a variable: no change of its row lets more events pass.
+    """
+
+    due_ns: int = 0
+
+    def keeps(self, interval_ns: int, *, now_ns: int, is_burst: bool) -> bool:
+        """Whether an event keeps the pace, which it then uses up.
+
+        A due time that a longer interval has left comes down to what this one could bring about.
+        """
+        interval_ns = min(interval_ns, PACE_NS_MAX)
+        tolerance_ns = max(PACE_BURST_NS if is_burst else PACE_JITTER_NS, interval_ns)
+        ahead_ns = max(0, self.due_ns - now_ns)
+        keeps = ahead_ns <= tolerance_ns
+        self.due_ns = now_ns + (
+            ahead_ns + interval_ns if keeps else min(ahead_ns, tolerance_ns + interval_ns)
+        )
+        return keeps
 
 
 @dataclass(slots=True)
@@ -46,6 +76,7 @@ class SlotWindow:
     policed: int = 0
     candidate: int | None = None
     accepted_at_ns: int = 0
+    pace: Pace = field(default_factory=Pace)
 
     def offer(
         self, slot: int, *, is_publisher: bool, now_ns: int, is_replayed: bool = False
@@ -119,22 +150,6 @@ class SlotWindow:
         self.policed = int(is_publisher)
 
 
-@dataclass(slots=True)
-class Pace:
-    """How fast events with old stamps may come, as these do not bound it: one event an interval on
-    the average, and what comes within the tolerance at once."""
-
-    interval_ns: int
-    due_ns: int = 0
-
-    def keeps(self, now_ns: int) -> bool:
-        """Whether an event keeps the pace, which it then uses up."""
-        if self.due_ns - now_ns > PACE_TOLERANCE_NS:
-            return False
-        self.due_ns = max(self.due_ns, now_ns) + self.interval_ns
-        return True
-
-
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """What a ring remembers of one aperiodic event."""
@@ -155,15 +170,25 @@ class ArrivalRing:
 
     expiry_ns: int
     arrivals: deque[Arrival] = field(default_factory=lambda: deque(maxlen=RING_EVENTS))
+    pace: Pace = field(default_factory=Pace)
 
-    def offer(self, arrival: Arrival, *, interval_ns_min: int) -> Refusal | None:
-        """Take the event, or say why not; an `interval_ns_min` of 0 is not policed."""
+    def offer(
+        self, arrival: Arrival, *, interval_ns_min: int, is_burst: bool = False
+    ) -> Refusal | None:
+        """Take the event, or say why not; an `interval_ns_min` of 0 is not policed.
+
+        Stamps may be chosen and arrivals may jitter: each alone forgives too much, or too little.
+        """
         for known in self.arrivals:
             is_same = known.created_ns == arrival.created_ns and known.sequence == arrival.sequence
             if is_same and arrival.arrived_ns - known.arrived_ns <= self.expiry_ns:
                 return "duplicate"
         # The newest entry is the last accepted event: entries leave only at the old end.
         if self.arrivals and arrival.is_too_soon_after(self.arrivals[-1], interval_ns_min):
+            return "policed_interval"
+        if interval_ns_min and not self.pace.keeps(
+            interval_ns_min, now_ns=arrival.arrived_ns, is_burst=is_burst
+        ):
             return "policed_interval"
         self.arrivals.append(arrival)
         return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gridstat.core.rows import PORT_URGENT, ChannelSpec, Route, Term
@@ -46,7 +48,8 @@ def test_an_event_before_its_declared_minimum_interval_is_refused_and_counted(
     core = guarded_core(subject)
     core.commit([aperiodic(1, interval_ns_min=5 * MS, routes=ROUTES)])
     for sequence, after_ms in enumerate((0, 3, 5, 9, 10, 100)):
-        offer(core, event(1, NOW_NS + after_ms * MS, sequence=sequence))
+        created_ns = NOW_NS + after_ms * MS
+        offer(core, event(1, created_ns, sequence=sequence), now_ns=created_ns)
     assert [(created - NOW_NS) // MS for _, created in told(core.take_output(1))] == [0, 5, 10, 100]
     assert core.counters()["policed_interval"] == core.counters()["policed"] == 2
     assert_reconciled(core, [1])
@@ -81,6 +84,83 @@ def test_an_alert_passes_when_its_stamp_or_its_arrival_keeps_the_interval(
     offer(core, event(1, NOW_NS + 6 * MS), now_ns=NOW_NS + 5 * MS + 2)
     assert core.counters()["policed_interval"] == 1
     assert core.counters()["dispatched"] == 3
+
+
+@pytest.mark.feature("S3-105")
+@pytest.mark.parametrize(("interval_ms", "at_once"), [(1_000, 2), (10, 2), (1, 11)])
+@pytest.mark.parametrize("is_belated", [False, True])
+def test_no_choice_of_stamps_lets_alerts_pass_faster_than_their_interval(
+    subject: MakeCore, interval_ms: int, at_once: int, *, is_belated: bool
+) -> None:
+    core = guarded_core(subject)
+    interval_ns = interval_ms * MS
+    core.commit(
+        [aperiodic(1, interval_ns_min=interval_ns, is_stamp_exempt=is_belated, routes=ROUTES)]
+    )
+    # All stamps that the bound allows, an interval apart, as quick as can be; after an interval of
+    # our clock the stamps begin again.
+    if is_belated:
+        at_once = max(2, 1 + 1_000 // interval_ms)
+    span = min(2 * BOUND_NS // interval_ns, at_once + 20)
+    for now_ns in range(NOW_NS, NOW_NS + 11 * interval_ns, interval_ns):
+        for nth in range(span):
+            created_ns = now_ns - BOUND_NS + nth * interval_ns
+            offer(
+                core, event(1, created_ns, sequence=(now_ns // interval_ns) % 2**16), now_ns=now_ns
+            )
+    assert len(told(core.take_output(1))) == at_once + 10
+    assert core.counters()["policed_interval"] == 11 * span - at_once - 10
+    assert_reconciled(core, [1])
+
+
+def test_alerts_that_jitter_brings_together_pass_and_a_pace_is_won_back(subject: MakeCore) -> None:
+    core = guarded_core(subject)
+    core.commit([aperiodic(1, interval_ns_min=50 * MS, routes=ROUTES)])
+    # Sent every 50 ms; now and then one is late by almost as much, and meets the next.
+    for nth in range(40):
+        delay_ns = 49 * MS if nth % 4 == 0 else 0
+        created_ns = NOW_NS + nth * 50 * MS
+        offer(core, event(1, created_ns, sequence=nth), now_ns=created_ns + delay_ns)
+    assert core.counters()["dispatched"] == 40
+
+
+def test_copies_of_an_alert_do_not_use_up_its_pace(subject: MakeCore) -> None:
+    core = guarded_core(subject)
+    core.commit([aperiodic(1, interval_ns_min=5 * MS, routes=ROUTES)])
+    for nth in range(20):
+        created_ns = NOW_NS + nth * 5 * MS
+        for _ in range(5):
+            offer(core, event(1, created_ns, sequence=nth), now_ns=created_ns)
+    counters = core.counters()
+    assert (counters["dispatched"], counters["duplicate"]) == (20, 80)
+
+
+def test_no_change_of_its_row_lets_a_publisher_send_more(subject: MakeCore) -> None:
+    core = guarded_core(subject)
+    alert = aperiodic(1, interval_ns_min=1_000 * MS, routes=ROUTES)
+    core.commit([alert])
+    for nth in range(300):
+        # A subscription of the publisher's own comes and goes with every alert.
+        core.commit([replace(alert, keeps_newest=nth % 2 == 0, routes=ROUTES[: nth % 3])])
+        created_ns = NOW_NS - (9 - nth % 18) * 1_000 * MS
+        offer(core, event(1, created_ns, sequence=nth), now_ns=NOW_NS + nth * 10 * MS)
+    counters = core.counters()
+    assert counters["dispatched"] + counters["not_due"] == 3 + 1  # In three seconds.
+    assert counters["policed"] == 300 - 4
+
+
+def test_a_shorter_interval_holds_at_once_whatever_was_due_by_the_longer_one(
+    subject: MakeCore,
+) -> None:
+    core = guarded_core(subject)
+    core.commit([aperiodic(1, interval_ns_min=3_600_000 * MS, routes=ROUTES)])
+    for nth in range(3):
+        offer(core, event(1, NOW_NS + nth, sequence=nth))
+    core.commit([aperiodic(1, interval_ns_min=100 * MS, routes=ROUTES)])
+    for nth in range(10, 20):
+        created_ns = NOW_NS + nth * 100 * MS
+        offer(core, event(1, created_ns, sequence=nth), now_ns=created_ns)
+    assert core.counters()["dispatched"] >= 1 + 9
 
 
 def test_a_routers_own_clock_that_goes_back_lets_no_alert_pass_too_soon(

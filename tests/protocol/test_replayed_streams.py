@@ -88,6 +88,22 @@ def test_a_replayed_stream_is_held_to_its_pace_and_what_is_too_fast_is_counted(
     assert_reconciled(core, [1])
 
 
+@pytest.mark.parametrize("is_recommitted", [False, True])
+@pytest.mark.parametrize("from_ns", [PAST_NS, NOW_NS - 9 * S])
+def test_neither_a_change_of_the_row_nor_a_stamp_of_today_frees_a_replayed_stream_of_its_pace(
+    subject: MakeCore, from_ns: int, *, is_recommitted: bool
+) -> None:
+    row = replayed(period_ms=10, speed=1)
+    core = core_with(subject, ChannelSpec(1), row)
+    for slot in range(1_000):
+        if is_recommitted and slot % 20 == 0:
+            core.commit([replace(row, keeps_newest=slot % 40 == 0)])
+        offer(core, REPLAYED, from_ns + slot * 10 * MS, now_ns=NOW_NS + slot * MS)
+    passed = len(told(core.take_output(1)))
+    assert 200 <= passed <= 202  # What a second allows, and the tolerance of one.
+    assert core.counters()["policed_interval"] == 1_000 - passed
+
+
 def test_a_replayed_stream_at_its_own_speed_loses_nothing_to_the_pace(subject: MakeCore) -> None:
     core = core_with(subject, ChannelSpec(1), replayed(period_ms=10, speed=10))
     for slot in range(5_000):
