@@ -54,7 +54,8 @@ class PublicationWishes(TypedDict, total=False):
     """How often a variable is published, and what is sent along.
 
     With a `replay_speed` old events are sent again, with their own stamps, up to so many times as
-    fast as they once came: flagged as replayed, and never in the way of live traffic.
+    fast as they once came: flagged as replayed, and behind live traffic on every channel that has a
+    declared bandwidth.
     """
 
     rate: Rate
