@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gridstat.model.errors import StorageFailed
+from gridstat.model.errors import Misuse, StorageFailed
 from gridstat.pipeline.folder import PipelineFolder
-from gridstat.pipeline.jobs.compact import compact
+from gridstat.pipeline.jobs.compact import CompactSettings, compact
 from gridstat.pipeline.schemas import EVENTS, ROLLUP_1S, ROLLUP_LIVE, TABLES, TableSchema
 from gridstat.pipeline.tables import StoredTable
 from gridstat.record.archived import archived_before
@@ -118,6 +118,11 @@ def test_who_rested_while_the_log_was_folded_goes_on(tmp_path: Path, written: St
     assert entries(written) == ["00000000000000000005.json"]
     written.append(rows(5))
     assert numbers_of(tmp_path) == [0, 1, 2, 3, 5]
+
+
+def test_files_are_kept_for_an_hour_at_least_for_an_ingest_may_have_yet_to_commit_them() -> None:
+    with pytest.raises(Misuse, match="0 hours"):
+        CompactSettings(hours_kept=0)
 
 
 def test_one_table_that_fails_keeps_no_other_from_being_compacted_nor_the_log_from_release(

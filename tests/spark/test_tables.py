@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
@@ -77,9 +79,14 @@ def test_compacting_changes_no_row_and_lets_go_of_the_log(
     Ingest(spark, folder, IngestSettings(rows_per_batch=200)).run_to_end()
     orphan = folder.tables / "events" / "day=2023-11-14" / "orphan.parquet"
     orphan.write_bytes(b"of a driver that was killed")
-    done = {each.table: each for each in compact(folder, CompactSettings(hours_kept=0))}
+    fresh = orphan.with_name("fresh.parquet")
+    fresh.write_bytes(b"of a driver that has yet to commit it")
+    two_hours_ago_s = time.time() - 7_200
+    os.utime(orphan, (two_hours_ago_s, two_hours_ago_s))
+    done = {each.table: each for each in compact(folder, CompactSettings(hours_kept=1))}
     assert done["events"].files_after < done["events"].files_before
     assert not orphan.exists()
+    assert fresh.exists()
     assert archived_before(folder.log, EVENTS) == len(made) // 2
     record_events(folder.log, made[len(made) // 2 :])
     Ingest(spark, folder).run_to_end()

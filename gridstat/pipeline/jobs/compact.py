@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from gridstat.model.errors import StorageFailed
+from gridstat.model.errors import Misuse, StorageFailed
 from gridstat.model.plausibility import TimeBounds
 from gridstat.pipeline.archive import Archive
 from gridstat.pipeline.schemas import ROLLUP_LIVE, TABLES
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from gridstat.pipeline.folder import PipelineFolder
     from gridstat.pipeline.schemas import TableSchema
 
+HOURS_KEPT_MIN: Final = 1
+
 
 @dataclass(frozen=True, slots=True)
 class CompactSettings:
@@ -29,7 +31,18 @@ class CompactSettings:
 
     bytes_target: int = 128 * 1024 * 1024
     hours_kept: int = 24
-    """Whoever reads an older version of a table than this may miss files."""
+    """Whoever reads an older version of a table than this may miss files.
+
+    One at least: files that a running ingest has moved into a table and not yet committed look
+    like those that a killed one has left.
+    """
+
+    def __post_init__(self) -> None:
+        if self.hours_kept < HOURS_KEPT_MIN:
+            raise Misuse(
+                f"files of tables cannot be kept for {self.hours_kept} hours only",
+                hint=f"keep them for {HOURS_KEPT_MIN} hour at least; an ingest may be at work",
+            )
 
 
 @dataclass(frozen=True, slots=True)
