@@ -175,7 +175,8 @@ def test_a_killed_recorder_goes_on_and_its_downtime_is_a_gap(cloud: Cloud, tmp_p
     lost = set(sent) - set(slots)
     assert all(max(before) < slot < min(after) or slot < min(before) for slot in lost)
     rows = list(read_rows(log, EVENTS))
-    assert {row["stream"] for row in rows} == {0}
+    assert {row["stream"] for row in rows[:held]} == {0}
+    assert {row["stream"] for row in rows[held:]} == {1}, "of another contract"
     gap, rest = [row for row in read_rows(log, GAPS) if row["reason"] == "recorder down"]
     assert gap["from_ns"] == max(row["received_ns"] for row in rows[:held])
     assert gap["from_ns"] < gap["to_ns"] == rest["from_ns"] <= rest["to_ns"]
@@ -206,6 +207,27 @@ def test_a_variable_with_another_period_is_another_stream(cloud: Cloud, tmp_path
     assert sum(numbers.values()) == len(slow.sent) + len(fast.sent)
     assert numbers[0] >= len(slow.sent)
     assert numbers[1] > 0
+
+
+def test_the_end_of_a_contract_is_recorded_without_waiting_for_an_account(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    publisher = cloud.connect("c1/left/pmu", WEST)
+    stays, goes = publisher.publish_many(["stays", "goes"], BuiltinType.FLOAT64, rate=30)
+    words = ("c1/left/**", "--name", "c1/left/recorder", "--account-s", "3600")
+    with recording(cloud, tmp_path, *words) as recorder:
+        with Stream(stays), Stream(goes):
+            eventually(lambda: recorded_below(log, 40))
+        goes.unpublish()
+        eventually(lambda: None if ended(log) == {goes.name} else f"{ended(log)} have ended")
+        assert recorder.end(signal.SIGTERM) == 0
+    assert ended(log) == {goes.name, stays.name}
+
+
+def ended(log: Path) -> set[str]:
+    """Variables of which a contract is over."""
+    return {row["variable"] for row in read_rows(log, CONTRACTS) if row["is_over"]}
 
 
 def test_a_full_disk_is_told_and_costs_only_what_comes_meanwhile(
