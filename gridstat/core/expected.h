@@ -138,7 +138,8 @@ static inline bool gs_expected_is_forged(const gs_window *window, const gs_sampl
            sample->created_ns > sample->received_ns + GS_AHEAD_NS_MAX;
 }
 
-/* What would be a jump is none for an event that is replayed. */
+/* What would be a jump is none for an event that is replayed, unless a latency is promised, as it
+ * is of no such variable. */
 gs_verdict gs_expected_follow(gs_expected_variable *variable, const gs_law *law, int64_t slot,
                               uint64_t now_ns);
 
@@ -150,7 +151,8 @@ static inline gs_verdict gs_expected_accept(gs_expected_variable *variable, cons
     if (__builtin_expect(gs_expected_is_forged(&variable->window, sample, slot, now_ns), 0))
         return GS_POLICED_JUMP;
     gs_verdict verdict = gs_window_accept(&variable->window, &law->period, slot, false, now_ns);
-    if (__builtin_expect(verdict == GS_POLICED_JUMP && sample->flags & GS_REPLAYED, 0))
+    if (__builtin_expect(verdict == GS_POLICED_JUMP, 0) && sample->flags & GS_REPLAYED &&
+        law->deadline_ns == 0)
         verdict = gs_expected_follow(variable, law, slot, now_ns);
     if (keeps_newest && verdict == GS_ACCEPTED && variable->window.newest == slot)
         gs_expected_store_newest(variable, sample, now_ns);

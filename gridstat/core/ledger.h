@@ -16,8 +16,9 @@
 #include "sample_ring.h"
 
 #define GS_COPY_SOURCES 8U
-#define GS_REPLAYED     16U                /* Of the flags. */
-#define GS_UNTIMELY     (3U | GS_REPLAYED) /* Of those; 0: a stamp of the present, and good. */
+#define GS_TIME_QUALITY 3U  /* Of the flags. */
+#define GS_REPLAYED     16U /* Of those: an event says so, its registration decides. */
+#define GS_UNTIMELY     (GS_TIME_QUALITY | GS_REPLAYED) /* 0: a stamp of the present, and good. */
 
 typedef struct {
     uint64_t renewals_wanted; /* Atomic: how often the terms have changed. */
@@ -61,10 +62,18 @@ static inline void gs_ledger_copy(gs_ledger *ledger, uint32_t source)
         gs_add(&ledger->copies[source], 1);
 }
 
+/* Nobody promises a latency of what is registered as replayed; where one is promised, an event that
+ * claims to be replayed is as late as any other. */
+static inline bool gs_ledger_is_untimely(const gs_law *law, const gs_sample *sample)
+{
+    return (sample->flags & GS_UNTIMELY) != 0 &&
+           ((sample->flags & GS_TIME_QUALITY) != 0 || law->deadline_ns == 0);
+}
+
+/* By its stamp, be that good or not. */
 static inline bool gs_ledger_is_late(const gs_law *law, const gs_sample *sample)
 {
-    return (sample->flags & GS_UNTIMELY) == 0 && law->deadline_ns != 0 &&
-           sample->received_ns > sample->created_ns &&
+    return law->deadline_ns != 0 && sample->received_ns > sample->created_ns &&
            sample->received_ns - sample->created_ns > law->deadline_ns;
 }
 
@@ -81,7 +90,8 @@ static inline void gs_ledger_copy_by(gs_ledger *ledger, const gs_law *law, const
     if (!law->is_periodic || source >= GS_COPY_WAYS ||
         !gs_copies_due(copy.slot, &law->divisor, &due))
         return;
-    if (__builtin_expect(gs_ledger_is_late(law, sample), 0))
+    if (__builtin_expect((sample->flags & GS_TIME_QUALITY) == 0 && gs_ledger_is_late(law, sample),
+                         0))
         gs_ledger_late_by(ledger, source, due);
     gs_copies_note(&ledger->window, source, due, copy.is_first);
 }
@@ -111,7 +121,7 @@ static inline void gs_ledger_first(gs_ledger *ledger, const gs_law *law, const g
     if (law->is_periodic)
         gs_ledger_place(ledger, slot, law->divisor.every);
     gs_add(has_room ? &ledger->delivered : &ledger->ring_full, 1);
-    if ((sample->flags & GS_UNTIMELY) != 0)
+    if (gs_ledger_is_untimely(law, sample))
         gs_add(&ledger->unknown, 1);
     else if (gs_ledger_is_late(law, sample))
         gs_add(&ledger->late, 1);

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from gridstat.endpoint.delivery import UNTIMELY_BITS
+from gridstat.endpoint.delivery import TIME_QUALITY_BITS, UNTIMELY_BITS
 from gridstat.endpoint.latency_counts import LatencyCounts
 from gridstat.endpoint.ledger import Ledger
 from gridstat.endpoint.loss_runs import LossRuns
@@ -48,7 +48,7 @@ class Tally:
 
     def __init__(self, terms: Terms | None, latency_ns: int, begin: Begin) -> None:
         self._terms = terms
-        self._latency_ns = latency_ns
+        self._latency_ns, self._untimely_bits = latency_ns, _untimely_bits(latency_ns)
         self._delivered = self._late = self._unknown = self._lost = self._recovered = 0
         self._latencies = LatencyCounts()
         self._by_bits = self._latencies.by_bits
@@ -97,7 +97,8 @@ class Tally:
     def renew(self, terms: Terms | None, latency_ns: int, begin: Begin) -> None:
         """Other terms hold from now on; what was promised before is still owed."""
         with self._lock:
-            before, self._terms, self._latency_ns = self._terms, terms, latency_ns
+            before, self._terms = self._terms, terms
+            self._latency_ns, self._untimely_bits = latency_ns, _untimely_bits(latency_ns)
             if before is not None:
                 self._close(before, begin.at_ns)
             if terms is None or before is None or not _has_same_slots(before, terms):
@@ -129,7 +130,7 @@ class Tally:
             slot = slot_of(created_ns, terms.period, terms.phase_ns)
             if slot % terms.every:
                 return batch[:0], []
-        age_ns = None if flags & UNTIMELY_BITS else arrival.age_ns(created_ns, received_ns)
+        age_ns = None if flags & self._untimely_bits else arrival.age_ns(created_ns, received_ns)
         with self._lock:
             self._count(slot, arrival.arrived_ns(received_ns), age_ns)
         return batch, options
@@ -157,7 +158,7 @@ class Tally:
         last = self._next + (count - 1) * terms.every
         if (
             slots != list(range(self._next, last + 1, terms.every))
-            or (batch["flags"] & UNTIMELY_BITS).any()
+            or (batch["flags"] & self._untimely_bits).any()
             or int(ages_ns.max()) + arrival.correction_ns > (self._latency_ns or NEVER_NS)
             or arrival.arrived_ns(int(received_ns.max())) >= self._close_ns
         ):
@@ -176,7 +177,7 @@ class Tally:
         rows = batch.tolist()
         for slot, row in zip(slots or repeat(0), rows, strict=False):
             created_ns, received_ns, flags = row[0], row[1], row[4]
-            is_good = not flags & UNTIMELY_BITS
+            is_good = not flags & self._untimely_bits
             age_ns = arrival.age_ns(created_ns, received_ns) if is_good else None
             self._count(slot, arrival.arrived_ns(received_ns), age_ns)
 
@@ -331,6 +332,12 @@ class Tally:
             gap_slots_max=self._runs.slots_max,
             gap_ended_ns=self._runs.ended_ns,
         )
+
+
+def _untimely_bits(latency_ns: int) -> int:
+    """Nobody promises a latency of what is registered as replayed: where one is promised, an event
+    that claims to be replayed is judged like any other."""
+    return TIME_QUALITY_BITS if latency_ns else UNTIMELY_BITS
 
 
 def _has_same_slots(one: Terms, other: Terms) -> bool:

@@ -219,26 +219,31 @@ def test_a_belated_alert_passes_the_first_hop_at_the_pace_of_its_interval(
     assert_reconciled(core, [1])
 
 
-@pytest.mark.parametrize(("flags", "delivered"), [(16, 6), (0, 4)])
-def test_a_receiver_follows_what_is_flagged_as_replayed_over_gaps(
-    flags: int, delivered: int
+@pytest.mark.parametrize(
+    ("flags", "deadline_ns", "delivered"), [(16, 0, 6), (0, 0, 4), (16, MS, 4)]
+)
+def test_a_receiver_follows_what_is_flagged_as_replayed_over_gaps_unless_it_is_promised_in_time(
+    flags: int, deadline_ns: int, delivered: int
 ) -> None:
     slots = [0, 1, 2, 1_002, 50_000, 50_001]
     with Receiver() as receiver, Sender(7, ("127.0.0.1", *receiver.ports)) as sender:
-        receiver.expect(REPLAYED, Period(1, 100))
+        receiver.expect(REPLAYED, Period(1, 100), deadline_ns=deadline_ns)
         receiver.start()
         for slot in slots:
             sender.send(REPLAYED, slot, created_ns=PAST_NS + slot * 10 * MS, flags=flags)
         wait_for(receiver, delivered=delivered, policed_jump=len(slots) - delivered)
 
 
-def test_the_lateness_of_a_replayed_event_is_not_judged() -> None:
+@pytest.mark.parametrize(("deadline_ns", "late", "unknown"), [(0, 0, 7), (MS, 10, 0)])
+def test_the_lateness_of_a_replayed_event_is_not_judged_where_none_was_promised(
+    deadline_ns: int, late: int, unknown: int
+) -> None:
     with Receiver() as receiver, Sender(7, ("127.0.0.1", *receiver.ports)) as sender:
-        receiver.expect(REPLAYED, Period(1, 100), deadline_ns=MS)
+        receiver.expect(REPLAYED, Period(1, 100), deadline_ns=deadline_ns)
         receiver.start()
         for slot in range(10):
             flags = 16 if slot < 7 else 0
             sender.send(REPLAYED, slot, created_ns=PAST_NS + slot * 10 * MS, flags=flags)
         wait_for(receiver, delivered=10)
         counted = receiver.variable_counters(REPLAYED)
-    assert (counted["late"], counted["unknown"]) == (3, 7)
+    assert (counted["late"], counted["unknown"]) == (late, unknown)

@@ -16,6 +16,7 @@ from gridstat.endpoint.slot_clock import Begin
 from gridstat.endpoint.tally import OPEN_SLOTS_MAX, SETTLE_NS, Tally
 from gridstat.endpoint.violation import Terms
 from gridstat.model.rate_law import Period
+from gridstat.model.status import EventFlag
 
 if TYPE_CHECKING:
     from gridstat.endpoint.ledger import Ledger
@@ -159,6 +160,21 @@ def test_bad_time_counts_as_unknown_and_never_as_late_or_lost() -> None:
     ledger = desk.at(3_000)
     assert told(ledger) == (300, 300, 0)
     assert (ledger.unknown, ledger.late) == (300, 0)
+
+
+def test_an_event_that_claims_to_be_replayed_is_late_all_the_same_where_it_is_promised() -> None:
+    desk = Desk()
+    desk.come(*range(0, 300, 10), latency_ms=30, flags=EventFlag.REPLAYED)
+    ledger = desk.at(300)
+    assert (ledger.delivered, ledger.late, ledger.unknown) == (30, 30, 0)
+
+
+def test_what_is_replayed_is_promised_in_no_time_and_never_late() -> None:
+    tally = Tally(None, 0, Begin(0, WALL))
+    row = (WALL, WALL + 9_000 * MS, 1, 0, EventFlag.REPLAYED, 0, 0)
+    tally.due(np.array([row], SAMPLE), [], Arrival(9_000 * MS, WALL + 9_000 * MS))
+    ledger = tally.ledger(9_000 * MS)
+    assert (ledger.delivered, ledger.late, ledger.unknown) == (1, 0, 1)
 
 
 def test_only_due_slots_pass_and_count() -> None:
