@@ -66,10 +66,12 @@ static void change_row(gs_core *core, unsigned *seed)
     gs_row_words words = {
         .variable_id = variable_id,
         .flags = (variable_id % 10 == 0 ? GS_ROW_URGENT : GS_ROW_PERIODIC) |
+                 (variable_id % 7 == 0 ? GS_ROW_STAMP_EXEMPT : 0) |
                  (rand_r(seed) % 4 == 0 ? 0 : GS_ROW_KEEPS_NEWEST),
         .newest_options_max = rand_r(seed) % 4 == 0,
         .seconds = 1,
         .per_seconds = 1000000,
+        .interval_ns_min = variable_id % 2 == 0 ? 1000 : 0,
         .source = SOURCE,
         .route_count = count,
         .flood_count = variable_id % 3 == 0,
