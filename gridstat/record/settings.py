@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MIB: Final = 1024 * 1024
+LEDGER_S: Final = 60.0
+"""So old the newest reading of a ledger in the log may be, if nothing was lost meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from gridstat.console.cli.options import AsJson, Edges, Folder
 from gridstat.console.config.grid_file import period_of
 from gridstat.endpoint.asking import qos
 from gridstat.model.errors import ConfigurationError, Misuse
-from gridstat.record.settings import MIB, LogSettings, RecorderSettings
+from gridstat.record.settings import LEDGER_S, MIB, LogSettings, RecorderSettings
 
 if TYPE_CHECKING:
     from gridstat.console.daemons.recorder_daemon import Line, RecorderPlan
@@ -69,6 +69,9 @@ def recorder(
     account_s: Annotated[
         float, typer.Option("--account-s", min=0.2, help="How often the broker is asked.")
     ] = 5.0,
+    ledger_s: Annotated[
+        float, typer.Option("--ledger-s", min=0.0, help="How often a ledger is told without loss.")
+    ] = LEDGER_S,
     keep_days: Annotated[
         float, typer.Option("--keep-days", min=0.1, help="Of ledgers and counters.")
     ] = 7.0,
@@ -108,6 +111,7 @@ def recorder(
             account_s_max=keep_days * 86_400.0,
         ),
         account_s=account_s,
+        ledger_s=ledger_s,
         metrics_port=metrics_port,
         seconds=seconds,
     )

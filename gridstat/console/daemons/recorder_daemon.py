@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gridstat.console.daemons.garbage import collect_rarely
+from gridstat.console.daemons.ledger_rows import LedgerRows
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.recorder_metrics import RecorderCollector
@@ -29,6 +30,7 @@ from gridstat.net.command.messages import Account
 from gridstat.record.gap_book import GapReason
 from gridstat.record.kinds import CONTRACTS, COUNTERS, LEDGERS
 from gridstat.record.recorder import Recorder, read_rows
+from gridstat.record.settings import LEDGER_S
 from gridstat.record.status_file import write_status
 from gridstat.record.writing_thread import WritingThread
 
@@ -67,6 +69,7 @@ class RecorderPlan:
     qos: QosRequest
     settings: RecorderSettings
     account_s: float = 5.0
+    ledger_s: float = LEDGER_S
     metrics_port: int | None = None
     seconds: float = 0.0
     """After which it ends by itself; 0: never."""
@@ -121,6 +124,7 @@ class RecorderDaemon:
         plan.access.files_of(Role.OPERATOR, f"{plan.access.cloud}/{OPERATOR}")
         self._recorder = Recorder(plan.into, now_ns=time.time_ns, settings=plan.settings)
         self._rows = AccountRows(read_rows(plan.into, CONTRACTS), end_point=plan.end_point)
+        self._ledgers = LedgerRows(plan.ledger_s)
         self._tap = RecorderTap(self._recorder, self._rows)
         self._thread = WritingThread(self._recorder, plan.settings.sync_s, self._look)
         self._connection: Connection | None = None
@@ -182,6 +186,8 @@ class RecorderDaemon:
         connection, self._connection = self._connection, None
         if connection is not None:
             await asyncio.to_thread(connection.close)
+        if rest := self._ledgers.rest():
+            self._recorder.put(LEDGERS, rest)
         await asyncio.to_thread(self._thread.close)
         self._tap.tell_ends()
         await asyncio.to_thread(self._recorder.sync)
@@ -217,7 +223,7 @@ class RecorderDaemon:
         now_ns = time.time_ns()
         for kind, rows in (
             (CONTRACTS, self._rows.contract_rows(contracts, now_ns)),
-            (LEDGERS, self._rows.ledger_rows(contracts, now_ns)),
+            (LEDGERS, self._ledgers.rows(contracts, now_ns)),
             (COUNTERS, self._rows.counter_rows(counters, now_ns)),
         ):
             if rows:

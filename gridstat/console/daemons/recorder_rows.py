@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gridstat.model.type_text import type_text
-from gridstat.net.command.endpoint_messages import LEDGER_COUNTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from gridstat.model.status import StatusVariable
 
@@ -54,7 +53,6 @@ class AccountRows:
                 self._contracts.pop(row["subscription"], None)
             else:
                 self._contracts[row["subscription"]] = {name: row[name] for name in TERMS}
-        self._ledgers: dict[tuple[int, str | None], Row] = {}
         self._counters: dict[tuple[str, str, str], _Reading] = {}
 
     @property
@@ -99,7 +97,6 @@ class AccountRows:
             if number not in now
         ]
         self._contracts = now
-        self._ledgers = {key: row for key, row in self._ledgers.items() if key[0] in now}
         return rows
 
     def _little(self, variable: StatusVariable, every: int) -> Row:
@@ -117,17 +114,6 @@ class AccountRows:
             "redundancy": 0,
             "priority": 0,
         }
-
-    def ledger_rows(self, account: Iterable[Facts], time_ns: int) -> list[Row]:
-        """Ledgers, whole and by path, that have counted anything since."""
-        rows = []
-        for each in account:
-            for counts in _ledgers(each):
-                key = each["subscription"], counts["path"]
-                if self._ledgers.get(key) != counts:
-                    self._ledgers[key] = counts
-                    rows.append({"time_ns": time_ns, **_named(each), **counts})
-        return rows
 
     def counter_rows(self, counters: Iterable[Facts], time_ns: int) -> list[Row]:
         """Counters that have moved since, the oldest readings first.
@@ -166,34 +152,3 @@ def _counter_row(key: tuple[str, str, str], value: int, time_ns: int) -> Row:
         "counter": counter,
         "value": min(value, INT64_MAX),
     }
-
-
-def _named(contract: Facts) -> Row:
-    return {name: contract[name] for name in ("subscription", "endpoint", "variable")}
-
-
-def _ledgers(contract: Facts) -> Iterator[Row]:
-    ledger = contract["ledger"]
-    if ledger is None:
-        return
-    counts = {name: min(ledger[name], INT64_MAX) for name in LEDGER_COUNTS}
-    yield {
-        "path": None,
-        **counts,
-        "latency_counts": list(ledger["latency_counts"]) or None,
-        "gap_slots_max": ledger["gap_slots_max"] or None,
-        "gap_ended_ns": ledger["gap_ended_ns"] or None,
-    }
-    for path in ledger["paths"]:
-        if path["is_counted"]:
-            yield {
-                "path": ">".join(path["routers"]) or path["name"],
-                **dict.fromkeys(LEDGER_COUNTS, 0),
-                "expected": path["expected"],
-                "delivered": path["delivered"],
-                "lost": path["lost"],
-                "late": path["late"] or 0,
-                "latency_counts": None,
-                "gap_slots_max": None,
-                "gap_ended_ns": None,
-            }

@@ -104,7 +104,8 @@ def test_what_is_delivered_is_recorded_with_its_contract_ledger_and_counters(
     desk = cloud.connect("c1/kept/desk", EAST)
     streams = publisher.publish_many(["a", "b", "c"], BuiltinType.FLOAT64, rate=30)
     desk.subscribe(streams[0].name, qos=qos(rate=10, redundancy=2))
-    words = ("--account-s", "0.5", "--redundancy", "2", "--name", "c1/kept/recorder")
+    often = ("--account-s", "0.5", "--ledger-s", "0.5")
+    words = (*often, "--redundancy", "2", "--name", "c1/kept/recorder")
     with recording(cloud, tmp_path, "c1/kept/**", *words) as recorder, ExitStack() as sending:
         sent = [sending.enter_context(Stream(each)) for each in streams]
         eventually(lambda: sent[0].complaint_below(60))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from gridstat.broker.operators.survey import ledger_facts
 from gridstat.console.daemons.recorder_rows import AccountRows
-from gridstat.net.command.endpoint_messages import LedgerEntry, PathEntry
-from gridstat.record.kinds import CONTRACTS, COUNTERS, LEDGERS
+from gridstat.record.kinds import CONTRACTS, COUNTERS
 from tests.unit.record.samples import variable
+
+if TYPE_CHECKING:
+    from gridstat.net.command.endpoint_messages import LedgerEntry
 
 
 def contract(number: int = 1, *, every: int = 1, ledger: LedgerEntry | None = None) -> Any:
@@ -76,26 +78,6 @@ def test_the_end_of_a_contract_that_no_account_has_named_is_told() -> None:
         None,
     )
     assert told(rows.contract_rows([contract(9)], 7)) == []
-
-
-def test_a_ledger_is_told_when_it_has_counted_with_a_row_for_each_path() -> None:
-    path = PathEntry("path 1", ("c1/e0", "c1/e1"), expected=9, delivered=8, lost=1)
-    silent = PathEntry("path 2", is_counted=False)
-    entry = LedgerEntry(
-        1, expected=10, delivered=9, lost=1, paths=(path, silent), latency_counts=(0, 9)
-    )
-    rows = AccountRows()
-    found = rows.ledger_rows([contract(1, ledger=entry), contract(2)], 5)
-    pa.RecordBatch.from_pylist(found, schema=LEDGERS.schema)
-    assert [(row["path"], row["expected"], row["lost"]) for row in found] == [
-        (None, 10, 1),
-        ("c1/e0>c1/e1", 9, 1),
-    ]
-    assert found[0]["latency_counts"] == [0, 9]
-    assert found[0]["gap_ended_ns"] is None
-    assert rows.ledger_rows([contract(1, ledger=entry)], 6) == []
-    later = LedgerEntry(1, expected=11, delivered=10, lost=1, paths=(path,), latency_counts=(0, 9))
-    assert [row["expected"] for row in rows.ledger_rows([contract(1, ledger=later)], 7)] == [11]
 
 
 def test_a_counter_is_told_when_it_has_moved() -> None:
