@@ -167,6 +167,21 @@ def test_nobody_is_silent_while_nothing_was_recorded(spark: SparkSession) -> Non
     assert onsets_s(alarms(frame, seen, START_NS - 1, to_ns, [gap])) == {}
 
 
+def test_who_does_not_come_back_with_the_recorder_is_silent(spark: SparkSession) -> None:
+    """Withdrawn at 3 s, under another contract from 10 s on, and dead: told then, and once."""
+    rules = rules_from_text(SILENT, file="f")
+    (first,) = known(["c1/a"], since_ns=START_NS, until_ns=START_NS + 3 * NS_PER_S)
+    (second,) = known(["c1/a"], since_ns=START_NS + 10 * NS_PER_S)
+    seen = watched(rules, [first, second | {"stream": 1}])
+    rows = event_table([(START_NS + np.arange(90) * NS_PER_S // 30, np.zeros(90))])
+    frame = spark.createDataFrame(rows)
+    to_ns = START_NS + 60 * NS_PER_S
+    found = [row.onset_ns for row in alarms(frame, seen, START_NS - 1, to_ns).collect()]
+    assert [(onset_ns - START_NS) / NS_PER_S for onset_ns in found] == [
+        pytest.approx(10 + 30.5 / 30)
+    ]
+
+
 def test_a_variable_goes_on_under_another_number(spark: SparkSession) -> None:
     """A new contract is a new stream, and a condition that lasts is still the same alarm."""
     rules = rules_from_text(HIGH, file="f")

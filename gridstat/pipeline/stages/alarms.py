@@ -8,6 +8,7 @@ recording stands among its events as a sign of life.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -81,6 +82,7 @@ class WatchedStream:
     place: int
     stream: int
     since_ns: int
+    until_ns: int
     slot_ns: int
 
 
@@ -117,7 +119,7 @@ def watched(rules: Sequence[AlarmRule], known: Iterable[dict[str, Any]]) -> Watc
         held_ns = tuple((row["since_ns"], row["until_ns"]) for row in rows)
         variables.append(WatchedVariable(variable, kept, held_ns))
         streams += [
-            WatchedStream(place, row["stream"], row["since_ns"], each_ns)
+            WatchedStream(place, row["stream"], row["since_ns"], row["until_ns"], each_ns)
             for row, each_ns in zip(rows, slots_ns, strict=True)
         ]
         look_back_ns = max(look_back_ns, *(backs[rule] for rule in kept))
@@ -165,8 +167,13 @@ def _judge(
         found = [
             _row(seen.rules[place], variable.variable, finding, stream)
             for variable, columns in _by_variable(seen, rows)
-            for place, finding, stream in _findings(seen, variable, columns, from_ns, to_ns)
-            if not _is_excused(seen.rules[place], variable, finding, unrecorded_ns)
+            for place, finding, stream in _findings(
+                seen,
+                variable,
+                columns,
+                (from_ns, to_ns),
+                partial(_is_excused, variable, unrecorded_ns),
+            )
         ]
         return pa.Table.from_pylist(found, schema=_FOUND)
 
@@ -195,7 +202,11 @@ def _by_variable(seen: Watched, rows: pa.Table) -> Iterator[tuple[WatchedVariabl
 
 
 def _findings(
-    seen: Watched, variable: WatchedVariable, columns: Columns, from_ns: int, to_ns: int
+    seen: Watched,
+    variable: WatchedVariable,
+    columns: Columns,
+    span_ns: tuple[int, int],
+    is_excused: Callable[[int], bool],
 ) -> list[tuple[int, Finding, int]]:
     """Rule, finding and stream, for every rule that watches the variable."""
     times_ns, values, slots_ns, numbers = columns.values()
@@ -205,25 +216,23 @@ def _findings(
     found = []
     for place in variable.rules:
         law = seen.rules[place].law
-        series = everything if isinstance(law, Silence) else events
-        for finding in law.findings(series, from_ns, to_ns):
+        findings: Sequence[Finding]
+        if isinstance(law, Silence):
+            findings = law.findings(everything, *span_ns, is_excused)
+        else:
+            findings = law.findings(events, *span_ns)
+        for finding in findings:
             at = int(np.searchsorted(times_ns, finding.onset_ns, side="right")) - 1
             found.append((place, finding, int(numbers[max(0, at)])))
     return found
 
 
 def _is_excused(
-    rule: AlarmRule,
-    variable: WatchedVariable,
-    finding: Finding,
-    unrecorded_ns: tuple[tuple[int, int], ...],
+    variable: WatchedVariable, unrecorded_ns: tuple[tuple[int, int], ...], at_ns: int
 ) -> bool:
-    """Silence after the end of a contract, or while nobody recorded, is nobody's fault."""
-    if not isinstance(rule.law, Silence):
-        return False
-    onset_ns = finding.onset_ns
-    return not variable.is_held(onset_ns) or any(
-        from_ns <= onset_ns <= to_ns for from_ns, to_ns in unrecorded_ns
+    """Silence without a contract, or while nobody recorded, is nobody's fault."""
+    return not variable.is_held(at_ns) or any(
+        from_ns <= at_ns <= to_ns for from_ns, to_ns in unrecorded_ns
     )
 
 
@@ -265,7 +274,7 @@ def _signs(
             rows += [
                 (each.place, each.stream, at_ns, None, each.slot_ns)
                 for at_ns in sorted(instants)
-                if max(start_ns, each.since_ns - 1) < at_ns <= to_ns
+                if max(start_ns, each.since_ns - 1) < at_ns <= min(to_ns, each.until_ns - 1)
             ]
     columns = list(zip(*rows, strict=True)) or [()] * 5
     types = (pa.int32(), pa.int32(), pa.int64(), pa.float64(), pa.int64())

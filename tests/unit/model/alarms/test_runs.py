@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +14,9 @@ from gridstat.model.alarms.runs import AlarmLaw, Memory, Series, onsets
 from gridstat.model.alarms.silence import Silence
 from gridstat.model.rate_law import NS_PER_S
 from tests.unit.model.alarms.streams import START_NS, cuts, found_in_batches, sampled, series
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MEMORIES = st.builds(Memory, st.integers(0, 8), st.integers(1, 12), st.integers(1, 6))
 STREAMS = st.lists(st.tuples(st.integers(1, 9), st.integers(-3, 3)), min_size=1, max_size=60).map(
@@ -130,6 +135,24 @@ def test_a_silence_soon_after_another_is_the_same() -> None:
     law = Silence(slots=3, clear_ns=200)
     stream = series([0, 10, 20, 100, 110, 120], [0.0] * 6, slot_ns=10, since_ns=0)
     assert [found.onset_ns for found in law.findings(stream, -1, 200)] == [55]
+
+
+@pytest.mark.parametrize("cut_ns", [-1, 20, 60, 90, 120])
+def test_silence_after_an_excused_one_is_told_however_time_is_cut(cut_ns: int) -> None:
+    """From 40 to 100 nobody listened; at 100 somebody does, and nothing comes."""
+    law = Silence(slots=3, clear_ns=50)
+    stream = series([0, 10, 20, 30, 100], [0.0] * 5, slot_ns=10, since_ns=0)
+
+    def found(is_excused: Callable[[int], bool]) -> list[int]:
+        spans = ((-1, cut_ns), (cut_ns, 300))
+        return [
+            each.onset_ns
+            for from_ns, to_ns in spans
+            for each in law.findings(stream, from_ns, to_ns, is_excused)
+        ]
+
+    assert found(lambda _: False) == [65], "what lasts is told once"
+    assert found(lambda at_ns: 40 <= at_ns < 100) == [135]
 
 
 def test_an_aperiodic_stream_may_be_silent() -> None:
