@@ -15,6 +15,7 @@ import random
 import signal
 import struct
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -113,20 +114,31 @@ def _tell(report: int, recorded: int) -> None:
 
 
 def outlive(folder: Path, lot: random.Random) -> tuple[int, bool]:
-    """One life; how much it has reported as recorded, and whether it was killed."""
+    """One life; how much it has reported as recorded, and whether it was killed.
+
+    Raises if it ended in any other way than by its fate or in peace.
+    """
     told, report = os.pipe()
     process_id = os.fork()
     if process_id == 0:
+        end = 1
         try:
             live(folder, lot, report)
+            end = 0
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
         finally:
-            os._exit(0)
+            os._exit(end)
     os.close(report)
     with os.fdopen(told, "rb") as file:
         content = file.read()
     _, status = os.waitpid(process_id, 0)
+    was_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    if status and not was_killed:
+        raise AssertionError(f"a life ended by itself, with status {status:#x}")
     words = struct.unpack(f"<{len(content) // 8}q", content)
-    return words[-1] if words else 0, os.WIFSIGNALED(status)
+    return words[-1] if words else 0, was_killed
 
 
 def warm_up(folder: Path) -> None:

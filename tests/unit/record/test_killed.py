@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from gridstat.record.kinds import EVENTS, KINDS, STREAMS
 from gridstat.record.log_reader import LogReader
 from gridstat.record.recorder import Recorder, read_rows
 from gridstat.record.segment import SUFFIX, segment_name
+from tests.unit.record import lives
 from tests.unit.record.lives import SETTINGS
 from tests.unit.record.samples import Clock
 
@@ -48,3 +50,14 @@ def test_whatever_kills_a_recorder_nothing_recorded_is_lost_or_doubled(tmp_path:
         named = {segment_name(extent.first_record) for extent in extents}
         there = {path.name for path in (tmp_path / kind.name).glob(f"*{SUFFIX}")}
         assert there == named, f"seed {seed}"
+
+
+def test_a_life_that_ends_by_a_bug_is_not_taken_for_a_killed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stumble(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(lives, "live", stumble)
+    with pytest.raises(AssertionError, match="ended by itself"):
+        lives.outlive(tmp_path, random.Random(1))
