@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,13 +12,14 @@ from gridstat.model.identifiers import VariableId
 from gridstat.model.latency_histogram import quantile_us
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType, StatusVariable
+from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.jobs.audit import Audited, find_gaps, run_audit
 from gridstat.pipeline.schemas import AUDIT
-from gridstat.pipeline.stages.audit import GAPS_COLUMNS, Witnesses, all_gaps, audit, worst_gaps
+from gridstat.pipeline.stages.audit import GAPS_COLUMNS, Witnesses, all_gaps, audit
 from gridstat.record.kinds import CONTRACTS, EVENTS, GAPS, LEDGERS, STREAMS
 from gridstat.record.stream_book import StreamBook
 from tests.spark.audit_case import (
     ALERT,
-    ARCHIVED_NS,
     BEGAN_NS,
     LATER,
     OWN,
@@ -30,9 +32,8 @@ from tests.spark.audit_case import (
     events,
     ledgers,
     own_gaps,
-    streams,
-    unrecorded,
 )
+from tests.spark.audit_folder import record_all
 from tests.spark.audit_oracle import (
     COUNTS,
     HOUR_NS,
@@ -41,8 +42,11 @@ from tests.spark.audit_oracle import (
     increases,
     promises,
 )
+from tests.spark.table_rows import rows_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
     from gridstat.record.kinds import RecordKind
@@ -50,6 +54,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300)
 
 Row = dict[str, Any]
+LATER_NS = BEGAN_NS + 10_900 * SECOND_NS
+"""So much is recorded when the first audit is run."""
 
 
 def frame(spark: SparkSession, kind: RecordKind, rows: list[Row]) -> DataFrame:
@@ -57,37 +63,49 @@ def frame(spark: SparkSession, kind: RecordKind, rows: list[Row]) -> DataFrame:
     return spark.createDataFrame(values, from_arrow_schema(kind.schema))
 
 
-@pytest.fixture(scope="module")
-def witnesses(spark: SparkSession) -> Witnesses:
-    return Witnesses(
-        contracts=frame(spark, CONTRACTS, contracts()),
-        ledgers=frame(spark, LEDGERS, ledgers()),
-        streams=frame(spark, STREAMS, streams()),
-        events=frame(spark, EVENTS, events()),
-        unrecorded=frame(spark, GAPS, unrecorded()),
-        archived_ns=ARCHIVED_NS,
-    )
+@dataclass(frozen=True)
+class Runs:
+    """What two audits of one folder have said, the second after more was recorded."""
+
+    folder: PipelineFolder
+    first: Audited
+    second: Audited
 
 
 @pytest.fixture(scope="module")
-def table(witnesses: Witnesses) -> dict[tuple[int, int], Row]:
-    found = audit(witnesses, UNTIL_NS)
-    assert ", ".join(f"{name} {kind}" for name, kind in found.dtypes) == AUDIT.columns
-    rows = [row.asDict() for row in found.collect()]
+def runs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    folder = PipelineFolder(tmp_path_factory.mktemp("audit"))
+    record_all(folder, 0, LATER_NS)
+    first = run_audit(spark, folder)
+    record_all(folder, LATER_NS, UNTIL_NS + 1)
+    return Runs(folder, first, run_audit(spark, folder))
+
+
+@pytest.fixture(scope="module")
+def table(runs: Runs) -> dict[tuple[int, int], Row]:
+    rows = rows_of(runs.folder.tables, AUDIT).to_pylist()
     keyed = {(row["subscription"], round(row["hour"].timestamp()) * SECOND_NS): row for row in rows}
     assert len(keyed) == len(rows)
     return keyed
 
 
 @pytest.fixture(scope="module")
-def gaps(witnesses: Witnesses) -> list[Row]:
-    found = all_gaps(witnesses, UNTIL_NS)
+def gaps(spark: SparkSession, runs: Runs) -> list[Row]:
+    found = find_gaps(spark, runs.folder, count=1_000)
     assert ", ".join(f"{name} {kind}" for name, kind in found.dtypes) == GAPS_COLUMNS
-    return [row.asDict() for row in worst_gaps(found, 1_000).collect()]
+    return [row.asDict() for row in found.collect()]
 
 
 def hour(table: dict[tuple[int, int], Row], subscription: int, number: int) -> Row:
     return table[subscription, BEGAN_NS + number * HOUR_NS]
+
+
+def test_an_audit_goes_on_with_the_last_two_hours_that_were_audited(runs: Runs) -> None:
+    """That it says the same as one over everything, all other tests tell."""
+    assert (runs.first.from_ns, runs.first.hours) == (0, 4)
+    assert (runs.second.from_ns, runs.second.hours) == (BEGAN_NS + 2 * HOUR_NS, 2)
+    assert runs.second.until_ns == UNTIL_NS
+    assert runs.second.broken > 0
 
 
 def test_every_contract_has_a_row_for_every_hour_in_which_it_held(
@@ -148,7 +166,7 @@ def test_latencies_are_exact_where_the_events_are_here_and_else_from_the_histogr
     names = [f"latency_us_{name}" for name in ("p50", "p95", "p99", "max")]
     for key, row in table.items():
         found = [row[name] for name in names]
-        if key[0] == OWN:
+        if key[0] == OWN and key[1] in exact:
             assert row["is_exact"]
             assert found == pytest.approx(exact[key[1]], rel=1e-9, abs=1e-12)
         elif row["latency_counts"] is not None:
@@ -162,7 +180,7 @@ def test_latencies_are_exact_where_the_events_are_here_and_else_from_the_histogr
 def test_gaps_of_the_recorders_own_streams_are_found_slot_by_slot(gaps: list[Row]) -> None:
     found = [(gap["slots"], gap["from_ns"], gap["to_ns"]) for gap in gaps if gap["is_exact"]]
     assert sorted(found) == sorted(own_gaps())
-    assert max(found)[0] == 419, "until the next hour began, but for half a second"
+    assert max(found)[0] == 1_417, "for more than an hour before the audit that saw its end"
 
 
 def test_gaps_of_others_are_those_that_they_told(gaps: list[Row]) -> None:
@@ -186,7 +204,7 @@ def test_an_hour_names_its_worst_gap_where_it_ended(table: dict[tuple[int, int],
         worst[at] = max(worst.get(at, (0, 0, 0)), run, key=lambda run: run[0])
     for number in range(4):
         row = hour(table, OWN, number)
-        slots, from_ns, to_ns = worst[BEGAN_NS + number * HOUR_NS]
+        slots, from_ns, to_ns = worst.get(BEGAN_NS + number * HOUR_NS, (0, 0, 0))
         assert row["gap_slots_max"] == slots
         if slots > 1:
             assert row["gap_start"].timestamp() == pytest.approx(from_ns / 1e9, abs=1e-6)
@@ -199,7 +217,7 @@ def test_time_without_a_record_counts_once_however_many_reasons_there_are(
     table: dict[tuple[int, int], Row],
 ) -> None:
     found = [hour(table, OWN, number)["unrecorded_s"] for number in range(4)]
-    assert found == pytest.approx([0.5, 0.25, 600.0, 0.0])
+    assert found == pytest.approx([0.0, 0.0, 600.5, 0.75])
 
 
 def test_a_contract_is_kept_only_if_nothing_was_late_or_lost_and_all_was_counted(
@@ -251,11 +269,21 @@ def test_the_contract_of_a_restarted_recorder_is_audited_from_its_own_events(
         unrecorded=frame(spark, GAPS, [away]),
         archived_ns=again_ns + HOUR_NS,
     )
+    hours = audit(found, again_ns + HOUR_NS)
+    assert ", ".join(f"{name} {kind}" for name, kind in hours.dtypes) == AUDIT.columns
     rows = {
         (row.subscription, round(row.hour.timestamp() * SECOND_NS) - BEGAN_NS): row
-        for row in audit(found, again_ns + HOUR_NS).collect()
+        for row in hours.collect()
     }
     own = rows[8, 2 * HOUR_NS]
     assert (own.is_exact, own.latency_us_p50, own.gap_slots_max) == (True, 5_000.0, 3)
     gaps = [(row.subscription, row.slots) for row in all_gaps(found, again_ns + HOUR_NS).collect()]
     assert gaps == [(8, 3)], "the first life owes nothing once the second has begun"
+
+
+def test_an_empty_folder_has_nothing_to_audit(spark: SparkSession, tmp_path: Path) -> None:
+    folder = PipelineFolder(tmp_path)
+    folder.log.mkdir()
+    found = run_audit(spark, folder)
+    assert (found.rows, found.hours, found.broken, found.untold) == (0, 0, 0, 0)
+    assert find_gaps(spark, folder).toArrow().num_rows == 0

@@ -1,0 +1,50 @@
+"""The case of the audit as a pipeline's folder: recorded and archived up to any instant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from gridstat.pipeline.event_columns import EVENT_SCHEMA, StreamTable, event_columns
+from gridstat.pipeline.schemas import EVENTS
+from gridstat.pipeline.tables import StoredTable
+from gridstat.record import kinds
+from gridstat.record.log_writer import LogWriter
+from tests.spark.audit_case import BEGAN_NS, contracts, events, ledgers, streams, unrecorded
+
+if TYPE_CHECKING:
+    from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.record.kinds import RecordKind
+
+Row = dict[str, Any]
+
+
+def record(folder: PipelineFolder, kind: RecordKind, rows: list[Row]) -> None:
+    folder.log.mkdir(parents=True, exist_ok=True)
+    columns = {name: [row[name] for row in rows] for name in kind.schema.names}
+    with LogWriter(folder.log, kind, now_ns=lambda: BEGAN_NS) as log:
+        log.append(pa.record_batch(columns, schema=kind.schema))
+        log.sync()
+
+
+def record_all(folder: PipelineFolder, from_ns: int, to_ns: int) -> None:
+    """What is recorded and archived between two instants."""
+    for kind, rows in (
+        (kinds.CONTRACTS, contracts()),
+        (kinds.STREAMS, streams()),
+        (kinds.GAPS, unrecorded()),
+        (kinds.LEDGERS, ledgers()),
+    ):
+        record(folder, kind, [row for row in rows if from_ns <= row[kind.time] < to_ns])
+    archive(folder, [row for row in events() if from_ns <= row["created_ns"] < to_ns])
+
+
+def archive(folder: PipelineFolder, rows: list[Row]) -> None:
+    schema = kinds.EVENTS.schema
+    batch = pa.record_batch({name: [row[name] for row in rows] for name in schema.names}, schema)
+    known = StreamTable(pa.Table.from_pylist(streams(), schema=kinds.STREAMS.schema))
+    named = event_columns(batch, known, 0, schema=EVENT_SCHEMA)
+    table = pa.table(named)
+    days = table.column("created").cast(pa.date32())
+    StoredTable(folder.tables, EVENTS).append(table.append_column("day", days))
