@@ -20,6 +20,7 @@ from gridstat.pipeline.data_files import WRITTEN, forget, write_rows, written_fi
 from gridstat.pipeline.schemas import EVENTS, QUARANTINE
 from gridstat.pipeline.stages.clean import Judgement, KnownRows, judge
 from gridstat.pipeline.tables import StoredTable
+from gridstat.pipeline.time_spans import joined
 from gridstat.record.kinds import EVENTS as RECORDED_EVENTS
 from gridstat.record.log_reader import LogReader
 from gridstat.record.segment import FRAME_RECORDS_MAX
@@ -33,15 +34,15 @@ if TYPE_CHECKING:
     from gridstat.model.plausibility import TimeBounds
     from gridstat.pipeline.data_files import DataFile
     from gridstat.pipeline.folder import PipelineFolder
-    from gridstat.pipeline.stages.clean import Spans
+    from gridstat.pipeline.time_spans import Spans
 
 RECORD: Final = "record"
 """The mark of the archive and of whatever follows it: all records before this one are in."""
 END: Final = "end_record"
 """What a task tells: the record after the last one that it was given."""
 NS_PER_S: Final = 1_000_000_000
-SPANS_MAX: Final = 64
-"""More stretches of late seconds than this are looked up as one."""
+SPANS_MAX: Final = 4_096
+"""Of more stretches of late seconds than this the nearest are looked up as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Late:
                 spans[-1] = (spans[-1][0], end_ns)
             else:
                 spans.append((start_ns, end_ns))
-        return [(spans[0][0], spans[-1][1])] if len(spans) > SPANS_MAX else spans
+        return joined(spans, SPANS_MAX)
 
 
 class Archive:

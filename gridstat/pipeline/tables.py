@@ -18,6 +18,7 @@ from deltalake.schema import ArrayType, PrimitiveType
 from gridstat.model.errors import StorageFailed
 from gridstat.pipeline.data_files import add_action
 from gridstat.pipeline.schemas import column_names, columns_of
+from gridstat.pipeline.time_spans import touching
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -45,8 +46,6 @@ _TYPES: Final = {
 """Spark's names of types, and Delta's."""
 
 Done = TypeVar("Done")
-Span = tuple[Any, Any]
-"""From one value up to and with another; None where there is no bound."""
 
 
 class StoredTable:
@@ -135,15 +134,19 @@ class StoredTable:
         name = f"max.{column}"
         return pc.max(files.column(name)).as_py() if name in files.column_names else None
 
-    def paths(self, column: str, spans: Iterable[Span]) -> list[str]:
-        """Files that may hold a row whose `column` is within one of the spans."""
+    def paths(self, column: str, spans: Iterable[tuple[int | None, int | None]]) -> list[str]:
+        """Files that may hold a row whose `column`, of whole numbers, is within one of the spans.
+
+        One without statistics may.
+        """
         files = self.files()
         if not files.num_rows:
             return []
-        wanted = pa.array([False] * files.num_rows)
-        for span in spans:
-            wanted = pc.or_(wanted, _overlap(files, column, span))
-        found: list[str] = files.column("path").filter(wanted).to_pylist()
+        first, last = (files.column(f"{end}.{column}") for end in ("min", "max"))
+        is_known = pc.and_(pc.is_valid(first), pc.is_valid(last)).to_numpy()
+        first, last = (pc.fill_null(end, 0).to_numpy() for end in (first, last))
+        wanted = ~is_known | touching(first, last, spans)
+        found: list[str] = files.column("path").filter(pa.array(wanted)).to_pylist()
         return found
 
     def read(self, spark: SparkSession, paths: list[str] | None = None) -> DataFrame:
@@ -264,21 +267,6 @@ def _delta_type(kind: str) -> PrimitiveType | ArrayType:
 def _marked(marks: Mapping[str, int] | None) -> CommitProperties:
     found = [Transaction(name, value) for name, value in (marks or {}).items()]
     return CommitProperties(app_transactions=found)
-
-
-def _overlap(files: pa.Table, column: str, span: Span) -> pa.Array:
-    """Whether each file may have a value within; one without statistics may."""
-    low, high = span
-    may = pa.array([True] * files.num_rows)
-    if low is not None:
-        may = pc.and_(may, _or_true(pc.greater_equal(files[f"max.{column}"], low)))
-    if high is not None:
-        may = pc.and_(may, _or_true(pc.less_equal(files[f"min.{column}"], high)))
-    return may
-
-
-def _or_true(answers: pa.Array) -> pa.Array:
-    return pc.fill_null(answers, fill_value=True)
 
 
 def _literal(value: Any) -> str:  # noqa: ANN401 - Whatever the column holds.

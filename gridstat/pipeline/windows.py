@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from gridstat.pipeline.archive import Archive
     from gridstat.pipeline.folder import PipelineFolder
-    from gridstat.pipeline.stages.clean import Spans
+    from gridstat.pipeline.time_spans import Spans
 
 CLOSED: Final = "closed"
 """The mark of a table of rollups: windows that end by this second are final."""

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from gridstat.model.status import EventFlag
 from gridstat.pipeline.schemas import RECORDED
+from gridstat.pipeline.time_spans import touching, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from gridstat.model.plausibility import TimeBounds
+    from gridstat.pipeline.time_spans import Spans
 
 INPUT: Final = RECORDED
 OUTPUT: Final = f"{RECORDED}, reason string, day date"
@@ -40,9 +42,6 @@ IDENTITY: Final = ("stream", "created_ns", "sequence")
 """Two events with the same are one event that came twice."""
 NS_PER_DAY: Final = 86_400_000_000_000
 ROWS_PER_BATCH: Final = 65_536
-
-Spans = tuple[tuple[int | None, int | None], ...]
-"""Stretches of time, from first to last nanosecond; None where there is no bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,26 +134,25 @@ def duplicates(rows: pa.Table, is_good: NDArray[np.bool_], by: Judgement) -> NDA
 def known_rows(known: KnownRows, before_record: int) -> dict[str, NDArray[np.int64]]:
     """Identity and record of what was archived before a record."""
     names = [*IDENTITY, "record"]
-    tables = [pq.read_table(path, columns=names, partitioning=None) for path in known.paths]
-    if not tables:
-        return {name: np.empty(0, np.int64) for name in names}
-    rows = pa.concat_tables(tables)
-    columns = {name: _numbers(rows, name) for name in names}
-    wanted = (columns["record"] < before_record) & within(columns["created_ns"], known.spans_ns)
-    return {name: column[wanted] for name, column in columns.items()}
+    found: list[dict[str, NDArray[np.int64]]] = [{name: np.empty(0, np.int64) for name in names}]
+    for path in known.paths:
+        for rows in _read_groups(path, names, known.spans_ns):
+            columns = {name: _numbers(rows, name) for name in names}
+            wanted = columns["record"] < before_record
+            wanted &= within(columns["created_ns"], known.spans_ns)
+            found.append({name: column[wanted] for name, column in columns.items()})
+    return {name: np.concatenate([part[name] for part in found]) for name in names}
 
 
-def within(time_ns: NDArray[np.int64], spans_ns: Spans) -> NDArray[np.bool_]:
-    """Which of the times lie in one of the spans."""
-    inside = np.zeros(len(time_ns), dtype=bool)
-    for low, high in spans_ns:
-        here = np.ones(len(time_ns), dtype=bool)
-        if low is not None:
-            here &= time_ns >= low
-        if high is not None:
-            here &= time_ns <= high
-        inside |= here
-    return inside
+def _read_groups(path: str, names: list[str], spans_ns: Spans) -> Iterator[pa.Table]:
+    """Those groups of a file's rows that may have one within the spans, one at a time."""
+    with pq.ParquetFile(path) as file:
+        place = file.schema_arrow.get_field_index("created_ns")
+        for group in range(file.num_row_groups):
+            told = file.metadata.row_group(group).column(place).statistics
+            first, last = (told.min, told.max) if told and told.has_min_max else (None, None)
+            if first is None or touching(np.array([first]), np.array([last]), spans_ns).any():
+                yield file.read_row_group(group, columns=names)
 
 
 def _only(rows: pa.Table, is_wanted: NDArray[np.bool_]) -> pa.Table:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from gridstat.model.due_slots import due_between
 from gridstat.model.rate_law import Period
 from gridstat.pipeline.schemas import ROLLUP
-from gridstat.pipeline.stages.clean import within
+from gridstat.pipeline.time_spans import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
-    from gridstat.pipeline.stages.clean import Spans
+    from gridstat.pipeline.time_spans import Spans
 
 INPUT: Final = ("stream", "created_ns", "received_ns", "sequence", "value")
 """Columns of good events; streams come as `known_streams` gives them."""
