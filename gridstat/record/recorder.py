@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from gridstat.model.errors import GridStatError, StorageFailed
-from gridstat.record.disk import check_disk
+from gridstat.record.disk import DiskWatch, check_disk
 from gridstat.record.event_rows import EventRows, event_batch
 from gridstat.record.gap_book import Gap, GapBook, GapReason, gap_row
 from gridstat.record.kinds import EVENTS, GAPS, KINDS, STREAMS
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 class RecorderFigures:
     """What is told of a recorder; `recorded` counts since the log began, the rest since the start.
 
-    `state` is recording, nearly full, full or failing, by the worst of its logs.
+    `state` is recording, nearly full, full or failing, by the worst of its logs and the disk.
     """
 
     state: str
@@ -56,6 +56,8 @@ class RecorderFigures:
     streams: int
     missing: dict[str, int]
     log_bytes: dict[str, int]
+    free_bytes: int | None
+    """Of the file system."""
     released_bytes: dict[str, int]
     dropped_rows: dict[str, int]
     """Of side logs, that could not wait for the disk any longer."""
@@ -74,6 +76,7 @@ class Recorder:
         self._now_ns = now_ns
         self._settings = settings
         self._ring = EventRing(settings.ring_events_max, settings.ring_bytes_max, self.woken.set)
+        self._disk = DiskWatch(folder, settings.free_bytes_alarm)
         self._gaps = GapBook()
         self._lock = threading.Lock()
         self._gaps_due_ns = 0
@@ -90,6 +93,7 @@ class Recorder:
                 )
             held_bytes = self._logs[EVENTS.name].log_bytes
             check_disk(folder, settings.events.log_bytes_max - held_bytes)
+            self._disk.look()
             self._streams = StreamBook(read_rows(folder, STREAMS))
             self.last_received_ns = last_received_ns(folder)
         except BaseException:
@@ -132,6 +136,7 @@ class Recorder:
         events = self._logs[EVENTS.name]
         complaints = [keeper.complaint for keeper in self._logs.values() if keeper.complaint]
         is_nearly_full = any(keeper.is_nearly_full for keeper in self._logs.values())
+        is_nearly_full = is_nearly_full or self._disk.is_short
         is_full = any(keeper.is_full for keeper in self._logs.values())
         state = "full" if is_full else "failing" if complaints else "recording"
         if state == "recording" and is_nearly_full:
@@ -145,6 +150,7 @@ class Recorder:
             streams=len(self._streams),
             missing={reason.value: count for reason, count in self._gaps.events.items()},
             log_bytes={name: keeper.log_bytes for name, keeper in self._logs.items()},
+            free_bytes=self._disk.free_bytes,
             released_bytes={name: keeper.released_bytes for name, keeper in self._logs.items()},
             dropped_rows=dict(self._rows.dropped),
             failures=sum(keeper.failures for keeper in self._logs.values()),
@@ -189,9 +195,10 @@ class Recorder:
         return events.recorded
 
     def tend(self) -> None:
-        """Close old segments and release archived ones; once in a while."""
+        """Close old segments, release archived ones, and look at the disk; once in a while."""
         for keeper in self._logs.values():
             keeper.tend()
+        self._disk.look()
 
     def rotate(self) -> None:
         """Close all open segments, so that they can be copied away."""

@@ -50,6 +50,8 @@ class RecorderSettings:
     ring_bytes_max: int = 512 * MIB
     rows_bytes_max: int = 64 * MIB
     account_s_max: float = 7 * 86_400.0
+    free_bytes_alarm: int = 512 * MIB
+    """With less room on the file system the alarm is raised, however small the logs are."""
 
     def __post_init__(self) -> None:
         assert self.sync_s > 0
@@ -57,3 +59,4 @@ class RecorderSettings:
         assert self.ring_bytes_max > 0
         assert self.rows_bytes_max > 0
         assert self.account_s_max > 0
+        assert self.free_bytes_alarm >= 0

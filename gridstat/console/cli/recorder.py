@@ -75,6 +75,9 @@ def recorder(
     keep_days: Annotated[
         float, typer.Option("--keep-days", min=0.1, help="Of ledgers and counters.")
     ] = 7.0,
+    free_mib: Annotated[
+        int, typer.Option("--free-mib", min=0, help="Alarm below so much room on the disk.")
+    ] = 512,
     metrics_port: Annotated[
         int | None, typer.Option("--metrics-port", min=0, max=65_535, show_default=False)
     ] = None,
@@ -109,6 +112,7 @@ def recorder(
             events=_bounds(log_mib, segment_mib, segment_s),
             sync_s=sync_s,
             account_s_max=keep_days * 86_400.0,
+            free_bytes_alarm=free_mib * MIB,
         ),
         account_s=account_s,
         ledger_s=ledger_s,

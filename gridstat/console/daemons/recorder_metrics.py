@@ -47,8 +47,10 @@ class RecorderCollector(Collector):
         yield _gauge("streams", "Streams that have a number.", figures.streams)
         yield _gauge("contracts", "Contracts of the cloud that are not over.", self._contracts)
         nearly_full = figures.state in ("nearly full", "full")
-        yield _gauge("nearly_full", "Whether a log has passed its alarm share.", int(nearly_full))
+        yield _gauge("nearly_full", "Whether a log or the disk is.", int(nearly_full))
         yield _gauge("failing", "Whether a log takes nothing.", int(bool(figures.complaint)))
+        if figures.free_bytes is not None:
+            yield _gauge("free_bytes", "Room on the file system.", figures.free_bytes)
         yield from self._sizes()
 
     def _sizes(self) -> Iterator[Metric]:

@@ -21,6 +21,7 @@ def told(state: str, complaint: str = "") -> dict[tuple[str, ...], float]:
         streams=3,
         missing={"log full": 150},
         log_bytes={"events": 80, "gaps": 9},
+        free_bytes=5_000,
         released_bytes={"ledgers": 70},
         dropped_rows={"counters": 6},
         failures=2,
@@ -42,6 +43,7 @@ def test_every_figure_is_told() -> None:
     assert found["log_bytes", "events"] == 80
     assert found["log_bytes_max", "events"] == RecorderSettings().events.log_bytes_max
     assert found["log_bytes_max", "gaps"] == RecorderSettings().side.log_bytes_max
+    assert found["free_bytes",] == 5_000
     assert found["released_bytes_total", "ledgers"] == 70
     assert found["dropped_rows_total", "counters"] == 6
     assert (found["streams",], found["contracts",], found["failures_total",]) == (3, 12, 2)
