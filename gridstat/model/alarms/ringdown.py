@@ -3,7 +3,8 @@
 Equal samples of a sum of damped sines obey a linear recurrence, and its roots are the modes (Hua
 and Sarkar, 1990). Taken from the singular vectors of the signal's Hankel matrix it stands far more
 noise than Prony's equations, and unlike a Fourier transform it tells a mode that dies away from one
-that does not, within a few periods of it.
+that does not, within a few periods of it. Windows are taken apart side by side, each by itself: how
+many there are changes nothing in any of them.
 """
 
 from __future__ import annotations
@@ -18,19 +19,23 @@ if TYPE_CHECKING:
 
     from gridstat.model.alarms.runs import Values
 
+    Poles = NDArray[np.complex128]
+
 MODES_MAX: Final = 12
 SINGULAR_SHARE_MIN: Final = 0.04
 """Weaker directions of the signal are taken for noise."""
 POLE_MIN: Final = 0.3
-POLE_MAX: Final = 1.1
+POLE_MAX: Final = 1.25
 """Poles outside die within a few samples, or grow without measure: neither is a swing."""
-UNTOLD_SHARE_MAX: Final = 0.1
+UNTOLD_SHARE_MAX: Final = 0.2
 """Of the signal's energy; if the modes leave more untold, they do not describe it."""
 SAMPLES_MIN: Final = 18
-LAG_STEPS: Final = 2
 LAGS_MAX: Final = 24
-"""The recurrence looks at every second sample, so swings of up to a quarter of the sampling rate
-are told apart, over a third of the samples, at which noise moves the modes least."""
+"""The recurrence reaches over a third of the samples or so, at which noise moves the modes least,
+and looks at each of them: with every second one, what is faster than a quarter of the sampling rate
+would be taken for something slower. From 26 rows on, the library of matrices starts threads."""
+RIDGE: Final = 1e-11
+"""Keeps two poles of the same place from having weights without end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,57 +45,109 @@ class Mode:
     frequency_hz: float
     damping_ratio: float
     amplitude: float
-    amplitude_min: float
+    amplitude_first: float
+    amplitude_last: float
     energy: float
+
+    @property
+    def amplitude_min(self) -> float:
+        return min(self.amplitude_first, self.amplitude_last)
 
 
 def modes_of(samples: Values, step_s: float) -> list[Mode]:
     """The modes that swing, the strongest first; none if modes do not describe the signal."""
-    assert len(samples) >= SAMPLES_MIN
-    signal = samples - samples.mean()
-    poles = _poles(signal)
-    if not len(poles):
-        return []
-    powers: NDArray[np.complex128] = poles[None, :] ** np.arange(len(signal))[:, None]
-    weights = np.linalg.lstsq(powers, signal.astype(complex), rcond=None)[0]
-    untold = signal - (powers @ weights).real
-    if float(untold @ untold) > UNTOLD_SHARE_MAX * float(signal @ signal):
-        return []
-    found = [
-        _mode(complex(pole), 2 * np.abs(weight) * np.abs(sines), step_s)
-        for pole, weight, sines in zip(poles, weights, powers.T, strict=True)
-        if pole.imag > 0  # A swing has two poles, one above the other.
-    ]
-    return sorted(found, key=lambda mode: -mode.energy)
+    return modes_of_each(samples[None, :], step_s)[0]
 
 
 def dominant_mode(samples: Values, step_s: float, low_hz: float, high_hz: float) -> Mode | None:
     """The strongest swing between two frequencies."""
-    found = (mode for mode in modes_of(samples, step_s) if low_hz <= mode.frequency_hz <= high_hz)
-    return next(found, None)
+    return dominant_modes(samples[None, :], step_s, low_hz, high_hz)[0]
 
 
-def _poles(signal: Values) -> NDArray[np.complex128]:
-    lags = min(LAGS_MAX, len(signal) // (3 * LAG_STEPS))
-    hankel = np.lib.stride_tricks.sliding_window_view(signal, LAG_STEPS * lags + 1)[:, ::LAG_STEPS]
-    # The right singular vectors; their matrix is so small that no library starts threads for it.
-    powers, vectors = np.linalg.eigh(hankel.T @ hankel)
-    order = min(MODES_MAX, lags - 1, int(np.sum(powers > SINGULAR_SHARE_MIN**2 * powers[-1])))
-    if powers[-1] <= 0.0 or order == 0:
-        return np.empty(0, np.complex128)
-    kept = vectors[:, len(powers) - order :]
-    shifted = np.linalg.eigvals(np.linalg.lstsq(kept[:-1], kept[1:], rcond=None)[0])
-    poles = np.power(shifted.astype(np.complex128), 1 / LAG_STEPS)
+def dominant_modes(
+    windows: Values, step_s: float, low_hz: float, high_hz: float
+) -> list[Mode | None]:
+    """The strongest swing of each window, a row each, between two frequencies."""
+    return [
+        next((mode for mode in modes if low_hz <= mode.frequency_hz <= high_hz), None)
+        for modes in modes_of_each(windows, step_s)
+    ]
+
+
+def modes_of_each(windows: Values, step_s: float) -> list[list[Mode]]:
+    """What `modes_of` says of each row."""
+    assert windows.shape[1] >= SAMPLES_MIN
+    signals = windows - windows.mean(axis=1, keepdims=True)
+    poles = _poles(signals)
     sizes = np.abs(poles)
-    return poles[(sizes >= POLE_MIN) & (sizes <= POLE_MAX)]
+    is_kept = (sizes >= POLE_MIN) & (sizes <= POLE_MAX)
+    sines = _sines(np.where(is_kept, poles, 0.0), signals.shape[1])
+    weights = _weights(sines, signals)
+    untold = signals - (sines @ weights[:, :, None])[:, :, 0].real
+    is_told = (untold**2).sum(axis=1) <= UNTOLD_SHARE_MAX * (signals**2).sum(axis=1)
+    envelopes = 2 * np.abs(weights)[:, None, :] * np.abs(sines)
+    energies = (envelopes**2).sum(axis=1) / 2
+    # A swing has two poles, one above the other.
+    is_swing = is_kept & is_told[:, None] & (poles.imag > 0)
+    return [
+        [
+            _mode(complex(poles[row, at]), envelopes[row, :, at], float(energies[row, at]), step_s)
+            for at in np.argsort(-energies[row], kind="stable")
+            if is_swing[row, at]
+        ]
+        for row in range(len(windows))
+    ]
 
 
-def _mode(pole: complex, envelope: Values, step_s: float) -> Mode:
+def _poles(signals: Values) -> Poles:
+    """A row for each signal; what belongs to noise is 0."""
+    lags = min(LAGS_MAX, signals.shape[1] // 3)
+    hankel = np.lib.stride_tricks.sliding_window_view(signals, lags + 1, axis=1)
+    # The right singular vectors.
+    powers, vectors = np.linalg.eigh(hankel.transpose(0, 2, 1) @ hankel)
+    count = min(MODES_MAX, lags - 1)
+    powers, vectors = powers[:, -count:], vectors[:, :, -count:]
+    is_signal = (powers > SINGULAR_SHARE_MIN**2 * powers[:, -1:]) & (powers > 0.0)
+    kept = np.where(is_signal[:, None, :], vectors, 0.0)
+    # kept[:-1] @ shift = kept[1:] by least squares; with their last row, columns are orthonormal.
+    last = kept[:, -1, :]
+    pulls = kept[:, :-1].transpose(0, 2, 1) @ kept[:, 1:]
+    left = np.maximum(1.0 - (last**2).sum(axis=1), RIDGE)
+    along = (last[:, None, :] @ pulls) / left[:, None, None]
+    shifts = np.linalg.eigvals(pulls + last[:, :, None] * along)
+    return shifts.astype(np.complex128)
+
+
+def _sines(poles: Poles, count: int) -> Poles:
+    """The powers of each pole, down a column of length 1."""
+    sines: Poles = np.empty((len(poles), count, poles.shape[1]), np.complex128)
+    sines[:, 0] = poles != 0.0
+    known, power = 1, poles
+    while known < count:  # What is known, once more, so many powers higher.
+        more = min(known, count - known)
+        sines[:, known : known + more] = sines[:, :more] * power[:, None, :]
+        known, power = known + more, power * power
+    lengths = np.sqrt((sines.real**2 + sines.imag**2).sum(axis=1, keepdims=True))
+    return sines / np.where(lengths > 0.0, lengths, 1.0)
+
+
+def _weights(sines: Poles, signals: Values) -> Poles:
+    """How much of each sine makes up the signal, by least squares."""
+    adjoint = sines.conj().transpose(0, 2, 1)
+    alike = adjoint @ sines
+    places = np.arange(alike.shape[1])
+    alike[:, places, places] = 1.0 + RIDGE
+    found = np.linalg.solve(alike, adjoint @ signals[:, :, None])
+    return found[:, :, 0].astype(np.complex128)
+
+
+def _mode(pole: complex, envelope: Values, energy: float, step_s: float) -> Mode:
     exponent = np.log(pole) / step_s
     return Mode(
         frequency_hz=float(exponent.imag) / (2 * np.pi),
         damping_ratio=float(-exponent.real / abs(exponent)),
         amplitude=float(envelope[len(envelope) // 2]),
-        amplitude_min=float(min(envelope[0], envelope[-1])),
-        energy=float(envelope @ envelope) / 2,
+        amplitude_first=float(envelope[0]),
+        amplitude_last=float(envelope[-1]),
+        energy=energy,
     )

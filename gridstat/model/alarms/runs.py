@@ -88,7 +88,13 @@ def onsets(
     """The places of those instants in (from_ns, to_ns] at which an alarm begins."""
     if not is_true.any():
         return np.empty(0, np.intp)
-    is_held = held(instants_ns, is_true, memory)
+    return begins(instants_ns, held(instants_ns, is_true, memory), memory, from_ns, to_ns)
+
+
+def begins(
+    instants_ns: Times, is_held: Flags, memory: Memory, from_ns: int, to_ns: int
+) -> NDArray[np.intp]:
+    """The same, where it is known already which instants are held."""
     places = np.flatnonzero(is_held)
     moments = instants_ns[places]
     before = np.concatenate(([LONG_AGO_NS], moments[:-1]))

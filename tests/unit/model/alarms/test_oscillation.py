@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gridstat.model.alarms import oscillation
 from gridstat.model.alarms.oscillation import Oscillation
-from gridstat.model.alarms.ringdown import dominant_mode, modes_of
+from gridstat.model.alarms.ringdown import Mode, dominant_mode, dominant_modes, modes_of
 from gridstat.model.alarms.runs import Memory, Series
 from gridstat.model.rate_law import NS_PER_S
 from tests.unit.model.alarms.streams import START_NS, cuts, found_in_batches, sampled
@@ -145,3 +148,95 @@ def test_any_cut_into_batches_finds_the_same_swings(data: st.DataObject) -> None
     expected = list(LAW.findings(noisy, START_NS - 1, last_ns))
     assert len(expected) == 1
     assert found_in_batches(LAW, noisy, ends_ns) == expected
+
+
+DEFAULT = replace(LAW, step_ns=NS_PER_S)
+"""The rule that the pipeline has by default."""
+
+
+def with_noise(values: np.ndarray, seed: int) -> Series:
+    times_ns = START_NS + np.arange(len(values), dtype=np.int64) * NS_PER_S // 30
+    noise = np.random.default_rng(seed).normal(0, 0.001, len(values))
+    return Series(times_ns, 60.0 + values + noise, np.full(len(values), NS_PER_S // 30))
+
+
+@pytest.mark.parametrize("frequency_hz", [0.6, 0.78, 1.0, 1.5])
+@pytest.mark.parametrize("damping_ratio", [-0.08, -0.05, -0.03])
+def test_a_swing_that_grows_is_told_while_it_is_small(
+    frequency_hz: float, damping_ratio: float
+) -> None:
+    times_s = np.arange(60 * 30) / 30
+    amplitudes = 0.001 * np.exp(-damping_ratio * 2 * np.pi * frequency_hz * (times_s - 10))
+    values = amplitudes * np.cos(2 * np.pi * frequency_hz * times_s) * (times_s >= 10)
+    stream = with_noise(values[amplitudes < 2.0], 4)
+    found = DEFAULT.findings(stream, START_NS, int(stream.times_ns[-1]))[0]
+    assert amplitudes[(found.onset_ns - START_NS) * 30 // NS_PER_S] < 0.4
+    assert f"{frequency_hz:.2f} Hz" in found.note
+
+
+def test_what_begins_at_once_does_not_grow() -> None:
+    for frequency_hz, damping_ratio in ((0.6, 0.06), (1.0, 0.06), (1.5, 0.05), (1.9, 0.1)):
+        stream = sampled(after(12.3, swing(frequency_hz, damping_ratio, 0.3)), seconds=40)
+        assert DEFAULT.findings(stream, START_NS, int(stream.times_ns[-1])) == []
+
+
+@pytest.mark.parametrize("frequency_hz", [7.8, 8.2, 9.3, 11.5])
+def test_what_is_too_fast_is_not_taken_for_something_slower(frequency_hz: float) -> None:
+    times_s = np.arange(40 * 30) / 30
+    stream = with_noise(0.1 * np.cos(2 * np.pi * frequency_hz * times_s), 5)
+    assert DEFAULT.findings(stream, START_NS, int(stream.times_ns[-1])) == []
+
+
+@pytest.mark.parametrize(("fast_hz", "amplitude"), [(3.0, 0.015), (3.3, 0.1), (4.0, 0.03)])
+def test_a_faster_swing_does_not_hide_a_slow_one(fast_hz: float, amplitude: float) -> None:
+    times_s = np.arange(60 * 30) / 30
+    values = 0.03 * np.cos(np.pi * times_s) + amplitude * np.cos(2 * np.pi * fast_hz * times_s + 1)
+    stream = with_noise(values, 6)
+    (found,) = DEFAULT.findings(stream, START_NS, int(stream.times_ns[-1]))
+    assert found.note.startswith("0.50 Hz")
+
+
+@pytest.mark.parametrize("frequency_hz", [0.3, 0.5, 1.0])
+@pytest.mark.parametrize("damping_ratio", [0.05, 0.1])
+def test_half_an_hour_of_a_damped_mode_that_noise_drives_is_quiet(
+    frequency_hz: float, damping_ratio: float
+) -> None:
+    rng = np.random.default_rng(1)
+    natural = 2 * np.pi * frequency_hz
+    pole = np.exp(natural * (-damping_ratio + 1j * math.sqrt(1 - damping_ratio**2)) / 30)
+    pushes = (rng.normal(size=54_000) + 1j * rng.normal(size=54_000)).tolist()
+    driven = np.array(list(accumulate(pushes, lambda last, push: pole * last + push))).real
+    stream = with_noise(driven * (0.01 / driven.std()), 7)
+    assert DEFAULT.findings(stream, START_NS, int(stream.times_ns[-1])) == []
+
+
+def test_a_swing_that_goes_on_is_fitted_at_few_instants(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted: list[int] = []
+
+    def counted(windows: np.ndarray, *rest: float) -> list[Mode | None]:
+        fitted.append(len(windows))
+        return dominant_modes(windows, *rest)
+
+    monkeypatch.setattr(oscillation, "dominant_modes", counted)
+    stream = with_noise(0.06 * np.cos(1.2 * np.pi * np.arange(60 * 30) / 30), 8)
+    from_ns = START_NS + 55 * NS_PER_S
+    assert DEFAULT.findings(stream, from_ns, from_ns + 2 * NS_PER_S) == []
+    assert sum(fitted) == 3
+    fitted.clear()
+    calm = with_noise(np.zeros(60 * 30), 9)
+    assert DEFAULT.findings(calm, from_ns, from_ns + 2 * NS_PER_S) == []
+    assert fitted == []
+
+
+@settings(max_examples=15)
+@given(st.data())
+def test_any_cut_into_batches_finds_the_same_small_and_growing_swings(data: st.DataObject) -> None:
+    times_s = np.arange(70 * 30) / 30
+    small = 0.03 * np.cos(np.pi * times_s) * (times_s < 40)
+    grown = 0.002 * np.exp(0.2 * (times_s - 48)) * np.cos(2 * np.pi * times_s) * (times_s >= 48)
+    stream = with_noise(small + grown, data.draw(st.integers(0, 9)))
+    last_ns = int(stream.times_ns[-1])
+    ends_ns = data.draw(cuts(START_NS, last_ns))
+    expected = list(DEFAULT.findings(stream, START_NS - 1, last_ns))
+    assert len(expected) == 2
+    assert found_in_batches(DEFAULT, stream, ends_ns) == expected
