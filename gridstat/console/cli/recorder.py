@@ -42,15 +42,34 @@ Examples:
 
   gridstat recorder --into /data/log --redundancy 2 --log-mib 65536 --metrics-port 9110 --json
 """
+AccountS = Annotated[
+    float, typer.Option("--account-s", min=0.2, help="How often the broker is asked.")
+]
+LedgerS = Annotated[
+    float, typer.Option("--ledger-s", min=0.0, help="How often a ledger is told without loss.")
+]
+KeepDays = Annotated[
+    float, typer.Option("--keep-days", min=0.1, help="How long ledgers and counters are kept.")
+]
+FreeMib = Annotated[
+    int, typer.Option("--free-mib", min=0, help="Alarm below so much room on the disk.")
+]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(help="Full names or patterns (* one part, ** all); else all of the cloud."),
+]
+SyncS = Annotated[
+    float, typer.Option("--sync-s", min=0.01, max=60.0, help="How long events may be unsafe.")
+]
+MetricsPort = Annotated[
+    int | None, typer.Option("--metrics-port", min=0, max=65_535, show_default=False)
+]
 SEGMENTS_MIN = 4
 """A log holds at least so many segments, or nothing could be released before it is full."""
 
 
 def recorder(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(help="Full names or patterns (* one part, ** all); else all of the cloud."),
-    ] = None,
+    names: Names = None,
     into: Annotated[Path, typer.Option("--into", help="The folder of the log.")] = Path("log"),
     rate: Annotated[str, typer.Option("--rate", help="At most so often: 10/s; all if empty.")] = "",
     every: Annotated[int, typer.Option("--every", min=1, help="Only every n-th slot.")] = 1,
@@ -60,27 +79,15 @@ def recorder(
         int | None, typer.Option("--priority", min=1, max=6, help="1 is the most urgent.")
     ] = None,
     preset: Annotated[str, typer.Option("--preset", help="What is not said is as in this.")] = "",
-    sync_s: Annotated[
-        float, typer.Option("--sync-s", min=0.01, max=60.0, help="How long events may be unsafe.")
-    ] = 0.2,
+    sync_s: SyncS = 0.2,
     log_mib: Annotated[int, typer.Option("--log-mib", min=4, help="Bound of the events.")] = 8_192,
     segment_mib: Annotated[int, typer.Option("--segment-mib", min=1, help="At most.")] = 128,
     segment_s: Annotated[float, typer.Option("--segment-s", min=1.0, help="At most.")] = 3_600.0,
-    account_s: Annotated[
-        float, typer.Option("--account-s", min=0.2, help="How often the broker is asked.")
-    ] = 5.0,
-    ledger_s: Annotated[
-        float, typer.Option("--ledger-s", min=0.0, help="How often a ledger is told without loss.")
-    ] = LEDGER_S,
-    keep_days: Annotated[
-        float, typer.Option("--keep-days", min=0.1, help="Of ledgers and counters.")
-    ] = 7.0,
-    free_mib: Annotated[
-        int, typer.Option("--free-mib", min=0, help="Alarm below so much room on the disk.")
-    ] = 512,
-    metrics_port: Annotated[
-        int | None, typer.Option("--metrics-port", min=0, max=65_535, show_default=False)
-    ] = None,
+    account_s: AccountS = 5.0,
+    ledger_s: LedgerS = LEDGER_S,
+    keep_days: KeepDays = 7.0,
+    free_mib: FreeMib = 512,
+    metrics_port: MetricsPort = None,
     seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="0: no end.")] = 0.0,
     end_point: Annotated[str, typer.Option("--name", "--as", help="Its full name.")] = "",
     edge: Edges = None,
