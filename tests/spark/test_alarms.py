@@ -73,6 +73,8 @@ def test_the_draws_hold_every_kind_of_disturbance_and_alarm(drawn: list[Scenario
     raised = Counter(alarm.rule for scenario in drawn for alarm in scenario.alarms)
     kinds = {rule.kind for rule in WATCH.rules if raised[rule.name] >= 5}
     assert kinds >= {"threshold", "rate", "missing", "frequency", "oscillation"}
+    growing = [each for each in drawn if each.disturbance.case.phases[-1].damping_ratio < 0]
+    assert any(alarm.rule == "oscillation" for each in growing for alarm in each.alarms)
     calm = [each for each in drawn if each.disturbance.kind == "ambient"]
     assert {alarm.rule for each in calm for alarm in each.alarms} <= {"silent-pmu"}
 

@@ -1,7 +1,8 @@
 """Disturbances from a seed: a fault, a line trip, a generator trip, or nothing but ambient noise.
 
-Kinds take turns with the seed. After a disturbance the areas are damped well or badly, as if
-stabilisers had stayed or gone; before it, always well. A station may fall silent for a while.
+Kinds take turns with the seed. After a disturbance the areas are damped well, badly or
+negatively, as if stabilisers had stayed, gone or been turned round; before it, always well. A
+station may fall silent for a while.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ QUIET_S: Final = 12
 EMF: Final = 1.12
 GOOD_DAMPING: Final = (0.08, 0.2)
 POOR_DAMPING: Final = (0.001, 0.006)
+GROWING_DAMPING: Final = (-0.03, -0.005)
+"""A swing that grows until the episode ends."""
 POOR_SHARE: Final = 0.7
+GROWING_SHARE: Final = 0.25
+"""Of those that are damped badly."""
 NOISE_POWER: Final = 0.002
 NOISE_S: Final = 1.5
 
@@ -60,6 +65,9 @@ def draw_disturbance(seed: int, attempt: int = 0) -> Disturbance:
     before = rest.phase(float(rng.uniform(*GOOD_DAMPING)))
     is_poor = rng.random() < POOR_SHARE
     damping_ratio = float(rng.uniform(*(POOR_DAMPING if is_poor else GOOD_DAMPING)))
+    growth = np.random.default_rng([seed, attempt, 2])  # Other draws stay what they are.
+    if is_poor and growth.random() < GROWING_SHARE:
+        damping_ratio = float(growth.uniform(*GROWING_DAMPING))
     kind = KINDS[seed % len(KINDS)]
     cleared_step = step
     phases: tuple[Phase, ...]

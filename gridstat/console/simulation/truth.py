@@ -34,6 +34,8 @@ CHANGE_MARGIN: Final = 0.12
 AMPLITUDE_MARGIN: Final = 0.25
 DAMPING_MARGIN: Final = 0.012
 CLEAR_MARGIN_S: Final = 0.5
+LARGE_SHARE: Final = 2.0
+"""Of the limit: what is smaller may be noise that drives a mode, for as long as a window."""
 SETTLED_S: Final = 2.0
 """After this, swings within an area have gone and those between areas are left."""
 
@@ -92,11 +94,26 @@ class Swings:
             return []
         if len(doubtful) > 1:
             raise Undecidable("two badly damped swings")
-        latest_s = SETTLED_S + (law.window_ns + law.memory.hold_ns + law.step_ns) / NS_PER_S
-        if not self._is_sure(doubtful[0], law, station, latest_s):
+        amplitudes_hz = doubtful[0].amplitudes_hz[:, station]
+        reached_s, latest_s = self._reached_and_latest_s(amplitudes_hz, law)
+        if not self._is_sure(doubtful[0], law, station, reached_s):
             raise Undecidable("a swing near its limit")
-        self._check_return(doubtful[0].amplitudes_hz[:, station], law, latest_s)
+        self._check_return(amplitudes_hz, law, latest_s)
         return [Span(self._start_s + law.memory.hold_ns / NS_PER_S, self._cleared_s + latest_s)]
+
+    def _reached_and_latest_s(self, amplitudes_hz: Array, law: Oscillation) -> tuple[float, float]:
+        """When it is clearly large, and a window later; or above its limit, and two windows."""
+        after_hz = amplitudes_hz[self._cleared :]
+        settled = round(SETTLED_S * STEPS_PER_S)
+        for share, windows in ((LARGE_SHARE, 1), (1.0, 2)):
+            is_above = after_hz >= share * law.amplitude_min * (1 + AMPLITUDE_MARGIN)
+            reached_s = (settled + int(np.argmax(is_above[settled:]))) * STEP_S
+            more_ns = windows * law.window_ns + law.memory.hold_ns + law.step_ns
+            latest_s = reached_s + more_ns / NS_PER_S
+            latest = round(latest_s * STEPS_PER_S)
+            if is_above.any() and latest < len(after_hz) and is_above[latest]:
+                return reached_s, latest_s
+        raise Undecidable("a swing near its limit")
 
     def _is_doubtful(self, mode: TrueMode, law: Oscillation, station: int) -> bool:
         """Whether anybody might call it an alarm."""
@@ -116,20 +133,18 @@ class Swings:
             if (again_hz >= law.amplitude_min * (1 - AMPLITUDE_MARGIN)).any():
                 raise Undecidable("a swing that sinks slowly")
 
-    def _is_sure(self, mode: TrueMode, law: Oscillation, station: int, latest_s: float) -> bool:
-        """Whether everybody must, as late as this."""
-        settled = self._cleared + round(SETTLED_S * STEPS_PER_S)
-        latest = self._cleared + round(latest_s * STEPS_PER_S)
+    def _is_sure(self, mode: TrueMode, law: Oscillation, station: int, reached_s: float) -> bool:
+        """Whether everybody must, if it is large for long enough."""
+        reached = self._cleared + round(reached_s * STEPS_PER_S)
         others = [
-            other.amplitudes_hz[settled, station]
+            other.amplitudes_hz[reached, station]
             for other in self._modes or ()
             if other is not mode
         ]
         return bool(
             mode.damping_ratio < law.damping_max - DAMPING_MARGIN
             and law.low_hz * 1.1 < mode.frequency_hz < law.high_hz / 1.1
-            and mode.amplitudes_hz[latest, station] >= law.amplitude_min * (1 + AMPLITUDE_MARGIN)
-            and mode.amplitudes_hz[settled, station] > 2 * max(others, default=0.0)
+            and mode.amplitudes_hz[reached, station] > 2 * max(others, default=0.0)
         )
 
 
