@@ -35,7 +35,7 @@ from gridstat.model.errors import ConfigurationError, GridStatError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gridstat.console.daemons.pipeline_daemon import Feedback
+    from gridstat.console.daemons.pipeline_daemon import Feedback, PipelinePlan
     from gridstat.pipeline.folder import PipelineFolder
 
 HELP = """Archive, roll up, audit, alarm and replay what a recorder has recorded, on Spark.
@@ -101,23 +101,29 @@ def run(
 ) -> None:
     need_spark()
     # Only now, here and below: a grid without a pipeline need not have Spark.
-    from gridstat.console.daemons.pipeline_daemon import PipelinePlan, Tellers, run_pipeline
+    from gridstat.console.daemons.pipeline_daemon import PipelinePlan
     from gridstat.pipeline.alarm_rules import load_rules  # Needs Spark.
     from gridstat.pipeline.jobs.ingest import IngestSettings  # Needs Spark.
 
-    console, errors = Console(), Console(stderr=True)
     plan = PipelinePlan(
         folder=place_of(folder, into, log),
         spark=spark_of(master, driver_memory),
         rules=load_rules(rules),
-        feedback=_feedback(folder, edge, errors, is_wanted=not without_alerts),
+        feedback=_feedback(folder, edge, is_wanted=not without_alerts),
         ingest=IngestSettings(trigger_s=trigger_s, delay_s=delay_s, compact_s=compact_s),
         is_once=once,
         seconds=seconds,
     )
+    _run(plan, is_json=json)
+
+
+def _run(plan: PipelinePlan, *, is_json: bool) -> None:
+    from gridstat.console.daemons.pipeline_daemon import Tellers, run_pipeline  # Needs Spark.
+
+    console, errors = Console(), Console(stderr=True)
 
     def say(line: Mapping[str, Any], text: str) -> None:
-        print_plainly(console, json_text.dumps(line) if json else text)
+        print_plainly(console, json_text.dumps(line) if is_json else text)
 
     tellers = Tellers(
         on_ready=lambda line: say(line, f"pipeline ready on {line['master']}, log {line['log']}"),
@@ -127,7 +133,7 @@ def run(
     try:
         ended = run_pipeline(plan, tellers)
     except GridStatError as error:
-        if json:  # Whoever started us reads this and need not try again.
+        if is_json:  # Whoever started us reads this and need not try again.
             told = {"message": error.args[0], "hint": error.hint, "code": error.code}
             print_plainly(console, json_text.dumps({"state": "failed", **told}))
         raise
@@ -202,16 +208,15 @@ def compact(
         print_plainly(Console(), json_text.dumps(asdict(one)) if json else words)
 
 
-def _feedback(
-    folder: Path | None, edges: list[str] | None, errors: Console, *, is_wanted: bool
-) -> Feedback | None:
+def _feedback(folder: Path | None, edges: list[str] | None, *, is_wanted: bool) -> Feedback | None:
     """The way back into the grid, where there is one."""
     from gridstat.console.daemons.pipeline_daemon import Feedback  # Needs Spark.
 
     if not is_wanted:
         return None
     if not (folder_from(folder) / ACCESS_FILE).exists():
-        print_plainly(errors, f"no cloud in {folder_from(folder)}: alarms go to their table only")
+        said = f"no cloud in {folder_from(folder)}: alarms go to their table only"
+        print_plainly(Console(stderr=True), said)
         return None
     access = load_access(folder)
     return Feedback(access, places_of(access, edges))
