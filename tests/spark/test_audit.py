@@ -30,6 +30,7 @@ from tests.spark.audit_case import (
     contract,
     contracts,
     events,
+    ledger,
     ledgers,
     own_gaps,
 )
@@ -229,6 +230,24 @@ def test_a_contract_is_kept_only_if_nothing_was_late_or_lost_and_all_was_counted
     assert hour(table, LATER, 2)["is_kept"] is True
     assert hour(table, ALERT, 0)["is_kept"] is True
     assert hour(table, OWN, 0)["is_kept"] is False
+
+
+@pytest.mark.parametrize(("until_s", "is_kept"), [(650, True), (3_700, None)])
+def test_the_newest_reading_of_an_hour_that_goes_on_may_be_a_minute_old(
+    spark: SparkSession, until_s: int, *, is_kept: bool | None
+) -> None:
+    read_s = until_s - 50 if is_kept else 3_550
+    told = [ledger(8, 1, 1, 1), ledger(9, 5, 2, 2), ledger(9, read_s, read_s // 3, read_s // 3)]
+    found = Witnesses(
+        contracts=frame(spark, CONTRACTS, [contract(9, 0)]),
+        ledgers=frame(spark, LEDGERS, told),
+        streams=frame(spark, STREAMS, []),
+        events=frame(spark, EVENTS, []),
+        unrecorded=frame(spark, GAPS, []),
+        archived_ns=0,
+    )
+    first = audit(found, BEGAN_NS + until_s * SECOND_NS).orderBy("hour").collect()[0]
+    assert first.is_kept is is_kept
 
 
 def test_the_contract_of_a_restarted_recorder_is_audited_from_its_own_events(

@@ -23,6 +23,7 @@ from gridstat.pipeline.stages.stream_hours import (
     latencies_by_hour,
     without_unrecorded,
 )
+from gridstat.record.settings import LEDGER_S
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -67,7 +68,9 @@ def audit(witnesses: Witnesses, until_ns: int, *, open_s: float = OPEN_S) -> Dat
 
     away = unrecorded_by_hour(witnesses.unrecorded)
     hours = hours.join(F.broadcast(away), on="hour_ns", how="left")
-    return _as_table(hours, open_s)
+    # An hour that goes on is told by a reading that may be as old as the recorder lets it be.
+    goes_on = F.col("hour_ns") + F.lit(HOUR_NS) > F.lit(until_ns)
+    return _as_table(hours, F.when(goes_on, open_s + LEDGER_S).otherwise(open_s))
 
 
 def all_gaps(witnesses: Witnesses, until_ns: int) -> DataFrame:
@@ -123,7 +126,7 @@ def _worst_of_hour(gaps: DataFrame) -> DataFrame:
     )
 
 
-def _as_table(hours: DataFrame, open_s: float) -> DataFrame:
+def _as_table(hours: DataFrame, open_s: Column) -> DataFrame:
     exact = F.col("exact_us_p50").isNotNull()
     latencies = {
         f"latency_us_{name}": F.coalesce(f"exact_us_{name}", quantile_us(_counts(), share))
@@ -148,9 +151,9 @@ def _as_table(hours: DataFrame, open_s: float) -> DataFrame:
     return known.select(*column_names(AUDIT))
 
 
-def _is_kept(open_s: float) -> Column:
+def _is_kept(open_s: Column) -> Column:
     """False if it is known to be broken, null if nobody can tell, true only if all is well."""
-    open_slots = F.lit(open_s) * F.col("period_per_seconds") / F.col("period_seconds")
+    open_slots = open_s * F.col("period_per_seconds") / F.col("period_seconds")
     open_slots = F.ceil(open_slots / F.col("every")) + F.lit(1)
     missing = F.col("expected_by_law") - F.col("expected")
     is_short = F.coalesce(missing > open_slots, F.lit(False))
