@@ -11,12 +11,13 @@ next one goes on with nothing lost and nothing twice.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gridstat.model.errors import GridStatError
+from gridstat.model.errors import GridStatError, StorageFailed
 from gridstat.model.plausibility import TimeBounds
 from gridstat.pipeline.archive import NS_PER_S, Archive
 from gridstat.pipeline.data_files import forget
@@ -24,8 +25,6 @@ from gridstat.pipeline.failures import plain_error
 from gridstat.pipeline.jobs.compact import compact
 from gridstat.pipeline.progress import Progress, read_progress, write_progress
 from gridstat.pipeline.windows import Rollups
-from gridstat.record.kinds import EVENTS
-from gridstat.record.log_reader import LogReader
 from gridstat.record.status_file import read_status
 
 if TYPE_CHECKING:
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from gridstat.pipeline.folder import PipelineFolder
+
+log = logging.getLogger(__name__)
 
 JOB: Final = "ingest"
 POLL_S: Final = 0.2
@@ -185,13 +186,20 @@ class Ingest:
         now_s = time.monotonic()
         if self._settings.compact_s and now_s - self._compacted_s >= self._settings.compact_s:
             with self._busy:
-                compact(self._folder)
-                self._compacted_s = time.monotonic()
-                self._refresh()
+                self._compact()
         if now_s - self._looked_s >= QUIET_LOOK_S:
             self._looked_s = now_s
             with self._busy:
                 self._alarms += self._follow(self.quiet_ns())
+
+    def _compact(self) -> None:
+        """Tried again after a while if it fails: many small files are slow, and not wrong."""
+        try:
+            compact(self._folder)
+        except StorageFailed as error:
+            log.warning("not_compacted reason=%s", str(error))
+        self._compacted_s = time.monotonic()
+        self._refresh()
 
     def _refresh(self) -> None:
         archive, rollups = self.archive, self.rollups
@@ -240,7 +248,7 @@ class Ingest:
         self._last = Progress(
             state=self._state,
             batch=batch_id,
-            recorded=LogReader(self._folder.log, EVENTS).ends()[1],
+            recorded=self.archive.recorded,
             taken=self.archive.taken,
             archived=self.archive.events.rows(),
             quarantined=self.archive.quarantine.rows(),

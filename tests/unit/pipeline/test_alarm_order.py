@@ -32,7 +32,7 @@ SCHEMA = pa.schema(
 
 
 def test_of_one_instant_the_event_of_the_lowest_stream_counts() -> None:
-    variable = WatchedVariable("c1/a", (0,), 0, 1 << 62)
+    variable = WatchedVariable("c1/a", (0,), ((0, 1 << 62),))
     seen = Watched(RULES, (variable,), (), (), 0)
     for order in permutations(ROWS):
         rows = pa.Table.from_pylist(list(order), schema=SCHEMA)
