@@ -26,7 +26,7 @@ STRESS_RUNS := $(addprefix build/sanitize/address/,$(STRESSES)) \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install up test lint type tidy features sanitize sanitize-python sanitize-c fuzz \
+.PHONY: help install up test test-apart lint type tidy features sanitize sanitize-python sanitize-c fuzz \
 	bench wheel fmt clean soak-faults soak-pipeline soak-simulation promtool
 
 help: ## List the targets
@@ -37,8 +37,13 @@ PIPELINE ?= 1
 up: install ## Install everything, start a grid and its pipeline; Ctrl-C ends it; PIPELINE=0: grid only
 	@$(BIN)/gridstat up $(if $(filter 0,$(PIPELINE)),--without-pipeline)
 
-test: install lint type ## Install everything, check the source, run all tests
-	@$(BIN)/pytest -q tests
+test: install ## Install everything, check the source, run all tests
+	@$(MAKE) --no-print-directory lint type & checks=$$!; \
+	$(BIN)/pytest -q -m "not apart" tests; tests=$$?; \
+	wait $$checks || { echo "lint or type failed, see above" >&2; exit 1; }; exit $$tests
+
+test-apart: install ## Run the long tests of whole chains: up with its pipeline, Spark on pip's Java
+	@$(BIN)/pytest -q -m apart tests
 
 install: $(VENV)/.built ## Make .venv with gridstat (editable) and the tools in it
 

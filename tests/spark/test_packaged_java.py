@@ -26,6 +26,7 @@ NEEDED = ("bash", "env", "dirname", "basename", "uname", "ps", "cat", "getconf",
 
 
 @pytest.mark.slow
+@pytest.mark.apart
 def test_pip_alone_is_enough_to_read_a_log_in_spark(tmp_path: Path) -> None:
     log, programs = tmp_path / "log", tmp_path / "bin"
     record_streams(log, ["float64"] * 4)

@@ -47,7 +47,12 @@ variables = ["c1/desk/load"]
 above = 50.0
 """
 
-pytestmark = [pytest.mark.cluster, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.apart,
+    pytest.mark.cluster,
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+]
 
 
 def progress_of(command: Command) -> dict[str, Any]:
