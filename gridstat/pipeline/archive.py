@@ -8,17 +8,17 @@ if Spark's checkpoint is lost.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions as F
 
-from gridstat.pipeline.data_files import WRITTEN, forget, write_rows, written_files
+from gridstat.pipeline.data_files import forget, written_files
+from gridstat.pipeline.file_rows import FileRows
 from gridstat.pipeline.schemas import EVENTS, QUARANTINE
-from gridstat.pipeline.stages.clean import Judgement, KnownRows, judge
+from gridstat.pipeline.stages.clean import Judgement
+from gridstat.pipeline.stages.intake import END, intake
 from gridstat.pipeline.tables import StoredTable
 from gridstat.pipeline.time_spans import joined
 from gridstat.record.kinds import EVENTS as RECORDED_EVENTS
@@ -26,10 +26,7 @@ from gridstat.record.log_reader import LogReader
 from gridstat.record.segment import FRAME_RECORDS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from gridstat.model.plausibility import TimeBounds
     from gridstat.pipeline.data_files import DataFile
@@ -38,8 +35,6 @@ if TYPE_CHECKING:
 
 RECORD: Final = "record"
 """The mark of the archive and of whatever follows it: all records before this one are in."""
-END: Final = "end_record"
-"""What a task tells: the record after the last one that it was given."""
 NS_PER_S: Final = 1_000_000_000
 SPANS_MAX: Final = 4_096
 """Of more stretches of late seconds than this the nearest are looked up as one."""
@@ -88,8 +83,8 @@ class Archive:
         """The number of the record that comes next."""
         return self._reader(1).ends()[1]
 
-    def take(self, batch: DataFrame, closed_s: int | None, rows_max: int = 0) -> int:
-        """Archives what of a batch is not yet in; returns how many rows that was.
+    def take(self, slices: DataFrame, closed_s: int | None, rows_max: int = 0) -> int:
+        """Archives what of some slices of the log is not yet in; returns how many rows that was.
 
         `closed_s` is the second before which windows are closed: duplicates of later events are
         looked for in what is open, those of earlier ones in their own seconds. `rows_max` is the
@@ -100,7 +95,7 @@ class Archive:
         judgement = Judgement(
             self.bounds, self._known(start, closed_s, rows_max), start, quarantined
         )
-        files, end = self._write(batch, judgement)
+        files, end = self._write(slices, judgement)
         if end <= start:
             return 0
         bad = [file for file in files if file.partition["reason"] is not None]
@@ -111,14 +106,18 @@ class Archive:
         forget(self._aside)
         return end - start
 
-    def between(self, spark: SparkSession, spans_ns: Spans) -> DataFrame:
+    def rows(self, spans_ns: Spans) -> FileRows:
         """Archived events created within one of the spans."""
-        rows = self.events.read(spark, self.paths(spans_ns))
-        return rows.filter(_within(spans_ns))
-
-    def paths(self, spans_ns: Spans) -> list[str]:
-        """Files of the archive that may hold events created within one of the spans."""
-        return self.events.paths("created_ns", spans_ns)
+        files = self.events.files()
+        paths = self.events.paths("created_ns", spans_ns)
+        count = pc.sum(
+            files.column("num_records").filter(
+                pc.is_in(files.column("path"), pa.array(paths, pa.string()))
+            )
+        )
+        return FileRows(
+            tuple(str(self.events.folder / path) for path in paths), spans_ns, count.as_py() or 0
+        )
 
     def late(self, records: tuple[int, int], before_s: int, window_s: int) -> Late:
         """The windows before a boundary to which these records of the log belong."""
@@ -131,41 +130,24 @@ class Archive:
             self._readers[window_s] = LogReader(self.log, RECORDED_EVENTS)
         return self._readers[window_s]
 
-    def _write(self, batch: DataFrame, judgement: Judgement) -> tuple[list[DataFile], int]:
-        """Has tasks judge rows and write them, in one go: they never return to Java.
+    def _write(self, slices: DataFrame, judgement: Judgement) -> tuple[list[DataFile], int]:
+        """Has tasks read their shares, judge and write them, in one go.
 
         Returns the files and the end of the batch, that is, of what the tasks were given: who was
         killed may have brought into quarantine what is beyond it.
         """
         forget(self._aside)
-        work = partial(_judge_and_write, by=judgement, aside=self._aside)
-        told = batch.repartition("stream").mapInArrow(work, f"{WRITTEN}, {END} bigint")
-        rows = told.collect()
+        rows = intake(slices, self.log, judgement, self._aside).collect()
         return written_files(rows), max((row[END] for row in rows), default=0)
 
-    def _known(self, start: int, closed_s: int | None, rows_max: int) -> KnownRows:
+    def _known(self, start: int, closed_s: int | None, rows_max: int) -> FileRows:
         spans: Spans = ((None, None),)
         if closed_s is not None:
             end = self.recorded
             if rows_max:  # A batch has whole frames, one at least.
                 end = min(end, start + max(rows_max, FRAME_RECORDS_MAX))
             spans = ((closed_s * NS_PER_S, None), *self.late((start, end), closed_s, 1).spans_ns())
-        paths = (str(self.events.folder / path) for path in self.paths(spans))
-        return KnownRows(tuple(paths), spans)
-
-
-def _judge_and_write(
-    batches: Iterable[pa.RecordBatch], *, by: Judgement, aside: Path
-) -> Iterator[pa.RecordBatch]:
-    """Tells of every file, and once of no file, up to which record the rows were seen."""
-    given = list(batches)
-    if not given:
-        return
-    end = max(pc.max(batch.column(RECORD)).as_py() or 0 for batch in given) + 1
-    nothing = pa.nulls(1, pa.string())
-    yield pa.record_batch({"path": nothing, "partition": nothing, END: pa.array([end])})
-    for told in write_rows(judge(given, by=by), aside=aside, partitions=("reason", "day")):
-        yield told.append_column(END, pa.array([end] * told.num_rows))
+        return self.rows(spans)
 
 
 def late_windows(
@@ -192,16 +174,3 @@ def late_windows(
             seconds = created_ns[is_late] // NS_PER_S
             found.update(np.unique(seconds - seconds % window_s).tolist())
     return tuple(sorted(found))
-
-
-def _within(spans_ns: Spans) -> Column:
-    created_ns = F.col("created_ns")
-    within = F.lit(False)
-    for low, high in spans_ns:
-        inside = F.lit(True)
-        if low is not None:
-            inside &= created_ns >= low
-        if high is not None:
-            inside &= created_ns <= high
-        within |= inside
-    return within

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 WRITTEN: Final = "path string, partition string"
 _REPEATED: Final = ["variable", "stream", "flags"]
 """Columns with few different values; to look for them in the others costs time."""
+GROUP_ROWS: Final = 131_072
+"""So many rows have statistics of their own, by which readers leave out what they do not need."""
 _TEXT_MAX: Final = 64
 """Longer texts and bytes have no statistics."""
 
@@ -59,16 +61,14 @@ class DataFile:
 
 
 def write_rows(
-    batches: Iterable[pa.RecordBatch], *, aside: Path, partitions: tuple[str, ...]
+    rows: pa.Table, *, aside: Path, partitions: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
     """Writes rows into files, one for each partition, and tells their names; runs in a task.
 
     The names are of the task's own making: of one that was tried twice the second counts.
     """
-    found = list(batches)
-    if not found:
+    if not rows.num_rows:
         return
-    rows = pa.Table.from_batches(found)
     aside.mkdir(parents=True, exist_ok=True)
     for values in _combinations(rows.select(partitions)):
         chosen = rows
@@ -141,8 +141,11 @@ def _combinations(columns: pa.Table) -> list[dict[str, Any]]:
 def _written(rows: pa.Table, aside: Path, values: dict[str, Any]) -> pa.RecordBatch:
     path = aside / f"{uuid4().hex}.parquet"
     kept = rows.drop_columns(list(values))
-    with pq.ParquetWriter(path, kept.schema, use_dictionary=_REPEATED, compression="zstd") as file:
-        file.write_table(kept)
+    # Without Arrow's own schema: a dictionary here is plain text to whoever reads it.
+    with pq.ParquetWriter(
+        path, kept.schema, use_dictionary=_REPEATED, compression="zstd", store_schema=False
+    ) as file:
+        file.write_table(kept, row_group_size=GROUP_ROWS)
     partition = {name: None if value is None else str(value) for name, value in values.items()}
     return pa.record_batch(
         {"path": pa.array([str(path)]), "partition": pa.array([json.dumps(partition)])}

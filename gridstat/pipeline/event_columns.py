@@ -60,6 +60,14 @@ class StreamTable:
         unknown = len(self.names) - 1
         return np.where((numbers >= 0) & (numbers < unknown), numbers, unknown)
 
+    def names_at(self, places: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+        if not pa.types.is_dictionary(kind):
+            return self.names.take(pa.array(places))
+        known = self.names.dictionary_encode()
+        return pa.DictionaryArray.from_arrays(
+            known.indices.take(pa.array(places)), known.dictionary
+        )
+
     def are_of(self, variables: Collection[str]) -> NDArray[np.bool_]:
         """Which places of the table stand for one of these variables."""
         return _is_any_of(self.names, variables)
@@ -68,13 +76,16 @@ class StreamTable:
 def event_columns(
     batch: pa.RecordBatch,
     streams: StreamTable,
-    first_record: int,
+    records: NDArray[np.int64],
     *,
     schema: pa.Schema,
     variables: Collection[str] | None = None,
 ) -> pa.RecordBatch:
-    """The columns of the schema, each a copy or made; of `variables` only, where given."""
-    records = np.arange(first_record, first_record + batch.num_rows)
+    """The columns of the schema, each a copy or made; of `variables` only, where given.
+
+    `records` are the numbers of the batch's events. Names are a dictionary where the schema says
+    so: then each is there once, however many events have it.
+    """
     places = streams.places(batch.column("stream").to_numpy())
     if variables is not None:
         is_wanted = streams.are_of(variables)[places]
@@ -82,7 +93,7 @@ def event_columns(
         batch = batch.filter(pa.array(is_wanted))
     made: dict[str, Callable[[], pa.Array]] = {
         "record": lambda: pa.array(records),
-        "variable": lambda: streams.names.take(pa.array(places)),
+        "variable": lambda: streams.names_at(places, schema.field("variable").type),
         "created": lambda: _in_us(batch.column("created_ns")),
         "value": lambda: _values(batch.column("word"), streams, places),
     }

@@ -8,6 +8,7 @@
 | rowsPerBatch | 0 | at most so many rows in a batch of a stream, 0 for no bound |
 | rowsPerPartition | 500,000 | at most so many rows in a task |
 | startingRecord | oldest | where a new stream begins: oldest, newest, or a record's number |
+| shares | 1 | of `gridstat-slices` only: how many tasks share the streams |
 
 Rows are taken in whole frames, so a bound below the size of a frame (65,536) is not exact.
 """
@@ -32,7 +33,16 @@ if TYPE_CHECKING:
 OLDEST: Final = "oldest"
 NEWEST: Final = "newest"
 ROWS_PER_PARTITION: Final = 500_000
-KNOWN: Final = ("path", "kind", "names", "rowsPerBatch", "rowsPerPartition", "startingRecord")
+SHARES_MAX: Final = 1_024
+KNOWN: Final = (
+    "path",
+    "kind",
+    "names",
+    "rowsPerBatch",
+    "rowsPerPartition",
+    "startingRecord",
+    "shares",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,7 @@ class LogOptions:
     rows_per_batch: int
     rows_per_partition: int
     start: str
+    shares: int
 
     @property
     def kind(self) -> RecordKind:
@@ -77,6 +88,9 @@ def read_options(options: Mapping[str, str]) -> LogOptions:
     names = options.get("names", "true").lower()
     if names not in {"true", "false"}:
         raise ConfigurationError(f"names {names!r}", hint="true or false")
+    shares = _whole(options, "shares", 1)
+    if not 1 <= shares <= SHARES_MAX:
+        raise ConfigurationError(f"shares {shares}", hint=f"from 1 to {SHARES_MAX:,}")
     return LogOptions(
         folder=_folder(options.get("path", "")),
         kind_name=kind.name,
@@ -84,6 +98,7 @@ def read_options(options: Mapping[str, str]) -> LogOptions:
         rows_per_batch=_whole(options, "rowsPerBatch", 0),
         rows_per_partition=_whole(options, "rowsPerPartition", ROWS_PER_PARTITION) or 1 << 62,
         start=start,
+        shares=shares,
     )
 
 

@@ -16,6 +16,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
@@ -205,10 +206,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name.
         return self._offset(self._reader.ends()[1])
 
-    def partitions(self, start: Offset, end: Offset) -> Sequence[LogPartition]:
-        rows = self._options.rows_per_partition
-        pieces = self._reader.slices(start[_PLACE], end[_PLACE], rows)
-        return [LogPartition(piece) for piece in pieces]
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        return [LogPartition(piece) for piece in self._slices(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LogPartition)
@@ -216,6 +215,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Offset) -> None:
         """The log is released by the archive's job, not by whoever has read it once."""
+
+    def _slices(self, start: Offset, end: Offset) -> list[Slice]:
+        rows = self._options.rows_per_partition
+        return self._reader.slices(start[_PLACE], end[_PLACE], rows)
 
     def _offset(self, place: int) -> Offset:
         return {_PLACE: place, _LOG: self._began_ns(place)}
@@ -240,7 +243,8 @@ def read_slice(
     streams = read_streams(options.folder)
     first_record = piece.first_record
     for batch in reader.read(piece):
-        made = event_columns(batch, streams, first_record, schema=columns, variables=variables)
+        records = np.arange(first_record, first_record + batch.num_rows)
+        made = event_columns(batch, streams, records, schema=columns, variables=variables)
         first_record += batch.num_rows
         if made.num_rows:
             yield made

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 import gridstat
 from gridstat.model.errors import ConfigurationError
+from gridstat.pipeline import log_source, slice_source
 from gridstat.pipeline.cache_folder import cache_folder
 from gridstat.pipeline.class_archive import archive_options, archive_path
 from gridstat.pipeline.java import java_home, write_once
-from gridstat.pipeline.log_source import register
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,7 +87,8 @@ def spark_session(settings: SparkSettings | None = None) -> SparkSession:
             f"Spark did not start on {home}: {error}",
             hint=f"Java's own words are above; {wanted.driver_memory} of memory may be too much",
         ) from error
-    register(spark)
+    log_source.register(spark)
+    slice_source.register(spark)
     return spark
 
 

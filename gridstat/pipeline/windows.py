@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gridstat.pipeline.archive import NS_PER_S, RECORD
+from gridstat.pipeline.file_rows import in_shares
 from gridstat.pipeline.known_streams import KnownStreams
 from gridstat.pipeline.schemas import ROLLUP_1H, ROLLUP_1M, ROLLUP_1S, ROLLUP_LIVE
-from gridstat.pipeline.stages.rollup import rollup
+from gridstat.pipeline.stages.rollup import complete, rollup
 from gridstat.pipeline.tables import StoredTable
 
 if TYPE_CHECKING:
@@ -129,8 +130,9 @@ class Rollups:
             seen = self.by_window[window_s].mark(RECORD) or 0
             late = self.archive.late((seen, self.archive.taken), from_s, window_s)
             spans = (*late.spans_ns(), (from_s * NS_PER_S, last_ns))
-        events = self.archive.events.read(spark, self.archive.paths(spans))
-        return rollup(events, self.streams.table(), window_s, spans_ns=spans).toArrow()
+        events = self.archive.rows(spans)
+        measured = rollup(in_shares(spark, events), events, window_s).toArrow()
+        return complete(measured, self.streams.table(), window_s)
 
     def _commit(self, window_s: int, rows: pa.Table, closed_s: int) -> None:
         table = self.by_window[window_s]

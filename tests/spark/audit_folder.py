@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from gridstat.pipeline.event_columns import EVENT_SCHEMA, StreamTable, event_columns
@@ -44,7 +45,7 @@ def archive(folder: PipelineFolder, rows: list[Row]) -> None:
     schema = kinds.EVENTS.schema
     batch = pa.record_batch({name: [row[name] for row in rows] for name in schema.names}, schema)
     known = StreamTable(pa.Table.from_pylist(streams(), schema=kinds.STREAMS.schema))
-    named = event_columns(batch, known, 0, schema=EVENT_SCHEMA)
+    named = event_columns(batch, known, np.arange(batch.num_rows), schema=EVENT_SCHEMA)
     table = pa.table(named)
     days = table.column("created").cast(pa.date32())
     StoredTable(folder.tables, EVENTS).append(table.append_column("day", days))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gridstat.console.simulation.disturbance import DURATION_S, KINDS
@@ -18,11 +19,19 @@ from gridstat.model.alarms.identity import sequence_of
 from gridstat.model.alarms.runs import Series
 from gridstat.model.rate_law import NS_PER_S, Period
 from gridstat.pipeline.alarm_rules import load_rules, rules_from_text
+from gridstat.pipeline.file_rows import FileRows, in_shares
 from gridstat.pipeline.schemas import ALARMS, column_names
 from gridstat.pipeline.stages.alarms import LOOK_BACK_NS_MAX, alarms, watched
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from gridstat.pipeline.stages.alarms import Watched
+
+    Stage = Callable[..., DataFrame]
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -121,7 +130,7 @@ def event_table(streams: list[tuple[Any, Any]]) -> pa.Table:
 
 
 def test_the_stage_finds_exactly_the_alarms_of_the_truth(
-    spark: SparkSession, drawn: list[Scenario]
+    stage: Stage, drawn: list[Scenario]
 ) -> None:
     names = [WATCH.variable(each.seed, station, what) for each, station, what in variables(drawn)]
     rows = event_table(
@@ -131,7 +140,7 @@ def test_the_stage_finds_exactly_the_alarms_of_the_truth(
         ]
     )
     seen = watched(WATCH.rules, known(names))
-    frame = alarms(spark.createDataFrame(rows), seen, START_NS - 1, END_NS)
+    frame = stage(rows, seen)
     assert frame.columns == list(column_names(ALARMS))
     found: Found = {}
     for row in frame.collect():
@@ -142,55 +151,68 @@ def test_the_stage_finds_exactly_the_alarms_of_the_truth(
     check_truth(drawn, found)
 
 
+@pytest.fixture
+def stage(spark: SparkSession, tmp_path: Path) -> Stage:
+    """The stage over an archive of one file with these rows."""
+
+    def run(
+        rows: pa.Table, seen: Watched, to_ns: int = END_NS, away_ns: Sequence[tuple[int, int]] = ()
+    ) -> DataFrame:
+        path = tmp_path / "rows.parquet"
+        pq.write_table(rows, path)
+        events = FileRows((str(path),), rows_max=rows.num_rows)
+        return alarms(in_shares(spark, events), events, seen, (START_NS - 1, to_ns), away_ns)
+
+    return run
+
+
 def onsets_s(frame: Any) -> dict[str, float]:
     return {row.variable: (row.onset_ns - START_NS) / NS_PER_S for row in frame.collect()}
 
 
-def test_a_variable_that_never_sent_anything_is_silent(spark: SparkSession) -> None:
+def test_a_variable_that_never_sent_anything_is_silent(stage: Stage) -> None:
     """Its contract began in the interval; one whose contract is over owes nothing."""
     seen = watched(rules_from_text(SILENT, file="f"), known(["c1/a", "c1/b"], since_ns=START_NS))
-    no_rows = spark.createDataFrame([], "stream int, created_ns bigint, value double")
-    found = onsets_s(alarms(no_rows, seen, START_NS - 1, END_NS))
+    no_rows = event_table([([], [])])
+    found = onsets_s(stage(no_rows, seen))
     assert found == {"c1/a": pytest.approx(30.5 / 30), "c1/b": pytest.approx(30.5 / 30)}
     over = known(["c1/a"], since_ns=START_NS, until_ns=START_NS + NS_PER_S)
     seen = watched(rules_from_text(SILENT, file="f"), over)
-    assert onsets_s(alarms(no_rows, seen, START_NS - 1, END_NS)) == {}
+    assert onsets_s(stage(no_rows, seen)) == {}
 
 
-def test_nobody_is_silent_while_nothing_was_recorded(spark: SparkSession) -> None:
+def test_nobody_is_silent_while_nothing_was_recorded(stage: Stage) -> None:
     seen = watched(rules_from_text(SILENT, file="f"), known(["c1/a"]))
     slots = np.r_[0:100, 300:400]
     rows = event_table([(START_NS + slots * NS_PER_S // 30, np.zeros(200))])
-    frame = spark.createDataFrame(rows)
     to_ns = int(rows["created_ns"][-1].as_py())
-    found = alarms(frame, seen, START_NS - 1, to_ns)
+    found = stage(rows, seen, to_ns)
     assert onsets_s(found) == {"c1/a": pytest.approx((99 + 30.5) / 30)}
     gap = (START_NS + 3 * NS_PER_S, START_NS + 10 * NS_PER_S)
-    assert onsets_s(alarms(frame, seen, START_NS - 1, to_ns, [gap])) == {}
+    assert onsets_s(stage(rows, seen, to_ns, [gap])) == {}
 
 
-def test_who_does_not_come_back_with_the_recorder_is_silent(spark: SparkSession) -> None:
+def test_who_does_not_come_back_with_the_recorder_is_silent(stage: Stage) -> None:
     """Withdrawn at 3 s, under another contract from 10 s on, and dead: told then, and once."""
     rules = rules_from_text(SILENT, file="f")
     (first,) = known(["c1/a"], since_ns=START_NS, until_ns=START_NS + 3 * NS_PER_S)
     (second,) = known(["c1/a"], since_ns=START_NS + 10 * NS_PER_S)
     seen = watched(rules, [first, second | {"stream": 1}])
     rows = event_table([(START_NS + np.arange(90) * NS_PER_S // 30, np.zeros(90))])
-    frame = spark.createDataFrame(rows)
     to_ns = START_NS + 60 * NS_PER_S
-    found = [row.onset_ns for row in alarms(frame, seen, START_NS - 1, to_ns).collect()]
+    found = [row.onset_ns for row in stage(rows, seen, to_ns).collect()]
     assert [(onset_ns - START_NS) / NS_PER_S for onset_ns in found] == [
         pytest.approx(10 + 30.5 / 30)
     ]
 
 
-def test_a_variable_goes_on_under_another_number(spark: SparkSession) -> None:
+def test_a_variable_goes_on_under_another_number(stage: Stage) -> None:
     """A new contract is a new stream, and a condition that lasts is still the same alarm."""
     rules = rules_from_text(HIGH, file="f")
     times_ns = START_NS + np.arange(60) * NS_PER_S // 30
     rows = event_table([(times_ns[:30], np.full(30, 2.0)), (times_ns[30:], np.full(30, 2.0))])
     seen = watched(rules, known(["c1/a", "c1/a"]))
-    found = alarms(spark.createDataFrame(rows), seen, START_NS - 1, END_NS).collect()
+    found = stage(rows, seen).collect()
     assert [(row.onset_ns, row.stream) for row in found] == [(START_NS, 0)]
 
 

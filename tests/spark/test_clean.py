@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from gridstat.model.plausibility import TimeBounds, is_plausible_time, is_plausible_value
 from gridstat.pipeline.event_columns import EVENT_SCHEMA
+from gridstat.pipeline.file_rows import FileRows
 from gridstat.pipeline.stages.clean import (
     DUPLICATE,
     IMPLAUSIBLE_TIME,
     NOT_FINITE,
     UNKNOWN_STREAM,
     Judgement,
-    KnownRows,
     judge,
 )
 
@@ -47,8 +47,8 @@ def judged(rows: list[dict[str, Any]], by: Judgement) -> list[dict[str, Any]]:
         {"record": number, "created": 0, "word": 0, "options": None, **row}
         for number, row in enumerate(rows)
     ]
-    batch = pa.RecordBatch.from_pylist(full, schema=EVENT_SCHEMA)
-    return [row for part in judge([batch], by=by) for row in part.to_pylist()]
+    found: list[dict[str, Any]] = judge(pa.Table.from_pylist(full, EVENT_SCHEMA), by).to_pylist()
+    return found
 
 
 @given(rows=st.lists(ROWS, max_size=20))
@@ -56,7 +56,7 @@ def test_rows_are_judged_as_the_law_says_and_the_first_of_the_same_is_good(
     rows: list[dict[str, Any]],
 ) -> None:
     seen: set[tuple[int, int, int]] = set()
-    for row in judged(rows, Judgement(BOUNDS, KnownRows())):
+    for row in judged(rows, Judgement(BOUNDS, FileRows())):
         is_replayed = bool(row["flags"] & REPLAYED)
         identity = row["stream"], row["created_ns"], row["sequence"]
         reason = None
@@ -79,7 +79,7 @@ def test_rows_are_judged_as_the_law_says_and_the_first_of_the_same_is_good(
 def test_what_is_in_the_tables_already_is_left_out(
     rows: list[dict[str, Any]], start: int, bad_start: int
 ) -> None:
-    by = Judgement(BOUNDS, KnownRows(), from_record=start, quarantined=bad_start)
+    by = Judgement(BOUNDS, FileRows(), from_record=start, quarantined=bad_start)
     for row in judged(rows, by):
         assert row["record"] >= start
         assert row["reason"] is None or row["record"] >= bad_start

@@ -38,7 +38,7 @@ def write(rows: list[tuple[int, float, str | None, date]], aside: Path) -> list[
 
 
 def _told(batch: pa.RecordBatch, aside: Path) -> list[pa.RecordBatch]:
-    return list(write_rows([batch], aside=aside, partitions=("reason", "day")))
+    return list(write_rows(pa.table(batch), aside=aside, partitions=("reason", "day")))
 
 
 REASON = st.sampled_from([None, None, "duplicate", "not_finite"])

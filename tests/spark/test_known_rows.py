@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gridstat.pipeline.stages.clean import KnownRows, known_rows
+from gridstat.pipeline.file_rows import FileRows
+from gridstat.pipeline.stages.clean import known_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,13 +48,13 @@ def test_only_rows_of_the_wanted_seconds_are_held_and_only_their_groups_read(
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
     spans = tuple((second * NS_PER_S, (second + 1) * NS_PER_S - 1) for second in (7, 150, 155, 950))
-    known = KnownRows((write(tmp_path / "rows.parquet"),), spans)
+    known = FileRows((write(tmp_path / "rows.parquet"),), spans)
     assert known_rows(known, 900)["record"].tolist() == [7, 150, 155]
     assert groups == [0, 1, 9]
 
 
 def test_without_files_nothing_is_known() -> None:
-    assert {name: len(rows) for name, rows in known_rows(KnownRows(), 5).items()} == {
+    assert {name: len(rows) for name, rows in known_rows(FileRows(), 5).items()} == {
         "stream": 0,
         "created_ns": 0,
         "sequence": 0,

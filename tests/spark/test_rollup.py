@@ -40,12 +40,8 @@ def rolled_up(
         "sequence": pa.array(range(len(events)), pa.int32()),
         "value": pa.array([value for *_, value in events], pa.float64()),
     }
-    batch = pa.record_batch(columns)
-    measured = measure([batch], window_ns=NS_PER_S, spans_ns=((None, None),))
-    table = pa.Table.from_pylist(streams)
-    rows = [
-        row for part in complete(measured, streams=table, window_s=1) for row in part.to_pylist()
-    ]
+    measured = measure(pa.table(columns), NS_PER_S)
+    rows = complete(measured, pa.Table.from_pylist(streams), 1).to_pylist()
     found = {(row["stream"], int(row["window_start"].timestamp()) - BEGAN_S): row for row in rows}
     assert len(found) == len(rows)
     return found

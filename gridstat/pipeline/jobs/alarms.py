@@ -19,6 +19,7 @@ import pyarrow.dataset as ds
 
 from gridstat.model.alarms.identity import distinct_sequences
 from gridstat.model.rate_law import NS_PER_S
+from gridstat.pipeline.file_rows import in_shares
 from gridstat.pipeline.known_gaps import KnownGaps
 from gridstat.pipeline.known_streams import KnownStreams
 from gridstat.pipeline.schemas import ALARMS
@@ -98,9 +99,9 @@ class AlarmFollower:
         from_ns, to_ns = span_ns[0] - 1, span_ns[1] - 1
         found = self._table.empty()
         if seen.variables:
-            events = archive.between(spark, ((from_ns - seen.look_back_ns, to_ns),))
+            events = archive.rows(((from_ns - seen.look_back_ns, to_ns),))
             away_ns = self._gaps.spans_ns(from_ns - seen.look_back_ns)
-            begun = alarms(events, seen, from_ns, to_ns, away_ns)
+            begun = alarms(in_shares(spark, events), events, seen, (from_ns, to_ns), away_ns)
             found = numbered(begun.toArrow())
         self._commit(found, span_ns[1])
         return int(found.num_rows)

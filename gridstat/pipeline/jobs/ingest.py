@@ -24,6 +24,7 @@ from gridstat.pipeline.data_files import forget
 from gridstat.pipeline.failures import plain_error
 from gridstat.pipeline.jobs.compact import compact
 from gridstat.pipeline.progress import Progress, read_progress, write_progress
+from gridstat.pipeline.slice_source import NAME as SLICES
 from gridstat.pipeline.windows import Rollups
 from gridstat.record.status_file import read_status
 
@@ -44,10 +45,6 @@ STATUS_NS_MAX: Final = 5_000_000_000
 """A recorder whose word is older is not at work."""
 QUIET_NS: Final = 2_000_000_000
 """Clocks of publishers may be so far behind the recorder's."""
-_SETTINGS: Final = {
-    # Listing some files on the driver is quicker than a job for it.
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +102,6 @@ class Ingest:
         self._state = "running"
         self._last: Progress | None = None
         self._alarms = int(read_progress(folder.path).get("alarms", 0))
-        for key, value in _SETTINGS.items():
-            spark.conf.set(key, value)
         self.archive = Archive(folder, self._settings.bounds)
         self.rollups = Rollups.of(folder, self.archive)
 
@@ -128,10 +123,10 @@ class Ingest:
             if has_flush:
                 self._finish()
 
-    def take(self, batch: DataFrame, batch_id: int) -> None:
-        """One batch, from the log to all tables."""
+    def take(self, slices: DataFrame, batch_id: int) -> None:
+        """One batch, slices of the log, to all tables."""
         began = time.monotonic()
-        rows = self.archive.take(batch, self.rollups.closed_s, self._settings.rows_per_batch)
+        rows = self.archive.take(slices, self.rollups.closed_s, self._settings.rows_per_batch)
         newest_ns = self.archive.events.highest("created_ns")
         if newest_ns is None:
             return
@@ -142,9 +137,10 @@ class Ingest:
         self._tell(batch_id, rate, newest_ns, alarms)
 
     def _start(self, *, available_now: bool) -> StreamingQuery:
-        source = self._spark.readStream.format("gridstat").option(
+        source = self._spark.readStream.format(SLICES).option(
             "rowsPerBatch", self._settings.rows_per_batch
         )
+        source = source.option("shares", self._spark.sparkContext.defaultParallelism)
         writer = source.load(str(self._folder.log)).writeStream.queryName(JOB)
         writer = writer.option("checkpointLocation", str(self._folder.checkpoint(JOB)))
         writer = writer.foreachBatch(self._take_guarded)
@@ -152,12 +148,12 @@ class Ingest:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{self._settings.trigger_s} seconds").start()
 
-    def _take_guarded(self, batch: DataFrame, batch_id: int) -> None:
+    def _take_guarded(self, slices: DataFrame, batch_id: int) -> None:
         with self._busy:
             if self._is_over:  # Taken by the next query; to return would call it done.
                 raise _Over("asked to stop before this batch")
             try:
-                self.take(batch, batch_id)
+                self.take(slices, batch_id)
             except GridStatError as error:
                 # Its words say all; the frames behind it would hold segments of the log open.
                 self._failure = error.with_traceback(None)

@@ -7,7 +7,7 @@ recording stands among its events as a sign of life.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -20,6 +20,7 @@ from gridstat.model.alarms.identity import sequence_of
 from gridstat.model.alarms.runs import LONG_AGO_NS, Series
 from gridstat.model.alarms.silence import Silence
 from gridstat.model.rate_law import NS_PER_S
+from gridstat.pipeline.file_rows import FileRows, share_of
 from gridstat.pipeline.schemas import ALARMS
 
 if TYPE_CHECKING:
@@ -33,10 +34,16 @@ if TYPE_CHECKING:
 
 Columns: TypeAlias = "dict[str, NDArray[Any]]"
 
-INPUT: Final = "stream int, created_ns bigint, value double"
-SIGNS: Final = "place int, stream int, created_ns bigint, value double, slot_ns bigint"
-CRATE_VARIABLES: Final = 64
-"""Variables that are judged in one go: a group costs Spark more than most variables cost us."""
+_SEEN: Final = pa.schema(
+    [
+        ("stream", pa.int32()),
+        ("created_ns", pa.int64()),
+        ("value", pa.float64()),
+        ("place", pa.int64()),
+        ("slot_ns", pa.int64()),
+    ]
+)
+"""Events as the archive has them, and the place of their variable."""
 LOOK_BACK_NS_MAX: Final = 2 * 3_600 * NS_PER_S
 """Silence of streams so slow that it needs more is not judged; `Watched.too_slow` names them."""
 NS_PER_US: Final = 1_000
@@ -134,50 +141,71 @@ def slot_ns(row: dict[str, Any]) -> int:
 
 
 def alarms(
-    events: DataFrame,
+    shares: DataFrame,
+    events: FileRows,
     seen: Watched,
-    from_ns: int,
-    to_ns: int,
+    span_ns: tuple[int, int],
     unrecorded_ns: Sequence[tuple[int, int]] = (),
 ) -> DataFrame:
-    """The alarms that begin in (from_ns, to_ns], with the columns of `ALARMS`.
+    """The alarms that begin in (from, to] of the span, with the columns of `ALARMS`.
 
-    Events must be all that are final from `seen.look_back_ns` before. While nothing was recorded,
-    in the spans of `unrecorded_ns`, nobody is called silent.
+    Shares are as `in_shares` gives them; events must be all that are final from
+    `seen.look_back_ns` before. While nothing was recorded, in the spans of `unrecorded_ns`, nobody
+    is called silent.
     """
-    spark = events.sparkSession
-    start_ns = from_ns - seen.look_back_ns
-    matched = spark.createDataFrame(_stream_table(seen))
-    rows = events.select("stream", "created_ns", "value")
-    rows = rows.filter(F.col("created_ns").between(start_ns + 1, to_ns))
-    rows = rows.join(F.broadcast(matched), on="stream", how="inner")
-    signs = spark.createDataFrame(_signs(seen, start_ns, to_ns, unrecorded_ns), SIGNS)
-    rows = rows.select("place", "stream", "created_ns", "value", "slot_ns").unionAll(signs)
-    crates = F.col("place") % (1 + len(seen.variables) // CRATE_VARIABLES)
-    found = rows.groupBy(crates.alias("crate")).applyInArrow(
-        _judge(seen, from_ns, to_ns, tuple(unrecorded_ns)), _spark_columns()
+    work = partial(
+        _judge_share, events=events, seen=seen, span_ns=span_ns, unrecorded_ns=tuple(unrecorded_ns)
     )
+    found = shares.mapInArrow(work, _spark_columns())
     return found.select(*_FOUND.names, F.to_date("onset").alias("day"))
 
 
-def _judge(
-    seen: Watched, from_ns: int, to_ns: int, unrecorded_ns: tuple[tuple[int, int], ...]
-) -> Callable[[pa.Table], pa.Table]:
-    def judge(rows: pa.Table) -> pa.Table:
-        found = [
-            _row(seen.rules[place], variable.variable, finding, stream)
-            for variable, columns in _by_variable(seen, rows)
-            for place, finding, stream in _findings(
-                seen,
-                variable,
-                columns,
-                (from_ns, to_ns),
-                partial(_is_excused, variable, unrecorded_ns),
-            )
-        ]
-        return pa.Table.from_pylist(found, schema=_FOUND)
+def _judge_share(
+    batches: Iterable[pa.RecordBatch],
+    *,
+    events: FileRows,
+    seen: Watched,
+    span_ns: tuple[int, int],
+    unrecorded_ns: tuple[tuple[int, int], ...],
+) -> Iterator[pa.RecordBatch]:
+    """The alarms of a share of the variables; runs in a task."""
+    given = share_of(batches)
+    if given is None:
+        return
+    rows = _rows_of_share(events, seen, span_ns, unrecorded_ns, given)
+    found = [
+        _row(seen.rules[place], variable.variable, finding, stream)
+        for variable, columns in _by_variable(seen, rows)
+        for place, finding, stream in _findings(
+            seen, variable, columns, span_ns, partial(_is_excused, variable, unrecorded_ns)
+        )
+    ]
+    yield from pa.Table.from_pylist(found, schema=_FOUND).to_batches()
 
-    return judge
+
+def _rows_of_share(
+    events: FileRows,
+    seen: Watched,
+    span_ns: tuple[int, int],
+    unrecorded_ns: Sequence[tuple[int, int]],
+    given: tuple[int, int],
+) -> pa.Table:
+    """Events of watched streams, with the place of their variable, and the signs of life."""
+    share, shares = given
+    start_ns, to_ns = span_ns[0] - seen.look_back_ns, span_ns[1]
+    mine = [each for each in seen.streams if each.place % shares == share]
+    mine.sort(key=lambda each: each.stream)
+    numbers = np.array([each.stream for each in mine], np.int32)
+    places, slots_ns = (
+        np.array([getattr(each, name) for each in mine], np.int64) for name in ("place", "slot_ns")
+    )
+    parts = [_signs(seen, mine, start_ns, to_ns, unrecorded_ns)]
+    wanted = replace(events, spans_ns=((start_ns + 1, to_ns),))
+    for rows in wanted.read(_SEEN.names[:3], lambda streams: np.isin(streams, numbers)):
+        at = np.searchsorted(numbers, rows.column("stream").to_numpy())
+        columns = [*rows.select(_SEEN.names[:3]).columns, places[at], slots_ns[at]]
+        parts.append(pa.table(columns, schema=_SEEN))
+    return pa.concat_tables(parts)
 
 
 def _by_variable(seen: Watched, rows: pa.Table) -> Iterator[tuple[WatchedVariable, Columns]]:
@@ -252,35 +280,29 @@ def _row(rule: AlarmRule, variable: str, finding: Finding, stream: int) -> dict[
     }
 
 
-def _stream_table(seen: Watched) -> pa.Table:
-    return pa.table(
-        {
-            "stream": pa.array([each.stream for each in seen.streams], pa.int32()),
-            "place": pa.array([each.place for each in seen.streams], pa.int32()),
-            "slot_ns": pa.array([each.slot_ns for each in seen.streams], pa.int64()),
-        }
-    )
-
-
 def _signs(
-    seen: Watched, start_ns: int, to_ns: int, unrecorded_ns: Sequence[tuple[int, int]]
+    seen: Watched,
+    streams: Iterable[WatchedStream],
+    start_ns: int,
+    to_ns: int,
+    unrecorded_ns: Sequence[tuple[int, int]],
 ) -> pa.Table:
     """Instants that are no events and yet no silence: a recording begins, or goes on."""
     rows = []
-    for each in seen.streams:
+    for each in streams:
         law_rules = seen.variables[each.place].rules
         if any(isinstance(seen.rules[place].law, Silence) for place in law_rules):
             instants = {each.since_ns, *(end_ns for _, end_ns in unrecorded_ns)}
             rows += [
-                (each.place, each.stream, at_ns, None, each.slot_ns)
+                (each.stream, at_ns, None, each.place, each.slot_ns)
                 for at_ns in sorted(instants)
                 if max(start_ns, each.since_ns - 1) < at_ns <= min(to_ns, each.until_ns - 1)
             ]
-    columns = list(zip(*rows, strict=True)) or [()] * 5
-    types = (pa.int32(), pa.int32(), pa.int64(), pa.float64(), pa.int64())
-    names = ("place", "stream", "created_ns", "value", "slot_ns")
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
-    return pa.table(dict(zip(names, arrays, strict=True)))
+    columns = list(zip(*rows, strict=True)) or [()] * len(_SEEN)
+    return pa.table(
+        [pa.array(column, kind) for column, kind in zip(columns, _SEEN.types, strict=True)],
+        schema=_SEEN,
+    )
 
 
 def _spark_columns() -> str:

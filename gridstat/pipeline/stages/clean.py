@@ -1,35 +1,24 @@
 """Clean: which recorded events are good, why the others are not, and which came before.
 
 No row is dropped: a bad one gets a `reason`, and goes to quarantine instead of the archive. All
-rows of a stream are judged together, as Arrow batches: numbers that change from batch to batch are
-no part of Spark's plan then, which would be compiled anew for each.
+rows of a stream are judged together, in one task of the intake.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from gridstat.model.status import EventFlag
-from gridstat.pipeline.schemas import RECORDED
-from gridstat.pipeline.time_spans import touching, within
+from gridstat.pipeline.file_rows import FileRows, only
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from numpy.typing import NDArray
-    from pyspark.sql import DataFrame
 
     from gridstat.model.plausibility import TimeBounds
-    from gridstat.pipeline.time_spans import Spans
-
-INPUT: Final = RECORDED
-OUTPUT: Final = f"{RECORDED}, reason string, day date"
 
 UNKNOWN_STREAM: Final = "unknown_stream"
 IMPLAUSIBLE_TIME: Final = "implausible_time"
@@ -41,15 +30,6 @@ REASONS: Final = (UNKNOWN_STREAM, IMPLAUSIBLE_TIME, NOT_FINITE, DUPLICATE)
 IDENTITY: Final = ("stream", "created_ns", "sequence")
 """Two events with the same are one event that came twice."""
 NS_PER_DAY: Final = 86_400_000_000_000
-ROWS_PER_BATCH: Final = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class KnownRows:
-    """Where to find what was archived before: the rows of some files within some time."""
-
-    paths: tuple[str, ...] = ()
-    spans_ns: Spans = ((None, None),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +37,20 @@ class Judgement:
     """By what a batch is judged."""
 
     bounds: TimeBounds
-    known: KnownRows
+    known: FileRows
+    """What was archived before and may come again."""
     from_record: int = 0
     """Rows before this one are done with."""
     quarantined: int = 0
     """Bad rows before this one are in quarantine already."""
 
 
-def clean(recorded: DataFrame, by: Judgement) -> DataFrame:
-    """Every row with its `reason`, null if it is good, and the day under which it is kept."""
-    by_stream = recorded.repartition("stream")
-    return by_stream.mapInArrow(partial(judge, by=by), OUTPUT)
+def judge(rows: pa.Table, by: Judgement) -> pa.Table:
+    """All rows of some streams with their `reason`, null if good, and the day they are kept under.
 
-
-def judge(batches: Iterable[pa.RecordBatch], *, by: Judgement) -> Iterator[pa.RecordBatch]:
-    """All rows of some streams, judged; runs in a task."""
-    found = list(batches)
-    if not found:
-        return
-    rows = pa.Table.from_batches(found)
-    rows = _only(rows, _numbers(rows, "record") >= by.from_record)
+    Those that are in the tables already are left out.
+    """
+    rows = only(rows, _numbers(rows, "record") >= by.from_record)
     codes = reason_codes(rows, by.bounds)
     codes[duplicates(rows, codes == 0, by)] = 1 + REASONS.index(DUPLICATE)
     time_ns = np.where(codes == 0, _numbers(rows, "created_ns"), _numbers(rows, "received_ns"))
@@ -87,7 +61,7 @@ def judge(batches: Iterable[pa.RecordBatch], *, by: Judgement) -> Iterator[pa.Re
         "day", pa.array((time_ns // NS_PER_DAY).astype(np.int32)).cast(pa.date32())
     )
     is_done = (codes != 0) & (_numbers(rows, "record") < by.quarantined)
-    yield from _only(judged, ~is_done).to_batches(ROWS_PER_BATCH)
+    return only(judged, ~is_done)
 
 
 def reason_codes(rows: pa.Table, bounds: TimeBounds) -> NDArray[np.int8]:
@@ -131,33 +105,14 @@ def duplicates(rows: pa.Table, is_good: NDArray[np.bool_], by: Judgement) -> NDA
     return places[repeated[repeated >= first_fresh] - first_fresh]
 
 
-def known_rows(known: KnownRows, before_record: int) -> dict[str, NDArray[np.int64]]:
+def known_rows(known: FileRows, before_record: int) -> dict[str, NDArray[np.int64]]:
     """Identity and record of what was archived before a record."""
     names = [*IDENTITY, "record"]
     found: list[dict[str, NDArray[np.int64]]] = [{name: np.empty(0, np.int64) for name in names}]
-    for path in known.paths:
-        for rows in _read_groups(path, names, known.spans_ns):
-            columns = {name: _numbers(rows, name) for name in names}
-            wanted = columns["record"] < before_record
-            wanted &= within(columns["created_ns"], known.spans_ns)
-            found.append({name: column[wanted] for name, column in columns.items()})
+    for rows in known.read(names):
+        wanted = _numbers(rows, "record") < before_record
+        found.append({name: _numbers(rows, name)[wanted] for name in names})
     return {name: np.concatenate([part[name] for part in found]) for name in names}
-
-
-def _read_groups(path: str, names: list[str], spans_ns: Spans) -> Iterator[pa.Table]:
-    """Those groups of a file's rows that may have one within the spans, one at a time."""
-    with pq.ParquetFile(path) as file:
-        place = file.schema_arrow.get_field_index("created_ns")
-        for group in range(file.num_row_groups):
-            told = file.metadata.row_group(group).column(place).statistics
-            first, last = (told.min, told.max) if told and told.has_min_max else (None, None)
-            if first is None or touching(np.array([first]), np.array([last]), spans_ns).any():
-                yield file.read_row_group(group, columns=names)
-
-
-def _only(rows: pa.Table, is_wanted: NDArray[np.bool_]) -> pa.Table:
-    """A copy of some rows; mostly all are wanted, and then there is no copy."""
-    return rows if is_wanted.all() else rows.filter(pa.array(is_wanted))
 
 
 def _numbers(rows: pa.Table, name: str) -> NDArray[np.int64]:

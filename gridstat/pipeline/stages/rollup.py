@@ -7,7 +7,7 @@ was away. Percentiles are exact, which Spark's own aggregation does at a third o
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -16,16 +16,14 @@ from pyspark.sql import functions as F
 
 from gridstat.model.due_slots import due_between
 from gridstat.model.rate_law import Period
+from gridstat.pipeline.file_rows import FileRows, share_of
 from gridstat.pipeline.schemas import ROLLUP
-from gridstat.pipeline.time_spans import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
-
-    from gridstat.pipeline.time_spans import Spans
 
 INPUT: Final = ("stream", "created_ns", "received_ns", "sequence", "value")
 """Columns of good events; streams come as `known_streams` gives them."""
@@ -43,27 +41,33 @@ NS_PER_US: Final = 1_000
 NS_PER_MS: Final = 1e6
 NS_PER_DAY: Final = 86_400 * NS_PER_S
 P95: Final = 0.95
-ALL: Final[Spans] = ((None, None),)
+_MEASURED: Final = pa.schema(
+    [
+        ("stream", pa.int32()),
+        ("start_ns", pa.int64()),
+        ("count", pa.int64()),
+        *((each.split()[0], pa.float64()) for each in MEASURED.split(", ")[3:]),
+    ]
+)
 
 
-def rollup(
-    events: DataFrame,
-    streams: pa.Table,
-    window_s: int,
-    *,
-    spans_ns: Spans = ALL,
-    tasks: int | None = None,
-) -> DataFrame:
-    """The columns of the rollup tables, of events within the spans; a task holds its streams."""
-    window_ns = window_s * NS_PER_S
-    columns = events.select(*INPUT)
-    shares = ("stream",) if tasks is None else (tasks, "stream")
-    by_stream = columns.repartition(*shares)
-    measured = by_stream.mapInArrow(
-        partial(measure, window_ns=window_ns, spans_ns=spans_ns), MEASURED
-    )
-    by_window = measured.repartition("start_ns")
-    return by_window.mapInArrow(partial(complete, streams=streams, window_s=window_s), OUTPUT)
+def rollup(shares: DataFrame, events: FileRows, window_s: int) -> DataFrame:
+    """What was heard, with the columns `MEASURED`; shares are as `in_shares` gives them."""
+    work = partial(measure_share, events=events, window_ns=window_s * NS_PER_S)
+    return shares.mapInArrow(work, MEASURED)
+
+
+def measure_share(
+    batches: Iterable[pa.RecordBatch], *, events: FileRows, window_ns: int
+) -> Iterator[pa.RecordBatch]:
+    """A row for each window and stream of a share; runs in a task."""
+    given = share_of(batches)
+    if given is None:
+        return
+    share, shares = given
+    parts = list(events.read(INPUT, lambda streams: streams % shares == share))
+    if parts:
+        yield from measure(pa.concat_tables(parts), window_ns).to_batches()
 
 
 def rollup_core(events: DataFrame, window_s: int, *, delay_s: float = 2.0) -> DataFrame:
@@ -86,21 +90,15 @@ def rollup_core(events: DataFrame, window_s: int, *, delay_s: float = 2.0) -> Da
     )
 
 
-def measure(
-    batches: Iterable[pa.RecordBatch], *, window_ns: int, spans_ns: Spans
-) -> Iterator[pa.RecordBatch]:
-    """What was heard of some streams, a row for each window; runs in a task."""
-    found = list(batches)
-    if not found:
-        return
-    rows = pa.Table.from_batches(found)
+def measure(rows: pa.Table, window_ns: int) -> pa.Table:
+    """What was heard of some streams, a row for each window."""
     columns = {name: rows.column(name).to_numpy() for name in INPUT}
-    is_wanted = within(columns["created_ns"], spans_ns)
-    columns = {name: column[is_wanted] for name, column in columns.items()}
     order = np.lexsort((columns["sequence"], columns["created_ns"], columns["stream"]))
-    if len(order):
-        columns = {name: column[order] for name, column in columns.items()}
-        yield pa.record_batch(_measures(columns, window_ns))
+    columns = {name: column[order] for name, column in columns.items()}
+    measured = (
+        _measures(columns, window_ns) if len(order) else {name: [] for name in _MEASURED.names}
+    )
+    return pa.table(measured, schema=_MEASURED)
 
 
 def _measures(columns: dict[str, NDArray[Any]], window_ns: int) -> dict[str, Any]:
@@ -114,7 +112,7 @@ def _measures(columns: dict[str, NDArray[Any]], window_ns: int) -> dict[str, Any
     means = np.add.reduceat(value, firsts) / counts
     group = np.repeat(np.arange(len(firsts)), counts)
     squares = np.add.reduceat((value - means[group]) ** 2, firsts)
-    ranked = value[np.lexsort((value, group))]
+    ranked = _ranked(value, firsts, counts)
     latency_ms = (columns["received_ns"] - created_ns) / NS_PER_MS
     return {
         "stream": stream[firsts],
@@ -130,6 +128,17 @@ def _measures(columns: dict[str, NDArray[Any]], window_ns: int) -> dict[str, Any
         "latency_ms_mean": np.add.reduceat(latency_ms, firsts) / counts,
         "latency_ms_max": np.maximum.reduceat(latency_ms, firsts),
     }
+
+
+def _ranked(
+    values: NDArray[np.float64], firsts: NDArray[np.int64], counts: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """The values of each window from the least to the most; windows of one size all at once."""
+    ranked = np.empty_like(values)
+    for size in np.unique(counts):
+        places = firsts[counts == size][:, np.newaxis] + np.arange(size)
+        ranked[places] = np.sort(values[places], axis=1)
+    return ranked
 
 
 def _or_null(numbers: NDArray[np.float64]) -> pa.Array:
@@ -152,23 +161,22 @@ def _percentile(
     return found
 
 
-def complete(
-    batches: Iterable[pa.RecordBatch], *, streams: pa.Table, window_s: int
-) -> Iterator[pa.RecordBatch]:
-    """All rows of some windows, with what was expected, and the silent streams; runs in a task."""
-    found = list(batches)
-    if not found:
-        return
-    measured = pa.Table.from_batches(found)
+def complete(measured: pa.Table, streams: pa.Table, window_s: int) -> pa.Table:
+    """The columns of the rollup tables: with what was expected, and with the silent streams.
+
+    All that was heard in a window must be there, since only then it is known who was not.
+    """
+    if not measured.num_rows:
+        return _finished(measured, {}, window_s)
     known = {row["stream"]: row for row in streams.to_pylist()}
     numbers, starts = (measured.column(name).to_pylist() for name in ("stream", "start_ns"))
     heard = set(zip(numbers, starts, strict=True))
     # Every life of the recorder leaves streams that are over; they cost no window anything.
-    end_ns = max(starts) + window_s * NS_PER_S
+    first_ns, end_ns = min(starts), max(starts) + window_s * NS_PER_S
     held = {
         number: stream
         for number, stream in known.items()
-        if stream["since_ns"] < end_ns and stream["until_ns"] > min(starts)
+        if stream["since_ns"] < end_ns and stream["until_ns"] > first_ns
     }
     silent = [
         (number, start_ns)
@@ -184,20 +192,29 @@ def complete(
         }
     )
     measured = pa.concat_tables([measured, quiet], promote_options="default")
-    yield from _finished(measured, known, window_s).to_batches()
+    return _finished(measured, known, window_s)
 
 
 def expected(stream: dict[str, Any], start_ns: int, window_s: int) -> int | None:
     """Slots due in a window, as long as the stream was there; None if it has no period."""
     if stream["period_seconds"] is None:
         return None
-    return due_between(
+    return _due(
         max(start_ns, stream["since_ns"]),
         min(start_ns + window_s * NS_PER_S, stream["until_ns"]),
-        Period(stream["period_seconds"], stream["period_per_seconds"]),
-        every=stream["every"],
-        phase_ns=stream["phase_ns"],
+        stream["period_seconds"],
+        stream["period_per_seconds"],
+        stream["every"],
+        stream["phase_ns"],
     )
+
+
+@lru_cache(maxsize=65_536)
+def _due(
+    from_ns: int, to_ns: int, seconds: int, per_seconds: int, every: int, phase_ns: int
+) -> int:
+    period = Period(seconds, per_seconds)
+    return due_between(from_ns, to_ns, period, every=every, phase_ns=phase_ns)
 
 
 def _finished(measured: pa.Table, known: dict[int, dict[str, Any]], window_s: int) -> pa.Table:

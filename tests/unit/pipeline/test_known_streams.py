@@ -128,11 +128,7 @@ def test_a_silent_stream_has_a_row_in_the_second_life_of_a_recorder(two_lives: P
     known = known_streams(two_lives)
     other = {**known.to_pylist()[1], "stream": 99, "variable": "c1/a/other"}
     streams = pa.concat_tables([known, pa.Table.from_pylist([other], schema=known.schema)])
-    rows = [
-        row
-        for batch in complete(heard.to_batches(), streams=streams, window_s=1)
-        for row in batch.to_pylist()
-    ]
+    rows = complete(heard, streams, 1).to_pylist()
     assert [(row["stream"], row["count"], row["expected"]) for row in rows] == [
         (99, 30, 30),
         (1, 0, 30),

@@ -1,0 +1,87 @@
+"""Rows of the archive, read from its files by tasks themselves: of some time, and of a share.
+
+A task gets names of files instead of rows, reads what it needs of them into Arrow, and keeps what
+is its share. So nothing goes through Java on the way, which takes many times as long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gridstat.pipeline.time_spans import touching, within
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from pyspark.sql import DataFrame, SparkSession
+
+    from gridstat.pipeline.time_spans import Spans
+
+    Chosen = Callable[[NDArray[np.int32]], NDArray[np.bool_]]
+    """Of the numbers of rows' streams, which rows are wanted."""
+
+ALL_TIME: Final[Spans] = ((None, None),)
+ROWS_PER_TASK_MAX: Final = 4_000_000
+"""A task holds some hundred bytes for each of its rows."""
+TASKS_MAX: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """The rows of some files that were created within some time."""
+
+    paths: tuple[str, ...] = ()
+    spans_ns: Spans = ALL_TIME
+    rows_max: int = 0
+    """So many rows the files have."""
+
+    def read(self, names: Sequence[str], is_chosen: Chosen | None = None) -> Iterator[pa.Table]:
+        """Columns of the rows, a group of rows at a time; `names` must have `created_ns`, and
+        `stream` if streams are chosen."""
+        for path in self.paths:
+            for rows in _groups(path, list(names), self.spans_ns):
+                is_wanted = within(rows.column("created_ns").to_numpy(), self.spans_ns)
+                if is_chosen is not None:
+                    is_wanted &= is_chosen(rows.column("stream").to_numpy())
+                yield only(rows, is_wanted)
+
+
+def in_shares(spark: SparkSession, events: FileRows) -> DataFrame:
+    """As many tasks as there should be, each with one row: its share, and of how many shares."""
+    by_rows = -(-events.rows_max // ROWS_PER_TASK_MAX)
+    shares = min(TASKS_MAX, max(spark.sparkContext.defaultParallelism, by_rows))
+    return spark.range(0, shares, 1, shares).selectExpr("id as share", f"{shares}L as shares")
+
+
+def share_of(batches: Iterable[pa.RecordBatch]) -> tuple[int, int] | None:
+    """Which share a task was given, of how many.
+
+    Reads all that it is given: Spark ends a Python that leaves something unread, and the next task
+    waits most of a second for another one.
+    """
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return (rows[0]["share"], rows[0]["shares"]) if rows else None
+
+
+def only(rows: pa.Table, is_wanted: NDArray[np.bool_]) -> pa.Table:
+    """A copy of some rows; mostly all are wanted, and then there is no copy."""
+    return rows if is_wanted.all() else rows.filter(pa.array(is_wanted))
+
+
+def _groups(path: str, names: list[str], spans_ns: Spans) -> Iterator[pa.Table]:
+    """Those groups of a file's rows that may have one within the spans, one at a time."""
+    with pq.ParquetFile(path) as file:
+        place = file.schema_arrow.get_field_index("created_ns")
+        for group in range(file.num_row_groups):
+            told = file.metadata.row_group(group).column(place).statistics
+            first, last = (told.min, told.max) if told and told.has_min_max else (None, None)
+            if first is None or touching(np.array([first]), np.array([last]), spans_ns).any():
+                rows = file.read_row_group(group, columns=names, use_threads=False)
+                # Who compacts says of no column that it has no nulls; then none should here.
+                yield pa.table({name: rows.column(name) for name in names})
