@@ -59,6 +59,15 @@ def in_shares(spark: SparkSession, events: FileRows) -> DataFrame:
     return spark.range(0, shares, 1, shares).selectExpr("id as share", f"{shares}L as shares")
 
 
+def in_turn(spark: SparkSession, events: FileRows) -> Iterator[DataFrame]:
+    """The same, a share at a time, as few as will do: whoever takes one after the other keeps one
+    processor busy, and leaves the others to whom it is urgent."""
+    shares = min(TASKS_MAX, max(1, -(-events.rows_max // ROWS_PER_TASK_MAX)))
+    for share in range(shares):
+        one = spark.range(share, share + 1, 1, 1)
+        yield one.selectExpr("id as share", f"{shares}L as shares")
+
+
 def share_of(batches: Iterable[pa.RecordBatch]) -> tuple[int, int] | None:
     """Which share a task was given, of how many.
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gridstat.pipeline.archive import NS_PER_S, RECORD
-from gridstat.pipeline.file_rows import in_shares
+from gridstat.pipeline.file_rows import in_shares, in_turn
 from gridstat.pipeline.known_streams import KnownStreams
 from gridstat.pipeline.schemas import ROLLUP_1H, ROLLUP_1M, ROLLUP_1S, ROLLUP_LIVE
 from gridstat.pipeline.stages.rollup import complete, rollup
@@ -71,14 +71,23 @@ class Rollups:
         return self.by_window[1].mark(CLOSED)
 
     def advance(self, spark: SparkSession, watermark_ns: int) -> None:
-        """Makes final what has ended by the watermark, and shows what is open."""
+        """Makes seconds final that have ended by the watermark, and shows those that are open."""
+        table, closed_s, taken = self.by_window[1], watermark_ns // NS_PER_S, self.archive.taken
+        rows = self._reckon(spark, 1, table.mark(CLOSED), None)
+        is_over = pc.less(rows.column(START), _moment(closed_s))
+        self._commit(1, rows.filter(is_over), closed_s, taken)
+        self.live.overwrite(rows.filter(pc.invert(is_over)))
+
+    def advance_coarse(self, spark: SparkSession, watermark_ns: int) -> None:
+        """Makes minutes and hours final that have ended by the watermark.
+
+        An hour has millions of events: this may run in another thread, beside the batches.
+        """
         has_ended = False
-        for window_s, table in self.by_window.items():
+        for window_s, table in self._coarse():
             closed_s = watermark_ns // (window_s * NS_PER_S) * window_s
-            if window_s == 1:
-                self._advance_seconds(spark, closed_s)
-            elif closed_s > (table.mark(CLOSED) or 0):
-                self._advance_coarse(spark, window_s, closed_s)
+            if closed_s > (table.mark(CLOSED) or 0):
+                self._advance_window(spark, window_s, closed_s)
                 has_ended = True
         if has_ended or self.now_s() >= self._look_s:
             self._look_at_log(spark)
@@ -87,38 +96,37 @@ class Rollups:
     def flush(self, spark: SparkSession) -> None:
         """Writes what is still open as if it were over; should more come, it is written again."""
         for window_s, table in self.by_window.items():
+            taken = self.archive.taken
             rows = self._reckon(spark, window_s, table.mark(CLOSED), None)
-            table.upsert(rows, START, {RECORD: self.archive.taken})
+            table.upsert(rows, START, {RECORD: taken})
         self.live.overwrite(self.live.empty())
 
     def taken(self) -> int:
         """All tables have seen the records before this one; the log need not keep them."""
         return min(table.mark(RECORD) or 0 for table in self.by_window.values())
 
-    def _advance_seconds(self, spark: SparkSession, closed_s: int) -> None:
-        table = self.by_window[1]
-        rows = self._reckon(spark, 1, table.mark(CLOSED), None)
-        is_over = pc.less(rows.column(START), _moment(closed_s))
-        self._commit(1, rows.filter(is_over), closed_s)
-        self.live.overwrite(rows.filter(pc.invert(is_over)))
+    def _coarse(self) -> list[tuple[int, StoredTable]]:
+        return [(window_s, table) for window_s, table in self.by_window.items() if window_s > 1]
 
-    def _advance_coarse(self, spark: SparkSession, window_s: int, closed_s: int) -> None:
+    def _advance_window(self, spark: SparkSession, window_s: int, closed_s: int) -> None:
+        # Before the rows are read: what comes meanwhile is for the next time.
+        taken = self.archive.taken
         rows = self._reckon(spark, window_s, self.by_window[window_s].mark(CLOSED), closed_s)
-        self._commit(window_s, rows, closed_s)
+        self._commit(window_s, rows, closed_s, taken)
         self._late_s[window_s] = self.now_s() + max(LOOK_S, window_s / _LOOKS_PER_WINDOW)
 
     def _look_at_log(self, spark: SparkSession) -> None:
         """Lets go of what of the log tells a table nothing, though its window is still open, and
         reckons windows anew that are over and to which something came."""
         taken = self.archive.taken
-        for window_s, table in self.by_window.items():
+        for window_s, table in self._coarse():
             closed_s, seen = table.mark(CLOSED), table.mark(RECORD) or 0
             if seen >= taken:
                 continue
             if closed_s is None or not self.archive.late((seen, taken), closed_s, window_s):
                 table.add_files([], "", {RECORD: taken})
             elif self.now_s() >= self._late_s.get(window_s, 0.0):
-                self._advance_coarse(spark, window_s, closed_s)
+                self._advance_window(spark, window_s, closed_s)
 
     def _reckon(
         self, spark: SparkSession, window_s: int, from_s: int | None, to_s: int | None
@@ -131,12 +139,14 @@ class Rollups:
             late = self.archive.late((seen, self.archive.taken), from_s, window_s)
             spans = (*late.spans_ns(), (from_s * NS_PER_S, last_ns))
         events = self.archive.rows(spans)
-        measured = rollup(in_shares(spark, events), events, window_s).toArrow()
-        return complete(measured, self.streams.table(), window_s)
+        tasks = [in_shares(spark, events)] if window_s == 1 else in_turn(spark, events)
+        measured = [rollup(shares, events, window_s).toArrow() for shares in tasks]
+        return complete(pa.concat_tables(measured), self.streams.table(), window_s)
 
-    def _commit(self, window_s: int, rows: pa.Table, closed_s: int) -> None:
+    def _commit(self, window_s: int, rows: pa.Table, closed_s: int, taken: int) -> None:
+        """`taken` is the end of what of the log the rows are of."""
         table = self.by_window[window_s]
-        marks = {CLOSED: max(closed_s, table.mark(CLOSED) or closed_s), RECORD: self.archive.taken}
+        marks = {CLOSED: max(closed_s, table.mark(CLOSED) or closed_s), RECORD: taken}
         if not rows.num_rows:
             table.add_files([], "", marks)
         elif _is_after(rows, table):

@@ -14,12 +14,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gridstat.model.errors import GridStatError, StorageFailed
 from gridstat.model.plausibility import TimeBounds
 from gridstat.pipeline.archive import NS_PER_S, Archive
+from gridstat.pipeline.beside import Beside
 from gridstat.pipeline.data_files import forget
 from gridstat.pipeline.failures import plain_error
 from gridstat.pipeline.jobs.compact import compact
@@ -95,6 +98,8 @@ class Ingest:
         self._followers = followers
         self._now_ns = now_ns
         self._busy = threading.Lock()
+        self._beside = Beside("coarse-rollups")
+        self._watermark_ns = 0
         self._is_over = False
         self._compacted_s = time.monotonic()
         self._looked_s = 0.0
@@ -113,6 +118,7 @@ class Ingest:
             self._await(query, stop)
             self._state = "draining"
             self._await(self._start(available_now=True), threading.Event())
+            self._advance_rest()
             self._finish()
 
     def run_to_end(self, *, has_flush: bool = True) -> None:
@@ -120,6 +126,7 @@ class Ingest:
         with self._folder.lock(JOB):
             forget(self._folder.aside)
             self._await(self._start(available_now=True), threading.Event())
+            self._advance_rest()
             if has_flush:
                 self._finish()
 
@@ -132,6 +139,8 @@ class Ingest:
             return
         watermark_ns = newest_ns - round(self._settings.delay_s * NS_PER_S)
         self.rollups.advance(self._spark, watermark_ns)
+        self._watermark_ns = watermark_ns
+        self._beside.offer(partial(self.rollups.advance_coarse, self._spark, watermark_ns))
         alarms = self._follow()
         rate = rows / max(time.monotonic() - began, 1e-9)
         self._tell(batch_id, rate, newest_ns, alarms)
@@ -172,17 +181,28 @@ class Ingest:
             self._is_over = False
         except Exception as error:
             query.stop()
+            with suppress(Exception):  # The first failure counts.
+                self._beside.wait()
             plain = plain_error(self._failure or error) or plain_error(error)
             if plain is not None:
                 raise plain from error
             raise
 
+    def _advance_rest(self) -> None:
+        """Once no more batches come: the minutes and hours that were not yet seen to."""
+        self._beside.wait()
+        if self._watermark_ns:
+            self.rollups.advance_coarse(self._spark, self._watermark_ns)
+
     def _keep_house(self) -> None:
         """Between batches: few large files, and a look at the clock while nothing comes."""
         now_s = time.monotonic()
-        if self._settings.compact_s and now_s - self._compacted_s >= self._settings.compact_s:
-            with self._busy:
-                self._compact()
+        is_due = self._settings.compact_s and now_s - self._compacted_s >= self._settings.compact_s
+        if not self._beside.is_busy:
+            self._beside.wait()  # Raises what it died of.
+            if is_due:
+                with self._busy:
+                    self._compact()
         if now_s - self._looked_s >= QUIET_LOOK_S:
             self._looked_s = now_s
             with self._busy:
