@@ -101,7 +101,7 @@ build/fuzz/%: tests/fuzz/%.c $(OUR_H) $(CORE_C)
 soak-faults: install ## Break a cloud 300 times and more, in namespaces: nothing may be lost
 	@$(BIN)/python -m lab.soak --trials 300
 
-soak-pipeline: install ## Kill drivers and writers of the log 200 times each: nothing may be lost
+soak-pipeline: install ## Kill drivers and recorders 200 times each: nothing lost, no alarm twice
 	@$(BIN)/python -m lab.pipeline.soak --kills 200
 
 SIMULATION_SEEDS ?= 10000

@@ -1,29 +1,37 @@
 """A driver of its own, to be killed: ingests a log until told to end by a file, then flushes.
 
-    python -m lab.pipeline.driver FOLDER ROWS_PER_BATCH LOG FILE_BYTES_MAX
+    python -m lab.pipeline.driver FOLDER ROWS_PER_BATCH LOG [--rules FILE] [--once] …
 
 It takes what is recorded while the file `more` lies in the folder, and once it is gone, all that is
-there. No file may grow beyond the last number, unless it is 0.
+there. With --once it takes what is recorded by now, and leaves the last windows open. With rules it
+finds alarms, and hands them on into a file.
 """
 
 from __future__ import annotations
 
+import argparse
 import resource
 import sys
 import threading
 from pathlib import Path
 
+from gridstat.pipeline.alarm_rules import load_rules
 from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.jobs.alarms import AlarmFollower
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
 from gridstat.pipeline.session import QUICK_JAVA, SparkSettings, spark_session
+from lab.pipeline.handed_on import HandedOn
+from lab.pipeline.orphan import end_with_parent
 
 MORE = "more"
 
 
 def main(words: list[str]) -> None:
-    path, rows, log, file_bytes_max = Path(words[0]), int(words[1]), Path(words[2]), int(words[3])
-    if file_bytes_max:  # What a program sees of this is what it sees of a full disk.
-        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, resource.RLIM_INFINITY))
+    asked = _parser().parse_args(words)
+    end_with_parent()
+    if asked.file_bytes_max:  # What a program sees of this is what it sees of a full disk.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (asked.file_bytes_max, resource.RLIM_INFINITY))
+    path: Path = asked.folder
     settings = SparkSettings(
         name="killed",
         driver_memory="512m",
@@ -34,12 +42,23 @@ def main(words: list[str]) -> None:
         },
     )
     spark = spark_session(settings)
-    folder = PipelineFolder(path, log)
-    job = Ingest(spark, folder, IngestSettings(trigger_s=0.05, rows_per_batch=rows))
-    stop = threading.Event()
-    threading.Thread(target=_await_end, args=(path / MORE, stop), daemon=True).start()
-    job.run(stop)
+    folder = PipelineFolder(path, asked.log)
+    followers = [] if asked.rules is None else [_alarms(folder, asked.rules)]
+    ingest = IngestSettings(trigger_s=0.05, rows_per_batch=asked.rows_per_batch)
+    job = Ingest(spark, folder, ingest, followers=followers)
+    if asked.once:
+        job.run_to_end(has_flush=False)
+    else:
+        stop = threading.Event()
+        threading.Thread(target=_await_end, args=(path / MORE, stop), daemon=True).start()
+        job.run(stop)
+    for follower in followers:
+        follower.settle()
     spark.stop()
+
+
+def _alarms(folder: PipelineFolder, rules: Path) -> AlarmFollower:
+    return AlarmFollower(folder, load_rules(rules), publish=HandedOn(folder.path).publish)
 
 
 def _await_end(more: Path, stop: threading.Event) -> None:
@@ -47,6 +66,17 @@ def _await_end(more: Path, stop: threading.Event) -> None:
     while more.exists():
         wait.wait(0.1)
     stop.set()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="lab.pipeline.driver")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("rows_per_batch", type=int)
+    parser.add_argument("log", type=Path)
+    parser.add_argument("--rules", type=Path, help="of alarms; else none are looked for")
+    parser.add_argument("--once", action="store_true", help="what is recorded by now")
+    parser.add_argument("--file-bytes-max", type=int, default=0, help="0: no bound")
+    return parser
 
 
 if __name__ == "__main__":

@@ -17,24 +17,39 @@ from typing import TYPE_CHECKING
 from gridstat.pipeline.archive import RECORD
 from gridstat.pipeline.schemas import EVENTS
 from gridstat.pipeline.tables import StoredTable
+from lab.errors import LabError
 from lab.pipeline.driver import MORE
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterator
+    from pathlib import Path
 
     from gridstat.pipeline.folder import PipelineFolder
 
 END_S_MAX = 300.0
+DRIVER_LOG = "driver.log"
 
 
 @contextmanager
 def driver(
-    folder: PipelineFolder, rows_per_batch: int, *, file_bytes_max: int = 0
+    folder: PipelineFolder,
+    rows_per_batch: int,
+    *,
+    rules: Path | None = None,
+    is_once: bool = False,
+    file_bytes_max: int = 0,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs beside the caller; whatever of it is left at the end is killed."""
-    words = [str(folder.path), str(rows_per_batch), str(folder.log), str(file_bytes_max)]
-    with (folder.path / "driver.log").open("ab") as told:
+    """Runs beside the caller; whatever of it is left at the end is killed.
+
+    It finds alarms if there are rules. One that runs once leaves the last windows open, and lets
+    the next one go on as if there had been only one.
+    """
+    words = [str(folder.path), str(rows_per_batch), str(folder.log)]
+    words += [] if rules is None else ["--rules", str(rules)]
+    words += ["--once"] if is_once else []
+    words += ["--file-bytes-max", str(file_bytes_max)]
+    with (folder.path / DRIVER_LOG).open("ab") as told:
         process = subprocess.Popen(
             [sys.executable, "-m", "lab.pipeline.driver", *words],
             stdout=told,
@@ -56,18 +71,33 @@ def kill_in_the_middle(folder: PipelineFolder, rows_per_batch: int, chance: rand
     with driver(folder, rows_per_batch) as process:
         deadline = time.monotonic() + END_S_MAX
         while taken(folder) <= before and time.monotonic() < deadline:
-            assert process.poll() is None, (folder.path / "driver.log").read_text()[-2_000:]
+            assert process.poll() is None, last_words(folder)
             time.sleep(0.1)
         time.sleep(chance.random() * 1.5)
     return taken(folder)
 
 
-def finish(folder: PipelineFolder, rows_per_batch: int) -> None:
-    """A last driver, which is let live to the end."""
+def finish(
+    folder: PipelineFolder,
+    rows_per_batch: int,
+    *,
+    rules: Path | None = None,
+    is_once: bool = False,
+) -> None:
+    """A driver that is let live to the end, the last one unless it runs once."""
     (folder.path / MORE).unlink(missing_ok=True)
-    with driver(folder, rows_per_batch) as process:
-        code = process.wait(END_S_MAX)
-        assert code == 0, (folder.path / "driver.log").read_text()[-2_000:]
+    with driver(folder, rows_per_batch, rules=rules, is_once=is_once) as process:
+        try:
+            code = process.wait(END_S_MAX)
+        except subprocess.TimeoutExpired as error:
+            raise LabError(f"a driver is not at its end after {END_S_MAX:.0f} s") from error
+        if code:
+            raise LabError(f"a driver ended with {code}: {last_words(folder)}")
+
+
+def last_words(folder: PipelineFolder) -> str:
+    """What its drivers have printed last."""
+    return (folder.path / DRIVER_LOG).read_text(errors="replace")[-2_000:]
 
 
 def taken(folder: PipelineFolder) -> int:
@@ -75,6 +105,12 @@ def taken(folder: PipelineFolder) -> int:
     if not (folder.tables / EVENTS.name / "_delta_log").is_dir():
         return 0
     return StoredTable(folder.tables, EVENTS).mark(RECORD) or 0
+
+
+def commits(folder: PipelineFolder) -> int:
+    """How many the archive has had; cheap enough to be asked all the time."""
+    versions = (folder.tables / EVENTS.name / "_delta_log").glob("*.json")
+    return max((int(path.stem) + 1 for path in versions if path.stem.isdigit()), default=0)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

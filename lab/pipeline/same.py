@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from gridstat.pipeline.schemas import EVENTS, QUARANTINE, ROLLUP_1H, ROLLUP_1M, ROLLUP_1S
+from gridstat.pipeline.schemas import ALARMS, EVENTS, QUARANTINE, ROLLUP_1H, ROLLUP_1M, ROLLUP_1S
 from gridstat.record.kinds import EVENTS as RECORDED
 from gridstat.record.log_reader import LogReader
+from lab.pipeline.feed import REASONS, reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +33,25 @@ def complaints(one: PipelineFolder, other: PipelineFolder) -> Iterator[str]:
         if not np.array_equal(found, np.arange(recorded)):
             lost = recorded - len(np.unique(found))
             yield f"{folder.path}: of {recorded} {lost} lost, {len(found) - recorded + lost} twice"
-    for table in (EVENTS, QUARANTINE, ROLLUP_1S, ROLLUP_1M, ROLLUP_1H):
+    for table in (EVENTS, QUARANTINE, ROLLUP_1S, ROLLUP_1M, ROLLUP_1H, ALARMS):
         yield from differences(rows_of(one, table), rows_of(other, table), table)
+
+
+def unlawful(good: pa.Table, bad: pa.Table) -> Iterator[str]:
+    """Records that are not what was fed, or in quarantine for another reason than they must be."""
+    number, sequence = (
+        np.concatenate([rows.column(name).to_numpy().astype(np.int64) for rows in (good, bad)])
+        for name in ("record", "sequence")
+    )
+    found = np.array([""] * good.num_rows + bad.column("reason").to_pylist())
+    expected = reasons(number, sequence)
+    wrong = np.flatnonzero(found != expected)
+    if len(wrong):
+        at = wrong[0]
+        told = f"record {number[at]} is {found[at] or 'good'} instead of {expected[at] or 'good'}"
+        yield f"{len(wrong)} records are not what was fed: {told}"
+    for reason in np.setdiff1d(REASONS, found):
+        yield f"no record has the reason {reason}, so nothing is shown of it"
 
 
 def differences(one: pa.Table, other: pa.Table, table: TableSchema) -> Iterator[str]:

@@ -1,9 +1,9 @@
-"""`python -m lab.pipeline.soak`: kills of drivers and of the log's writer; `make soak-pipeline`.
+"""`python -m lab.pipeline.soak`: kills of drivers and of recorders; `make soak-pipeline`.
 
-A writer appends, a driver ingests, and both are killed again and again at instants that a seed
-chooses, with a compaction now and then. In the end a last driver finishes, another one reads the
-whole log undisturbed, and their tables must be the same, with every record in them once. Ends with
-1 if not.
+A recorder records, a driver ingests, finds alarms and hands them on, and both are killed again and
+again at instants that a seed chooses. A second pipeline, which nobody kills, reads the same log. In
+the end their tables must be the same, with every record in them once and every alarm, too, and all
+of these alarms, and no others, must have been handed on. Ends with 1 if not.
 """
 
 from __future__ import annotations
@@ -11,104 +11,203 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
-import subprocess
+import signal
 import sys
 import time
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from gridstat.model.errors import GridStatError
+from gridstat.pipeline.alarm_rules import load_rules
 from gridstat.pipeline.folder import PipelineFolder
 from gridstat.pipeline.jobs.compact import compact
-from gridstat.record.kinds import EVENTS
-from gridstat.record.log_reader import LogReader
+from gridstat.pipeline.schemas import ALARMS, EVENTS, QUARANTINE
+from gridstat.record.archived import archived_before, note_archived
+from gridstat.record.kinds import EVENTS as RECORDED
+from lab.errors import LabError
+from lab.pipeline import handed_on, same
 from lab.pipeline.driver import MORE
-from lab.pipeline.killing import driver, finish, kill, taken
-from lab.pipeline.same import complaints
+from lab.pipeline.killing import commits, driver, finish, last_words, taken
+from lab.pipeline.recorder_lives import RecorderLives
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from subprocess import Popen
 
-FOLDER = Path("build/lab/pipeline-soak")
-KILLS = 200
-ROWS_PER_S = 1_000
-ROWS_PER_BATCH = 2_000
-COMPACT_EVERY = 25
-START_S_MAX = 120.0
-EARLY_SHARE = 0.2
+FOLDER: Final = Path("build/lab/pipeline-soak")
+RULES: Final = Path(__file__).with_name("soak_rules.toml")
+KILLS: Final = 200
+ROWS_PER_BATCH: Final = 4_000
+ROWS_AT_ONCE: Final = 200_000
+"""In a batch of those who are not killed."""
+HOUSE_EVERY: Final = 25
+"""Kills; in a short soak, half of them."""
+START_S_MAX: Final = 120.0
+EARLY_SHARE: Final = 0.2
 """So many drivers are killed while they start."""
-LATER_S_MAX = 2.0
-"""So long after a driver's first batch it is killed at the latest."""
+EARLY_S_MAX: Final = 10.0
+LATER_S_MAX: Final = 5.0
+"""So long after a driver's first commit it is killed at the latest."""
+POLL_S: Final = 0.05
+ENDED_BY_HAND: Final = 130
 
 
 def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="lab.pipeline.soak")
-    parser.add_argument("--kills", type=int, default=KILLS, help="of drivers, and of writers")
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--folder", type=Path, default=FOLDER)
-    asked = parser.parse_args(words)
+    asked = _parser().parse_args(words)
     seed = random.SystemRandom().randrange(2**32) if asked.seed is None else asked.seed
-    tell(f"seed {seed}, {asked.kills} kills of drivers and of writers, files in {asked.folder}")
-    began = time.monotonic()
-    found = soak(asked.folder, asked.kills, random.Random(seed))
+    for number in (signal.SIGINT, signal.SIGTERM):  # Whoever leaves cleans up.
+        signal.signal(number, signal.default_int_handler)
+    tell(f"seed {seed}, {asked.kills} kills of drivers and of recorders, files in {asked.folder}")
+    began_s = time.monotonic()
+    try:
+        found = Soak(asked.folder.absolute(), asked.kills, random.Random(seed)).run()
+    except (LabError, GridStatError) as error:
+        found = [str(error)]
+    except KeyboardInterrupt:
+        tell(f"ended by hand after {time.monotonic() - began_s:.0f} s: seed {seed}")
+        return ENDED_BY_HAND
     for complaint in found:
         tell(complaint)
     state = "FAILED" if found else "passed"
-    tell(f"{state}: seed {seed}, {asked.kills} kills, {time.monotonic() - began:.0f} s")
+    tell(f"{state}: seed {seed}, {asked.kills} kills, {time.monotonic() - began_s:.0f} s")
     return 1 if found else 0
 
 
-def soak(folder: Path, kills: int, chance: random.Random) -> list[str]:
-    shutil.rmtree(folder, ignore_errors=True)
-    one, other = PipelineFolder(folder.absolute() / "killed"), folder.absolute() / "undisturbed"
-    one.path.mkdir(parents=True)
-    other.mkdir()
-    (one.path / MORE).touch()
-    felt = 0
-    for number in range(1, kills + 1):
-        felt += _trial(one, chance)
-        if number % COMPACT_EVERY == 0:
-            compact(one)
-            recorded = LogReader(one.log, EVENTS).ends()[1]
-            tell(f"{number} kills, {felt} in work, {recorded} recorded, {taken(one)} taken")
-    finish(one, 100 * ROWS_PER_BATCH)
-    undisturbed = PipelineFolder(other, one.log)
-    finish(undisturbed, 100 * ROWS_PER_BATCH)
-    found = list(complaints(one, undisturbed))
-    return found if felt else [*found, "no driver was killed at work"]
+@dataclass(slots=True)
+class Kills:
+    """Of drivers; in work are those that had brought something in."""
+
+    wanted: int
+    done: int = 0
+    in_work: int = 0
 
 
-def _trial(folder: PipelineFolder, chance: random.Random) -> bool:
-    """A driver and a writer, both killed; whether the driver had brought something in."""
-    before = taken(folder)
-    with driver(folder, ROWS_PER_BATCH), _writer(folder) as writer:
-        time.sleep(chance.random())
-        is_early = chance.random() < EARLY_SHARE
-        deadline = time.monotonic() + (chance.random() * 10 if is_early else START_S_MAX)
-        writer_ends = time.monotonic() + chance.random() * 5
-        while taken(folder) <= before and time.monotonic() < deadline:
-            if time.monotonic() > writer_ends:
-                kill(writer)
-            time.sleep(0.05)
-        time.sleep(chance.random() * LATER_S_MAX)
-    return taken(folder) > before
+class Soak:
+    """Two pipelines of one log in a folder: one is killed, the other goes on undisturbed."""
 
+    def __init__(self, folder: Path, kills: int, chance: random.Random) -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        self._killed = PipelineFolder(folder / "killed", folder / "log")
+        self._undisturbed = PipelineFolder(folder / "undisturbed", folder / "log")
+        for each in (self._killed, self._undisturbed):
+            each.path.mkdir(parents=True)
+        self._chance = chance
+        self._kills = Kills(kills)
+        self._house_every = max(1, min(HOUSE_EVERY, kills // 2))
+        # A seed of its own: how often a recorder is looked at is a matter of time.
+        self._lives = RecorderLives(folder, folder / "log", random.Random(chance.random()))
+        self._began_s = time.monotonic()
 
-@contextmanager
-def _writer(folder: PipelineFolder) -> Iterator[subprocess.Popen[bytes]]:
-    words = [str(folder.log), str(ROWS_PER_S)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "lab.pipeline.writer", *words], start_new_session=True
-    )
-    try:
-        yield process
-    finally:
-        kill(process)
+    def run(self) -> list[str]:
+        """All kills, and what is wrong after them; nothing if all is well."""
+        kills = self._kills
+        with self._lives as lives:
+            while kills.done < kills.wanted:
+                kills.in_work += self._trial()
+                kills.done += 1
+                if kills.done % self._house_every == 0:
+                    self._keep_house()
+                self._tell_progress()
+            while lives.kills < kills.wanted:
+                lives.tend()
+                time.sleep(POLL_S)
+            lives.end_one()
+        tell("the last drivers bring in the rest")
+        for each in (self._killed, self._undisturbed):
+            finish(each, ROWS_AT_ONCE, rules=RULES)
+        self._tell_figures()
+        return [*lives.complaints, *self._complaints()]
+
+    def _trial(self) -> bool:
+        """A driver that is killed; whether it had brought something in."""
+        folder, chance = self._killed, self._chance
+        before = taken(folder)
+        (folder.path / MORE).touch()
+        is_early, early_s = chance.random() < EARLY_SHARE, chance.random() * EARLY_S_MAX
+        later_s = chance.random() * LATER_S_MAX
+        with driver(folder, ROWS_PER_BATCH, rules=RULES) as process:
+            if is_early:
+                self._live(process, early_s)
+            else:
+                self._await_commit(process)
+                self._live(process, later_s)
+        return taken(folder) > before
+
+    def _await_commit(self, process: Popen[bytes]) -> None:
+        seen, before = commits(self._killed), taken(self._killed)
+        deadline_s = time.monotonic() + START_S_MAX
+        while commits(self._killed) == seen or taken(self._killed) <= before:
+            if time.monotonic() > deadline_s:
+                raise LabError(f"a driver brought nothing in: {last_words(self._killed)}")
+            self._live(process, POLL_S)
+
+    def _live(self, process: Popen[bytes], seconds: float) -> None:
+        """Lets time pass, in which recorders are killed and started again."""
+        end_s = time.monotonic() + seconds
+        while (left_s := end_s - time.monotonic()) > 0:
+            self._lives.tend()
+            if process.poll() is not None:
+                raise LabError(f"a driver ended by itself: {last_words(self._killed)}")
+            time.sleep(min(left_s, POLL_S))
+
+    def _keep_house(self) -> None:
+        """Compacts, and lets the recorder release what both pipelines need no more."""
+        finish(self._undisturbed, ROWS_AT_ONCE, rules=RULES, is_once=True)
+        unneeded = []
+        for each in (self._killed, self._undisturbed):
+            aside = each.path / "released"  # In place of the log, which the other still needs.
+            (aside / RECORDED.name).mkdir(parents=True, exist_ok=True)
+            compact(PipelineFolder(each.path, aside))
+            unneeded.append(archived_before(aside, RECORDED))
+        note_archived(self._killed.log, RECORDED, min(unneeded))
+
+    def _complaints(self) -> Iterator[str]:
+        one, other = self._killed, self._undisturbed
+        yield from same.complaints(one, other)
+        yield from same.unlawful(same.rows_of(one, EVENTS), same.rows_of(one, QUARANTINE))
+        for each in (one, other):
+            yield from handed_on.complaints(each.path, same.rows_of(each, ALARMS))
+        if again := handed_on.handed_again(other.path):
+            yield f"undisturbed, and yet {again} alarms were handed on again"
+        raised = set(same.rows_of(one, ALARMS).column("rule").to_pylist())
+        for rule in load_rules(RULES):
+            if rule.name not in raised:
+                yield f"no alarm of the rule {rule.name}, so nothing is shown of it"
+        if self._kills.wanted and not self._kills.in_work:
+            yield "no driver was killed at work"
+
+    def _tell_progress(self) -> None:
+        kills, lives = self._kills, self._lives
+        took_s = time.monotonic() - self._began_s
+        left_min = took_s / kills.done * (kills.wanted - kills.done) / 60
+        tell(
+            f"{kills.done}/{kills.wanted} drivers killed, {kills.in_work} in work; "
+            f"{lives.kills} recorders, {lives.felt} in work; "
+            f"{lives.recorded} recorded, {taken(self._killed)} taken; {left_min:.0f} min left"
+        )
+
+    def _tell_figures(self) -> None:
+        kills, lives, one = self._kills, self._lives, self._killed
+        alarms = same.rows_of(one, ALARMS).num_rows
+        tell(
+            f"{kills.done} drivers killed, {kills.in_work} in work; "
+            f"{lives.kills} recorders, {lives.felt} in work; {lives.recorded} recorded; "
+            f"{alarms} alarms, handed on again {handed_on.handed_again(one.path)} times"
+        )
 
 
 def tell(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m lab.pipeline.soak", description=__doc__)
+    parser.add_argument("--kills", type=int, default=KILLS, help="of drivers, and of recorders")
+    parser.add_argument("--seed", type=int, help="of an earlier run; else a new one")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="for files and logs")
+    return parser
 
 
 if __name__ == "__main__":

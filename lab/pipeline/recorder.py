@@ -1,0 +1,77 @@
+"""A recorder to be killed: the real one, its writing thread included, fed by this process.
+
+    python -m lab.pipeline.recorder LOG TOLD
+
+It starts, notes how long nobody recorded, and tells of itself as `gridstat recorder` does; only the
+events come from `feed.py` instead of a cloud. What it says is recorded stands in the file TOLD, and
+is what it owes, whatever becomes of it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from gridstat.record.gap_book import GapReason
+from gridstat.record.recorder import Recorder
+from gridstat.record.settings import MIB, LogSettings, RecorderSettings
+from gridstat.record.status_file import write_status
+from gridstat.record.writing_thread import WritingThread
+from lab.pipeline.feed import Life, samples, variables
+from lab.pipeline.orphan import end_with_parent
+
+TURN_S: Final = 0.02
+SETTINGS: Final = RecorderSettings(
+    events=LogSettings(segment_bytes_max=400_000, log_bytes_max=256 * MIB),  # Half a minute each.
+    side=LogSettings(segment_bytes_max=4_000, log_bytes_max=64 * MIB),
+    sync_s=0.1,
+    free_bytes_alarm=0,
+)
+_NUMBER: Final = struct.Struct("<q")
+
+
+def main(words: list[str]) -> None:
+    end_with_parent()
+    log, told = Path(words[0]), os.open(words[1], os.O_WRONLY | os.O_CREAT, 0o644)
+    recorder = Recorder(log, now_ns=time.time_ns, settings=SETTINGS)
+    down_until_ns = recorder.note_downtime()
+    writing = WritingThread(
+        recorder,
+        SETTINGS.sync_s,
+        lambda: write_status(log, recorder.figures(), time.time_ns()),
+    )
+    writing.start()
+    try:
+        for variable in variables():
+            recorder.begin(variable, 1, int(variable.variable_id))
+        if down_until_ns is not None:
+            recorder.miss(GapReason.DOWN, down_until_ns, time.time_ns(), None)
+        _feed(recorder, told)
+    finally:
+        writing.close()
+
+
+def _feed(recorder: Recorder, told: int) -> None:
+    life = Life(recorder.figures().recorded, time.time_ns())
+    fed = life.first
+    while True:
+        now_ns = time.time_ns()
+        if (due := life.due(now_ns)) > fed:
+            recorder.take(samples(life, fed, due - fed, now_ns))
+            fed = due
+        os.pwrite(told, _NUMBER.pack(recorder.figures().recorded), 0)
+        time.sleep(TURN_S)
+
+
+def told_recorded(told: Path) -> int:
+    """What recorders have ever said is recorded, in the file TOLD."""
+    content = told.read_bytes() if told.exists() else b""
+    return int(_NUMBER.unpack(content)[0]) if content else 0
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

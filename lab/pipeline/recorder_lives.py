@@ -1,0 +1,103 @@
+"""Recorders one after the other in one log, killed and started again at instants of a seed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Final, Self
+
+from gridstat.record.kinds import EVENTS
+from gridstat.record.log_reader import LogReader
+from lab.errors import LabError
+from lab.pipeline.killing import kill
+from lab.pipeline.recorder import told_recorded
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+LIFE_S_MAX: Final = 10.0
+"""Some are killed while they start."""
+DOWN_S_MAX: Final = 1.5
+START_S_MAX: Final = 60.0
+POLL_S: Final = 0.05
+
+
+class RecorderLives:
+    """At most one lives at a time; after `tend` was not called for a while, it lives longer."""
+
+    def __init__(self, folder: Path, log: Path, chance: random.Random) -> None:
+        self.kills = 0
+        self.felt = 0
+        """Kills of those that had recorded something."""
+        self.complaints: list[str] = []
+        self._log = log
+        self._told = folder / "recorder.told"
+        self._printed = folder / "recorder.log"
+        self._chance = chance
+        self._process: subprocess.Popen[bytes] | None = None
+        self._due_s = 0.0
+        self._told_before = 0
+
+    def __enter__(self) -> Self:
+        """The first one is let live until it has recorded something."""
+        self._start()
+        deadline_s = time.monotonic() + START_S_MAX
+        try:
+            while not told_recorded(self._told):
+                if time.monotonic() > deadline_s:
+                    raise LabError(f"nothing is recorded: {self._last_words()}")
+                self._check()
+                time.sleep(POLL_S)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            kill(self._process)
+
+    @property
+    def recorded(self) -> int:
+        return int(LogReader(self._log, EVENTS).ends()[1])
+
+    def tend(self) -> None:
+        """Kill it, or start the next one, if that is due."""
+        self._check()
+        if time.monotonic() < self._due_s:
+            return
+        if self._process is None:
+            self._start()
+        else:
+            self.end_one()
+
+    def end_one(self) -> None:
+        """Kill the one that lives, if any, and see whether the log has all that it told of."""
+        process, self._process = self._process, None
+        self._due_s = time.monotonic() + self._chance.random() * DOWN_S_MAX
+        if process is None:
+            return
+        kill(process)
+        self.kills += 1
+        told, recorded = told_recorded(self._told), self.recorded
+        self.felt += told > self._told_before
+        if recorded < told:
+            self.complaints.append(f"a recorder told of {told} records, the log has {recorded}")
+        self._told_before = told
+
+    def _start(self) -> None:
+        words = [sys.executable, "-m", "lab.pipeline.recorder", str(self._log), str(self._told)]
+        with self._printed.open("ab") as printed:
+            self._process = subprocess.Popen(
+                words, stdout=printed, stderr=printed, start_new_session=True
+            )
+        self._due_s = time.monotonic() + self._chance.random() * LIFE_S_MAX
+
+    def _check(self) -> None:
+        if self._process is not None and self._process.poll() is not None:
+            raise LabError(f"a recorder ended by itself: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        return self._printed.read_text(errors="replace")[-2_000:]
