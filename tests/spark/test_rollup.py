@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gridstat.pipeline.known_streams import FOR_EVER_NS, known_streams
 from gridstat.pipeline.stages.rollup import complete, measure, rollup_core
@@ -16,6 +18,7 @@ from tests.spark.ingest_logs import BEGAN_S, NS_PER_S, record_events, record_str
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from random import Random
 
     from pyspark.sql import SparkSession
 
@@ -90,6 +93,32 @@ def test_events_whose_value_is_no_number_are_counted_and_nothing_else() -> None:
 def test_first_and_last_are_by_time_and_then_by_sequence() -> None:
     found = rolled_up([stream(0)], [(0, 0.5, 1.0), (0, 0.0, 2.0), (0, 0.5, 3.0)])
     assert (found[0, 0]["first"], found[0, 0]["last"]) == (2.0, 3.0)
+
+
+WINDOWS = st.lists(
+    st.lists(st.floats(-1e3, 1e3) | st.sampled_from([0.0, 1.0]), min_size=1, max_size=40),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(windows=WINDOWS, order=st.randoms(use_true_random=False))
+def test_ranks_of_windows_of_many_sizes_are_as_numpy_reckons_them_window_by_window(
+    windows: list[list[float]], order: Random
+) -> None:
+    events: list[tuple[int, float, float | None]] = [
+        (place % 3, place + number / 64, value)
+        for place, values in enumerate(windows)
+        for number, value in enumerate(values)
+    ]
+    order.shuffle(events)
+    found = rolled_up([stream(number) for number in range(3)], events)
+    for place, values in enumerate(windows):
+        row = found[place % 3, place]
+        expected = [min(values), float(np.quantile(values, 0.95)), max(values)]
+        ranks = [row["minimum"], row["p95"], row["maximum"]]
+        assert np.allclose(ranks, expected, rtol=1e-9, atol=1e-9)
+        assert row["count"] == len(values)
 
 
 def test_the_small_variant_runs_over_a_stream_and_agrees(
