@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import SparkContext
 
 from benchmarks.roles.conversation import Answer, Question, converse
+from gridstat.pipeline.alarm_rules import load_rules
 from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.jobs.alarms import AlarmFollower
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
 from gridstat.pipeline.session import SparkSettings, spark_session
 from gridstat.pipeline.stages.rollup import rollup_core
@@ -96,8 +98,9 @@ class Driver:
         return told
 
     def begin_live(self, log: Path, folder: Path) -> Answer:
-        """Begins to take what is recorded, as it comes."""
-        ingest = Ingest(self._spark, PipelineFolder(folder, log))
+        """Begins to take what is recorded, as it comes, and to judge it by the usual rules."""
+        place = PipelineFolder(folder, log)
+        ingest = Ingest(self._spark, place, followers=[AlarmFollower(place, load_rules())])
         self._live = threading.Thread(target=ingest.run, args=(self._stop,))
         self._live.start()
         return {"begun": True}

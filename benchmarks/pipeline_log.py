@@ -64,9 +64,9 @@ def record_log(folder: Path, rows: int, *, streams: int, rate: int) -> None:
 
 
 def events(stream: NDArray[np.int64], slots: NDArray[np.int64], rate: int) -> pa.RecordBatch:
-    """One event of each stream in its slot; a wave around 50 that no two streams share."""
+    """One event of each stream in its slot; a wave around 60 that no two streams share."""
     created_ns = slots // rate * NS_PER_S + slots % rate * NS_PER_S // rate
-    value = 50.0 + 0.02 * np.sin(slots / 17.0 + stream)
+    value = 60.0 + 0.02 * np.sin(slots / 17.0 + stream)
     columns = {
         "stream": stream.astype(np.int32),
         "created_ns": created_ns,

@@ -11,8 +11,10 @@ import pandas as pd
 import pytest
 
 from gridstat.model.errors import StorageFailed
+from gridstat.pipeline.archive import Archive
 from gridstat.pipeline.folder import PipelineFolder
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
+from gridstat.pipeline.tables import StoredTable
 from tests.spark.ingest_logs import (
     BEGAN_S,
     disturbed,
@@ -25,9 +27,14 @@ from tests.spark.ingest_logs import (
 from tests.spark.ingest_tables import NAMES, check_records, check_rollups, table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+
+    from gridstat.pipeline.file_rows import FileRows
+    from gridstat.pipeline.time_spans import Spans
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 STREAMS = 4
@@ -119,6 +126,31 @@ def test_clocks_that_jump_ahead_and_back_hold_up_neither_rollups_nor_the_log(
     job.rollups.flush(spark)
     for window_s in NAMES:
         check_rollups(folder, jumped, STREAMS, window_s)
+
+
+def test_what_comes_while_a_minute_is_read_counts_as_unseen(
+    spark: SparkSession, folder: PipelineFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = steady(STREAMS, 70)
+    record_events(folder.log, rows)
+    job = Ingest(spark, folder)
+    job.run_to_end(has_flush=False)
+    marks: list[int] = []
+    read, append = Archive.rows, StoredTable.append
+
+    def read_slowly(archive: Archive, spans_ns: Spans) -> FileRows:
+        found = read(archive, spans_ns)
+        monkeypatch.setattr(Archive, "taken", len(rows) + 1_000)
+        return found
+
+    def append_noted(stored: StoredTable, fresh: pa.Table, told: Mapping[str, int]) -> None:
+        marks.append(told["record"])
+        append(stored, fresh, told)
+
+    monkeypatch.setattr(Archive, "rows", read_slowly)
+    monkeypatch.setattr(StoredTable, "append", append_noted)
+    job.rollups.advance_coarse(spark, (BEGAN_S + 180) * 1_000_000_000)
+    assert marks[0] == len(rows)
 
 
 def test_open_seconds_are_shown_before_they_are_final(
