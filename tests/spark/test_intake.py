@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as at_most
 from hypothesis import strategies as st
 from pyspark.sql import Row
@@ -85,11 +85,13 @@ def files_told_by(told: list[dict[str, Any]]) -> dict[str | None, str]:
 
 @at_most(max_examples=40)
 @given(
-    streams=st.lists(st.integers(-4, 4) | INT32, max_size=40),
+    streams=st.lists(st.integers(-4, 4) | INT32, min_size=6, max_size=40),
     rows_per_frame=st.integers(1, 12),
     shares=st.integers(1, 5),
-    from_record=st.integers(0, 45),
+    from_record=st.integers(0, 8),
 )
+@example(streams=[-1, 0, 1, -2, 2], rows_per_frame=2, shares=2, from_record=1)
+@example(streams=[], rows_per_frame=1, shares=2, from_record=0)
 def test_every_record_from_the_first_wanted_on_is_in_exactly_one_share(
     tmp_path_factory: pytest.TempPathFactory,
     streams: list[int],
