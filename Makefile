@@ -38,9 +38,7 @@ up: install ## Install everything, start a grid and its pipeline; Ctrl-C ends it
 	@$(BIN)/gridstat up $(if $(filter 0,$(PIPELINE)),--without-pipeline)
 
 test: install ## Install everything, check the source, run all tests
-	@$(MAKE) --no-print-directory lint type & checks=$$!; \
-	$(BIN)/pytest -q -m "not apart" tests; tests=$$?; \
-	wait $$checks || { echo "lint or type failed, see above" >&2; exit 1; }; exit $$tests
+	@tools/test.sh $(BIN)
 
 test-apart: install ## Run the long tests of whole chains: up with its pipeline, Spark on pip's Java
 	@$(BIN)/pytest -q -m apart tests

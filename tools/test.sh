@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Runs all tests, and beside them the checks of style and types, which need neither sockets nor time.
+# A script, since make runs a recipe that calls make even when it is only asked what it would do.
+# Checks that pass say nothing, so that the last line is pytest's; those that fail say so at once.
+set -u
+
+bin=$1
+mkdir -p build
+# Without make's flags: they tell of a jobserver that only a recipe may use.
+{ env -u MAKEFLAGS -u MFLAGS make --no-print-directory lint type > build/checks.log 2>&1 ||
+    { cat build/checks.log >&2; exit 1; }; } &
+checks=$!
+tests=0
+"$bin/pytest" -q -m "not apart" tests || tests=$?
+wait $checks || { echo "lint or type failed, see above" >&2; exit 1; }
+exit $tests
