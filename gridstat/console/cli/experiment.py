@@ -86,7 +86,14 @@ def run_experiment(
 ) -> None:
     experiment = find_experiment(load_experiments(), name)
     folder = None if samples is None else str(samples.resolve())
-    options = options_of(settings or (), runs=runs, seconds=seconds, only=only, samples=folder)
+    options = options_of(
+        settings or (),
+        runs=runs,
+        seconds=seconds,
+        only=only,
+        samples=folder,
+        full=1 if full else None,
+    )
     result = _measured(experiment, options)
     # Standard output is for the one line of JSON if that is asked for, and for people if not.
     _show(Console(stderr=json), result)

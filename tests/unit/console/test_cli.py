@@ -190,10 +190,14 @@ def test_an_experiment_is_a_table_for_people(runner: CliRunner) -> None:
 
 
 @pytest.mark.usefixtures("_only_the_example")
-def test_a_parameter_that_an_experiment_lacks_is_told(runner: CliRunner) -> None:
-    result = runner.invoke(app, ["experiment", "run", "example", "--only", "single"])
+@pytest.mark.parametrize("words", [("--only", "single"), ("--full",)])
+def test_a_parameter_that_an_experiment_lacks_is_told(
+    runner: CliRunner, words: tuple[str, ...]
+) -> None:
+    """Among them --full, which was once taken and forgotten."""
+    result = runner.invoke(app, ["experiment", "run", "example", *words])
     assert result.exit_code == 1
-    assert "example has no parameter 'only'" in result.stderr
+    assert f"example has no parameter '{words[0].removeprefix('--')}'" in result.stderr
     assert "hint: it has runs" in result.stderr
 
 
