@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import settings as at_most
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
@@ -36,9 +36,16 @@ NAMES = ("record", "stream", "created_ns")
 TYPES = (pa.int64(), pa.int32(), pa.int64())
 Row = tuple[int, int, int]
 
-ROWS = st.lists(st.tuples(st.integers(0, 99), st.integers(-3, 3), st.integers(-20, 20)), max_size=8)
+ROWS = st.lists(
+    st.tuples(st.integers(0, 99), st.integers(-3, 3), st.integers(-20, 20)), min_size=3, max_size=12
+)
 BOUND = st.none() | st.integers(-22, 22)
-SPANS = st.lists(st.tuples(BOUND, BOUND), max_size=3).map(tuple)
+NARROW = st.builds(
+    lambda first_ns, length_ns: (first_ns, first_ns + length_ns),
+    st.integers(-22, 22),
+    st.integers(0, 4),
+)
+SPANS = st.lists(NARROW | st.tuples(BOUND, BOUND), min_size=1, max_size=3).map(tuple)
 
 
 def write(path: Path, rows: list[Row], *, nullable: bool, group_rows: int = 3) -> str:
@@ -64,6 +71,9 @@ def is_within(created_ns: int, spans_ns: Spans) -> bool:
     spans_ns=SPANS,
     shares=st.none() | st.integers(1, 3),
 )
+@example(files=[([(0, 0, 1), (1, 0, 2), (2, 0, 3)], True)], spans_ns=((3, 3),), shares=None)
+@example(files=[([(0, 0, 1), (1, 0, 2), (2, 0, 3)], True)], spans_ns=((1, 1),), shares=None)
+@example(files=[([], False)], spans_ns=(), shares=2)
 def test_exactly_the_rows_within_the_spans_and_of_the_chosen_streams_are_read(
     tmp_path_factory: pytest.TempPathFactory,
     files: list[tuple[list[Row], bool]],
