@@ -140,5 +140,5 @@ def _folder(path: str) -> Path:
 def _whole(options: Mapping[str, str], name: str, default: int) -> int:
     text = options.get(name, str(default)).replace("_", "")
     if not text.isdecimal():
-        raise ConfigurationError(f"{name} {text!r}", hint="a whole number, or 0 for no bound")
+        raise ConfigurationError(f"{name} {text!r}", hint="a whole number")
     return int(text)

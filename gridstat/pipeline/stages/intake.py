@@ -83,9 +83,10 @@ def recorded_rows(
     records, streams = np.concatenate(numbers), rows.column("stream").to_numpy()
     wanted = np.flatnonzero((streams % shares == share) & (records >= from_record))
     wanted = wanted[np.lexsort((streams[wanted], np.arange(len(wanted)) // GROUP_ROWS))]
-    chosen = rows.take(pa.array(wanted)).combine_chunks()
-    made = [
-        event_columns(batch, read_streams(log), records[wanted], schema=SCHEMA)
-        for batch in chosen.to_batches()
-    ]
+    chosen, known = rows.take(pa.array(wanted)).combine_chunks(), read_streams(log)
+    made, start = [], 0
+    for batch in chosen.to_batches():  # Mostly one; more where options are gigabytes.
+        its_records = records[wanted[start : start + batch.num_rows]]
+        made.append(event_columns(batch, known, its_records, schema=SCHEMA))
+        start += batch.num_rows
     return pa.Table.from_batches(made, SCHEMA)
