@@ -18,6 +18,7 @@ from gridstat.console.simulation.scenario import Scenario, Watch, scenarios
 from gridstat.model.alarms.identity import sequence_of
 from gridstat.model.alarms.runs import Series
 from gridstat.model.rate_law import NS_PER_S, Period
+from gridstat.model.status import EventFlag
 from gridstat.pipeline.alarm_rules import load_rules, rules_from_text
 from gridstat.pipeline.file_rows import FileRows, in_shares
 from gridstat.pipeline.schemas import ALARMS, column_names
@@ -117,7 +118,7 @@ def known(names: list[str], **changed: Any) -> list[dict[str, Any]]:
     ]
 
 
-def event_table(streams: list[tuple[Any, Any]]) -> pa.Table:
+def event_table(streams: list[tuple[Any, Any]], flags: EventFlag = EventFlag.NONE) -> pa.Table:
     return pa.table(
         {
             "stream": np.repeat(
@@ -125,6 +126,7 @@ def event_table(streams: list[tuple[Any, Any]]) -> pa.Table:
             ),
             "created_ns": np.concatenate([times for times, _ in streams]),
             "value": np.concatenate([values for _, values in streams]),
+            "flags": np.full(sum(len(times) for times, _ in streams), int(flags), np.int16),
         }
     )
 
@@ -179,6 +181,15 @@ def test_a_variable_that_never_sent_anything_is_silent(stage: Stage) -> None:
     over = known(["c1/a"], since_ns=START_NS, until_ns=START_NS + NS_PER_S)
     seen = watched(rules_from_text(SILENT, file="f"), over)
     assert onsets_s(stage(no_rows, seen)) == {}
+
+
+def test_what_is_sent_for_a_test_is_no_silence_and_no_alarm(stage: Stage) -> None:
+    seen = watched(rules_from_text(SILENT + HIGH, file="f"), known(["c1/a"]))
+    times_ns = START_NS + np.arange(90) * NS_PER_S // 30
+    to_ns = int(times_ns[-1])
+    for flags, raised in ((EventFlag.NONE, ["high"]), (EventFlag.TEST, [])):
+        rows = event_table([(times_ns, np.full(90, 2.0))], flags)
+        assert [row.rule for row in stage(rows, seen, to_ns).collect()] == raised
 
 
 def test_nobody_is_silent_while_nothing_was_recorded(stage: Stage) -> None:

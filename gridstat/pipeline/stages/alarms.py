@@ -1,8 +1,9 @@
 """The stage of alarms: final events and rules in, alarms out; the laws run on Arrow batches.
 
 Only streams that some rule watches are looked at, each variable's events together, whatever
-stream they came by. A variable that has not sent a single event is judged, too: the start of its
-recording stands among its events as a sign of life.
+stream they came by. What is sent for a test tells that its sender lives, and nothing else. A
+variable that has not sent a single event is judged, too: the start of its recording stands among
+its events as a sign of life.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gridstat.model.alarms.identity import sequence_of
 from gridstat.model.alarms.runs import LONG_AGO_NS, Series
 from gridstat.model.alarms.silence import Silence
 from gridstat.model.rate_law import NS_PER_S
+from gridstat.model.status import EventFlag
 from gridstat.pipeline.file_rows import FileRows, share_of
 from gridstat.pipeline.schemas import ALARMS
 
@@ -43,7 +45,8 @@ _SEEN: Final = pa.schema(
         ("slot_ns", pa.int64()),
     ]
 )
-"""Events as the archive has them, and the place of their variable."""
+"""Events and the place of their variable; one without a value is a sign of life and no more."""
+_READ: Final = ("stream", "created_ns", "value", "flags")
 LOOK_BACK_NS_MAX: Final = 2 * 3_600 * NS_PER_S
 """Silence of streams so slow that it needs more is not judged; `Watched.too_slow` names them."""
 NS_PER_US: Final = 1_000
@@ -201,9 +204,17 @@ def _rows_of_share(
     )
     parts = [_signs(seen, mine, start_ns, to_ns, unrecorded_ns)]
     wanted = replace(events, spans_ns=((start_ns + 1, to_ns),))
-    for rows in wanted.read(_SEEN.names[:3], lambda streams: np.isin(streams, numbers)):
+    for rows in wanted.read(_READ, lambda streams: np.isin(streams, numbers)):
         at = np.searchsorted(numbers, rows.column("stream").to_numpy())
-        columns = [*rows.select(_SEEN.names[:3]).columns, places[at], slots_ns[at]]
+        is_test = rows.column("flags").to_numpy() & int(EventFlag.TEST) != 0
+        values = np.where(is_test, np.nan, rows.column("value").to_numpy())
+        columns = [
+            rows.column("stream"),
+            rows.column("created_ns"),
+            values,
+            places[at],
+            slots_ns[at],
+        ]
         parts.append(pa.table(columns, schema=_SEEN))
     return pa.concat_tables(parts)
 
