@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gridstat.model.errors import RecordsGone
 from gridstat.pipeline.data_files import forget, written_files
 from gridstat.pipeline.file_rows import FileRows
 from gridstat.pipeline.schemas import EVENTS, QUARANTINE
@@ -92,6 +93,7 @@ class Archive:
         """
         self.events.refresh()  # Whoever compacts has removed files since the last batch.
         start, quarantined = self.taken, self.quarantine.mark(RECORD) or 0
+        self._check_there()
         judgement = Judgement(
             self.bounds, self._known(start, closed_s, rows_max), start, quarantined
         )
@@ -129,6 +131,15 @@ class Archive:
         if window_s not in self._readers:
             self._readers[window_s] = LogReader(self.log, RECORDED_EVENTS)
         return self._readers[window_s]
+
+    def _check_there(self) -> None:
+        """A log that another pipeline has let go of may begin anywhere, but not behind us."""
+        taken, oldest = self.events.mark(RECORD), self._reader(1).ends()[0]
+        if taken is not None and oldest > taken:
+            raise RecordsGone(
+                f"{self.log} begins at record {oldest:,}, and the archive ends before {taken:,}",
+                hint="records between are lost; a pipeline in a new folder takes what is there",
+            )
 
     def _write(self, slices: DataFrame, judgement: Judgement) -> tuple[list[DataFile], int]:
         """Has tasks read their shares, judge and write them, in one go.

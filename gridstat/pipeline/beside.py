@@ -10,31 +10,44 @@ if TYPE_CHECKING:
 
 
 class Beside:
-    """Whoever offers work is told of what the piece before it has failed of."""
+    """Any thread may offer work, ask and wait.
+
+    Whoever comes next is told, once, of what a piece has failed of.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        """The last one that was started."""
         self._failure: Exception | None = None
 
     @property
     def is_busy(self) -> bool:
-        return self._thread is not None and self._thread.is_alive()
+        thread = self._thread
+        return thread is not None and thread.is_alive()
 
     def offer(self, work: Callable[[], object]) -> bool:
         """Begins with it, unless there is a piece under way; returns whether it has begun."""
-        if self.is_busy:
-            return False
-        self.wait()
-        self._thread = threading.Thread(target=self._do, args=(work,), name=self._name)
-        self._thread.start()
-        return True
+        with self._lock:
+            if self.is_busy:
+                return False
+            self._raise()
+            thread = threading.Thread(target=self._do, args=(work,), name=self._name)
+            thread.start()
+            self._thread = thread
+            return True
 
     def wait(self) -> None:
-        """Until nothing is under way; raises what the last piece has failed of, once."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        """Until what is under way has ended; raises what it has failed of."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+        with self._lock:
+            self._raise()
+
+    def _raise(self) -> None:
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure

@@ -7,7 +7,7 @@ is its share. So nothing goes through Java on the way, which takes many times as
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 ALL_TIME: Final[Spans] = ((None, None),)
 ROWS_PER_TASK_MAX: Final = 4_000_000
 """A task holds some hundred bytes for each of its rows."""
+ROWS_PER_TASK_MIN: Final = 20_000
+"""Fewer rows than these are not worth a task of their own."""
 TASKS_MAX: Final = 1_024
 
 
@@ -54,8 +56,9 @@ class FileRows:
 
 def in_shares(spark: SparkSession, events: FileRows) -> DataFrame:
     """As many tasks as there should be, each with one row: its share, and of how many shares."""
-    by_rows = -(-events.rows_max // ROWS_PER_TASK_MAX)
-    shares = min(TASKS_MAX, max(spark.sparkContext.defaultParallelism, by_rows))
+    at_least = -(-events.rows_max // ROWS_PER_TASK_MAX)
+    at_most = shares_worth(events.rows_max, ROWS_PER_TASK_MIN)
+    shares = min(TASKS_MAX, max(at_least, min(at_most, spark.sparkContext.defaultParallelism)))
     return spark.range(0, shares, 1, shares).selectExpr("id as share", f"{shares}L as shares")
 
 
@@ -66,6 +69,19 @@ def in_turn(spark: SparkSession, events: FileRows) -> Iterator[DataFrame]:
     for share in range(shares):
         one = spark.range(share, share + 1, 1, 1)
         yield one.selectExpr("id as share", f"{shares}L as shares")
+
+
+def shares_worth(rows: int, rows_min: int) -> int:
+    """How many tasks at most have so many rows each: a task has its price, and so has a file."""
+    return max(1, -(-rows // rows_min))
+
+
+def is_in_share(numbers: NDArray[np.integer[Any]], share: int, shares: int) -> NDArray[np.bool_]:
+    """Which numbers belong to a share. Numbers are given one after the other, and every other one
+    may be of a kind; so they are stirred first."""
+    stirred = (numbers.astype(np.uint32) * np.uint32(2_654_435_761)) >> np.uint32(16)
+    wanted: NDArray[np.bool_] = stirred % np.uint32(shares) == share
+    return wanted
 
 
 def share_of(batches: Iterable[pa.RecordBatch]) -> tuple[int, int] | None:

@@ -39,14 +39,16 @@ class KnownStreams:
 
     def __init__(self, log: Path) -> None:
         self._log = log
-        self._seen: tuple[int, int] | None = None
-        self._table: pa.Table | None = None
+        self._known: tuple[tuple[int, int], pa.Table] | None = None
+        """As one, since several threads may ask."""
 
     def table(self) -> pa.Table:
         ends = LogReader(self._log, STREAMS).ends()[1], LogReader(self._log, CONTRACTS).ends()[1]
-        if self._table is None or ends != self._seen:
-            self._table, self._seen = known_streams(self._log), ends
-        return self._table
+        known = self._known
+        if known is None or ends != known[0]:
+            known = ends, known_streams(self._log)
+            self._known = known
+        return known[1]
 
 
 def known_streams(log: Path) -> pa.Table:

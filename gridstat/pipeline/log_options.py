@@ -8,7 +8,8 @@
 | rowsPerBatch | 0 | at most so many rows in a batch of a stream, 0 for no bound |
 | rowsPerPartition | 500,000 | at most so many rows in a task |
 | startingRecord | oldest | where a new stream begins: oldest, newest, or a record's number |
-| shares | 1 | of `gridstat-slices` only: how many tasks share the streams |
+| shares | 1 | of `gridstat-slices` only: how many tasks share the streams at most |
+| rowsPerShare | 20,000 | of `gridstat-slices` only: fewer rows are not worth another share |
 
 Rows are taken in whole frames, so a bound below the size of a frame (65,536) is not exact.
 """
@@ -23,6 +24,7 @@ import pyarrow as pa
 
 from gridstat.model.errors import ConfigurationError, UnknownName
 from gridstat.pipeline.event_columns import EVENT_SCHEMA
+from gridstat.pipeline.file_rows import ROWS_PER_TASK_MIN
 from gridstat.record.kinds import EVENTS, KINDS, kind_named
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ KNOWN: Final = (
     "rowsPerPartition",
     "startingRecord",
     "shares",
+    "rowsPerShare",
 )
 
 
@@ -56,6 +59,7 @@ class LogOptions:
     rows_per_partition: int
     start: str
     shares: int
+    rows_per_share: int
 
     @property
     def kind(self) -> RecordKind:
@@ -99,6 +103,7 @@ def read_options(options: Mapping[str, str]) -> LogOptions:
         rows_per_partition=_whole(options, "rowsPerPartition", ROWS_PER_PARTITION) or 1 << 62,
         start=start,
         shares=shares,
+        rows_per_share=max(1, _whole(options, "rowsPerShare", ROWS_PER_TASK_MIN)),
     )
 
 

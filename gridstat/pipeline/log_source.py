@@ -62,7 +62,7 @@ Offset: TypeAlias = dict[str, int]
 NAME: Final = "gridstat"
 NS_PER_US: Final = 1_000
 US_PER_S: Final = 1_000_000
-_PLACE: Final = "record"
+PLACE: Final = "record"
 _LOG: Final = "began_ns"
 _LONG_AGO_NS: Final = -(1 << 63)
 _FAR_AWAY_NS: Final = (1 << 63) - 1
@@ -190,7 +190,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._reader.ends()[1]
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name.
-        here = start[_PLACE]
+        here = start[PLACE]
         end = self._reader.ends()[1] if self._target is None else self._target
         began_ns = self._began_ns(here)
         if end < here or (start[_LOG] and began_ns and start[_LOG] != began_ns):
@@ -218,10 +218,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _slices(self, start: Offset, end: Offset) -> list[Slice]:
         rows = self._options.rows_per_partition
-        return self._reader.slices(start[_PLACE], end[_PLACE], rows)
+        return self._reader.slices(start[PLACE], end[PLACE], rows)
 
     def _offset(self, place: int) -> Offset:
-        return {_PLACE: place, _LOG: self._began_ns(place)}
+        return {PLACE: place, _LOG: self._began_ns(place)}
 
     def _began_ns(self, place: int) -> int:
         """When the segment began that ends at this place or goes on there; 0 if it is gone."""

@@ -15,8 +15,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from gridstat.pipeline.file_rows import shares_worth
 from gridstat.pipeline.log_options import read_options
-from gridstat.pipeline.log_source import LogStreamReader
+from gridstat.pipeline.log_source import PLACE, LogStreamReader
 from gridstat.record.log_reader import Slice
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ SLICE_SCHEMA: Final = pa.schema(
     ]
 )
 
+_SLICE: Final = ("segment", "start_byte", "end_byte", "first_record", "end_record")
+
 
 def register(spark: SparkSession) -> None:
     spark.dataSource.register(SliceSource)
@@ -50,9 +53,8 @@ def slices_of(batches: Iterable[pa.RecordBatch]) -> tuple[int, int, list[Slice]]
     rows = [row for batch in batches for row in batch.to_pylist()]
     if not rows:
         return 0, 1, []
-    share, shares = rows[0].pop("share"), rows[0].pop("shares")
-    assert all(row.pop("share") == share and row.pop("shares") == shares for row in rows[1:])
-    return share, shares, [Slice(**row) for row in rows]
+    slices = [Slice(*(row[name] for name in _SLICE)) for row in rows]
+    return rows[0]["share"], rows[0]["shares"], slices
 
 
 class SharePartition(InputPartition):
@@ -76,25 +78,29 @@ class SliceSource(DataSource):
 
 
 class SliceReader(LogStreamReader):
-    """The log as it grows, by its places."""
+    """The log as it grows, by its places.
+
+    What the log has let go of is left out of a batch that comes again after a kill: whoever takes
+    slices must know by its own tables that it has those records, as the archive does.
+    """
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[SharePartition]:
-        slices, shares = tuple(self._slices(start, end)), self._options.shares
+        slices = tuple(self._slices(start, end))
+        records = sum(piece.records for piece in slices)
+        shares = min(self._options.shares, shares_worth(records, self._options.rows_per_share))
         return [SharePartition((share, shares, slices)) for share in range(shares)]
+
+    def _slices(self, start: Offset, end: Offset) -> list[Slice]:
+        oldest = self._reader.ends()[0]
+        if end[PLACE] <= oldest:
+            return []
+        return super()._slices({**start, PLACE: max(start[PLACE], oldest)}, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SharePartition)
         share, shares, slices = partition.value
         rows = [
-            {
-                "share": share,
-                "shares": shares,
-                "segment": piece.segment,
-                "start_byte": piece.start_byte,
-                "end_byte": piece.end_byte,
-                "first_record": piece.first_record,
-                "end_record": piece.end_record,
-            }
+            {"share": share, "shares": shares, **{name: getattr(piece, name) for name in _SLICE}}
             for piece in slices
         ]
         yield pa.RecordBatch.from_pylist(rows, schema=SLICE_SCHEMA)

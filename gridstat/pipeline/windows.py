@@ -78,6 +78,13 @@ class Rollups:
         self._commit(1, rows.filter(is_over), closed_s, taken)
         self.live.overwrite(rows.filter(pc.invert(is_over)))
 
+    def has_ended(self, watermark_ns: int) -> bool:
+        """Whether there is something for `advance_coarse`."""
+        return self.now_s() >= self._look_s or any(
+            _closed_s(watermark_ns, window_s) > (table.mark(CLOSED) or 0)
+            for window_s, table in self._coarse()
+        )
+
     def advance_coarse(self, spark: SparkSession, watermark_ns: int) -> None:
         """Makes minutes and hours final that have ended by the watermark.
 
@@ -85,7 +92,7 @@ class Rollups:
         """
         has_ended = False
         for window_s, table in self._coarse():
-            closed_s = watermark_ns // (window_s * NS_PER_S) * window_s
+            closed_s = _closed_s(watermark_ns, window_s)
             if closed_s > (table.mark(CLOSED) or 0):
                 self._advance_window(spark, window_s, closed_s)
                 has_ended = True
@@ -153,6 +160,10 @@ class Rollups:
             table.append(rows, marks)
         else:
             table.upsert(rows, START, marks)
+
+
+def _closed_s(watermark_ns: int, window_s: int) -> int:
+    return watermark_ns // (window_s * NS_PER_S) * window_s
 
 
 def _is_after(rows: pa.Table, table: StoredTable) -> bool:

@@ -20,7 +20,7 @@ def main(words: list[str]) -> None:
     wanted = replace(SparkSettings(), **json.loads(told))
     spark = spark_session(wanted)
     place = PipelineFolder(Path(folder), Path(log))
-    Ingest(spark, place, IngestSettings(rows_per_batch=int(rows))).run_to_end()
+    Ingest(spark, place, IngestSettings(rows_per_batch=int(rows), rows_per_share=1)).run_to_end()
     spark.stop()
 
 

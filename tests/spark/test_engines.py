@@ -47,7 +47,7 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pip
     place = PipelineFolder(tmp_path_factory.mktemp("pipeline"))
     record_streams(place.log, STREAMS)
     record_events(place.log, disturbed(steady(STREAMS, SECONDS), seed=11))
-    Ingest(spark, place, IngestSettings(rows_per_batch=1_500)).run_to_end()
+    Ingest(spark, place, IngestSettings(rows_per_batch=1_500, rows_per_share=1)).run_to_end()
     by_polars(place, 60)  # It opens what it keeps for good before anybody counts.
     pl.scan_delta(str(place.tables / EVENTS.name)).collect()
     return place

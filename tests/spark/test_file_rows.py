@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,10 +15,12 @@ from pyspark.sql import functions as F
 
 from gridstat.pipeline.file_rows import (
     ROWS_PER_TASK_MAX,
+    ROWS_PER_TASK_MIN,
     TASKS_MAX,
     FileRows,
     in_shares,
     in_turn,
+    is_in_share,
     share_of,
 )
 
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
     from pyspark.sql import SparkSession
 
@@ -135,20 +137,33 @@ def test_a_task_without_a_row_has_no_share() -> None:
     assert share_of(iter(())) is None
 
 
+@pytest.mark.parametrize("shares", [2, 3, 14])
+@pytest.mark.parametrize("step", [1, 2, 7, 14])
+def test_shares_are_even_though_every_so_many_streams_are_of_a_kind(shares: int, step: int) -> None:
+    """By their numbers alone, all quick variables of devices that have two fell to one task."""
+    numbers = np.arange(0, 1_000 * step, step, dtype=np.int32)
+    sizes = [int(is_in_share(numbers, share, shares).sum()) for share in range(shares)]
+    assert sum(sizes) == 1_000
+    assert max(sizes) < 1.5 * 1_000 / shares
+
+
 @pytest.mark.parametrize(
-    ("rows_max", "by_rows"),
+    ("rows_max", "tasks"),
     [
-        (0, 0),
+        (0, 1),
         (1, 1),
+        (ROWS_PER_TASK_MIN, 1),
+        (ROWS_PER_TASK_MIN + 1, 2),
+        (ROWS_PER_TASK_MAX, 2),
         (5 * ROWS_PER_TASK_MAX, 5),
         (5 * ROWS_PER_TASK_MAX + 1, 6),
         (2 * TASKS_MAX * ROWS_PER_TASK_MAX, TASKS_MAX),
     ],
 )
 def test_there_are_as_many_tasks_as_processors_and_more_only_for_many_rows(
-    spark: SparkSession, rows_max: int, by_rows: int
+    spark: SparkSession, rows_max: int, tasks: int
 ) -> None:
-    tasks = max(spark.sparkContext.defaultParallelism, by_rows)
+    assert spark.sparkContext.defaultParallelism == 2
     assert in_shares(spark, FileRows(rows_max=rows_max)).rdd.getNumPartitions() == tasks
 
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from gridstat.model.errors import StorageFailed
+from gridstat.model.errors import RecordsGone, StorageFailed
 from gridstat.pipeline.archive import Archive
 from gridstat.pipeline.folder import PipelineFolder
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
 from gridstat.pipeline.tables import StoredTable
+from gridstat.pipeline.windows import Rollups
+from gridstat.record.kinds import EVENTS as RECORDED
+from gridstat.record.log_reader import LogReader
+from gridstat.record.log_writer import LogWriter
+from tests.cluster.eventually import eventually
 from tests.spark.ingest_logs import (
     BEGAN_S,
     disturbed,
+    event_batch,
     judged,
     record_events,
     record_streams,
@@ -49,7 +56,7 @@ def folder(tmp_path: Path) -> PipelineFolder:
 
 
 def ingest(spark: SparkSession, folder: PipelineFolder, rows: int = 1_000_000) -> Ingest:
-    job = Ingest(spark, folder, IngestSettings(rows_per_batch=rows))
+    job = Ingest(spark, folder, IngestSettings(rows_per_batch=rows, rows_per_share=1))
     job.run_to_end()
     return job
 
@@ -151,6 +158,92 @@ def test_what_comes_while_a_minute_is_read_counts_as_unseen(
     monkeypatch.setattr(StoredTable, "append", append_noted)
     job.rollups.advance_coarse(spark, (BEGAN_S + 180) * 1_000_000_000)
     assert marks[0] == len(rows)
+
+
+def test_batches_go_on_while_a_minute_is_reckoned_and_a_stop_waits_for_it(
+    spark: SparkSession, folder: PipelineFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = steady(STREAMS, 130)
+    half = len(rows) // 2
+    has_begun, may_end, stop = threading.Event(), threading.Event(), threading.Event()
+    advance = Rollups.advance_coarse
+
+    def advance_slowly(*words: Any) -> None:
+        has_begun.set()
+        assert may_end.wait(300)
+        advance(*words)
+
+    monkeypatch.setattr(Rollups, "advance_coarse", advance_slowly)
+    job = Ingest(spark, folder, IngestSettings(compact_s=0.1))
+    record_events(folder.log, rows[:half])
+    running = threading.Thread(target=job.run, args=(stop,))
+    running.start()
+    assert has_begun.wait(300)
+    record_events(folder.log, rows[half:])
+
+    def not_all_taken() -> str | None:
+        taken = job.archive.taken
+        return None if taken == len(rows) else f"{taken} of {len(rows)} taken"
+
+    eventually(not_all_taken, within_s=300)
+    assert table(folder, "rollup_1m").num_rows == 0
+    stop.set()
+    may_end.set()
+    running.join()
+    check_records(folder, rows, STREAMS)
+    for window_s in NAMES:
+        check_rollups(folder, rows, STREAMS, window_s)
+
+
+def test_minutes_that_a_killed_driver_left_are_reckoned_though_nothing_new_is_recorded(
+    spark: SparkSession, folder: PipelineFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_events(folder.log, steady(STREAMS, 130))
+    with monkeypatch.context() as killed:
+        killed.setattr(Rollups, "advance_coarse", lambda *_: None)
+        Ingest(spark, folder).run_to_end(has_flush=False)
+    assert table(folder, "rollup_1m").num_rows == 0
+    Ingest(spark, folder).run_to_end(has_flush=False)
+    assert table(folder, "rollup_1m").num_rows == 2 * STREAMS
+
+
+def test_a_batch_that_comes_again_may_have_been_let_go_of_by_the_log(
+    spark: SparkSession, folder: PipelineFolder
+) -> None:
+    """Killed after all tables had it and before Spark knew: then compacted, and released."""
+    rows = steady(STREAMS, 20)
+    half = len(rows) // 2
+    record_events(folder.log, rows[:half])
+    ingest(spark, folder)
+    (folder.checkpoint("ingest") / "commits" / "0").unlink()
+    with LogWriter(folder.log, RECORDED, now_ns=lambda: BEGAN_S * 10**9) as log:
+        log.rotate()
+        log.append(event_batch(rows[half : half + 10]))
+        log.sync()
+        assert log.release(half)
+    assert LogReader(folder.log, RECORDED).ends()[0] == half
+    record_events(folder.log, rows[half + 10 :])
+    ingest(spark, folder)
+    check_records(folder, rows, STREAMS)
+    check_rollups(folder, rows, STREAMS, 1)
+
+
+def test_records_that_are_gone_before_they_were_archived_are_told(
+    spark: SparkSession, folder: PipelineFolder
+) -> None:
+    rows = steady(STREAMS, 20)
+    half = len(rows) // 2
+    record_events(folder.log, rows[: half - 10])
+    ingest(spark, folder)
+    with LogWriter(folder.log, RECORDED, now_ns=lambda: BEGAN_S * 10**9) as log:
+        log.append(event_batch(rows[half - 10 : half]))
+        log.rotate()
+        log.append(event_batch(rows[half:]))
+        log.sync()
+        assert log.release(half)
+    with pytest.raises(RecordsGone) as told:
+        ingest(spark, folder)
+    assert told.value.hint
 
 
 def test_open_seconds_are_shown_before_they_are_final(

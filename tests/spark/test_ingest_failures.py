@@ -41,7 +41,7 @@ def folder(tmp_path: Path, rows: list[Made]) -> PipelineFolder:
 
 
 def ingest(spark: SparkSession, folder: PipelineFolder, rows: int = 1_000_000) -> None:
-    Ingest(spark, folder, IngestSettings(rows_per_batch=rows)).run_to_end()
+    Ingest(spark, folder, IngestSettings(rows_per_batch=rows, rows_per_share=1)).run_to_end()
 
 
 def test_a_damaged_segment_stops_the_query_and_its_repair_brings_the_rest(

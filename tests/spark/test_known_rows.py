@@ -49,12 +49,19 @@ def test_only_rows_of_the_wanted_seconds_are_held_and_only_their_groups_read(
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
     spans = tuple((second * NS_PER_S, (second + 1) * NS_PER_S - 1) for second in (7, 150, 155, 950))
     known = FileRows((write(tmp_path / "rows.parquet"),), spans)
-    assert known_rows(known, 900)["record"].tolist() == [7, 150, 155]
+    assert known_rows(known, 900, np.array([0]))["record"].tolist() == [7, 150, 155]
     assert groups == [0, 1, 9]
 
 
+def test_only_streams_that_are_asked_for_are_held(tmp_path: Path) -> None:
+    """A meter that brings an hour late must not bring everybody's hour into memory."""
+    known = FileRows((write(tmp_path / "rows.parquet"),))
+    assert len(known_rows(known, ROWS, np.array([0, 7]))["record"]) == ROWS
+    assert len(known_rows(known, ROWS, np.array([7]))["record"]) == 0
+
+
 def test_without_files_nothing_is_known() -> None:
-    assert {name: len(rows) for name, rows in known_rows(FileRows(), 5).items()} == {
+    assert {name: len(rows) for name, rows in known_rows(FileRows(), 5, np.array([0])).items()} == {
         "stream": 0,
         "created_ns": 0,
         "sequence": 0,

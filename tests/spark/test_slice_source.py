@@ -48,6 +48,7 @@ def batches(spark: SparkSession, log: Path, checkpoint: Path) -> list[Told]:
         found.append(sorted((row.share, row.first_record, row.end_record) for row in rows))
 
     source = spark.readStream.format(NAME).option("rowsPerBatch", 500).option("shares", 2)
+    source = source.option("rowsPerShare", 100)
     writer = source.load(str(log)).writeStream.foreachBatch(keep)
     writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     query = writer.start()
@@ -59,7 +60,7 @@ def batches(spark: SparkSession, log: Path, checkpoint: Path) -> list[Told]:
 
 
 def test_every_share_gets_all_slices_of_a_batch(log: Path) -> None:
-    reader = slice_reader(log, shares=str(SHARES), rowsPerPartition="300")
+    reader = slice_reader(log, shares=str(SHARES), rowsPerShare="1", rowsPerPartition="300")
     start, end = reader.initialOffset(), reader.reportLatestOffset()
     told = [slices_of(reader.read(each)) for each in reader.partitions(start, end)]
     assert [(share, shares) for share, shares, _ in told] == [(n, SHARES) for n in range(SHARES)]
@@ -105,9 +106,20 @@ def test_a_number_of_shares_that_cannot_be_is_refused_by_name(log: Path, shares:
 
 @pytest.mark.parametrize("shares", ["1", "1024"])
 def test_the_least_and_the_greatest_number_of_shares_are_taken(log: Path, shares: str) -> None:
-    reader = slice_reader(log, shares=shares)
+    reader = slice_reader(log, shares=shares, rowsPerShare="0")
     start, end = reader.initialOffset(), reader.reportLatestOffset()
-    assert len(reader.partitions(start, end)) == int(shares)
+    assert len(reader.partitions(start, end)) == min(1_000, int(shares))
+
+
+@pytest.mark.parametrize(
+    ("rows_per_share", "shares"), [("1000", 1), ("500", 2), ("334", 3), ("1", 3)]
+)
+def test_a_share_has_rows_enough_to_be_worth_it(
+    log: Path, rows_per_share: str, shares: int
+) -> None:
+    reader = slice_reader(log, shares="3", rowsPerShare=rows_per_share)
+    start, end = reader.initialOffset(), reader.reportLatestOffset()
+    assert len(reader.partitions(start, end)) == shares
 
 
 def test_a_task_reads_all_its_slices_before_it_says_what_they_are(log: Path) -> None:

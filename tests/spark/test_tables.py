@@ -76,7 +76,7 @@ def test_compacting_changes_no_row_and_lets_go_of_the_log(
     record_streams(folder.log, 3)
     made = disturbed(steady(3, 70), seed=4)
     record_events(folder.log, made[: len(made) // 2])
-    Ingest(spark, folder, IngestSettings(rows_per_batch=200)).run_to_end()
+    Ingest(spark, folder, IngestSettings(rows_per_batch=200, rows_per_share=1)).run_to_end()
     orphan = folder.tables / "events" / "day=2023-11-14" / "orphan.parquet"
     orphan.write_bytes(b"of a driver that was killed")
     fresh = orphan.with_name("fresh.parquet")

@@ -23,7 +23,7 @@ from gridstat.pipeline.file_rows import in_shares
 from gridstat.pipeline.known_gaps import KnownGaps
 from gridstat.pipeline.known_streams import KnownStreams
 from gridstat.pipeline.schemas import ALARMS
-from gridstat.pipeline.stages.alarms import alarms, watched
+from gridstat.pipeline.stages.alarms import LOOK_BACK_NS_MAX, alarms, watched
 from gridstat.pipeline.tables import StoredTable
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ SENT: Final = "alarms-sent"
 """The mark up to which alarms are known to have been sent."""
 SLICE_NS: Final = 300 * NS_PER_S
 """A long history is evaluated in pieces, which finds the same, in bounded memory."""
+WATCH_NS: Final = 3_600 * NS_PER_S
+"""So often streams that are over are forgotten."""
 MARK_NS: Final = 10 * NS_PER_S
 """A quiet time is marked no more often than this; evaluating it again finds nothing again."""
 
@@ -67,6 +69,7 @@ class AlarmFollower:
         self._gaps = KnownGaps(folder.log)
         self._known: pa.Table | None = None
         self._watched: Watched | None = None
+        self._since_ns = 0
         self._evaluated_ns = self._table.mark(EVALUATED)
         self._handed_ns = self._table.mark(SENT) or 0
         self._hand_on()  # What a killed process has committed and not sent.
@@ -78,7 +81,7 @@ class AlarmFollower:
     def follow(self, spark: SparkSession, archive: Archive, span_ns: tuple[int, int]) -> int:
         """Evaluates events created in [from, to); returns how many alarms have begun."""
         from_ns, to_ns = max(span_ns[0], _earliest_ns(archive)), span_ns[1]
-        seen = self._watch()
+        seen = self._watch(from_ns)
         added = 0
         while from_ns < to_ns:
             end_ns = min(to_ns, from_ns + SLICE_NS)
@@ -144,11 +147,13 @@ class AlarmFollower:
         rows = files.to_table(filter=(onset_ns >= from_ns) & (onset_ns < to_ns))
         return rows.sort_by([("onset_ns", "ascending"), ("sequence", "ascending")])
 
-    def _watch(self) -> Watched:
-        known = self._streams.table()
-        if self._watched is None or known is not self._known:
-            self._known = known
-            self._watched = watched(self._rules, known.to_pylist())
+    def _watch(self, from_ns: int) -> Watched:
+        """Streams that may have a say from then on: a recorder leaves many that are long over."""
+        known, since_ns = self._streams.table(), from_ns - from_ns % WATCH_NS - LOOK_BACK_NS_MAX
+        if self._watched is None or known is not self._known or since_ns != self._since_ns:
+            self._known, self._since_ns = known, since_ns
+            recent = known.filter(pc.greater_equal(known.column("until_ns"), since_ns))
+            self._watched = watched(self._rules, recent.to_pylist())
             if self._watched.too_slow:
                 log.warning("silence_not_judged too_slow=%s", len(self._watched.too_slow))
         return self._watched

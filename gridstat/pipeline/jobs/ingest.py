@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
@@ -25,14 +25,16 @@ from gridstat.pipeline.archive import NS_PER_S, Archive
 from gridstat.pipeline.beside import Beside
 from gridstat.pipeline.data_files import forget
 from gridstat.pipeline.failures import plain_error
+from gridstat.pipeline.file_rows import ROWS_PER_TASK_MIN
 from gridstat.pipeline.jobs.compact import compact
+from gridstat.pipeline.log_options import SHARES_MAX
 from gridstat.pipeline.progress import Progress, read_progress, write_progress
 from gridstat.pipeline.slice_source import NAME as SLICES
 from gridstat.pipeline.windows import Rollups
 from gridstat.record.status_file import read_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -59,6 +61,8 @@ class IngestSettings:
     delay_s: float = 2.0
     """So long after the newest event a window waits for older ones."""
     bounds: TimeBounds = field(default_factory=TimeBounds)
+    rows_per_share: int = ROWS_PER_TASK_MIN
+    """Fewer rows than these are not worth a task and a file of their own."""
     compact_s: float = 600.0
     """So often tables are compacted between two batches; 0: never."""
 
@@ -99,7 +103,6 @@ class Ingest:
         self._now_ns = now_ns
         self._busy = threading.Lock()
         self._beside = Beside("coarse-rollups")
-        self._watermark_ns = 0
         self._is_over = False
         self._compacted_s = time.monotonic()
         self._looked_s = 0.0
@@ -112,10 +115,8 @@ class Ingest:
 
     def run(self, stop: threading.Event) -> None:
         """Takes what is recorded as it comes, until told to stop; then the rest, and flushes."""
-        with self._folder.lock(JOB):
-            forget(self._folder.aside)
-            query = self._start(available_now=False)
-            self._await(query, stop)
+        with self._alone():
+            self._await(self._start(available_now=False), stop)
             self._state = "draining"
             self._await(self._start(available_now=True), threading.Event())
             self._advance_rest()
@@ -123,12 +124,27 @@ class Ingest:
 
     def run_to_end(self, *, has_flush: bool = True) -> None:
         """Takes all that is recorded by now; flushes unless told that more will come."""
-        with self._folder.lock(JOB):
-            forget(self._folder.aside)
+        with self._alone():
             self._await(self._start(available_now=True), threading.Event())
             self._advance_rest()
             if has_flush:
                 self._finish()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else works in the folder until all of ours has ended, and says plainly of what."""
+        with self._folder.lock(JOB):
+            forget(self._folder.aside)
+            try:
+                yield
+            except Exception as error:
+                plain = plain_error(self._failure or error) or plain_error(error)
+                if plain is not None:
+                    raise plain from error
+                raise
+            finally:
+                with suppress(Exception):  # It is told by now, or something else is.
+                    self._beside.wait()
 
     def take(self, slices: DataFrame, batch_id: int) -> None:
         """One batch, slices of the log, to all tables."""
@@ -137,10 +153,8 @@ class Ingest:
         newest_ns = self.archive.events.highest("created_ns")
         if newest_ns is None:
             return
-        watermark_ns = newest_ns - round(self._settings.delay_s * NS_PER_S)
-        self.rollups.advance(self._spark, watermark_ns)
-        self._watermark_ns = watermark_ns
-        self._beside.offer(partial(self.rollups.advance_coarse, self._spark, watermark_ns))
+        self.rollups.advance(self._spark, self._watermark_ns(newest_ns))
+        self._offer_coarse()
         alarms = self._follow()
         rate = rows / max(time.monotonic() - began, 1e-9)
         self._tell(batch_id, rate, newest_ns, alarms)
@@ -149,7 +163,9 @@ class Ingest:
         source = self._spark.readStream.format(SLICES).option(
             "rowsPerBatch", self._settings.rows_per_batch
         )
-        source = source.option("shares", self._spark.sparkContext.defaultParallelism)
+        shares = min(SHARES_MAX, self._spark.sparkContext.defaultParallelism)
+        source = source.option("shares", shares)
+        source = source.option("rowsPerShare", self._settings.rows_per_share)
         writer = source.load(str(self._folder.log)).writeStream.queryName(JOB)
         writer = writer.option("checkpointLocation", str(self._folder.checkpoint(JOB)))
         writer = writer.foreachBatch(self._take_guarded)
@@ -179,33 +195,40 @@ class Ingest:
                 self._is_over = True
             query.stop()  # Not under the lock, which a batch that begins now waits for.
             self._is_over = False
-        except Exception as error:
+        except Exception:
             query.stop()
-            with suppress(Exception):  # The first failure counts.
-                self._beside.wait()
-            plain = plain_error(self._failure or error) or plain_error(error)
-            if plain is not None:
-                raise plain from error
             raise
 
     def _advance_rest(self) -> None:
         """Once no more batches come: the minutes and hours that were not yet seen to."""
         self._beside.wait()
-        if self._watermark_ns:
-            self.rollups.advance_coarse(self._spark, self._watermark_ns)
+        newest_ns = self.archive.events.highest("created_ns")
+        if newest_ns is not None:
+            self.rollups.advance_coarse(self._spark, self._watermark_ns(newest_ns))
+
+    def _offer_coarse(self) -> None:
+        """Has minutes and hours reckoned that have ended, also those that a killed driver left."""
+        newest_ns = self.archive.events.highest("created_ns")
+        if newest_ns is None or self._beside.is_busy:
+            return
+        watermark_ns = self._watermark_ns(newest_ns)
+        if self.rollups.has_ended(watermark_ns):
+            self._beside.offer(partial(self.rollups.advance_coarse, self._spark, watermark_ns))
+
+    def _watermark_ns(self, newest_ns: int) -> int:
+        return newest_ns - round(self._settings.delay_s * NS_PER_S)
 
     def _keep_house(self) -> None:
         """Between batches: few large files, and a look at the clock while nothing comes."""
         now_s = time.monotonic()
-        is_due = self._settings.compact_s and now_s - self._compacted_s >= self._settings.compact_s
-        if not self._beside.is_busy:
-            self._beside.wait()  # Raises what it died of.
-            if is_due:
-                with self._busy:
+        if self._settings.compact_s and now_s - self._compacted_s >= self._settings.compact_s:
+            with self._busy:
+                if not self._beside.is_busy:  # Else one of the two would have to begin again.
                     self._compact()
         if now_s - self._looked_s >= QUIET_LOOK_S:
             self._looked_s = now_s
             with self._busy:
+                self._offer_coarse()
                 self._alarms += self._follow(self.quiet_ns())
 
     def _compact(self) -> None:
@@ -271,7 +294,7 @@ class Ingest:
             alarms=self._alarms,
             rows_per_s=rate,
             lag_s=max(0.0, (now_ns - newest_ns) / NS_PER_S),
-            watermark_ns=newest_ns - round(self._settings.delay_s * NS_PER_S),
+            watermark_ns=self._watermark_ns(newest_ns),
             updated_ns=now_ns,
         )
         write_progress(self._folder.path, self._last)

@@ -22,7 +22,7 @@ from gridstat.model.alarms.runs import LONG_AGO_NS, Series
 from gridstat.model.alarms.silence import Silence
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.model.status import EventFlag
-from gridstat.pipeline.file_rows import FileRows, share_of
+from gridstat.pipeline.file_rows import FileRows, is_in_share, share_of
 from gridstat.pipeline.schemas import ALARMS
 
 if TYPE_CHECKING:
@@ -194,9 +194,9 @@ def _rows_of_share(
     given: tuple[int, int],
 ) -> pa.Table:
     """Events of watched streams, with the place of their variable, and the signs of life."""
-    share, shares = given
     start_ns, to_ns = span_ns[0] - seen.look_back_ns, span_ns[1]
-    mine = [each for each in seen.streams if each.place % shares == share]
+    is_mine = is_in_share(np.array([each.place for each in seen.streams], np.int64), *given)
+    mine = [each for each, is_ours in zip(seen.streams, is_mine, strict=True) if is_ours]
     mine.sort(key=lambda each: each.stream)
     numbers = np.array([each.stream for each in mine], np.int32)
     places, slots_ns = (

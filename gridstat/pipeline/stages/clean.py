@@ -90,7 +90,7 @@ def duplicates(rows: pa.Table, is_good: NDArray[np.bool_], by: Judgement) -> NDA
     places = np.flatnonzero(is_good)
     if not len(places):
         return places
-    known = known_rows(by.known, by.from_record)
+    known = known_rows(by.known, by.from_record, np.unique(_numbers(rows, "stream")[places]))
     columns = [
         np.concatenate([known[name], _numbers(rows, name)[places]])
         for name in ("record", *reversed(IDENTITY))
@@ -105,11 +105,13 @@ def duplicates(rows: pa.Table, is_good: NDArray[np.bool_], by: Judgement) -> NDA
     return places[repeated[repeated >= first_fresh] - first_fresh]
 
 
-def known_rows(known: FileRows, before_record: int) -> dict[str, NDArray[np.int64]]:
-    """Identity and record of what was archived before a record."""
+def known_rows(
+    known: FileRows, before_record: int, streams: NDArray[np.int64]
+) -> dict[str, NDArray[np.int64]]:
+    """Identity and record of what was archived of some streams before a record."""
     names = [*IDENTITY, "record"]
     found: list[dict[str, NDArray[np.int64]]] = [{name: np.empty(0, np.int64) for name in names}]
-    for rows in known.read(names):
+    for rows in known.read(names, lambda numbers: np.isin(numbers, streams)):
         wanted = _numbers(rows, "record") < before_record
         found.append({name: _numbers(rows, name)[wanted] for name in names})
     return {name: np.concatenate([part[name] for part in found]) for name in names}

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from gridstat.pipeline.data_files import GROUP_ROWS, WRITTEN, write_rows
 from gridstat.pipeline.event_columns import EVENT_SCHEMA, event_columns
+from gridstat.pipeline.file_rows import is_in_share
 from gridstat.pipeline.log_source import read_streams
 from gridstat.pipeline.slice_source import slices_of
 from gridstat.pipeline.stages.clean import judge
@@ -81,7 +82,7 @@ def recorded_rows(
             first_record += batch.num_rows
     rows = pa.Table.from_batches(parts, EVENTS.schema)
     records, streams = np.concatenate(numbers), rows.column("stream").to_numpy()
-    wanted = np.flatnonzero((streams % shares == share) & (records >= from_record))
+    wanted = np.flatnonzero(is_in_share(streams, share, shares) & (records >= from_record))
     wanted = wanted[np.lexsort((streams[wanted], np.arange(len(wanted)) // GROUP_ROWS))]
     chosen, known = rows.take(pa.array(wanted)).combine_chunks(), read_streams(log)
     made, start = [], 0

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from gridstat.model.due_slots import due_between
 from gridstat.model.rate_law import Period
-from gridstat.pipeline.file_rows import FileRows, share_of
+from gridstat.pipeline.file_rows import FileRows, is_in_share, share_of
 from gridstat.pipeline.schemas import ROLLUP
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ def measure_share(
     given = share_of(batches)
     if given is None:
         return
-    share, shares = given
-    parts = list(events.read(INPUT, lambda streams: streams % shares == share))
+    parts = list(events.read(INPUT, lambda streams: is_in_share(streams, *given)))
     if parts:
         yield from measure(pa.concat_tables(parts), window_ns).to_batches()
 
@@ -168,16 +168,17 @@ def complete(measured: pa.Table, streams: pa.Table, window_s: int) -> pa.Table:
     """
     if not measured.num_rows:
         return _finished(measured, {}, window_s)
-    known = {row["stream"]: row for row in streams.to_pylist()}
     numbers, starts = (measured.column(name).to_pylist() for name in ("stream", "start_ns"))
     heard = set(zip(numbers, starts, strict=True))
     # Every life of the recorder leaves streams that are over; they cost no window anything.
     first_ns, end_ns = min(starts), max(starts) + window_s * NS_PER_S
-    held = {
-        number: stream
-        for number, stream in known.items()
-        if stream["since_ns"] < end_ns and stream["until_ns"] > first_ns
-    }
+    is_held = pc.and_(
+        pc.less(streams.column("since_ns"), end_ns),
+        pc.greater(streams.column("until_ns"), first_ns),
+    )
+    held = {row["stream"]: row for row in streams.filter(is_held).to_pylist()}
+    is_heard = pc.is_in(streams.column("stream"), pc.unique(measured.column("stream")))
+    known = held | {row["stream"]: row for row in streams.filter(is_heard).to_pylist()}
     silent = [
         (number, start_ns)
         for start_ns in sorted(set(starts))

@@ -42,3 +42,36 @@ def test_a_failure_is_told_once_to_whoever_comes_next() -> None:
     with pytest.raises(ZeroDivisionError):
         beside.offer(lambda: began.append(1))
     assert began == []
+
+
+def test_one_thread_may_offer_while_another_waits() -> None:
+    """The batches offer, and the main thread looks on: once it met a thread not yet started."""
+    beside, is_over = Beside("test"), threading.Event()
+    at_work, most, done = 0, 0, 0
+    complaints: list[Exception] = []
+
+    def work() -> None:
+        nonlocal at_work, most, done
+        at_work += 1
+        most = max(most, at_work)
+        at_work -= 1
+        done += 1
+
+    def look_on() -> None:
+        try:
+            while not is_over.is_set():
+                if not beside.is_busy:
+                    beside.wait()
+        except Exception as error:
+            complaints.append(error)
+
+    watchers = [threading.Thread(target=look_on) for _ in range(2)]
+    for each in watchers:
+        each.start()
+    begun = sum(beside.offer(work) for _ in range(2_000))
+    is_over.set()
+    for each in watchers:
+        each.join()
+    beside.wait()
+    assert complaints == []
+    assert (most, done) == (1, begun)
