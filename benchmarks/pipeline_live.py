@@ -45,12 +45,14 @@ class Pace:
     streams: int
     rate: int
     seconds: float
+    swinging: int
+    """So many streams swing as if something were wrong; to judge them takes longest."""
 
 
 def measure_live(processes: Processes, driver: RoleProcess, folder: Path, pace: Pace) -> LiveRun:
     log, place = folder / "live-log", folder / "live"
     record_streams(log, pace.streams, pace.rate, since_s=int(time.time()))
-    words = [str(log), str(pace.streams), str(pace.rate)]
+    words = [str(log), *(str(each) for each in (pace.streams, pace.rate, pace.swinging))]
     feeder, _ = processes.start("feed", [sys.executable, "-m", "benchmarks.pipeline_log", *words])
     driver.ask({"do": "begin_live", "log": str(log), "folder": str(place)})
     _await_caught_up(place)

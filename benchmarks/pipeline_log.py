@@ -1,6 +1,6 @@
 """Logs for the pipeline to read: all of a length at once, or at the pace of a living grid.
 
-`python -m benchmarks.pipeline_log FOLDER STREAMS RATE` feeds until its stdin closes: every stream
+`python -m benchmarks.pipeline_log FOLDER STREAMS RATE SWINGING` feeds until its stdin closes: every stream
 has an event in every slot, stamped with the slot's own instant, and is on the disk as soon as a
 recorder would have it there.
 """
@@ -63,10 +63,14 @@ def record_log(folder: Path, rows: int, *, streams: int, rate: int) -> None:
             log.append(events(numbers % streams, slots, rate))
 
 
-def events(stream: NDArray[np.int64], slots: NDArray[np.int64], rate: int) -> pa.RecordBatch:
-    """One event of each stream in its slot; a wave around 60 that no two streams share."""
+def events(
+    stream: NDArray[np.int64], slots: NDArray[np.int64], rate: int, swinging: int = 0
+) -> pa.RecordBatch:
+    """One event of each stream in its slot; a wave around 60 that no two streams share, and that
+    is worth an alarm in the first so many of them."""
     created_ns = slots // rate * NS_PER_S + slots % rate * NS_PER_S // rate
-    value = 60.0 + 0.02 * np.sin(slots / 17.0 + stream)
+    amplitude = np.where(stream < swinging, 0.05, 0.005)
+    value = 60.0 + amplitude * np.sin(slots / 17.0 + stream)
     columns = {
         "stream": stream.astype(np.int32),
         "created_ns": created_ns,
@@ -79,7 +83,7 @@ def events(stream: NDArray[np.int64], slots: NDArray[np.int64], rate: int) -> pa
     return pa.record_batch([*arrays, pa.nulls(len(stream), pa.binary())], schema=EVENTS.schema)
 
 
-def feed(folder: Path, streams: int, rate: int) -> int:
+def feed(folder: Path, streams: int, rate: int, swinging: int) -> int:
     """Writes at the grid's own pace until stdin closes; returns how many events that were."""
     sync_s = RecorderSettings().sync_s
     stream = np.arange(streams)
@@ -90,7 +94,7 @@ def feed(folder: Path, streams: int, rate: int) -> int:
         while not select.select([sys.stdin], [], [], TICK_SHARE / rate)[0]:
             due = time.time_ns() * rate // NS_PER_S
             while slot <= due:
-                log.append(events(stream, np.full(streams, slot), rate))
+                log.append(events(stream, np.full(streams, slot), rate, swinging))
                 slot += 1
             if time.monotonic() - synced_s >= sync_s:
                 log.sync()
@@ -99,5 +103,6 @@ def feed(folder: Path, streams: int, rate: int) -> int:
 
 
 if __name__ == "__main__":
-    place, streams_told, rate_told = sys.argv[1:]
-    say({"fed": feed(Path(place), int(streams_told), int(rate_told))})
+    place, *told = sys.argv[1:]
+    streams_told, rate_told, swinging_told = map(int, told)
+    say({"fed": feed(Path(place), streams_told, rate_told, swinging_told)})

@@ -163,7 +163,8 @@ def _measure_workers(
 
 
 def _measure_live(measured: Measured, options: Options, folder: Path) -> None:
-    pace = Pace(options.whole("streams"), options.whole("rate"), options.real("live_s"))
+    streams, rate = options.whole("streams"), options.whole("rate")
+    pace = Pace(streams, rate, options.real("live_s"), options.whole("swinging"))
     with Processes() as processes, _driver("local[2]", options) as driver:
         run: LiveRun = measure_live(processes, driver, folder, pace)
         rss_mb = driver.ask({"do": "memory"})["rss_mb"]
@@ -174,6 +175,7 @@ def _measure_live(measured: Measured, options: Options, folder: Path) -> None:
         "final_s_p50": round(run.final_s_p50, 3),
         "live_seen_share": round(run.seen_share, 6),
         "live_events_per_s": pace.streams * pace.rate,
+        "live_swinging": pace.swinging,
         "live_driver_rss_mb": round(rss_mb),
     }
 
@@ -262,6 +264,7 @@ PIPELINE = Experiment(
         Parameter("rows", 10_000_000, "rows of the largest log"),
         Parameter("full", 0, "1: a log ten times as large too"),
         Parameter("streams", 500, "streams of the logs and of the living grid"),
+        Parameter("swinging", 50, "streams of the living grid that swing, and raise an alarm"),
         Parameter("rate", 30, "events a second of each stream"),
         Parameter("rows_per_batch", 2_000_000, "rows of a micro-batch"),
         Parameter("memory", "2g", "memory of the driver's Java"),
