@@ -1,8 +1,8 @@
 """Logs for the pipeline to read: all of a length at once, or at the pace of a living grid.
 
 `python -m benchmarks.pipeline_log FOLDER STREAMS RATE SWINGING` feeds until its stdin closes: every
-stream has an event in every slot, stamped with the slot's own instant, and is on the disk as soon as
-a recorder would have it there.
+stream has an event in every slot, stamped with the slot's own instant, and is on the disk as soon
+as a recorder would have it there.
 """
 
 from __future__ import annotations
