@@ -3,8 +3,8 @@
     slices = spark.readStream.format("gridstat-slices").option("shares", 2).load("recorded")
 
 Every slice of a batch is a row in each of `shares` tasks, and each task takes the streams that are
-its share: those whose number leaves that rest. So all events of a stream meet in one task, and none
-of them has to go through Java on the way. Offsets and bounds are those of `log_source.py`.
+its share by `is_in_share`. So all events of a stream meet in one task, and none of them has to go
+through Java on the way. Offsets and bounds are those of `log_source.py`.
 """
 
 from __future__ import annotations
