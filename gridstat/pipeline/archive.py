@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from gridstat.model.errors import RecordsGone
+from gridstat.model.errors import RecordsGone, StorageFailed
 from gridstat.pipeline.data_files import forget, written_files
 from gridstat.pipeline.file_rows import FileRows
 from gridstat.pipeline.schemas import EVENTS, QUARANTINE
 from gridstat.pipeline.stages.clean import Judgement
-from gridstat.pipeline.stages.intake import END, intake
+from gridstat.pipeline.stages.intake import END, FIRST, intake
 from gridstat.pipeline.tables import StoredTable
 from gridstat.pipeline.time_spans import joined
 from gridstat.record.kinds import EVENTS as RECORDED_EVENTS
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
     from gridstat.pipeline.folder import PipelineFolder
     from gridstat.pipeline.time_spans import Spans
 
+BEGAN: Final = "log-began"
+"""The mark of when the segment began that holds the last record."""
 RECORD: Final = "record"
 """The mark of the archive and of whatever follows it: all records before this one are in."""
 NS_PER_S: Final = 1_000_000_000
@@ -93,33 +94,41 @@ class Archive:
         """
         self.events.refresh()  # Whoever compacts has removed files since the last batch.
         start, quarantined = self.taken, self.quarantine.mark(RECORD) or 0
-        self._check_there()
+        self.check_log()
         judgement = Judgement(
             self.bounds, self._known(start, closed_s, rows_max), start, quarantined
         )
-        files, end = self._write(slices, judgement)
+        files, (first, end) = self._write(slices, judgement)
+        self._check_from(first)
         if end <= start:
             return 0
         bad = [file for file in files if file.partition["reason"] is not None]
         name = f"{start:020d}-{end:020d}"
         if bad:
             self.quarantine.add_files(bad, name, {RECORD: end})
-        self.events.add_files([file for file in files if file not in bad], name, {RECORD: end})
+        marks = {RECORD: end, BEGAN: self._reader(1).began_ns(end)}
+        self.events.add_files([file for file in files if file not in bad], name, marks)
         forget(self._aside)
         return end - start
 
     def rows(self, spans_ns: Spans) -> FileRows:
         """Archived events created within one of the spans."""
-        files = self.events.files()
-        paths = self.events.paths("created_ns", spans_ns)
-        count = pc.sum(
-            files.column("num_records").filter(
-                pc.is_in(files.column("path"), pa.array(paths, pa.string()))
+        files = self.events.files_within("created_ns", spans_ns)
+        paths = [str(self.events.folder / path) for path in files.column("path").to_pylist()]
+        return FileRows(tuple(paths), spans_ns, pc.sum(files.column("num_records")).as_py() or 0)
+
+    def check_log(self) -> None:
+        """Raises if the log is another one than that of which the archive has the beginning."""
+        taken, began_ns = self.events.mark(RECORD), self.events.mark(BEGAN)
+        if taken is None:
+            return
+        found_ns = self._reader(1).began_ns(taken)
+        if taken > self.recorded or (found_ns and began_ns and found_ns != began_ns):
+            raise StorageFailed(
+                f"{self.log} is not the log that was archived up to record {taken:,}; "
+                f"it ends at {self.recorded:,}",
+                hint="give this log a pipeline in a folder of its own",
             )
-        )
-        return FileRows(
-            tuple(str(self.events.folder / path) for path in paths), spans_ns, count.as_py() or 0
-        )
 
     def late(self, records: tuple[int, int], before_s: int, window_s: int) -> Late:
         """The windows before a boundary to which these records of the log belong."""
@@ -132,24 +141,36 @@ class Archive:
             self._readers[window_s] = LogReader(self.log, RECORDED_EVENTS)
         return self._readers[window_s]
 
-    def _check_there(self) -> None:
-        """A log that another pipeline has let go of may begin anywhere, but not behind us."""
-        taken, oldest = self.events.mark(RECORD), self._reader(1).ends()[0]
-        if taken is not None and oldest > taken:
+    def _check_from(self, first: int) -> None:
+        """Raises if there are records between what is archived and a batch's first one."""
+        oldest, taken = self._reader(1).ends()[0], self.events.mark(RECORD)
+        wanted = oldest if taken is None else taken
+        if first <= wanted:
+            return
+        if oldest > wanted:
             raise RecordsGone(
-                f"{self.log} begins at record {oldest:,}, and the archive ends before {taken:,}",
+                f"{self.log} begins at record {oldest:,}, and the archive ends before {wanted:,}",
                 hint="records between are lost; a pipeline in a new folder takes what is there",
             )
+        raise StorageFailed(
+            f"the batch begins at record {first:,}, and the archive ends before {wanted:,}: tables "
+            "are older than the checkpoint",
+            hint="remove checkpoints/ingest in the pipeline's folder; nothing is taken twice",
+        )
 
-    def _write(self, slices: DataFrame, judgement: Judgement) -> tuple[list[DataFile], int]:
+    def _write(
+        self, slices: DataFrame, judgement: Judgement
+    ) -> tuple[list[DataFile], tuple[int, int]]:
         """Has tasks read their shares, judge and write them, in one go.
 
-        Returns the files and the end of the batch, that is, of what the tasks were given: who was
-        killed may have brought into quarantine what is beyond it.
+        Returns the files and where the batch begins and ends, that is, what the tasks were given:
+        who was killed may have brought into quarantine what is beyond it.
         """
         forget(self._aside)
         rows = intake(slices, self.log, judgement, self._aside).collect()
-        return written_files(rows), max((row[END] for row in rows), default=0)
+        ends = [(row[FIRST], row[END]) for row in rows if row.path is None]
+        first = min((first for first, _ in ends), default=0)
+        return written_files(rows), (first, max((end for _, end in ends), default=0))
 
     def _known(self, start: int, closed_s: int | None, rows_max: int) -> FileRows:
         spans: Spans = ((None, None),)

@@ -20,7 +20,7 @@ class Beside:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         """The last one that was started."""
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
 
     @property
     def is_busy(self) -> bool:
@@ -37,6 +37,12 @@ class Beside:
             thread.start()
             self._thread = thread
             return True
+
+    def check(self) -> None:
+        """Raises what the last piece has failed of, if it has ended."""
+        with self._lock:
+            if not self.is_busy:
+                self._raise()
 
     def wait(self) -> None:
         """Until what is under way has ended; raises what it has failed of."""
@@ -55,5 +61,5 @@ class Beside:
     def _do(self, work: Callable[[], object]) -> None:
         try:
             work()
-        except Exception as error:
+        except BaseException as error:
             self._failure = error

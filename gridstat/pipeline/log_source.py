@@ -192,7 +192,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name.
         here = start[PLACE]
         end = self._reader.ends()[1] if self._target is None else self._target
-        began_ns = self._began_ns(here)
+        began_ns = self._reader.began_ns(here)
         if end < here or (start[_LOG] and began_ns and start[_LOG] != began_ns):
             raise StorageFailed(
                 f"{self._options.folder} is not the log that the query has read up to record "
@@ -221,14 +221,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reader.slices(start[PLACE], end[PLACE], rows)
 
     def _offset(self, place: int) -> Offset:
-        return {PLACE: place, _LOG: self._began_ns(place)}
-
-    def _began_ns(self, place: int) -> int:
-        """When the segment began that ends at this place or goes on there; 0 if it is gone."""
-        for extent in reversed(self._reader.extents()):
-            if extent.first_record < place <= extent.end_record:
-                return extent.began_ns
-        return 0
+        return {PLACE: place, _LOG: self._reader.began_ns(place)}
 
 
 def read_slice(

@@ -135,19 +135,20 @@ class StoredTable:
         return pc.max(files.column(name)).as_py() if name in files.column_names else None
 
     def paths(self, column: str, spans: Iterable[tuple[int | None, int | None]]) -> list[str]:
-        """Files that may hold a row whose `column`, of whole numbers, is within one of the spans.
+        """Files that may hold a row whose `column`, a whole number, is within one of the spans."""
+        found: list[str] = self.files_within(column, spans).column("path").to_pylist()
+        return found
 
-        One without statistics may.
-        """
+    def files_within(self, column: str, spans: Iterable[tuple[int | None, int | None]]) -> pa.Table:
+        """The same with their statistics; a file without any may hold anything."""
         files = self.files()
         if not files.num_rows:
-            return []
+            return files
         first, last = (files.column(f"{end}.{column}") for end in ("min", "max"))
         is_known = pc.and_(pc.is_valid(first), pc.is_valid(last)).to_numpy()
         first, last = (pc.fill_null(end, 0).to_numpy() for end in (first, last))
         wanted = ~is_known | touching(first, last, spans)
-        found: list[str] = files.column("path").filter(pa.array(wanted)).to_pylist()
-        return found
+        return files.filter(pa.array(wanted))
 
     def read(self, spark: SparkSession, paths: list[str] | None = None) -> DataFrame:
         """All rows, or those of some files, as Spark sees them."""

@@ -74,6 +74,16 @@ class LogReader:
         extents = self.extents()
         return (extents[0].first_record, extents[-1].end_record) if extents else (0, 0)
 
+    def began_ns(self, place: int) -> int:
+        """When the segment began that ends at this place or goes on there; 0 if it is gone.
+
+        By that another log in the same folder is found out.
+        """
+        for extent in reversed(self.extents()):
+            if extent.first_record < place <= extent.end_record:
+                return extent.began_ns
+        return 0
+
     def place_after(self, start: int, records_max: int) -> int:
         """The farthest place at most so many records after `start`; at least one frame on."""
         assert records_max > 0

@@ -45,7 +45,11 @@ def main(words: list[str]) -> None:
     folder = PipelineFolder(path, asked.log)
     followers = [] if asked.rules is None else [_alarms(folder, asked.rules)]
     ingest = IngestSettings(
-        trigger_s=0.05, rows_per_batch=asked.rows_per_batch, rows_per_share=100, compact_s=2.0
+        trigger_s=0.05,
+        rows_per_batch=asked.rows_per_batch,
+        rows_per_share=100,
+        compact_s=2.0,
+        keeps_log=True,
     )
     job = Ingest(spark, folder, ingest, followers=followers)
     if asked.once:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Final
 from gridstat.model.errors import GridStatError
 from gridstat.pipeline.alarm_rules import load_rules
 from gridstat.pipeline.folder import PipelineFolder
-from gridstat.pipeline.jobs.compact import compact
+from gridstat.pipeline.jobs.compact import CompactSettings, compact, releasable
 from gridstat.pipeline.schemas import ALARMS, EVENTS, QUARANTINE
-from gridstat.record.archived import archived_before, note_archived
+from gridstat.record.archived import note_archived
 from gridstat.record.kinds import EVENTS as RECORDED
 from lab.errors import LabError
 from lab.pipeline import handed_on, same
@@ -156,10 +156,8 @@ class Soak:
         finish(self._undisturbed, ROWS_AT_ONCE, rules=RULES, is_once=True)
         unneeded = []
         for each in (self._killed, self._undisturbed):
-            aside = each.path / "released"  # In place of the log, which the other still needs.
-            (aside / RECORDED.name).mkdir(parents=True, exist_ok=True)
-            compact(PipelineFolder(each.path, aside))
-            unneeded.append(archived_before(aside, RECORDED))
+            compact(each, CompactSettings(releases_log=False))
+            unneeded.append(releasable(each))
         note_archived(self._killed.log, RECORDED, min(unneeded))
 
     def _complaints(self) -> Iterator[str]:

@@ -21,6 +21,7 @@ from gridstat.model.rate_law import NS_PER_S, Period
 from gridstat.model.status import EventFlag
 from gridstat.pipeline.alarm_rules import load_rules, rules_from_text
 from gridstat.pipeline.file_rows import FileRows, in_shares
+from gridstat.pipeline.jobs.alarms import not_long_over
 from gridstat.pipeline.schemas import ALARMS, column_names
 from gridstat.pipeline.stages.alarms import LOOK_BACK_NS_MAX, alarms, watched
 
@@ -225,6 +226,19 @@ def test_a_variable_goes_on_under_another_number(stage: Stage) -> None:
     seen = watched(rules, known(["c1/a", "c1/a"]))
     found = stage(rows, seen).collect()
     assert [(row.onset_ns, row.stream) for row in found] == [(START_NS, 0)]
+
+
+def test_streams_that_are_long_over_are_forgotten_and_no_other() -> None:
+    """Not before the longest memory of a rule has passed them."""
+    rows = known(["c1/a", "c1/a", "c1/b"])
+    rows[0]["until_ns"] = START_NS
+    table = pa.Table.from_pylist(rows)
+    for from_ns, streams in (
+        (START_NS, [0, 1, 2]),
+        (START_NS + LOOK_BACK_NS_MAX + 1, [0, 1, 2]),
+        (START_NS + LOOK_BACK_NS_MAX + 2, [1, 2]),
+    ):
+        assert not_long_over(table, from_ns).column("stream").to_pylist() == streams
 
 
 def test_streams_that_nobody_watches_are_left_out() -> None:

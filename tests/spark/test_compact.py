@@ -18,6 +18,7 @@ from gridstat.pipeline.schemas import EVENTS, ROLLUP_1S, ROLLUP_LIVE, TABLES, Ta
 from gridstat.pipeline.tables import StoredTable
 from gridstat.record.archived import archived_before
 from gridstat.record.kinds import EVENTS as RECORDED_EVENTS
+from tests.spark.ingest_logs import record_events, steady
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,7 +130,7 @@ def test_one_table_that_fails_keeps_no_other_from_being_compacted_nor_the_log_fr
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = PipelineFolder(tmp_path)
-    (folder.log / RECORDED_EVENTS.name).mkdir(parents=True)
+    record_events(folder.log, steady(1, 2)[:9])
     for schema in TABLES.values():
         StoredTable(folder.tables, schema).add_files([], "", {"record": 9})
     tried: list[str] = []

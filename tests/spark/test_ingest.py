@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from dataclasses import replace
 from itertools import count
@@ -9,16 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from gridstat.model.errors import RecordsGone, StorageFailed
+from gridstat.model.plausibility import TimeBounds
 from gridstat.pipeline.archive import Archive
 from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.jobs.compact import release
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
+from gridstat.pipeline.slice_source import SLICE_SCHEMA
 from gridstat.pipeline.tables import StoredTable
 from gridstat.pipeline.windows import Rollups
+from gridstat.record.archived import archived_before
 from gridstat.record.kinds import EVENTS as RECORDED
-from gridstat.record.log_reader import LogReader
+from gridstat.record.log_reader import LogReader, Slice
 from gridstat.record.log_writer import LogWriter
 from tests.cluster.eventually import eventually
 from tests.spark.ingest_logs import (
@@ -32,13 +38,13 @@ from tests.spark.ingest_logs import (
     steady,
 )
 from tests.spark.ingest_tables import NAMES, check_records, check_rollups, table
+from tests.spark.made_logs import open_log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from gridstat.pipeline.file_rows import FileRows
     from gridstat.pipeline.time_spans import Spans
@@ -165,20 +171,26 @@ def test_batches_go_on_while_a_minute_is_reckoned_and_a_stop_waits_for_it(
 ) -> None:
     rows = steady(STREAMS, 130)
     half = len(rows) // 2
-    has_begun, may_end, stop = threading.Event(), threading.Event(), threading.Event()
-    advance = Rollups.advance_coarse
+    begun, may_end, is_drained, stop = (threading.Event() for _ in range(4))
+    advance, advance_rest = Rollups.advance_coarse, Ingest._advance_rest
 
-    def advance_slowly(*words: Any) -> None:
-        has_begun.set()
-        assert may_end.wait(300)
+    def advance_slowly_at_first(*words: Any) -> None:
+        if not begun.is_set():
+            begun.set()
+            assert may_end.wait(300)
         advance(*words)
 
-    monkeypatch.setattr(Rollups, "advance_coarse", advance_slowly)
-    job = Ingest(spark, folder, IngestSettings(compact_s=0.1))
+    def advance_rest_noted(job: Ingest) -> None:
+        is_drained.set()
+        advance_rest(job)
+
+    monkeypatch.setattr(Rollups, "advance_coarse", advance_slowly_at_first)
+    monkeypatch.setattr(Ingest, "_advance_rest", advance_rest_noted)
+    job = Ingest(spark, folder)
     record_events(folder.log, rows[:half])
     running = threading.Thread(target=job.run, args=(stop,))
     running.start()
-    assert has_begun.wait(300)
+    assert begun.wait(300)
     record_events(folder.log, rows[half:])
 
     def not_all_taken() -> str | None:
@@ -188,6 +200,10 @@ def test_batches_go_on_while_a_minute_is_reckoned_and_a_stop_waits_for_it(
     eventually(not_all_taken, within_s=300)
     assert table(folder, "rollup_1m").num_rows == 0
     stop.set()
+    assert is_drained.wait(300)
+    running.join(3)
+    assert running.is_alive()
+    assert folder.is_running("ingest")
     may_end.set()
     running.join()
     check_records(folder, rows, STREAMS)
@@ -207,22 +223,24 @@ def test_minutes_that_a_killed_driver_left_are_reckoned_though_nothing_new_is_re
     assert table(folder, "rollup_1m").num_rows == 2 * STREAMS
 
 
+@pytest.mark.parametrize("released", [100, 200])
 def test_a_batch_that_comes_again_may_have_been_let_go_of_by_the_log(
-    spark: SparkSession, folder: PipelineFolder
+    spark: SparkSession, folder: PipelineFolder, released: int
 ) -> None:
     """Killed after all tables had it and before Spark knew: then compacted, and released."""
     rows = steady(STREAMS, 20)
-    half = len(rows) // 2
-    record_events(folder.log, rows[:half])
+    with open_log(folder.log) as log:
+        for start in (0, 100):
+            log.append(event_batch(rows[start : start + 100]))
+            log.rotate()
     ingest(spark, folder)
     (folder.checkpoint("ingest") / "commits" / "0").unlink()
-    with LogWriter(folder.log, RECORDED, now_ns=lambda: BEGAN_S * 10**9) as log:
-        log.rotate()
-        log.append(event_batch(rows[half : half + 10]))
+    with open_log(folder.log) as log:
+        log.append(event_batch(rows[200:210]))
         log.sync()
-        assert log.release(half)
-    assert LogReader(folder.log, RECORDED).ends()[0] == half
-    record_events(folder.log, rows[half + 10 :])
+        assert log.release(released)
+    assert LogReader(folder.log, RECORDED).ends()[0] == released
+    record_events(folder.log, rows[210:])
     ingest(spark, folder)
     check_records(folder, rows, STREAMS)
     check_rollups(folder, rows, STREAMS, 1)
@@ -232,18 +250,68 @@ def test_records_that_are_gone_before_they_were_archived_are_told(
     spark: SparkSession, folder: PipelineFolder
 ) -> None:
     rows = steady(STREAMS, 20)
-    half = len(rows) // 2
-    record_events(folder.log, rows[: half - 10])
+    with open_log(folder.log) as log:
+        for start in (0, 100, 200):
+            log.append(event_batch(rows[start : start + 100]))
+            log.rotate()
+    archive = Archive(folder, TimeBounds())
+    assert archive.take(slices(spark, folder, 0, 100), None) == 100
+    with open_log(folder.log) as log:
+        assert log.release(200)
+    with pytest.raises(RecordsGone, match="begins at record 200, and the archive ends before 100"):
+        archive.take(slices(spark, folder, 200, 300), None)
+    assert archive.taken == 100
+
+
+def slices(spark: SparkSession, folder: PipelineFolder, start: int, end: int) -> DataFrame:
+    reader = LogReader(folder.log, RECORDED)
+    rows = [
+        {"share": 0, "shares": 1, **{name: getattr(piece, name) for name in Slice.__slots__}}
+        for piece in reader.slices(start, end, end - start)
+    ]
+    return spark.createDataFrame(pa.Table.from_pylist(rows, SLICE_SCHEMA))
+
+
+@pytest.mark.parametrize("has_tables", [True, False])
+def test_tables_that_are_older_than_the_checkpoint_are_told_and_nothing_is_left_out(
+    spark: SparkSession, folder: PipelineFolder, has_tables: bool
+) -> None:
+    """A power cut may take the last commits, and a person the tables."""
+    rows = steady(STREAMS, 15)
+    record_events(folder.log, rows[:100])
     ingest(spark, folder)
-    with LogWriter(folder.log, RECORDED, now_ns=lambda: BEGAN_S * 10**9) as log:
-        log.append(event_batch(rows[half - 10 : half]))
-        log.rotate()
-        log.append(event_batch(rows[half:]))
-        log.sync()
-        assert log.release(half)
-    with pytest.raises(RecordsGone) as told:
+    shutil.copytree(folder.tables, folder.path / "kept")
+    record_events(folder.log, rows[100:200])
+    ingest(spark, folder)
+    shutil.rmtree(folder.tables)
+    if has_tables:
+        (folder.path / "kept").rename(folder.tables)
+    record_events(folder.log, rows[200:])
+    with pytest.raises(StorageFailed, match="older than the checkpoint") as told:
         ingest(spark, folder)
-    assert told.value.hint
+    assert "checkpoints/ingest" in told.value.hint
+    shutil.rmtree(folder.checkpoint("ingest"))
+    ingest(spark, folder)
+    check_records(folder, rows, STREAMS)
+
+
+@pytest.mark.parametrize("recorded", [60, 240])
+def test_another_log_in_the_same_folder_is_neither_taken_nor_released(
+    spark: SparkSession, folder: PipelineFolder, recorded: int
+) -> None:
+    """By its numbers alone it was taken for archived, and its recorder threw it away."""
+    rows = steady(STREAMS, 15)
+    record_events(folder.log, rows[:100])
+    ingest(spark, folder)
+    shutil.rmtree(folder.log / RECORDED.name)
+    with LogWriter(folder.log, RECORDED, now_ns=lambda: (BEGAN_S + 9) * 10**9) as log:
+        log.append(event_batch(rows[:recorded]))
+    shutil.rmtree(folder.checkpoint("ingest"))
+    with pytest.raises(StorageFailed, match="is not the log that was archived"):
+        ingest(spark, folder)
+    with pytest.raises(StorageFailed, match="is not the log that was archived"):
+        release(folder)
+    assert archived_before(folder.log, RECORDED) == 0
 
 
 def test_open_seconds_are_shown_before_they_are_final(

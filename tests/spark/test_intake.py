@@ -23,7 +23,7 @@ from gridstat.pipeline.file_rows import ALL_TIME, FileRows
 from gridstat.pipeline.folder import PipelineFolder
 from gridstat.pipeline.stages import intake
 from gridstat.pipeline.stages.clean import UNKNOWN_STREAM, Judgement
-from gridstat.pipeline.stages.intake import END, recorded_rows, take_share
+from gridstat.pipeline.stages.intake import END, FIRST, recorded_rows, take_share
 from gridstat.record.kinds import EVENTS
 from gridstat.record.log_reader import LogReader
 from tests.spark.ingest_logs import BEGAN_S, NS_PER_S, Made, record_events, record_streams
@@ -167,7 +167,7 @@ def test_every_task_tells_the_end_of_what_it_was_given_even_if_it_writes_nothing
     record_events(tmp_path, made([0, 1, 2]))
     done = Judgement(TimeBounds(), FileRows(), from_record=3)
     (told,) = told_by(tmp_path, tmp_path / "aside", done)
-    assert told == {"path": None, "partition": None, END: 3}
+    assert told == {"path": None, "partition": None, FIRST: 0, END: 3}
 
 
 def test_an_archive_of_which_a_part_was_compacted_is_read_as_one(tmp_path: Path) -> None:

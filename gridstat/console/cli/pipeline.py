@@ -85,6 +85,9 @@ def run(
     compact_s: Annotated[
         float, typer.Option("--compact-s", min=0.0, help="Compact so often; 0: by hand only.")
     ] = 600.0,
+    keep_log: Annotated[
+        bool, typer.Option("--keep-log", help="Others read the log, too: release nothing of it.")
+    ] = False,
     once: Annotated[
         bool, typer.Option("--once", help="Only what is recorded by now, and then end.")
     ] = False,
@@ -110,7 +113,9 @@ def run(
         spark=spark_of(master, driver_memory),
         rules=load_rules(rules),
         feedback=_feedback(folder, edge, is_wanted=not without_alerts),
-        ingest=IngestSettings(trigger_s=trigger_s, delay_s=delay_s, compact_s=compact_s),
+        ingest=IngestSettings(
+            trigger_s=trigger_s, delay_s=delay_s, compact_s=compact_s, keeps_log=keep_log
+        ),
         is_once=once,
         seconds=seconds,
     )

@@ -69,7 +69,7 @@ class AlarmFollower:
         self._gaps = KnownGaps(folder.log)
         self._known: pa.Table | None = None
         self._watched: Watched | None = None
-        self._since_ns = 0
+        self._hour_ns = 0
         self._evaluated_ns = self._table.mark(EVALUATED)
         self._handed_ns = self._table.mark(SENT) or 0
         self._hand_on()  # What a killed process has committed and not sent.
@@ -81,11 +81,10 @@ class AlarmFollower:
     def follow(self, spark: SparkSession, archive: Archive, span_ns: tuple[int, int]) -> int:
         """Evaluates events created in [from, to); returns how many alarms have begun."""
         from_ns, to_ns = max(span_ns[0], _earliest_ns(archive)), span_ns[1]
-        seen = self._watch(from_ns)
         added = 0
         while from_ns < to_ns:
-            end_ns = min(to_ns, from_ns + SLICE_NS)
-            added += self._evaluate(spark, archive, seen, (from_ns, end_ns))
+            end_ns = min(to_ns, from_ns + SLICE_NS, from_ns - from_ns % WATCH_NS + WATCH_NS)
+            added += self._evaluate(spark, archive, self._watch(from_ns), (from_ns, end_ns))
             from_ns = end_ns
         self._hand_on()
         return added
@@ -148,15 +147,19 @@ class AlarmFollower:
         return rows.sort_by([("onset_ns", "ascending"), ("sequence", "ascending")])
 
     def _watch(self, from_ns: int) -> Watched:
-        """Streams that may have a say from then on: a recorder leaves many that are long over."""
-        known, since_ns = self._streams.table(), from_ns - from_ns % WATCH_NS - LOOK_BACK_NS_MAX
-        if self._watched is None or known is not self._known or since_ns != self._since_ns:
-            self._known, self._since_ns = known, since_ns
-            recent = known.filter(pc.greater_equal(known.column("until_ns"), since_ns))
-            self._watched = watched(self._rules, recent.to_pylist())
+        """What may have a say from then on, up to the next whole hour."""
+        known, hour_ns = self._streams.table(), from_ns - from_ns % WATCH_NS
+        if self._watched is None or known is not self._known or hour_ns != self._hour_ns:
+            self._known, self._hour_ns = known, hour_ns
+            self._watched = watched(self._rules, not_long_over(known, hour_ns).to_pylist())
             if self._watched.too_slow:
                 log.warning("silence_not_judged too_slow=%s", len(self._watched.too_slow))
         return self._watched
+
+
+def not_long_over(known: pa.Table, from_ns: int) -> pa.Table:
+    """Streams that may have a say from an instant on: a recorder leaves many that are over."""
+    return known.filter(pc.greater_equal(known.column("until_ns"), from_ns - LOOK_BACK_NS_MAX - 1))
 
 
 def numbered(found: pa.Table) -> pa.Table:

@@ -37,6 +37,9 @@ class CompactSettings:
     like those that a killed one has left.
     """
 
+    releases_log: bool = True
+    """Not if others read the log, too, who may not be so far."""
+
     def __post_init__(self) -> None:
         if self.hours_kept < HOURS_KEPT_MIN:
             raise Misuse(
@@ -70,7 +73,7 @@ def compact(folder: PipelineFolder, settings: CompactSettings | None = None) -> 
             done.append(compact_table(folder, table, wanted))
         except StorageFailed as failure:
             failures.append(failure)
-    if found:
+    if found and wanted.releases_log:
         release(folder)  # Small files keep nobody from letting go of the log.
     if failures:
         raise failures[0]
@@ -91,10 +94,17 @@ def compact_table(
 
 
 def release(folder: PipelineFolder) -> int:
-    """Tells the log before which record everything is in the tables, and safe on the disk."""
-    archive = Archive(folder, TimeBounds())
-    taken = min(archive.taken, Rollups.of(folder, archive).taken())
-    os.sync()  # Tables are written without waiting for the disk; the log is not let go before.
+    """Tells the log before which record everything is in the tables."""
+    taken = releasable(folder)
     if taken:
         note_archived(folder.log, EVENTS, taken)
+    return taken
+
+
+def releasable(folder: PipelineFolder) -> int:
+    """The record before which everything is in the tables, and safe on the disk."""
+    archive = Archive(folder, TimeBounds())
+    archive.check_log()
+    taken = min(archive.taken, Rollups.of(folder, archive).taken())
+    os.sync()  # Tables are written without waiting for the disk; the log is not let go before.
     return taken

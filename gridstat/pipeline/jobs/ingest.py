@@ -26,7 +26,7 @@ from gridstat.pipeline.beside import Beside
 from gridstat.pipeline.data_files import forget
 from gridstat.pipeline.failures import plain_error
 from gridstat.pipeline.file_rows import ROWS_PER_TASK_MIN
-from gridstat.pipeline.jobs.compact import compact
+from gridstat.pipeline.jobs.compact import CompactSettings, compact
 from gridstat.pipeline.log_options import SHARES_MAX
 from gridstat.pipeline.progress import Progress, read_progress, write_progress
 from gridstat.pipeline.slice_source import NAME as SLICES
@@ -65,6 +65,8 @@ class IngestSettings:
     """Fewer rows than these are not worth a task and a file of their own."""
     compact_s: float = 600.0
     """So often tables are compacted between two batches; 0: never."""
+    keeps_log: bool = False
+    """Others read the log, too, and it must not let go of what is in our tables."""
 
 
 class Follower(Protocol):
@@ -149,7 +151,9 @@ class Ingest:
     def take(self, slices: DataFrame, batch_id: int) -> None:
         """One batch, slices of the log, to all tables."""
         began = time.monotonic()
-        rows = self.archive.take(slices, self.rollups.closed_s, self._settings.rows_per_batch)
+        # The first may be one of another process, which had another bound.
+        rows_max = self._settings.rows_per_batch if self._last is not None else 0
+        rows = self.archive.take(slices, self.rollups.closed_s, rows_max)
         newest_ns = self.archive.events.highest("created_ns")
         if newest_ns is None:
             return
@@ -160,6 +164,7 @@ class Ingest:
         self._tell(batch_id, rate, newest_ns, alarms)
 
     def _start(self, *, available_now: bool) -> StreamingQuery:
+        self._failure = None
         source = self._spark.readStream.format(SLICES).option(
             "rowsPerBatch", self._settings.rows_per_batch
         )
@@ -195,7 +200,7 @@ class Ingest:
                 self._is_over = True
             query.stop()  # Not under the lock, which a batch that begins now waits for.
             self._is_over = False
-        except Exception:
+        except BaseException:
             query.stop()
             raise
 
@@ -208,8 +213,10 @@ class Ingest:
 
     def _offer_coarse(self) -> None:
         """Has minutes and hours reckoned that have ended, also those that a killed driver left."""
+        self._beside.check()
         newest_ns = self.archive.events.highest("created_ns")
-        if newest_ns is None or self._beside.is_busy:
+        # Compaction waits for a gap between two pieces, and the log for compaction.
+        if newest_ns is None or self._beside.is_busy or self._is_compaction_due():
             return
         watermark_ns = self._watermark_ns(newest_ns)
         if self.rollups.has_ended(watermark_ns):
@@ -221,7 +228,7 @@ class Ingest:
     def _keep_house(self) -> None:
         """Between batches: few large files, and a look at the clock while nothing comes."""
         now_s = time.monotonic()
-        if self._settings.compact_s and now_s - self._compacted_s >= self._settings.compact_s:
+        if self._is_compaction_due():
             with self._busy:
                 if not self._beside.is_busy:  # Else one of the two would have to begin again.
                     self._compact()
@@ -231,10 +238,14 @@ class Ingest:
                 self._offer_coarse()
                 self._alarms += self._follow(self.quiet_ns())
 
+    def _is_compaction_due(self) -> bool:
+        since_s = time.monotonic() - self._compacted_s
+        return bool(self._settings.compact_s) and since_s >= self._settings.compact_s
+
     def _compact(self) -> None:
         """Tried again after a while if it fails: many small files are slow, and not wrong."""
         try:
-            compact(self._folder)
+            compact(self._folder, CompactSettings(releases_log=not self._settings.keeps_log))
         except StorageFailed as error:
             log.warning("not_compacted reason=%s", str(error))
         self._compacted_s = time.monotonic()

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from gridstat.pipeline.stages.clean import Judgement
     from gridstat.record.log_reader import Slice
 
+FIRST: Final = "first_record"
 END: Final = "end_record"
-"""What a task tells: the record after the last one that it was given."""
-OUTPUT: Final = f"{WRITTEN}, {END} bigint"
+"""What a task tells: the first record that it was given, and the one after the last."""
+OUTPUT: Final = f"{WRITTEN}, {FIRST} bigint, {END} bigint"
 _NAMES: Final = EVENT_SCHEMA.get_field_index("variable")
 SCHEMA: Final = EVENT_SCHEMA.set(
     _NAMES, EVENT_SCHEMA.field(_NAMES).with_type(pa.dictionary(pa.int32(), pa.string()))
@@ -42,7 +43,7 @@ SCHEMA: Final = EVENT_SCHEMA.set(
 
 
 def intake(slices: DataFrame, log: Path, by: Judgement, aside: Path) -> DataFrame:
-    """Every file that was written, with its partition; and from each task, without a file, `END`.
+    """Every file that was written, with its partition; and of each task, without a file, its ends.
 
     Slices are as `slice_source.py` gives them.
     """
@@ -55,12 +56,18 @@ def take_share(
     share, shares, slices = slices_of(batches)
     if not slices:
         return
-    end = max(piece.end_record for piece in slices)
-    nothing = pa.nulls(1, pa.string())
-    yield pa.record_batch({"path": nothing, "partition": nothing, END: pa.array([end])})
+    yield pa.record_batch(
+        {
+            "path": pa.nulls(1, pa.string()),
+            "partition": pa.nulls(1, pa.string()),
+            FIRST: pa.array([min(piece.first_record for piece in slices)]),
+            END: pa.array([max(piece.end_record for piece in slices)]),
+        }
+    )
     rows = recorded_rows(log, slices, share, shares, by.from_record)
     for told in write_rows(judge(rows, by), aside=aside, partitions=("reason", "day")):
-        yield told.append_column(END, pa.array([end] * told.num_rows))
+        nothing = pa.nulls(told.num_rows, pa.int64())
+        yield told.append_column(FIRST, nothing).append_column(END, nothing)
 
 
 def recorded_rows(

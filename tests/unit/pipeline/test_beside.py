@@ -44,6 +44,21 @@ def test_a_failure_is_told_once_to_whoever_comes_next() -> None:
     assert began == []
 
 
+def test_what_is_no_common_error_is_told_as_well() -> None:
+    """A panic of a library is none, and a piece that fails unheard is tried for ever."""
+
+    def panic() -> None:
+        raise KeyboardInterrupt
+
+    beside = Beside("test")
+    beside.offer(panic)
+    while beside.is_busy:
+        time.sleep(0.001)
+    with pytest.raises(KeyboardInterrupt):
+        beside.check()
+    beside.check()
+
+
 def test_one_thread_may_offer_while_another_waits() -> None:
     """The batches offer, and the main thread looks on: once it met a thread not yet started."""
     beside, is_over = Beside("test"), threading.Event()
