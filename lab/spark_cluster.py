@@ -105,6 +105,14 @@ class SparkCluster:
             },
         )
 
+    def tasks_of(self, number: int) -> list[int]:
+        """The Pythons in which a worker's tasks run, by their process numbers."""
+        return [
+            process_id
+            for process_id in descendants(self._processes[1 + number].pid)
+            if b"pyspark.daemon" in _words_of(process_id)
+        ]
+
     def kill_worker(self, number: int) -> None:
         """SIGKILL to a worker and all that it has started; nobody gets to say goodbye."""
         _end(self._processes[1 + number], signal.SIGKILL)
@@ -208,6 +216,13 @@ def _end(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
             for process_id in left:
                 _send(process_id, signal.SIGKILL)
         time.sleep(0.02)
+
+
+def _words_of(process_id: int) -> bytes:
+    try:
+        return Path(f"/proc/{process_id}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def _send(process_id: int, how: signal.Signals) -> None:

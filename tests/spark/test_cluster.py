@@ -66,6 +66,8 @@ def test_a_worker_killed_at_its_work_changes_no_table(
 
         def has_begun() -> str | None:
             assert job.poll() is None, (tmp_path / "driver.log").read_text()
+            if not cluster.tasks_of(0):
+                return "the worker has not had a task yet"
             return None if read_progress(there.path).get("taken", 0) else "no batch yet"
 
         try:
