@@ -10,7 +10,12 @@ mkdir -p build
 { env -u MAKEFLAGS -u MFLAGS make --no-print-directory lint type > build/checks.log 2>&1 ||
     { cat build/checks.log >&2; exit 1; }; } &
 checks=$!
+# The tests of Spark come late and want its classes archived: made by then, nobody waits for it.
+# Where it cannot be made they say so themselves, and start more slowly.
+"$bin/python" -m gridstat.pipeline.class_archive > build/classes.log 2>&1 &
+classes=$!
 tests=0
 "$bin/pytest" -q -m "not apart" tests || tests=$?
+wait $classes || true
 wait $checks || { echo "lint or type failed, see above" >&2; exit 1; }
 exit $tests
