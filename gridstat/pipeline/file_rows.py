@@ -31,7 +31,7 @@ ROWS_PER_TASK_MAX: Final = 4_000_000
 """A task holds some hundred bytes for each of its rows."""
 ROWS_PER_TASK_MIN: Final = 20_000
 """Fewer rows than these are not worth a task of their own."""
-TASKS_MAX: Final = 1_024
+SHARES_MAX: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +56,16 @@ class FileRows:
 
 def in_shares(spark: SparkSession, events: FileRows) -> DataFrame:
     """As many tasks as there should be, each with one row: its share, and of how many shares."""
-    at_least = -(-events.rows_max // ROWS_PER_TASK_MAX)
+    at_least = shares_worth(events.rows_max, ROWS_PER_TASK_MAX)
     at_most = shares_worth(events.rows_max, ROWS_PER_TASK_MIN)
-    shares = min(TASKS_MAX, max(at_least, min(at_most, spark.sparkContext.defaultParallelism)))
+    shares = min(SHARES_MAX, max(at_least, min(at_most, spark.sparkContext.defaultParallelism)))
     return spark.range(0, shares, 1, shares).selectExpr("id as share", f"{shares}L as shares")
 
 
 def in_turn(spark: SparkSession, events: FileRows) -> Iterator[DataFrame]:
     """The same, a share at a time, as few as will do: whoever takes one after the other keeps one
     processor busy, and leaves the others to whom it is urgent."""
-    shares = min(TASKS_MAX, max(1, -(-events.rows_max // ROWS_PER_TASK_MAX)))
+    shares = min(SHARES_MAX, shares_worth(events.rows_max, ROWS_PER_TASK_MAX))
     for share in range(shares):
         one = spark.range(share, share + 1, 1, 1)
         yield one.selectExpr("id as share", f"{shares}L as shares")

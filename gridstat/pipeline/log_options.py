@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from gridstat.model.errors import ConfigurationError, UnknownName
 from gridstat.pipeline.event_columns import EVENT_SCHEMA
-from gridstat.pipeline.file_rows import ROWS_PER_TASK_MIN
+from gridstat.pipeline.file_rows import ROWS_PER_TASK_MIN, SHARES_MAX
 from gridstat.record.kinds import EVENTS, KINDS, kind_named
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 OLDEST: Final = "oldest"
 NEWEST: Final = "newest"
 ROWS_PER_PARTITION: Final = 500_000
-SHARES_MAX: Final = 1_024
 KNOWN: Final = (
     "path",
     "kind",

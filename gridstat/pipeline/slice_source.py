@@ -41,7 +41,7 @@ SLICE_SCHEMA: Final = pa.schema(
     ]
 )
 
-_SLICE: Final = ("segment", "start_byte", "end_byte", "first_record", "end_record")
+_SLICE: Final = tuple(SLICE_SCHEMA.names[2:])
 
 
 def register(spark: SparkSession) -> None:
@@ -55,6 +55,15 @@ def slices_of(batches: Iterable[pa.RecordBatch]) -> tuple[int, int, list[Slice]]
         return 0, 1, []
     slices = [Slice(*(row[name] for name in _SLICE)) for row in rows]
     return rows[0]["share"], rows[0]["shares"], slices
+
+
+def slice_rows(share: int, shares: int, slices: Iterable[Slice]) -> pa.RecordBatch:
+    """What a task is given; `slices_of` reads it."""
+    rows = [
+        {"share": share, "shares": shares, **{name: getattr(piece, name) for name in _SLICE}}
+        for piece in slices
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=SLICE_SCHEMA)
 
 
 class SharePartition(InputPartition):
@@ -98,9 +107,4 @@ class SliceReader(LogStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, SharePartition)
-        share, shares, slices = partition.value
-        rows = [
-            {"share": share, "shares": shares, **{name: getattr(piece, name) for name in _SLICE}}
-            for piece in slices
-        ]
-        yield pa.RecordBatch.from_pylist(rows, schema=SLICE_SCHEMA)
+        yield slice_rows(*partition.value)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from gridstat.pipeline.file_rows import (
     ROWS_PER_TASK_MAX,
     ROWS_PER_TASK_MIN,
-    TASKS_MAX,
+    SHARES_MAX,
     FileRows,
     in_shares,
     in_turn,
@@ -157,7 +157,7 @@ def test_shares_are_even_though_every_so_many_streams_are_of_a_kind(shares: int,
         (ROWS_PER_TASK_MAX, 2),
         (5 * ROWS_PER_TASK_MAX, 5),
         (5 * ROWS_PER_TASK_MAX + 1, 6),
-        (2 * TASKS_MAX * ROWS_PER_TASK_MAX, TASKS_MAX),
+        (2 * SHARES_MAX * ROWS_PER_TASK_MAX, SHARES_MAX),
     ],
 )
 def test_there_are_as_many_tasks_as_processors_and_more_only_for_many_rows(

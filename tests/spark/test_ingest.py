@@ -19,12 +19,12 @@ from gridstat.pipeline.archive import Archive
 from gridstat.pipeline.folder import PipelineFolder
 from gridstat.pipeline.jobs.compact import release
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
-from gridstat.pipeline.slice_source import SLICE_SCHEMA
+from gridstat.pipeline.slice_source import slice_rows
 from gridstat.pipeline.tables import StoredTable
 from gridstat.pipeline.windows import Rollups
 from gridstat.record.archived import archived_before
 from gridstat.record.kinds import EVENTS as RECORDED
-from gridstat.record.log_reader import LogReader, Slice
+from gridstat.record.log_reader import LogReader
 from gridstat.record.log_writer import LogWriter
 from tests.cluster.eventually import eventually
 from tests.spark.ingest_logs import (
@@ -265,11 +265,8 @@ def test_records_that_are_gone_before_they_were_archived_are_told(
 
 def slices(spark: SparkSession, folder: PipelineFolder, start: int, end: int) -> DataFrame:
     reader = LogReader(folder.log, RECORDED)
-    rows = [
-        {"share": 0, "shares": 1, **{name: getattr(piece, name) for name in Slice.__slots__}}
-        for piece in reader.slices(start, end, end - start)
-    ]
-    return spark.createDataFrame(pa.Table.from_pylist(rows, SLICE_SCHEMA))
+    rows = slice_rows(0, 1, reader.slices(start, end, end - start))
+    return spark.createDataFrame(pa.table(rows))
 
 
 @pytest.mark.parametrize("has_tables", [True, False])

@@ -21,6 +21,7 @@ from gridstat.pipeline.archive import Archive
 from gridstat.pipeline.data_files import written_files
 from gridstat.pipeline.file_rows import ALL_TIME, FileRows
 from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.slice_source import slice_rows
 from gridstat.pipeline.stages import intake
 from gridstat.pipeline.stages.clean import UNKNOWN_STREAM, Judgement
 from gridstat.pipeline.stages.intake import END, FIRST, recorded_rows, take_share
@@ -61,15 +62,7 @@ def slices_of_all(log: Path, rows_per_slice: int) -> list[Slice]:
 
 
 def task_input(log: Path, share: int = 0, shares: int = 1) -> list[pa.RecordBatch]:
-    names = ("segment", "start_byte", "end_byte", "first_record", "end_record")
-    return [
-        pa.RecordBatch.from_pylist(
-            [
-                {"share": share, "shares": shares, **{name: getattr(piece, name) for name in names}}
-                for piece in slices_of_all(log, 100)
-            ]
-        )
-    ]
+    return [slice_rows(share, shares, slices_of_all(log, 100))]
 
 
 def told_by(log: Path, aside: Path, by: Judgement | None = None) -> list[dict[str, Any]]:

@@ -25,9 +25,8 @@ from gridstat.pipeline.archive import NS_PER_S, Archive
 from gridstat.pipeline.beside import Beside
 from gridstat.pipeline.data_files import forget
 from gridstat.pipeline.failures import plain_error
-from gridstat.pipeline.file_rows import ROWS_PER_TASK_MIN
+from gridstat.pipeline.file_rows import ROWS_PER_TASK_MIN, SHARES_MAX
 from gridstat.pipeline.jobs.compact import CompactSettings, compact
-from gridstat.pipeline.log_options import SHARES_MAX
 from gridstat.pipeline.progress import Progress, read_progress, write_progress
 from gridstat.pipeline.slice_source import NAME as SLICES
 from gridstat.pipeline.windows import Rollups
