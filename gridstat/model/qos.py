@@ -23,6 +23,8 @@ PRIORITY_DEFAULT: Final = 3
 PRIORITY_REPLAY: Final = 8
 """Below all that can be asked for, and below content: of replayed variables, and only of those."""
 REDUNDANCY_MAX: Final = 4
+PATH_ROUTERS_MAX: Final = 256
+"""Routers on one path of a contract when it is granted, those of all clouds together."""
 LATENCY_US_MAX: Final = 3_600_000_000
 MODES_MAX: Final = 64
 BASELINE_MODE: Final = ModeId(0)
@@ -85,7 +87,7 @@ class QosRequest:
     def worst(self, period: Period | None) -> Qos:
         """The worst acceptable case; raises like `desired`."""
         desired = self.desired(period)
-        every = self.every_worst or desired.every
+        every = _every(self.every_worst or desired.every, None, period)
         if self.interval_worst is not None:
             every = _every(1, self.interval_worst, period)
         return Qos(

@@ -26,7 +26,8 @@ GridStatError
 │   ├── NoCommonSchema         two ends share no command schema         1102
 │   ├── StaleTerm              a command of a broker that was replaced  1103
 │   ├── ShuttingDown           the peer is draining                     1104
-│   └── QuotaReached           more than one end-point may hold         1105
+│   ├── QuotaReached           more than one end-point may hold         1105
+│   └── PathTooLong            a path would cross too many routers      1106
 ├── LinkDown                   a peer cannot be reached                 2xxx
 │   ├── DeadlinePassed         no answer in time                        2001
 │   └── CertificateRefused     the peer does not trust the certificate  2015
@@ -98,6 +99,7 @@ from gridstat.model.errors.refusals import (
     NotAttached,
     NotAuthorised,
     NotPublished,
+    PathTooLong,
     QuotaReached,
     RedundancyNotSatisfiable,
     Refused,
@@ -149,6 +151,7 @@ __all__ = [
     "NotAttached",
     "NotAuthorised",
     "NotPublished",
+    "PathTooLong",
     "QuotaReached",
     "RecordsGone",
     "RedundancyNotSatisfiable",

@@ -196,3 +196,10 @@ class QuotaReached(Refused):
 
     code = 1105
     remedy = "end some, or raise the broker's quota"
+
+
+class PathTooLong(Refused):
+    """A path would cross more routers than a contract may name."""
+
+    code = 1106
+    remedy = "add channels that make the way shorter, or ask for fewer disjoint paths"

@@ -30,7 +30,7 @@ class Found:
     is_optimal: bool
 
 
-Reason = Literal["disconnected", "disjoint", "latency", "budget"]
+Reason = Literal["disconnected", "disjoint", "latency", "budget", "length"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,11 @@ class NotFound:
     "disconnected": there is no path at all. "disjoint": only `paths_max` share no channel.
     "latency": there are enough, once all lower bounds are raised to `latency_us_best`, that of path
     `path_index` last; hardly less would do. "budget": the search was ended without a verdict.
+    "length": one of the paths crosses `routers` routers, which are too many for a contract.
     """
 
     reason: Reason
     paths_max: int = 0
     latency_us_best: int = 0
     path_index: int = 0
+    routers: int = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from gridstat.model.errors import DeadlinePassed, GridStatError, LinkDown
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 BACK_OFF_FIRST_S: Final = 0.05
 BACK_OFF_MOST_S: Final = 2.0
+BACK_OFF_MOST_OF_SEVERAL_S: Final = 0.5
+"""Of a peer with several addresses: when one falls silent, another takes over within seconds."""
+CONNECT_MOST_OF_SEVERAL_S: Final = 1.0
+"""Likewise: a dead host must not keep us from asking the next one."""
 SETTLED_S: Final = 1.0
 """A session that lasted so long was a success; a shorter one does not reset the back-off, or two
 processes that push each other out would do so twenty times a second."""
@@ -46,9 +51,9 @@ class BackOff:
         self._most_s = most_s
         self._next_s = first_s
 
-    def next_s(self) -> float:
-        """How long to wait now; longer the next time."""
-        wait_s = self._next_s * self._random.uniform(0.5, 1.0)
+    def next_s(self, most_s: float = inf) -> float:
+        """How long to wait now, at most so long; longer the next time."""
+        wait_s = min(self._next_s, most_s) * self._random.uniform(0.5, 1.0)
         self._next_s = min(2 * self._next_s, self._most_s)
         return wait_s
 
@@ -97,15 +102,21 @@ class Dialler:
     async def run(self) -> None:
         """Until stopped."""
         while True:
-            for address in self._target.addresses:
-                await self._one_session(address)
-            await asyncio.sleep(self._back_off.next_s())
+            addresses = self._target.addresses
+            has_several = len(addresses) > 1
+            within_s = self._connect_within_s
+            for address in addresses:
+                await self._one_session(
+                    address, min(within_s, CONNECT_MOST_OF_SEVERAL_S) if has_several else within_s
+                )
+            wait_s = self._back_off.next_s(BACK_OFF_MOST_OF_SEVERAL_S if has_several else inf)
+            await asyncio.sleep(wait_s)
 
-    async def _one_session(self, address: Address) -> None:
+    async def _one_session(self, address: Address, within_s: float) -> None:
         loop = asyncio.get_running_loop()
         where = f"{self._target.identity} at {address_text(address)}"
         try:
-            async with asyncio.timeout(self._connect_within_s):
+            async with asyncio.timeout(within_s):
                 session = await self._connect(address)
         except TimeoutError:
             self._tell(DeadlinePassed(f"{where}: no answer"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,9 +33,10 @@ from gridstat.net.command.machine import (
     TimerFired,
 )
 from gridstat.net.command.session_table import SessionTable, TableSettings
+from gridstat.net.last_words import end_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from gridstat.model.errors import GridStatError
     from gridstat.net.clock import Clock
@@ -79,9 +79,7 @@ def perform_nothing(instruction: object) -> bool:
 
 def end_process(error: BaseException) -> None:
     """The answer to a bug: no state of this process can be trusted any more."""
-    log.critical("machine_failed", exc_info=error)
-    logging.shutdown()
-    os._exit(EXIT_BUG)
+    end_at_once(EXIT_BUG, lambda: log.critical("machine_failed", exc_info=error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +129,14 @@ class Driver(Generic[ExtraEvent]):
         """Those with whom a session is up."""
         return self._sessions.peers
 
-    async def serve(self, host: str, port: int, allowed_roles: Iterable[Role]) -> Address:
-        """Let parties of these roles, of our own cloud, connect; the address as it was bound."""
-        return await self._sessions.serve(host, port, allowed_roles)
+    async def serve(
+        self, host: str, port: int, allowed_roles: Iterable[Role], *, children: Collection[str] = ()
+    ) -> Address:
+        """Let parties of these roles, of our own cloud, and brokers of these names connect.
+
+        The address as it was bound; `children` is looked at again for each that comes.
+        """
+        return await self._sessions.serve(host, port, allowed_roles, children=children)
 
     def connect_to(
         self,

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from gridstat.model.latency_histogram import BUCKETS
-from gridstat.model.qos import ModalQos, Qos
+from gridstat.model.qos import PATH_ROUTERS_MAX, ModalQos, Qos
 from gridstat.model.rate_law import Period
 from gridstat.model.status import StatusVariable
+from gridstat.net.command.flooding_messages import HearFlooded
 from gridstat.net.command.session_messages import (
     MANY_MAX,
     Count,
@@ -23,6 +24,8 @@ MANY: Final = msgspec.Meta(max_length=MANY_MAX)
 """Of whatever one request asks for; more are refused before any of them is looked at."""
 PATHS_TOLD_MAX: Final = 16
 """Paths of one ledger, those that a contract has left included."""
+ROUTERS_TOLD_MAX: Final = 2 * PATH_ROUTERS_MAX
+"""Of one path: after it is granted its last cloud may lead it another way, which may be as long."""
 
 
 class Attach(Struct, frozen=True):
@@ -129,7 +132,7 @@ class PathEntry(Struct, frozen=True):
     """
 
     name: ShortText
-    routers: Annotated[tuple[NameText, ...], msgspec.Meta(max_length=64)] = ()
+    routers: Annotated[tuple[NameText, ...], msgspec.Meta(max_length=ROUTERS_TOLD_MAX)] = ()
     expected: Count = 0
     delivered: Count = 0
     lost: Count = 0
@@ -201,6 +204,7 @@ EndPointCommand: TypeAlias = (
     | FindVariables
     | ResolveName
     | ReportLedger
+    | HearFlooded
 )
 
 
@@ -249,7 +253,8 @@ class PublishedOutcome(Struct, frozen=True):
 class GrantedPath(Struct, frozen=True):
     """One of the disjoint paths, in order, with its predicted p99 latency.
 
-    Its `name` says the place in that order; with its routers it is the path of a ledger.
+    Its `name` says the place in that order; with its routers it is the path of a ledger. There are
+    `ROUTERS_TOLD_MAX` of those at most, as admission sees to; earlier releases had no such bound.
     """
 
     routers: tuple[str, ...]

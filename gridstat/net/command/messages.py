@@ -52,6 +52,7 @@ from gridstat.net.command.operator_messages import (
     RemoveChannel,
     RemoveRouter,
     Survey,
+    TreeCommand,
 )
 from gridstat.net.command.router_messages import (
     AttachmentChanged,
@@ -82,6 +83,8 @@ from gridstat.net.command.session_messages import (
     Pong,
     Struct,
 )
+from gridstat.net.command.stretch_messages import StretchMessage
+from gridstat.net.command.tree_messages import TreeMessage
 
 Message: TypeAlias = (
     Hello
@@ -104,14 +107,11 @@ Message: TypeAlias = (
     | Submit
     | Answer
     | Tell
-    | AddRouter
-    | RemoveRouter
-    | AddChannel
-    | RemoveChannel
-    | Explain
-    | Survey
-    | Account
+    | OperatorCommand
     | OperatorAnswer
+    | TreeCommand
+    | TreeMessage
+    | StretchMessage
 )
 
 __all__ = [
@@ -174,6 +174,7 @@ __all__ = [
     "Return",
     "RouterAccepted",
     "SourceOrder",
+    "StretchMessage",
     "Struct",
     "Submit",
     "Subscribe",
@@ -182,6 +183,7 @@ __all__ = [
     "TableChanged",
     "TableRefused",
     "Tell",
+    "TreeMessage",
     "Unpublish",
     "Unpublished",
     "Unsubscribe",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Annotated, Any, ClassVar, TypeAlias
 
 import msgspec
 
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.net.command.endpoint_messages import RefusedOutcome
-from gridstat.net.command.session_messages import Struct
+from gridstat.net.command.session_messages import NameText, Struct
+
+Modes: TypeAlias = Annotated[tuple[int, ...], msgspec.Meta(max_length=64)]
 
 
 class AddRouter(Struct, frozen=True):
@@ -64,6 +66,52 @@ class Account(Struct, frozen=True):
     after: int = 0
 
 
+class SetFlooding(Struct, frozen=True):
+    """Flood a variable in the scope of the broker that is asked; without modes, in all of them.
+
+    With a divisor only every n-th slot. Admitted like any stream, or refused with the bottleneck.
+    """
+
+    since: ClassVar[int] = 3
+
+    request_id: int
+    name: NameText
+    modes: Modes = ()
+    every: int = 1
+
+
+class RemoveFlooding(Struct, frozen=True):
+    """No longer flood it in these modes; without modes, in none."""
+
+    since: ClassVar[int] = 3
+
+    request_id: int
+    name: NameText
+    modes: Modes = ()
+
+
+class ListFlooding(Struct, frozen=True):
+    """Which variables flood, how far, in which modes, and who asked for it."""
+
+    since: ClassVar[int] = 3
+
+    request_id: int
+
+
+class AddChild(Struct, frozen=True):
+    """A broker above clouds gets another child, which joins when it dials."""
+
+    request_id: int
+    name: NameText
+
+
+class RemoveChild(Struct, frozen=True):
+    """Refused while contracts cross the child, or channels lead to it."""
+
+    request_id: int
+    name: NameText
+
+
 class OperatorAnswer(Struct, frozen=True):
     """`facts` is plain data for people and JSON; a refusal says why instead."""
 
@@ -73,5 +121,17 @@ class OperatorAnswer(Struct, frozen=True):
 
 
 OperatorCommand: TypeAlias = (
-    AddRouter | RemoveRouter | AddChannel | RemoveChannel | Explain | Survey | Account
+    AddRouter
+    | RemoveRouter
+    | AddChannel
+    | RemoveChannel
+    | Explain
+    | Survey
+    | Account
+    | SetFlooding
+    | RemoveFlooding
+    | ListFlooding
 )
+
+TreeCommand: TypeAlias = AddChild | RemoveChild
+"""What only a broker above clouds is asked."""

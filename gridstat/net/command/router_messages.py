@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, ClassVar, Final, TypeAlias
 
 import msgspec
 
@@ -128,6 +128,18 @@ class SourceOrder(Struct, frozen=True):
     silent_ms_max: int = 0
 
 
+FLOODS_SCHEMA: Final = 3
+"""The first schema whose routers know floods; an older one would hold another order than sent."""
+
+
+class FloodOrder(Struct, frozen=True):
+    """Flood every n-th slot, in these modes, to every channel of this level or a deeper one."""
+
+    level: int
+    modes: int = 1
+    every: int = 1
+
+
 class VariableOrder(Struct, frozen=True):
     """Carry a variable; `source` is its publisher's channel at the publisher's own edge, else 0.
 
@@ -143,6 +155,7 @@ class VariableOrder(Struct, frozen=True):
     is_urgent: bool = False
     interval_ns_min: int = 0
     keeps_newest: bool = False
+    floods: Annotated[tuple[FloodOrder, ...], msgspec.Meta(max_length=64)] = ()
 
 
 class PathOrder(Struct, frozen=True):

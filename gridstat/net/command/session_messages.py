@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final, TypeAlias
 
 import msgspec
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 SCHEMA_VERSION_MIN: Final = 1
 MANY_MAX: Final = 1_000
 """Variables in one request, and orders of one kind in one table change."""

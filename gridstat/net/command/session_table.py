@@ -23,7 +23,7 @@ from gridstat.net.command.session_settings import SESSIONS_MAX, SessionCounters,
 from gridstat.net.command.session_terms import SessionTerms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from gridstat.model.errors import GridStatError
     from gridstat.net.command.address import Address
@@ -84,9 +84,11 @@ class SessionTable:
     def peers(self) -> list[str]:
         return sorted(self._open)
 
-    async def serve(self, host: str, port: int, allowed_roles: Iterable[Role]) -> Address:
+    async def serve(
+        self, host: str, port: int, allowed_roles: Iterable[Role], *, children: Collection[str] = ()
+    ) -> Address:
         """Listen; the address tells the port where 0 let the system choose."""
-        gate = ServerGate(self._credentials.identity, frozenset(allowed_roles))
+        gate = ServerGate(self._credentials.identity, frozenset(allowed_roles), children)
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(lambda: self._accept(gate), host, port, backlog=1_024)

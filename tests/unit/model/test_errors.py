@@ -52,6 +52,7 @@ STABLE = {
     "StaleTerm": 1103,
     "ShuttingDown": 1104,
     "QuotaReached": 1105,
+    "PathTooLong": 1106,
     "LinkDown": 2000,
     "DeadlinePassed": 2001,
     "CertificateRefused": 2015,

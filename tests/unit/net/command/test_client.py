@@ -36,6 +36,38 @@ def test_success_brings_the_short_wait_back() -> None:
     assert back_off.next_s() <= 0.05
 
 
+def test_a_wait_may_be_bounded_and_grows_all_the_same() -> None:
+    back_off = BackOff(random.Random(1))
+    waits = [back_off.next_s(0.5) for _ in range(20)]
+    assert max(waits) <= 0.5
+    assert back_off.next_s() >= 1.0
+
+
+@pytest.mark.parametrize(("count", "most_s"), [(1, 2.0), (2, 0.5)])
+def test_a_peer_with_several_addresses_is_tried_more_often(count: int, most_s: float) -> None:
+    wishes: list[float] = []
+    over = asyncio.Event()
+
+    class Listening(BackOff):
+        def next_s(self, most_s: float = 2.0) -> float:
+            wishes.append(min(most_s, 2.0))
+            over.set()
+            return 0.0
+
+    async def connect(_: Address) -> Session:
+        raise ConnectionRefusedError("refused")
+
+    async def dial() -> None:
+        target = Target(parse_peer("broker/c1"), [("10.0.0.1", 1 + n) for n in range(count)])
+        dialler = Dialler(target, connect, Listening(random.Random(1)), connect_within_s=60.0)
+        task = asyncio.create_task(dialler.run())
+        await over.wait()
+        dialler.stop(task)
+
+    asyncio.run(dial())
+    assert wishes[0] == most_s
+
+
 def test_a_peer_that_is_away_is_told_once_for_each_address_however_often_it_is_tried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
