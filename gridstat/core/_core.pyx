@@ -94,7 +94,7 @@ cdef class _Words:
                     self.terms[term_at] = gs_term(term.modes, term.every)
                     term_at += 1
             for flood in row.floods:
-                self.floods[flood_at] = gs_flood(flood.modes, flood.level)
+                self.floods[flood_at] = gs_flood(flood.modes, flood.level, flood.every)
                 flood_at += 1
 
     cdef _put_head(self, gs_row_words *words, row):

@@ -20,6 +20,7 @@
 #define GS_POLICED_SLOTS 64
 #define GS_RING_EVENTS   128
 #define GS_QUIET_NS      1000000000ULL
+#define GS_FLOOD_HOLD_NS 1000000000ULL /* What floods is remembered for so long at least. */
 
 typedef enum {
     GS_ACCEPTED = 0,
@@ -78,6 +79,7 @@ typedef struct {
     uint64_t expiry_ns;
     uint64_t interval_ns_min; /* 0: not policed here. */
     uint64_t tolerance_ns;    /* How much ahead of its pace it may come. */
+    uint64_t hold_ns;         /* 0: the oldest may be forgotten at any time. */
     uint16_t sequence;
 } gs_occurrence;
 

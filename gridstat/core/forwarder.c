@@ -129,13 +129,14 @@ static inline gs_channel *channel_at(const gs_core *core, uint32_t index)
     return __atomic_load_n(&core->channels[index], __ATOMIC_ACQUIRE);
 }
 
-/* The widest scope that an active mode asks for. */
-static uint32_t flooding_scope(const gs_row *row, uint64_t active)
+/* The widest scope that an active mode asks for, of those that flood this slot. */
+static uint32_t flooding_scope(const gs_row *row, uint64_t active, int64_t slot)
 {
     const uint64_t *flood = gs_row_floods(row);
     uint32_t scope = NO_SCOPE;
     for (uint32_t i = 0; i < row->flood_count; i++, flood += 2)
-        if ((flood[0] & active) != 0 && flood[1] < scope)
+        if ((flood[0] & active) != 0 && (uint32_t)flood[1] < scope &&
+            gs_slot_magnitude(slot) % (flood[1] >> 32) == 0)
             scope = (uint32_t)flood[1];
     return scope;
 }
@@ -262,6 +263,7 @@ static inline gs_verdict first_copy(const passage *way, const gs_row *row, const
         .expiry_ns = way->core->limits.ring_expiry_ns,
         .interval_ns_min = from_publisher ? row->interval_ns_min : 0,
         .tolerance_ns = row->tolerance_ns,
+        .hold_ns = row->flood_count != 0 ? GS_FLOOD_HOLD_NS : 0,
         .sequence = gs_event_sequence(event),
     };
     *slot = 0; /* Every divisor of an aperiodic row is 1. */
@@ -327,7 +329,7 @@ static inline gs_counter *pass(const passage *way, const gs_row *row, const uint
         return route_plain(way, &event, slot) ? &counters->dispatched : &counters->not_due;
     uint32_t copies = 0, scope = NO_SCOPE;
     if (__builtin_expect(row->flood_count != 0, 0)) {
-        scope = flooding_scope(row, way->active);
+        scope = flooding_scope(row, way->active, slot);
         if (scope != NO_SCOPE)
             copies = flood(way, &event, scope);
     }

@@ -68,7 +68,7 @@ cdef extern from "forwarding_table.h" nogil:
         uint32_t channel_index, event_class, term_first, term_count
     ctypedef struct gs_flood:
         uint64_t modes
-        uint32_t level
+        uint32_t level, every
     ctypedef struct gs_row_words:
         uint32_t variable_id, flags, seconds, per_seconds
         uint64_t phase_ns, interval_ns_min

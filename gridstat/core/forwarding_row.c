@@ -67,6 +67,12 @@ static void write_terms(gs_row *row, const wish *wishes, size_t count)
     }
 }
 
+static uint32_t flood_every(const gs_row_words *words, uint32_t i)
+{
+    uint32_t every = words->flags & GS_ROW_PERIODIC ? words->floods[i].every : 1;
+    return every != 0 ? every : 1;
+}
+
 static void write_ways(gs_row *row, const gs_row_words *words)
 {
     uint32_t *ways = (uint32_t *)(void *)(row->program + row->way_at);
@@ -75,7 +81,7 @@ static void write_ways(gs_row *row, const gs_row_words *words)
     uint64_t *at = row->program + row->way_at + (words->route_count + 1) / 2;
     for (uint32_t i = 0; i < words->flood_count; i++) {
         *at++ = words->floods[i].modes;
-        *at++ = words->floods[i].level;
+        *at++ = (uint64_t)flood_every(words, i) << 32 | words->floods[i].level;
     }
 }
 

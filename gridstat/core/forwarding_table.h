@@ -55,6 +55,7 @@ typedef struct {
 typedef struct {
     uint64_t modes;
     uint32_t level;
+    uint32_t every; /* 0 and 1: every slot. */
 } gs_flood;
 
 /* What the writer says of one variable. */
@@ -77,7 +78,7 @@ typedef struct {
 /* What the forwarding thread reads. `program` begins a cache line and holds, in 64-bit words:
  *   the terms, fastest divisor first: { gs_row_term, a bitmap over the ways, 64 to a word },
  *   from way_at on the ways, two to a word: a way is channel_index << 4 | class,
- *   then flood_count times { modes, level },
+ *   then flood_count times { modes, every << 32 | level },
  *   then, in a row that keeps the newest event, where it is kept,
  *   then, in a row that counts copies, where they are counted,
  *   then, in a periodic row that is exempt from the bound on stamps, the interval of its pace. */

@@ -262,7 +262,11 @@ class ReferenceCore:
     def _dispatch(self, event: Event, row: Row, slot: int | None, source: Source) -> bool:
         """One copy to every channel that the event is due on; whether there was one."""
         active = self._modes | BASELINE
-        levels = (flood.level for flood in row.floods if flood.modes & active)
+        levels = (
+            flood.level
+            for flood in row.floods
+            if flood.modes & active and (slot is None or slot % flood.every == 0)
+        )
         scope = min(levels, default=None)
         flooded: list[tuple[Channel, int]] = []
         if scope is not None:
@@ -372,10 +376,12 @@ def _offer(
         return entry.seen.offer(
             slot, is_publisher=is_publisher, now_ns=now_ns, is_replayed=entry.row.is_replayed
         )
-    arrival = Arrival(event.created_ns, event.sequence, now_ns)
-    interval_ns_min = entry.row.interval_ns_min if is_publisher else 0
-    is_burst = entry.row.is_stamp_exempt
-    return entry.seen.offer(arrival, interval_ns_min=interval_ns_min, is_burst=is_burst)
+    return entry.seen.offer(
+        Arrival(event.created_ns, event.sequence, now_ns),
+        interval_ns_min=entry.row.interval_ns_min if is_publisher else 0,
+        is_burst=entry.row.is_stamp_exempt,
+        is_flooded=bool(entry.row.floods),
+    )
 
 
 def _clock_of(row: Row) -> tuple[Period, int] | None:

@@ -13,6 +13,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from gridstat.model.flooding import FLOOD_EVENTS_MAX, FLOOD_HOLD_NS
 from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 WINDOW_SLOTS = 256
 POLICED_SLOTS = 64
-RING_EVENTS = 128
+RING_EVENTS = FLOOD_EVENTS_MAX
 QUIET_NS = 1_000_000_000
 """Silence after which events from far behind the window mean a restarted clock, not old copies."""
 PACE_JITTER_NS = 10_000_000
@@ -173,16 +174,27 @@ class ArrivalRing:
     pace: Pace = field(default_factory=Pace)
 
     def offer(
-        self, arrival: Arrival, *, interval_ns_min: int, is_burst: bool = False
+        self,
+        arrival: Arrival,
+        *,
+        interval_ns_min: int,
+        is_burst: bool = False,
+        is_flooded: bool = False,
     ) -> Refusal | None:
         """Take the event, or say why not; an `interval_ns_min` of 0 is not policed.
 
         Stamps may be chosen and arrivals may jitter: each alone forgives too much, or too little.
+        Copies of an event that floods come round again: were it forgotten before they do, they
+        would flood for ever.
         """
         for known in self.arrivals:
             is_same = known.created_ns == arrival.created_ns and known.sequence == arrival.sequence
             if is_same and arrival.arrived_ns - known.arrived_ns <= self.expiry_ns:
                 return "duplicate"
+        if is_flooded and len(self.arrivals) == RING_EVENTS:
+            elapsed_ns = arrival.arrived_ns - self.arrivals[0].arrived_ns
+            if 0 <= elapsed_ns < FLOOD_HOLD_NS:
+                return "policed_interval"
         # The newest entry is the last accepted event: entries leave only at the old end.
         if self.arrivals and arrival.is_too_soon_after(self.arrivals[-1], interval_ns_min):
             return "policed_interval"

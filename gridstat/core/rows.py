@@ -61,10 +61,14 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Flood:
-    """Flood to every channel whose level (depth from the root) is at least `level`."""
+    """Flood to every channel whose level (depth from the root) is at least `level`.
+
+    With a divisor only every n-th slot is flooded, and the others are routed like any event.
+    """
 
     level: int
     modes: int = BASELINE
+    every: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +168,8 @@ def check_row(row: Row) -> None:
     if len(row.floods) > ROW_FLOODS_MAX:
         raise LayoutError(f"variable {row.variable_id} has more than {ROW_FLOODS_MAX} floods")
     for flood in row.floods:
-        if not 0 <= flood.level <= LEVEL_MAX or not 0 < flood.modes < _U64:
+        is_possible = 0 <= flood.level <= LEVEL_MAX and 0 < flood.modes < _U64
+        if not (is_possible and 1 <= flood.every <= EVERY_MAX):
             raise LayoutError(f"variable {row.variable_id}: {flood} is out of range")
     if len({term.every for route in row.routes for term in route.terms}) > DIVISORS_MAX:
         raise LayoutError(

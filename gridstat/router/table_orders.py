@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from gridstat.core.rows import CLASS_REPLAY, check_row
+from gridstat.core.rows import CLASS_REPLAY, Flood, check_row
 from gridstat.model.errors import LayoutError, Misuse, UnknownName
 from gridstat.model.identifiers import (
     PATH_CONTRACT_SHIFT,
@@ -49,6 +49,7 @@ def carried_of(order: VariableOrder) -> CarriedVariable:
         is_urgent=order.is_urgent,
         interval_ns_min=order.interval_ns_min,
         is_stamp_exempt=order.phase_ns > 0 if order.period is None else order.interval_ns_min > 0,
+        floods=tuple(Flood(flood.level, flood.modes, flood.every) for flood in order.floods),
         keeps_newest=order.keeps_newest,
     )
     check_row(forwarding_row(variable, ()))
