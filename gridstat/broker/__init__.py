@@ -1,7 +1,8 @@
-"""The management plane of one cloud: what it has, what it has promised, and who may have more.
+"""The management plane of a cloud and of the tree above: what there is, and who may have more.
 
 It imports model and net only, and reads no clock and no socket: drivers stand outside. Start at
-`leaf_broker.py`. The rooms, each importing only those before it:
+`leaf_broker.py`, or above clouds at `tree/qos_broker.py`. The rooms, each importing only those
+before it:
 
     capacity     what the cloud has and has promised; admission, allocation, paths
     records      operations, the durable journal, the registry
@@ -9,5 +10,7 @@ It imports model and net only, and reads no clock and no socket: drivers stand o
     effects      what an operation does once it is decided
     routers      sessions with routers, their health, moves from path to path
     requests     what end-points ask for and are told
+    stretches    the cloud as a part of a tree: its parent's orders, and what it asks there
     operators    what people ask for and are shown
+    tree         brokers above clouds
 """

@@ -10,9 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.capacity.contracts import AllocationRequest, Refusal
+from gridstat.broker.effects.contract_effects import uses_its_gates
 from gridstat.broker.records.operations import Moved, Unsubscribed
 from gridstat.broker.requests.outcomes import granted
-from gridstat.broker.requests.subscriptions import record_of
+from gridstat.broker.requests.subscriptions import renewed
+from gridstat.broker.routers.router_health import ends_of
 from gridstat.net.command.endpoint_messages import ContractChanged, Unpublished
 
 if TYPE_CHECKING:
@@ -51,36 +53,36 @@ class Housing:
 
     def _is_wanted(self, record: Subscribed) -> bool:
         registry = self._desk.registry
-        return record.name in registry.publications and record.subscriber in registry.endpoints
+        is_there = record.foreign is not None or record.name in registry.publications
+        return is_there and (bool(record.exits) or record.subscriber in registry.endpoints)
 
     def _allocate(self, record: Subscribed) -> Allocation | None:
         registry = self._desk.registry
         if not self._is_wanted(record):
             return None
-        publication = registry.publications[record.name]
-        publisher = registry.endpoints.get(publication.publisher)
-        sources = () if publisher is None else publisher.edges_usable()
-        targets = registry.endpoints[record.subscriber].edges_usable(is_receiver=True)
+        sources, targets = ends_of(registry, record)
         request = AllocationRequest(
             subscription_id=record.subscription_id,
-            variable=publication.variable,
+            variable=record.foreign or registry.publications[record.name].variable,
             sources=tuple(name for name in sources if name in registry.routers),
             targets=tuple(name for name in targets if name in registry.routers),
             qos=record.qos,
             subscriber=record.subscriber,
+            entries=record.entries,
+            exits=record.exits,
         )
         if not request.sources or not request.targets:
             return None
         allocated = self._desk.reservations.allocate(request)
-        return None if isinstance(allocated, Refusal) else allocated
+        if isinstance(allocated, Refusal):
+            return None
+        if uses_its_gates(renewed(record, allocated)):
+            return allocated
+        self._desk.reservations.release(record.subscription_id)
+        return None
 
     def _move_in(self, record: Subscribed, allocated: Allocation) -> None:
-        housed = record_of(
-            allocated,
-            label=record.label,
-            pattern_id=record.pattern_id,
-            generation=record.generation + 1,
-        )
+        housed = renewed(record, allocated)
         moved = Moved(subscription=housed, until_retired=True)
         self._desk.commit([moved], partial(self._told, housed), self._later)
 
@@ -94,7 +96,7 @@ class Housing:
 
     def _told(self, housed: Subscribed, _: Applied) -> None:
         found = self._desk.registry.subscriptions.get(housed.subscription_id)
-        if found is not None:
+        if found is not None and not housed.contract:
             outcome = granted(found.record, found.variable, found.troubles)
             self._notices.push(housed.subscriber, ContractChanged(granted=outcome))
 

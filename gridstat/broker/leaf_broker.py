@@ -7,7 +7,7 @@ back as an answer. Failures walk `recovery.py`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from gridstat.broker.capacity.allocation import Allocator
 from gridstat.broker.capacity.resources import Resources
@@ -15,6 +15,7 @@ from gridstat.broker.desk import CONFIRM_TIMER, FLUSH_TIMER, REPORTS_TIMER, Desk
 from gridstat.broker.effects.effects import Effects
 from gridstat.broker.effects.reservations import Reservations
 from gridstat.broker.housing import HOUSE_TIMER, Housing
+from gridstat.broker.operators.flooding import Flooding, FloodingOrder
 from gridstat.broker.operators.operator_desk import OperatorDesk
 from gridstat.broker.operators.survey import Surveyor
 from gridstat.broker.records.operations import TermBegan, encode, since_snapshot
@@ -23,8 +24,10 @@ from gridstat.broker.records.snapshot import snapshot_operations
 from gridstat.broker.recovery import REPLAN_TIMER, Recovery
 from gridstat.broker.requests.attachments import DORMANT_TIMER, Attachments
 from gridstat.broker.requests.catching import CATCH_TIMER
+from gridstat.broker.requests.command_desk import CommandDesk
 from gridstat.broker.requests.contract_changes import ContractChanges
 from gridstat.broker.requests.enquiries import Enquiries
+from gridstat.broker.requests.flooded_hearing import FloodedHearing
 from gridstat.broker.requests.grants import OWED_TIMER, Grants
 from gridstat.broker.requests.notices import Notices
 from gridstat.broker.requests.presence import AWAY_TIMER, GRACE_TIMER, SETTLED_TIMER, Presence
@@ -36,22 +39,15 @@ from gridstat.broker.routers.moves import RETIRE_TIMER, Moves
 from gridstat.broker.routers.refusals import REFUSAL_TIMER
 from gridstat.broker.routers.router_desk import WHOLE_TIMER, RouterDesk
 from gridstat.broker.routers.router_health import ABSENT_TIMER, RouterHealth
+from gridstat.broker.stretches.asking import ASK_TIMER
+from gridstat.broker.stretches.borders import CROSSINGS_TIMER, KNOTS_TIMER
+from gridstat.broker.stretches.numbers import NUMBERS_TIMER
+from gridstat.broker.stretches.patience import PATIENCE_TIMER
+from gridstat.broker.stretches.reserving import RELEASE_TIMER
+from gridstat.broker.stretches.stretch_desk import StretchDesk
 from gridstat.broker.tables.channel_plan import ChannelPlan
 from gridstat.broker.tables.router_tables import RouterTables
 from gridstat.model.errors import GridStatError, NotAuthorised, Refused
-from gridstat.net.command.endpoint_messages import (
-    Attach,
-    ChangePublication,
-    ChangeSubscription,
-    Detach,
-    FindVariables,
-    Publish,
-    ReportLedger,
-    ResolveName,
-    Subscribe,
-    Unpublish,
-    Unsubscribe,
-)
 from gridstat.net.command.machine import (
     Connected,
     Disconnected,
@@ -77,11 +73,8 @@ if TYPE_CHECKING:
 
     from gridstat.broker.operators.survey import ReportedLedger
     from gridstat.broker.records.applied import Applied
-    from gridstat.broker.requests.requests import Request
     from gridstat.broker.settings import BrokerSettings
     from gridstat.model.cloud import EventChannel, Router
-    from gridstat.net.command.authority import CertificateFacts
-    from gridstat.net.command.endpoint_messages import EndPointCommand
     from gridstat.net.command.machine import Event, Instruction
 
 START_TIMER: Final = "start"
@@ -91,7 +84,7 @@ EARLY_EVENTS_MAX: Final = 100_000
 class LeafBroker:
     """Nothing leaves before what it rests on is durable, and nothing before the term is.
 
-    `restore` is called once, before the first event, with what the journal holds.
+    `restore` is called before the first event, with what the journal holds.
     """
 
     def __init__(
@@ -107,9 +100,7 @@ class LeafBroker:
         self.tables = RouterTables()
         self.reservations = Reservations(Allocator(resources or Resources()))
         self._routers = {router.name: router for router in routers}
-        self._channels: dict[int, EventChannel] = {
-            channel.channel_id: channel for channel in channels
-        }
+        self._channels = {int(channel.channel_id): channel for channel in channels}
         channel_plan = ChannelPlan(self.registry, self.tables, settings.probes)
         effects = Effects(self.registry, self.reservations, self.tables, channel_plan)
         self._desk = Desk(settings, outside, self.registry, self.reservations, self.tables, effects)
@@ -120,30 +111,47 @@ class LeafBroker:
         self._presence = Presence(self._desk, notices)
         self._requests.attached_again = self._presence.attached_again
         self._attachments = Attachments(
-            self._desk,
-            self._requests,
-            notices,
-            channel_plan,
-            self._presence,
+            self._desk, self._requests, notices, channel_plan, self._presence
         )
         self._health = RouterHealth(self._desk)
         self._housing = Housing(self._desk, notices)
         self._recovery = Recovery(self._desk, self._health, notices, self._moves, self._presence)
         surveyor = Surveyor(self._desk, self._router_desk, self._health, channel_plan)
-        self._operator_desk = OperatorDesk(self._desk, surveyor, self._health)
+        self.flooding = Flooding(self._desk)
+        self._operator_desk = OperatorDesk(self._desk, surveyor, self._health, self.flooding)
         self._grants = Grants(self._desk, self._requests, self._moves, self._recovery.way_round)
         self._requests.granted_again = self._grants.again
         self._subscriptions = Subscriptions(self._desk, self._requests, self._grants, notices)
-        self._contract_changes = ContractChanges(
-            self._desk, self._requests, self._subscriptions, self._moves
+        self._tree = StretchDesk(self._desk, self._health, self._requests, self._grants, notices)
+        self._publication_changes = PublicationChanges(
+            self._desk, self._requests, notices, self._tree.numbers.take
         )
-        self._publications = Publications(self._desk, self._requests, notices, self._subscriptions)
-        self._publication_changes = PublicationChanges(self._desk, self._requests, notices)
-        self._enquiries = Enquiries(self._desk, self._requests)
+        self._recovery.stretch_changed = self._tree.stretch_changed
+        self._set_up_flooding()
+        self._subscriptions.elsewhere = self._tree.asking
+        self._publications = Publications(
+            self._desk, self._requests, notices, self._subscriptions, self._tree.numbers
+        )
+        self._tree.numbers.publish = self._publications.publish
+        self._commands = CommandDesk(
+            self._attachments,
+            self._subscriptions,
+            ContractChanges(self._desk, self._requests, self._moves, self._tree.asking),
+            self._publications,
+            self._publication_changes,
+            Enquiries(self._desk, self._requests),
+            FloodedHearing(self._desk, self._requests),
+            self._tree.asking.answers.joins,
+        )
         self._set_up_timers()
         self._early: list[Event] | None = []
         self._has_begun = False
         self._lay_out()
+
+    def _set_up_flooding(self) -> None:
+        """What a parent says of it is heard, and answered, like its other words."""
+        self.flooding.tell_parent = self._tree.link.tell
+        self._tree.words.update(dict.fromkeys(get_args(FloodingOrder), self.flooding.obey))
 
     def _set_up_timers(self) -> None:
         """Who is told when a timer fires: of one name, or of many that begin alike."""
@@ -157,6 +165,12 @@ class LeafBroker:
             HOUSE_TIMER: self._housing.try_again,
             CATCH_TIMER: self._subscriptions.catching.catch_some,
             OWED_TIMER: self._grants.answer_owed,
+            ASK_TIMER: self._tree.asking.ask_all,
+            PATIENCE_TIMER: self._tree.asking.patience.look,
+            RELEASE_TIMER: self._tree.reserving.release_due,
+            NUMBERS_TIMER: self._tree.numbers.ask_if_low,
+            CROSSINGS_TIMER: self._tree.borders.look_at_crossings,
+            KNOTS_TIMER: self._tree.borders.look_for_knots,
             START_TIMER: self._begin,
         }
         self._named_timers: dict[str, Callable[[str], None]] = {
@@ -170,11 +184,12 @@ class LeafBroker:
         }
 
     def restore(self, written: Sequence[bytes]) -> None:
-        """Stand where the journal ends."""
+        """Stand where the journal ends; a part of it may follow on another."""
         assert not self._has_begun, "a broker is restored before it starts"
         for operation in since_snapshot(written):
             self._desk.effects.replay(operation)
-        self._desk.since_snapshot = len(written)
+        self._desk.since_snapshot += len(written)
+        self.registry.tree.news.take()  # Of an earlier life: what it has left is seen at the start.
 
     def snapshot(self) -> list[bytes]:
         """The durable state as operations; with all that is decided, durable yet or not."""
@@ -204,6 +219,7 @@ class LeafBroker:
                 self._early.append(event)
             return self._desk.end_turn()
         self._take(event)
+        self._tree.end_turn()
         self._compact_if_due()
         return self._desk.end_turn()
 
@@ -224,8 +240,9 @@ class LeafBroker:
         term = max(before + 1, self._desk.settings.term_min)
         if term > before + 1:
             self._desk.note("term_raised", before=before, term=term)
+        journal = "" if self._desk.since_snapshot else self._desk.outside.new_identity()
         self._desk.commit(
-            [TermBegan(term=term)],
+            [TermBegan(term=term, journal=journal), *self.flooding.orphaned()],
             self._begun,
             lambda _: self._desk.set_timer(START_TIMER, self._desk.settings.retry_after_ns),
         )
@@ -240,13 +257,12 @@ class LeafBroker:
         self._publication_changes.resume()
         self._moves.resume()
         self._subscriptions.catching.go_on()
+        self._tree.resume()
         for event in early:
             self._take(event)
 
     def _compact_if_due(self) -> None:
-        """A snapshot twice the size of the last is worth as much as the operations since."""
-        bound = max(self._desk.settings.snapshot_after, 2 * self._desk.snapshot_size)
-        if self._desk.since_snapshot > bound:
+        if self._desk.is_compaction_due(self._desk.settings.snapshot_after):
             self._desk.compact(snapshot_operations(self.registry, self._routers, self._channels))
 
     # Events.
@@ -257,6 +273,7 @@ class LeafBroker:
                 self._receive(peer, event)
             case Persisted(token=token):
                 self._desk.persisted(token)
+                self._tree.borders.look_later()
             case PersistFailed(token=token, reason=reason):
                 self._desk.persist_failed(token, reason)
                 self._presence.undone()
@@ -269,11 +286,16 @@ class LeafBroker:
                 if role == "router" and self._router_desk.disconnect(name):
                     self._presence.edge_lost(name)
                     self._recovery.session_changed(name, is_connected=False)
+                    self._tree.routers_changed()
+                elif self._tree.is_parent(peer):
+                    self._tree.link.disconnect()
 
     def _connect(self, peer: str, event: Connected) -> None:
         role, _, name = peer.partition("/")
         if role == "router":
             self._router_desk.connect(name, event.hello)
+        elif self._tree.is_parent(peer):
+            self._tree.link.connect()
         elif role != "operator":
             error = NotAuthorised(
                 f"rule role: a {role} has no business with a broker; end-points go by their edge"
@@ -285,6 +307,8 @@ class LeafBroker:
         message = event.message
         if role == "router":
             self._hear_router(name, event)
+        elif self._tree.is_parent(peer) and self._tree.take(message):
+            return
         elif role == "operator" and isinstance(message, OperatorCommand):
             self._operator_desk.take(peer, message)
         else:
@@ -308,6 +332,7 @@ class LeafBroker:
                     self._presence.edge_reported(name, message.attached, is_new=is_new)
                     self._recovery.session_changed(name, is_connected=True)
                     self._housing.try_again()
+                    self._tree.router_reported(name, is_new=is_new)
             case AttachmentChanged():
                 if message.is_up:
                     self._presence.session_found(name, message.endpoint)
@@ -315,8 +340,10 @@ class LeafBroker:
                     self._presence.session_lost(name, message.endpoint)
             case ChannelStateChanged():
                 self._recovery.channel_changed(name, message)
+                self._tree.channel_changed(name, message)
             case BackPressureChanged():
                 self._recovery.back_pressure_changed(name, message)
+                self._tree.borders.back_pressure_changed(name, message)
             case ReportCounters():
                 self._router_desk.counters[name] = message
             case _:
@@ -341,7 +368,7 @@ class LeafBroker:
             return
         request, command, facts = opened
         try:
-            self._do(edge, request, command, facts)
+            self._commands.do(edge, request, command, facts)
         except GridStatError as error:
             self._requests.refuse(request, error)
         except Exception as error:  # As above; the note is for those who mend it.
@@ -350,38 +377,6 @@ class LeafBroker:
             hint = "tell who runs the broker: its log says request_failed"
             failed = Refused("the broker failed over this request", hint=hint)
             self._requests.refuse(request, failed)
-
-    def _do(
-        self,
-        edge: str,
-        request: Request,
-        command: EndPointCommand,
-        facts: CertificateFacts | None,
-    ) -> None:
-        match command:
-            case Subscribe():
-                self._subscriptions.subscribe(request, command)
-            case Unsubscribe():
-                self._contract_changes.unsubscribe(request, command)
-            case ChangeSubscription():
-                self._contract_changes.change(request, command)
-            case Publish():
-                self._publications.publish(request, command)
-            case Unpublish():
-                self._publications.unpublish(request, command)
-            case ChangePublication():
-                self._publication_changes.change(request, command)
-            case Attach():
-                assert facts is not None
-                self._attachments.attach(request, edge, command, facts)
-            case Detach():
-                self._attachments.detach(request, command)
-            case FindVariables():
-                self._enquiries.find(request, command)
-            case ResolveName():
-                self._enquiries.resolve(request, command)
-            case ReportLedger():
-                self._enquiries.keep_ledger(request, command)
 
     def _fire(self, timer: str) -> None:
         fixed = self._fixed_timers.get(timer)

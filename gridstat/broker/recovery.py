@@ -12,17 +12,17 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.capacity.contracts import AllocationRequest, Refusal
+from gridstat.broker.effects.contract_effects import allocation_of, uses_its_gates
 from gridstat.broker.records.applied import Applied
 from gridstat.broker.records.operations import Moved
 from gridstat.broker.requests.outcomes import granted
-from gridstat.broker.requests.subscriptions import record_of
+from gridstat.broker.requests.subscriptions import renewed
 from gridstat.broker.routers.moves import routers_of
 from gridstat.broker.routers.refusals import Refusals
-from gridstat.broker.tables.orders import PROBED_VERSION_MIN, common_version
 from gridstat.net.command.endpoint_messages import ContractChanged
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from gridstat.broker.capacity.contracts import Allocation
     from gridstat.broker.desk import Desk
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from gridstat.broker.requests.presence import Presence
     from gridstat.broker.routers.moves import Moves
     from gridstat.broker.routers.router_health import RouterHealth
-    from gridstat.model.cloud import EventChannel
     from gridstat.net.command.router_messages import BackPressureChanged, ChannelStateChanged
 
 REPLAN_TIMER: Final = "replan"
@@ -58,6 +57,8 @@ class Recovery:
         self._impaired: set[int] = set()
         self._queue: list[tuple[int, int]] = []
         self._queued: set[int] = set()
+        self.stretch_changed: Callable[[Subscription], None] = _nobody
+        """Whom to tell of a stretch that has lost paths, has them back, or has moved."""
 
     # What happened.
 
@@ -137,7 +138,7 @@ class Recovery:
 
     def _subscriptions_to(self, variable_id: int) -> set[int]:
         registry = self._desk.registry
-        publication = registry.publications.get(registry.names.get(variable_id, ""))
+        publication = registry.publication_by_id(variable_id)
         return set() if publication is None else publication.subscriptions
 
     def way_round(self, record: Subscribed) -> Subscribed | None:
@@ -177,19 +178,12 @@ class Recovery:
         for channel_id in sorted(registry.channels_of.get(name, ())):
             channel = registry.channels[channel_id]
             is_heard_anew = is_new and channel.to_router == name
-            if is_heard_anew or not self._is_probed(channel):
+            if is_heard_anew or not self._health.is_probed(channel):
                 self._health.channel_changed(channel_id, is_up=True)
                 self._judge(channel.from_router)
             if is_new and channel.from_router == name:
                 resources = self._desk.reservations.resources
                 resources.mark_back_pressure(channel_id, is_on=False)
-
-    def _is_probed(self, channel: EventChannel) -> bool:
-        ends = [
-            self._desk.registry.reports.get(end) for end in (channel.from_router, channel.to_router)
-        ]
-        versions = [() if report is None else report.datagram_versions for report in ends]
-        return common_version(*versions) >= PROBED_VERSION_MIN
 
     def endpoint_moved(self, name: str) -> None:
         """A publisher or a subscriber has come to an edge, or is gone from one.
@@ -333,6 +327,8 @@ class Recovery:
             targets=targets or found.record.targets,
             qos=found.record.qos,
             subscriber=found.record.subscriber,
+            entries=found.record.entries,
+            exits=found.record.exits,
         )
 
     def _crowded(self, record: Subscribed) -> tuple[int, set[str]] | None:
@@ -350,12 +346,13 @@ class Recovery:
     def _after(self, old: Subscribed, allocated: Allocation | Refusal | None) -> Subscribed | None:
         if allocated is None or isinstance(allocated, Refusal):
             return None
-        return record_of(
-            allocated,
-            label=old.label,
-            pattern_id=old.pattern_id,
-            generation=old.generation + 1,
-        )
+        record = renewed(old, allocated)
+        if uses_its_gates(record):
+            return record
+        found = self._desk.registry.subscriptions[old.subscription_id]
+        before = allocation_of(old, found.variable)
+        self._desk.reservations.take_back(before, record.generation)
+        return None
 
     def _set_troubles(self, found: Subscription, record: Subscribed, *, is_moved: bool) -> None:
         still = self._health.failed_paths(record)
@@ -369,6 +366,9 @@ class Recovery:
             self._tell(found, ())
 
     def _tell(self, found: Subscription, silent: Iterable[str]) -> None:
+        if found.record.contract:
+            self.stretch_changed(found)
+            return
         words = tuple(f"router {name} has not confirmed its part yet" for name in silent)
         outcome = granted(found.record, found.variable, (*found.troubles, *words))
         self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
@@ -391,3 +391,7 @@ class Recovery:
                     self._queued.add(number)
                     heappush(self._queue, (0, number))
         self._desk.set_timer(REPLAN_TIMER, self._desk.settings.retry_after_ns)
+
+
+def _nobody(_: Subscription) -> None:
+    """Without a parent there are no stretches."""

@@ -18,6 +18,8 @@ class Quotas:
     edges_max: int = 2
     publications_max: int = 100_000
     subscriptions_max: int = 100_000
+    contracts_elsewhere_max: int = 1_000_000
+    """Of all end-points with other clouds, also what has ended and the parent does not know yet."""
     patterns_max: int = 1_000
     pending_requests_max: int = 1_024
 
@@ -27,6 +29,8 @@ class BrokerSettings:
     """`grace_ns` is how long an absent end-point keeps what it has; the rest paces the talk."""
 
     cloud: str
+    parent: str = ""
+    """The name of the broker above; none for a cloud that stands alone."""
     term_min: int = 0
     """A broker whose journal is lost begins at this term, above all that its routers know."""
     grace_ns: int = 60 * NS_PER_S
@@ -47,5 +51,13 @@ class BrokerSettings:
     """Subscriptions moved in one turn after a failure, so that others are heard in between."""
     catch_at_once: int = 16
     """Variables that patterns catch in one turn, for the same reason."""
+    ask_within_ns: int = 8 * NS_PER_S
+    """So long may other clouds take to answer; end-points wait a little longer."""
+    release_after_ns: int = 100 * NS_PER_MS
+    """What a parent releases is carried on for so long: events may be on their way on it."""
+    numbers_at_once: int = 4_096
+    """Identifiers of variables that a cloud leases from its parent at a time."""
+    quarantine_ns: int = 3_600 * NS_PER_S
+    """So long is the identifier of a variable that is gone given to no other."""
     quotas: Quotas = field(default_factory=Quotas)
     probes: ProbeSettings = field(default_factory=ProbeSettings)

@@ -18,19 +18,23 @@ from gridstat.model.errors import (
     ChannelFull,
     IntervalNotSatisfiable,
     LatencyNotSatisfiable,
+    PathTooLong,
     RedundancyNotSatisfiable,
     Refused,
     RouterFull,
 )
+from gridstat.model.qos import PATH_ROUTERS_MAX
 from gridstat.model.rate_law import MODAL_DIVISORS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from fractions import Fraction
 
+    from gridstat.broker.capacity.accounts import Carriage
+    from gridstat.broker.capacity.claims import Touched
     from gridstat.broker.capacity.contracts import AllocatedPath, AllocationRequest
     from gridstat.broker.capacity.promises import Element
-    from gridstat.broker.capacity.resources import Resources, Touched
+    from gridstat.broker.capacity.resources import Resources
     from gridstat.model.paths import NotFound
 
 
@@ -44,6 +48,7 @@ class Limit(Enum):
     BURST = BurstTooLarge
     BACK_PRESSURE = BackPressured
     INTERVALS = IntervalNotSatisfiable
+    LENGTH = PathTooLong
 
 
 CAPACITY_LIMITS: Final = (Limit.CHANNEL, Limit.ROUTER, Limit.BURST)
@@ -63,7 +68,11 @@ class Obstacle:
     @property
     def is_of_the_topology(self) -> bool:
         """Whether it stands whatever is promised to others, and at whatever rate."""
-        return self.element is None and self.limit in {Limit.LATENCY, Limit.REDUNDANCY}
+        return self.element is None and self.limit in {
+            Limit.LATENCY,
+            Limit.REDUNDANCY,
+            Limit.LENGTH,
+        }
 
     def refusal(self) -> Refusal:
         kind: type[Refused] = self.limit.value
@@ -95,7 +104,7 @@ def obstacles(
         else:
             carriage = resources.channel(element)
             if carriage.is_over or carriage.is_burst_over:
-                found.extend(_channel_obstacles(resources, element))
+                found.extend(channel_obstacles(carriage, element))
             if pressed and element in pressed:
                 found.extend(_pressure_obstacles(resources, element, pressed[element]))
     if touched.late:
@@ -174,6 +183,13 @@ def not_found(
         case "budget":
             text = f"the search for {_paths(wanted)} {ends} was ended before it had a verdict"
             return Obstacle(Limit.REDUNDANCY, None, ends, 0, "", text)
+        case "length":
+            missing = answer.routers - PATH_ROUTERS_MAX
+            text = (
+                f"{_paths(wanted)} {ends} would cross up to {answer.routers} routers, and a "
+                f"contract names {PATH_ROUTERS_MAX} a path"
+            )
+            return Obstacle(Limit.LENGTH, None, ends, missing, "routers", text)
         case "disconnected" | "disjoint":
             missing = max(1, wanted - answer.paths_max)
             text = f"{ends} {wanted} disjoint paths are asked, and {answer.paths_max} are there"
@@ -219,8 +235,8 @@ def _router_obstacle(resources: Resources, name: str) -> Obstacle:
     )
 
 
-def _channel_obstacles(resources: Resources, channel_id: int) -> Iterable[Obstacle]:
-    carriage = resources.channel(channel_id)
+def channel_obstacles(carriage: Carriage, channel_id: int) -> Iterable[Obstacle]:
+    """The limits of a channel itself that are broken: its bandwidth and its queue."""
     if carriage.channel is None:
         return
     label = carriage.channel.label

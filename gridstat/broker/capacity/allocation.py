@@ -32,13 +32,15 @@ from gridstat.broker.capacity.path_choices import SEARCH_BUDGET_S
 from gridstat.broker.capacity.planning import Plan, Planner, Trial, claim_of, claims_of
 from gridstat.broker.capacity.promises import PathKey
 from gridstat.broker.capacity.refused_rows import RefusedRows
+from gridstat.broker.sharing import same, same_quality
 from gridstat.model.errors import IntervalNotSatisfiable, NoSuchRouter, NoSuchSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from gridstat.broker.capacity.claims import Claim
     from gridstat.broker.capacity.negotiation import Band
-    from gridstat.broker.capacity.resources import Claim, Resources
+    from gridstat.broker.capacity.resources import Resources
     from gridstat.model.qos import Qos
 
 LATENCY_HEADROOM: Final = Fraction(5, 4)
@@ -250,12 +252,14 @@ class Allocator:
         return high
 
     def _grant(self, request: AllocationRequest, band: Band, plan: Plan, why: str) -> Allocation:
-        granted = {
-            mode: qos
-            if qos.latency_us == band.desired[mode].latency_us
-            else replace(qos, latency_us=_with_headroom_us(qos, plan.paths))
-            for mode, qos in plan.quality.items()
-        }
+        granted = same_quality(
+            {
+                mode: qos
+                if qos.latency_us == band.desired[mode].latency_us
+                else replace(qos, latency_us=_with_headroom_us(qos, plan.paths))
+                for mode, qos in plan.quality.items()
+            }
+        )
         contract = Allocation(
             request=request,
             granted=granted,
@@ -370,7 +374,7 @@ class Allocator:
         for index, path in enumerate(contract.paths):
             self.resources.promises.make(
                 PathKey(subscription_id, index),
-                (*path.routers, *path.channel_ids),
+                same((*path.routers, *path.channel_ids)),
                 self.resources.path_us(path.routers, path.channel_ids),
                 latency_us_max(contract.granted, index),
             )

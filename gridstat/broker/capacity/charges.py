@@ -33,6 +33,8 @@ DATAGRAM_HEADER_BYTES: Final = 16
 EVENT_BYTES: Final = 24
 Divisors: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
 """Per mode, both ascending, the divisors that are taken."""
+Counts: TypeAlias = tuple[tuple[int, int, int], ...]
+"""Mode, divisor and how many take it so, ascending."""
 MODE_SETS_DEFAULT: Final[tuple[frozenset[int], ...]] = (frozenset(range(1, MODES_MAX)),)
 """One set of all modes: a single mode is active at a time beside the baseline."""
 NOTHING: Final = Fraction(0)
@@ -147,6 +149,10 @@ class ModalSum:
         found = self._sums.get(mode)
         return NOTHING if found is None else found.value
 
+    def modes(self) -> frozenset[int]:
+        """Those in which anything is counted."""
+        return frozenset(self._sums)
+
     def exceeds(self, limit: int) -> bool:
         """Whether the total is above the limit, exactly."""
         return self._ceiling() > limit << _BITS and self.value > limit
@@ -185,70 +191,80 @@ def modal_total(amounts: Mapping[int, int], mode_sets: tuple[frozenset[int], ...
 
 
 class DivisorCounts:
-    """The divisors at which one variable is taken on one channel, per mode, with multiplicity."""
+    """The divisors at which one variable is taken on one channel, per mode, with multiplicity.
+
+    Most are taken alike, so those share one immutable value and what follows from it.
+    """
 
     __slots__ = ("_counts",)
 
     def __init__(self) -> None:
-        self._counts: dict[int, dict[int, int]] = {}
+        self._counts: Counts = ()
 
     def add(self, everys: Mapping[int, int]) -> bool:
         """Take one divisor more in each of these modes; whether any is a new one."""
-        is_new = False
-        for mode, every in everys.items():
-            counts = self._counts.get(mode)
-            if counts is None:
-                counts = self._counts[mode] = {}
-            if every in counts:
-                counts[every] += 1
-            else:
-                counts[every] = 1
-                is_new = True
+        self._counts, is_new = _counted(self._counts, tuple(everys.items()), 1)
         return is_new
 
     def remove(self, everys: Mapping[int, int]) -> bool:
         """Take back what was added; whether any divisor is gone."""
-        is_gone = False
-        for mode, every in everys.items():
-            counts = self._counts[mode]
-            counts[every] -= 1
-            if not counts[every]:
-                is_gone = True
-                del counts[every]
-                if not counts:
-                    del self._counts[mode]
+        self._counts, is_gone = _counted(self._counts, tuple(everys.items()), -1)
         return is_gone
 
     def serves(self, everys: Mapping[int, int]) -> bool:
         """Whether one more subscription at these divisors would add nothing."""
-        always = self._counts.get(BASELINE_MODE, ())
-        for mode, every in everys.items():
-            if every in always or _divides(always, every):
-                continue
-            if mode == BASELINE_MODE or not _divides(self._counts.get(mode, ()), every):
-                return False
-        return True
+        return _serves(self._counts, tuple(everys.items()))
 
     def divisors(self, mode: int) -> tuple[int, ...]:
-        return tuple(sorted(self._counts.get(mode, ())))
+        return _divisors(self._counts, mode)
 
     def modes(self) -> tuple[int, ...]:
-        return tuple(sorted(self._counts))
+        return tuple(sorted({mode for mode, _, _ in self._counts}))
 
     @property
     def is_of_the_baseline(self) -> bool:
         """Whether anybody takes it in all modes."""
-        return BASELINE_MODE in self._counts
+        return any(mode == BASELINE_MODE for mode, _, _ in self._counts)
 
     def __bool__(self) -> bool:
         return bool(self._counts)
 
     def taken(self) -> Divisors:
         """The distinct divisors of each mode, as a key."""
-        if len(self._counts) == 1:
-            ((mode, counts),) = self._counts.items()
-            return ((mode, tuple(counts) if len(counts) == 1 else tuple(sorted(counts))),)
-        return tuple((mode, tuple(sorted(counts))) for mode, counts in sorted(self._counts.items()))
+        return _taken(self._counts)
+
+
+@lru_cache(maxsize=4_096)
+def _counted(counts: Counts, everys: tuple[tuple[int, int], ...], by: int) -> tuple[Counts, bool]:
+    """The counts after so many more take these divisors; whether any has come or gone."""
+    found = {(mode, every): count for mode, every, count in counts}
+    is_other = False
+    for taken in everys:
+        found[taken] = found.get(taken, 0) + by
+        assert found[taken] >= 0, f"divisor {taken} was not taken"
+        is_other |= found[taken] == max(by, 0)
+    left = tuple((*taken, count) for taken, count in sorted(found.items()) if count)
+    return left, is_other
+
+
+@lru_cache(maxsize=4_096)
+def _serves(counts: Counts, everys: tuple[tuple[int, int], ...]) -> bool:
+    always = _divisors(counts, BASELINE_MODE)
+    return all(
+        _divides(always, every)
+        or (mode != BASELINE_MODE and _divides(_divisors(counts, mode), every))
+        for mode, every in everys
+    )
+
+
+@lru_cache(maxsize=4_096)
+def _taken(counts: Counts) -> Divisors:
+    modes = sorted({mode for mode, _, _ in counts})
+    return tuple((mode, _divisors(counts, mode)) for mode in modes)
+
+
+def _divisors(counts: Counts, of_mode: int) -> tuple[int, ...]:
+    return tuple(every for mode, every, _ in counts if mode == of_mode)
 
 
 def _divides(taken: Iterable[int], every: int) -> bool:

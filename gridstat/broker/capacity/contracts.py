@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
@@ -12,14 +13,21 @@ from gridstat.model.qos import ModalQos, Qos
 from gridstat.model.status import StatusVariable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gridstat.model.errors import Refused
+    from gridstat.model.paths import FoundPath
+
+Gates: TypeAlias = tuple[tuple[str, int], ...]
+"""Routers at which paths enter or leave the cloud, each with the channel that does it."""
 
 
 class AllocationRequest(Struct, frozen=True):
     """A subscription as admission sees it: from the publisher's edges to the subscriber's.
 
     Subscriptions of one `subscriber` to one variable share the last step from their edge; without
-    a name each is charged as if it had a subscriber of its own.
+    a name each is charged as if it had a subscriber of its own. With `entries` the variable comes
+    from another cloud, and with `exits` it goes to one; whoever leaves by one channel shares that.
     """
 
     subscription_id: int
@@ -28,6 +36,28 @@ class AllocationRequest(Struct, frozen=True):
     targets: tuple[str, ...]
     qos: ModalQos
     subscriber: str = ""
+    entries: Gates = ()
+    exits: Gates = ()
+
+    def taken_by(self, path: FoundPath | AllocatedPath) -> str:
+        """Who takes the last step of a path."""
+        if self.exits:
+            return _by_gate(self.exits, path.routers[-1], path.channel_ids[-1:])
+        return self.subscriber or f"subscription {self.subscription_id}"
+
+    def entered_by(self, path: FoundPath | AllocatedPath) -> str:
+        """By what a path enters the cloud, if it does."""
+        if not self.entries:
+            return ""
+        return _by_gate(self.entries, path.routers[0], path.channel_ids[:1])
+
+
+def _by_gate(gates: Gates, router: str, beside: tuple[int, ...]) -> str:
+    """The one channel of a gate; of several at a router, told apart by the path's next channel."""
+    channels = [number for name, number in gates if name == router]
+    if len(channels) == 1:
+        return f"channel {channels[0]}"
+    return f"channel {'+'.join(map(str, channels))} beside {beside}"
 
 
 class AllocatedPath(Struct, frozen=True):
@@ -90,10 +120,16 @@ class Refusal:
 def everys(granted: dict[int, Qos], index: int) -> dict[int, int]:
     if len(granted) == 1:  # By far the most frequent: the same quality in all modes.
         ((mode, qos),) = granted.items()
-        return {mode: qos.every} if qos.redundancy > index else {}
+        return _only(mode, qos.every) if qos.redundancy > index else {}
     return {
         mode: granted[mode].every for mode in sorted(granted) if granted[mode].redundancy > index
     }
+
+
+@lru_cache(maxsize=4_096)
+def _only(mode: int, every: int) -> dict[int, int]:
+    """One for all who take a variable so: it is kept with every claim, and never changed."""
+    return {mode: every}
 
 
 def latency_us_max(granted: dict[int, Qos], index: int) -> int:
@@ -102,6 +138,24 @@ def latency_us_max(granted: dict[int, Qos], index: int) -> int:
 
 def paths_wanted(granted: dict[int, Qos]) -> int:
     return max([qos.redundancy for qos in granted.values()])
+
+
+def routers_at(gates: Gates) -> tuple[str, ...]:
+    """The routers of some gates, each once."""
+    return tuple(dict.fromkeys(router for router, _ in gates))
+
+
+def gates_used(gates: Gates, routers: Iterable[str]) -> tuple[int, ...] | None:
+    """The channel of each path's gate, by its router; None unless each gate has one path."""
+    left = list(gates)
+    found = []
+    for router in routers:
+        gate = next((one for one in left if one[0] == router), None)
+        if gate is None:
+            return None
+        left.remove(gate)
+        found.append(gate[1])
+    return None if left else tuple(found)
 
 
 def is_node_disjoint(paths: tuple[AllocatedPath, ...]) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from gridstat.broker.capacity.resources import Claim, Resources
+    from gridstat.broker.capacity.claims import Claim
+    from gridstat.broker.capacity.resources import Resources
 
 UNNAMED: Final = -1
 """Stands for the generation of a change that is decided, and has none yet."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from gridstat.model.paths import Found, NotFound, disjoint_paths
+from gridstat.model.qos import PATH_ROUTERS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +61,20 @@ class PathChoices:
         known = None if is_fresh else self._known_answer(question)
         if known is not None:
             return known
-        answer = disjoint_paths(
+        answer = self._search(question, is_fresh=is_fresh)
+        if _routers_most(answer) > PATH_ROUTERS_MAX and question.favoured_channels:
+            # What carries the variable already is nearly free, and may lead a long way round.
+            plain = structs.replace(question, favoured_channels=_NONE_FAVOURED)
+            answer = self._search(plain, is_fresh=is_fresh)
+        routers = _routers_most(answer)
+        if routers > PATH_ROUTERS_MAX:
+            return NotFound("length", routers=routers)
+        if _is_lasting(answer):
+            self._known[question] = answer
+        return answer
+
+    def _search(self, question: Question, *, is_fresh: bool) -> Found | NotFound:
+        return disjoint_paths(
             self._resources.graph(is_fresh=is_fresh),
             question.sources,
             question.targets,
@@ -71,9 +85,6 @@ class PathChoices:
             budget_s=max(0.0, min(self._budget_s, self._ends_at_s - self._clock())),
             clock=self._clock,
         )
-        if _is_lasting(answer):
-            self._known[question] = answer
-        return answer
 
     def _known_answer(self, question: Question) -> Found | NotFound | None:
         known = self._known.get(question)
@@ -105,6 +116,13 @@ class PathChoices:
         return added <= len(found.paths) and not any(
             self._resources.leads_to(number, question.targets) for number in favoured
         )
+
+
+def _routers_most(answer: Found | NotFound) -> int:
+    """Of the longest path."""
+    if isinstance(answer, NotFound):
+        return 0
+    return max([len(path.routers) for path in answer.paths])
 
 
 def _is_lasting(answer: Found | NotFound) -> bool:

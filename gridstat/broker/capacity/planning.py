@@ -23,6 +23,7 @@ from gridstat.broker.capacity.admission import (
     replay_obstacles,
     too_slow,
 )
+from gridstat.broker.capacity.claims import Claim, Touched
 from gridstat.broker.capacity.contracts import (
     AllocatedPath,
     AllocationRequest,
@@ -32,7 +33,7 @@ from gridstat.broker.capacity.contracts import (
 )
 from gridstat.broker.capacity.negotiation import Quality
 from gridstat.broker.capacity.path_choices import PathChoices, Question
-from gridstat.broker.capacity.resources import Claim, Touched
+from gridstat.broker.sharing import same
 from gridstat.model.paths import NotFound
 
 if TYPE_CHECKING:
@@ -182,7 +183,8 @@ class Planner:
                 for path in found.paths
             ]
         )
-        return Plan(quality, paths, claims, touched, found.is_node_disjoint, found.shares_edge)
+        disjoint, shared = found.is_node_disjoint, found.shares_edge
+        return Plan(quality, same(paths), claims, touched, disjoint, shared)
 
     def _judge(self, trial: Trial, plan: Plan) -> list[Obstacle]:
         if trial.request.variable.is_replay:
@@ -243,7 +245,8 @@ def claim_of(
         routers=path.routers,
         channel_ids=path.channel_ids,
         everys=everys(quality, index),
-        subscriber=request.subscriber or f"subscription {request.subscription_id}",
+        subscriber=request.taken_by(path),
+        entry=request.entered_by(path),
     )
 
 

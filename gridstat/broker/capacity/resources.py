@@ -7,15 +7,13 @@ when the topology has changed or a search has found its latencies too old.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
-
-from msgspec import Struct
 
 from gridstat.broker.capacity.accounts import Carriage, RouterAccount
 from gridstat.broker.capacity.carriers import Carriers
 from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT
+from gridstat.broker.capacity.claims import ALL_SLOTS, WITHIN, Touched
 from gridstat.broker.capacity.promises import Element, PathKey, Promises
 from gridstat.broker.capacity.row_divisors import RowDivisors
 from gridstat.broker.capacity.tariffs import Tariff
@@ -23,36 +21,17 @@ from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, Stil
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT, LatencyModel
 from gridstat.model.paths import Arc, PathGraph
 from gridstat.model.qos import BASELINE_MODE
-from gridstat.model.status import StatusVariable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from gridstat.broker.capacity.charges import Amount
+    from gridstat.broker.capacity.claims import Claim
     from gridstat.model.cloud import EventChannel, Router
+    from gridstat.model.status import StatusVariable
 
 HOP_COST: Final = 1_000
 """What a channel costs in the path search, where it does not carry the variable already."""
-_ALL_SLOTS: Final[Mapping[int, int]] = MappingProxyType({BASELINE_MODE: 1})
-"""A publisher sends every event to its edge, whoever takes it from there."""
-
-
-class Claim(Struct, frozen=True):
-    """What one path takes: a variable, from its publisher's edge to its subscriber's, per mode."""
-
-    variable: StatusVariable
-    routers: tuple[str, ...]
-    channel_ids: tuple[int, ...]
-    everys: Mapping[int, int]
-    subscriber: str
-
-
-class Touched(Struct, frozen=True):
-    """What claims have changed: elements, the paths that are late by it, variables that crowd."""
-
-    elements: tuple[Element, ...]
-    late: tuple[tuple[Element, PathKey], ...] = ()
-    crowded: tuple[str, ...] = ()
 
 
 class Resources:
@@ -74,10 +53,11 @@ class Resources:
         self._between: dict[tuple[str, str], int] = {}
         self._channels_at: dict[str, set[int]] = {}
         self._entries: dict[str, Carriage] = {}
+        self._entered: dict[tuple[str, str], Carriage] = {}
         self._deliveries: dict[tuple[str, str], Carriage] = {}
         self._carriers = Carriers()
         self._rows = RowDivisors()
-        self._tariffs: dict[int, Tariff] = {}
+        self.tariffs: dict[int, Tariff] = {}
         self._unusable_channels: frozenset[int] | None = None
         self._unusable_routers: frozenset[str] | None = None
         self._graph: PathGraph | None = None
@@ -245,17 +225,17 @@ class Resources:
         touched: dict[Element, None] = {}
         for name in routers:
             self.router(name)
-            is_changed = self._entries[name].add(self.tariff(variable), _ALL_SLOTS)
+            is_changed = self._entries[name].add(self.tariff(variable), ALL_SLOTS)
             self._note(touched, name, is_changed=is_changed)
         self._move(touched)
 
     def unpublish(self, variable: StatusVariable, routers: Iterable[str]) -> None:
         touched: dict[Element, None] = {}
         for name in routers:
-            is_changed = self._entries[name].remove(variable.variable_id, _ALL_SLOTS)
+            is_changed = self._entries[name].remove(variable.variable_id, ALL_SLOTS)
             self._note(touched, name, is_changed=is_changed)
         if variable.variable_id not in self._carriers:
-            self._tariffs.pop(variable.variable_id, None)
+            self.tariffs.pop(variable.variable_id, None)
         self._move(touched)
 
     def shift(self, name: str, old: Amount | None, new: Amount | None) -> Touched:
@@ -297,9 +277,9 @@ class Resources:
 
     def tariff(self, variable: StatusVariable) -> Tariff:
         """What the variable costs; raises unless its rate is bounded."""
-        known = self._tariffs.get(variable.variable_id)
+        known = self.tariffs.get(variable.variable_id)
         if known is None:
-            known = self._tariffs[variable.variable_id] = Tariff(variable)
+            known = self.tariffs[variable.variable_id] = Tariff(variable)
         assert known.variable is variable or known.variable == variable, (
             f"variable {variable.variable_id} is charged with another period or type"
         )
@@ -339,24 +319,22 @@ class Resources:
             self._graph = None
 
     def _take(self, claim: Claim, touched: dict[Element, None]) -> None:
-        first, last = claim.routers[0], claim.routers[-1]
         tariff = self.tariff(claim.variable)
-        self._note(touched, first, is_changed=self._entries[first].add(tariff, _ALL_SLOTS))
+        if claim.routers:
+            is_changed = self._entry(claim).add(tariff, claim.arriving)
+            self._note(touched, claim.routers[0], is_changed=is_changed)
         self._carriers.join(claim.variable.variable_id, claim.channel_ids, claim.everys)
         for number in claim.channel_ids:
             carriage = self._channels[number]
             if self._rows.add(carriage, tariff, claim.everys):
                 self._note_channel(touched, number, carriage)
-        delivery = self._deliveries.get((last, claim.subscriber))
-        if delivery is None:
-            delivery = Carriage((self._routers[last],), self._mode_sets)
-            self._deliveries[last, claim.subscriber] = delivery
-        self._note(touched, last, is_changed=self._rows.add(delivery, tariff, claim.everys))
+        if claim.routers:
+            last = claim.routers[-1]
+            delivery = self._step(self._deliveries, last, claim.subscriber)
+            self._note(touched, last, is_changed=self._rows.add(delivery, tariff, claim.everys))
 
     def _give_back(self, claim: Claim, touched: dict[Element, None]) -> None:
-        variable_id, first, last = claim.variable.variable_id, claim.routers[0], claim.routers[-1]
-        entry = self._entries[first]
-        self._note(touched, first, is_changed=entry.remove(variable_id, _ALL_SLOTS))
+        variable_id = claim.variable.variable_id
         gone: list[int] = []
         for number in claim.channel_ids:
             carriage = self._channels[number]
@@ -365,13 +343,34 @@ class Resources:
             if variable_id not in carriage.streams:
                 gone.append(number)
         self._carriers.leave(variable_id, gone)
-        delivery = self._deliveries[last, claim.subscriber]
+        is_entering = bool(claim.routers) and self._give_back_ends(claim, touched)
+        if variable_id not in self._carriers and not is_entering:
+            self.tariffs.pop(variable_id, None)
+
+    def _give_back_ends(self, claim: Claim, touched: dict[Element, None]) -> bool:
+        """Whether the variable still comes in where the claim began."""
+        variable_id, first, last = claim.variable.variable_id, claim.routers[0], claim.routers[-1]
+        entry, delivery = self._entry(claim), self._deliveries[last, claim.subscriber]
+        self._note(touched, first, is_changed=entry.remove(variable_id, claim.arriving))
         is_changed = self._rows.remove(delivery, variable_id, claim.everys)
         self._note(touched, last, is_changed=is_changed)
         if not delivery.streams:
             del self._deliveries[last, claim.subscriber]
-        if variable_id not in self._carriers and variable_id not in entry.streams:
-            self._tariffs.pop(variable_id, None)
+        if not entry.streams:
+            self._entered.pop((first, claim.entry), None)
+        return variable_id in entry.streams
+
+    def _entry(self, claim: Claim) -> Carriage:
+        """The step by which a claim's events come to its first router."""
+        first, entry = claim.routers[0], claim.entry
+        return self._step(self._entered, first, entry) if entry else self._entries[first]
+
+    def _step(self, steps: dict[tuple[str, str], Carriage], router: str, name: str) -> Carriage:
+        found = steps.get((router, name))
+        if found is None:
+            loaded = () if name == WITHIN else (self._routers[router],)
+            found = steps[router, name] = Carriage(loaded, self._mode_sets)
+        return found
 
     @staticmethod
     def _note(touched: dict[Element, None], name: str, *, is_changed: bool) -> None:

@@ -8,7 +8,7 @@ so no router's row can have more.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from gridstat.model.rate_law import MODAL_DIVISORS_MAX, modal_divisors
 
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.charges import Divisors
     from gridstat.broker.capacity.tariffs import Tariff
 
+EveryCounts: TypeAlias = tuple[tuple[int, int], ...]
+"""A divisor, and on how many channels and deliveries it is kept; ascending."""
+
 
 class RowDivisors:
     """By variable, the divisors that are kept on channels and deliveries, and on how many."""
 
     def __init__(self) -> None:
-        self._counts: dict[int, dict[int, int]] = {}
+        self._counts: dict[int, EveryCounts] = {}
         self._crowded: dict[str, None] = {}
 
     def add(self, carriage: Carriage, tariff: Tariff, everys: Mapping[int, int]) -> bool:
@@ -58,17 +61,24 @@ class RowDivisors:
 
     def _replace(self, variable_id: int, before: Divisors, after: Divisors) -> int:
         """How many different divisors the variable then has."""
-        counts = self._counts.setdefault(variable_id, {})
-        more, less = _difference(before, after)
-        for every in more:
-            counts[every] = counts.get(every, 0) + 1
-        for every in less:
-            counts[every] -= 1
-            if not counts[every]:
-                del counts[every]
-        if not counts:
-            del self._counts[variable_id]
+        counts = _replaced(self._counts.get(variable_id, ()), before, after)
+        if counts:
+            self._counts[variable_id] = counts
+        else:
+            self._counts.pop(variable_id, None)
         return len(counts)
+
+
+@lru_cache(maxsize=4_096)
+def _replaced(counts: EveryCounts, before: Divisors, after: Divisors) -> EveryCounts:
+    """Variables that are taken alike share one value."""
+    found = dict(counts)
+    more, less = _difference(before, after)
+    for every in more:
+        found[every] = found.get(every, 0) + 1
+    for every in less:
+        found[every] -= 1
+    return tuple((every, count) for every, count in sorted(found.items()) if count)
 
 
 @lru_cache(maxsize=4_096)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gridstat.broker.capacity.bursts import phase_class
 from gridstat.broker.capacity.charges import Amount, event_bytes, event_rate, shares_of
+from gridstat.broker.sharing import same
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,21 +84,17 @@ class Tariff:
     A replayed one costs only routers something, apart from what is promised to others.
     """
 
-    __slots__ = ("_event_bytes", "is_replay", "phase", "price", "variable")
+    __slots__ = ("is_replay", "phase", "price", "variable")
 
     def __init__(self, variable: StatusVariable) -> None:
         self.variable = variable
         self.is_replay = variable.is_replay
         self.price = price_of(event_rate(variable))
-        self.phase = phase_class(variable)
-        self._event_bytes: dict[int, int] = {}
+        self.phase = same(phase_class(variable))
 
     def event_bytes(self, mtu_bytes: int) -> int:
         """Bytes that one event takes on a channel of this MTU."""
-        found = self._event_bytes.get(mtu_bytes)
-        if found is None:
-            found = self._event_bytes[mtu_bytes] = event_bytes(self.variable, mtu_bytes)
-        return found
+        return event_bytes(self.variable, mtu_bytes)
 
 
 @lru_cache(maxsize=1_024)

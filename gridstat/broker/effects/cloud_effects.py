@@ -16,6 +16,7 @@ from gridstat.broker.records.operations import (
 )
 
 if TYPE_CHECKING:
+    from gridstat.broker.effects.flooding_effects import FloodingEffects
     from gridstat.broker.effects.reservations import Reservations
     from gridstat.broker.records.applied import Applied
     from gridstat.broker.records.registry import Registry
@@ -33,17 +34,20 @@ class CloudEffects:
         reservations: Reservations,
         tables: RouterTables,
         channel_plan: ChannelPlan,
+        flooding: FloodingEffects,
     ) -> None:
         self._registry = registry
         self._reservations = reservations
         self._tables = tables
         self._channel_plan = channel_plan
+        self._flooding = flooding
 
     def count(self, operation: TermBegan | NumbersReached) -> None:
         """Numbers only grow, so there is nothing to undo: one that was skipped harms nobody."""
         registry = self._registry
         if isinstance(operation, TermBegan):
             registry.term = max(registry.term, operation.term)
+            registry.journal = operation.journal or registry.journal
             return
         registry.variable_id_last = max(registry.variable_id_last, operation.variable_id)
         registry.subscription_id_last = max(
@@ -59,6 +63,7 @@ class CloudEffects:
                 if router.name not in self._registry.routers:
                     self._add_router(router)
                     done.undo.append(partial(self._remove_router, router.name))
+                    self._flooding.router_added(router.name, done)
             case RouterRemoved(name=name):
                 self._change_to_removed(name, done)
             case RouterReported():
@@ -75,15 +80,17 @@ class CloudEffects:
             if channel.channel_id in known or not self._is_possible(channel):
                 return
             self._add_channel(channel)
-            undoing = partial(self._remove_channel, channel)
+            done.undo += [partial(refresh, channel), partial(self._remove_channel, channel)]
+            self._flooding.channel_added(channel.channel_id, done)
         else:
             found = known.get(operation.channel_id)
             if found is None:
                 return
             channel = found
+            done.undo.append(partial(refresh, channel))
+            self._flooding.channel_removed(channel.channel_id, done)
             self._remove_channel(channel)
-            undoing = partial(self._add_channel, channel)
-        done.undo += [partial(refresh, channel), undoing]
+            done.undo.append(partial(self._add_channel, channel))
         done.tables.append(partial(refresh, channel))
 
     def _is_possible(self, channel: EventChannel) -> bool:

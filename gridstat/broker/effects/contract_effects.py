@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.capacity.contracts import Allocation, AllocationRequest
+from msgspec import structs
+
+from gridstat.broker.capacity.contracts import Allocation, AllocationRequest, gates_used
 from gridstat.broker.records.operations import (
     CatchingLeft,
     Moved,
@@ -15,6 +17,7 @@ from gridstat.broker.records.operations import (
     Unsubscribed,
 )
 from gridstat.broker.records.registry import Retiring, Subscription
+from gridstat.broker.records.tree_operations import StretchCommitted
 from gridstat.broker.tables.orders import RoutedOrder, path_orders
 
 if TYPE_CHECKING:
@@ -40,7 +43,13 @@ class ContractEffects:
 
     def apply(
         self,
-        operation: Subscribed | Unsubscribed | Moved | Retired | PatternHeld | CatchingLeft,
+        operation: Subscribed
+        | Unsubscribed
+        | Moved
+        | Retired
+        | PatternHeld
+        | CatchingLeft
+        | StretchCommitted,
         done: Applied,
     ) -> None:
         match operation:
@@ -58,17 +67,23 @@ class ContractEffects:
                 self._hold_pattern(operation, done)
             case CatchingLeft():
                 self._catch_later(operation, done)
+            case StretchCommitted():
+                self._commit_stretch(operation.subscription_id, done)
 
     def _subscribe(self, record: Subscribed, done: Applied) -> None:
         registry = self._registry
         registry.subscription_id_last = max(registry.subscription_id_last, record.subscription_id)
+        variable = self._variable_of(record)
         if (
             record.subscription_id in registry.subscriptions
-            or record.name not in registry.publications
-            or record.subscriber not in registry.endpoints
+            or variable is None
+            or not (record.exits or record.subscriber in registry.endpoints)
         ):
             return
-        variable = registry.publications[record.name].variable
+        if record.contract:
+            key = record.contract, record.stretch_generation
+            registry.tree.add_stretch(*key, record.subscription_id)
+            done.undo.append(partial(registry.tree.remove_stretch, *key))
         if not self._reservations.holds(record.subscription_id):
             if not self._reservations.has_a_place(record.paths):
                 registry.homeless[record.subscription_id] = record
@@ -91,10 +106,12 @@ class ContractEffects:
         homeless = registry.homeless.pop(subscription_id, None)
         if homeless is not None:
             done.undo.append(partial(registry.homeless.__setitem__, subscription_id, homeless))
+            self._end_stretch(homeless, done)
         found = registry.subscriptions.get(subscription_id)
         if found is None:
             return
         record, variable = found.record, found.variable
+        self._end_stretch(record, done)
         orders = self._orders(record)
         registry.remove_subscription(subscription_id)
         leaving = self._reservations.leaving(subscription_id)
@@ -123,9 +140,13 @@ class ContractEffects:
             # Only at a start, when the broker's file has lost what the contract had moved to.
             self._unsubscribe(record.subscription_id, done)
             registry.homeless[record.subscription_id] = record
+            if record.contract:
+                number = record.subscription_id
+                registry.tree.add_stretch(record.contract, record.stretch_generation, number)
             return
         old, old_variable = found.record, found.variable
-        new_variable = registry.publications[record.name].variable
+        new_variable = self._variable_of(record)
+        assert new_variable is not None, "a live contract has a variable"
         old_orders, new_orders = self._orders(old), self._orders(record)
         self._reservations.move(allocation_of(record, new_variable), record.generation)
         registry.replace_record(found, record, new_variable)
@@ -152,6 +173,40 @@ class ContractEffects:
         if len(found.retiring) > RETIRING_MAX:
             found.retire(found.retiring[0].generation, done)
 
+    def _commit_stretch(self, subscription_id: int, done: Applied) -> None:
+        """A stretch that was only reserved is ordered at its routers."""
+        registry = self._registry
+        homeless = registry.homeless.get(subscription_id)
+        if homeless is not None:
+            registry.homeless[subscription_id] = structs.replace(homeless, is_reserved=False)
+            done.undo.append(partial(registry.homeless.__setitem__, subscription_id, homeless))
+        found = registry.subscriptions.get(subscription_id)
+        if found is None or not found.record.is_reserved:
+            return
+        before, variable = found.record, found.variable
+        record = structs.replace(before, is_reserved=False)
+        registry.replace_record(found, record, variable)
+        done.undo.append(partial(registry.replace_record, found, before, variable))
+        orders = self._orders(record)
+        done.tables.append(partial(self._tables.set_up, variable, orders, local_edges(record)))
+
+    def _end_stretch(self, record: Subscribed, done: Applied) -> None:
+        """The index forgets it, and the parent will hear of it if it was not the parent's wish."""
+        if not record.contract:
+            return
+        tree, key = self._registry.tree, (record.contract, record.stretch_generation)
+        tree.remove_stretch(*key)
+        done.undo.append(partial(tree.add_stretch, *key, record.subscription_id))
+        if not record.is_reserved:
+            begun_here = "" if record.entries else record.name
+            done.tables.append(partial(tree.news.ended_stretches.append, (*key, begun_here)))
+
+    def _variable_of(self, record: Subscribed) -> StatusVariable | None:
+        if record.foreign is not None:
+            return record.foreign
+        publication = self._registry.publications.get(record.name)
+        return None if publication is None else publication.variable
+
     def _retire(self, operation: Retired | Subscribed, done: Applied) -> None:
         found = self._registry.subscriptions.get(operation.subscription_id)
         if found is not None:
@@ -163,6 +218,7 @@ class ContractEffects:
         if held.pattern_id not in registry.patterns and held.subscriber in registry.endpoints:
             registry.add_pattern(held)
             done.undo.append(partial(registry.remove_pattern, held.pattern_id))
+            done.tables.append(partial(registry.tree.news.patterns.append, held.pattern_id))
 
     def _catch_later(self, operation: CatchingLeft, done: Applied) -> None:
         catching, key = self._registry.catching, (operation.pattern_id, operation.name)
@@ -174,6 +230,10 @@ class ContractEffects:
             done.undo.append(partial(catching.pop, key, None))
 
     def _orders(self, record: Subscribed) -> list[RoutedOrder]:
+        if record.is_reserved:
+            return []
+        if record.exits:
+            return path_orders(record, {})
         return path_orders(record, self._registry.endpoints[record.subscriber].attachments)
 
 
@@ -186,6 +246,8 @@ def allocation_of(record: Subscribed, variable: StatusVariable) -> Allocation:
         targets=record.targets,
         qos=record.qos,
         subscriber=record.subscriber,
+        entries=record.entries,
+        exits=record.exits,
     )
     return Allocation(
         request=request,
@@ -197,8 +259,19 @@ def allocation_of(record: Subscribed, variable: StatusVariable) -> Allocation:
     )
 
 
+def uses_its_gates(record: Subscribed) -> bool:
+    """Whether each entry and each exit of a stretch has one path."""
+    ends = (record.entries, 0), (record.exits, -1)
+    return all(
+        not gates or gates_used(gates, [path.routers[at] for path in record.paths]) is not None
+        for gates, at in ends
+    )
+
+
 def local_edges(record: Subscribed) -> tuple[str, ...]:
-    """Where the subscriber takes its events."""
+    """Where the subscriber takes its events; nowhere, if they leave the cloud or do not flow."""
+    if record.exits or record.is_reserved:
+        return ()
     if len(record.paths) == 1:
         return record.paths[0].routers[-1:]
     return tuple(sorted({path.routers[-1] for path in record.paths}))

@@ -7,12 +7,16 @@ case that the journal cannot take the operation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from functools import partial
+from typing import TYPE_CHECKING
 
 from gridstat.broker.effects.cloud_effects import CloudEffects
 from gridstat.broker.effects.contract_effects import ContractEffects
+from gridstat.broker.effects.flooding_effects import FloodingEffects
+from gridstat.broker.effects.hearing_effects import HearingEffects
 from gridstat.broker.effects.publication_change_effects import PublicationChangeEffects
 from gridstat.broker.effects.registration_effects import RegistrationEffects
+from gridstat.broker.effects.tree_effects import TreeEffects
 from gridstat.broker.records.applied import Applied
 from gridstat.broker.records.operations import (
     Answered,
@@ -22,6 +26,8 @@ from gridstat.broker.records.operations import (
     ChannelAdded,
     ChannelRemoved,
     EndPointEnded,
+    FloodedHeard,
+    FloodingSet,
     Moved,
     NumbersReached,
     PatternHeld,
@@ -37,6 +43,12 @@ from gridstat.broker.records.operations import (
     TermBegan,
     Unsubscribed,
     Withdrawn,
+)
+from gridstat.broker.records.tree_operations import (
+    BorderClosed,
+    BorderOpened,
+    ParentHeard,
+    StretchCommitted,
 )
 
 if TYPE_CHECKING:
@@ -57,12 +69,15 @@ class Effects:
         tables: RouterTables,
         channel_plan: ChannelPlan,
     ) -> None:
-        self._cloud = CloudEffects(registry, reservations, tables, channel_plan)
+        self.flooding = FloodingEffects(registry, reservations, tables)
+        self._hearing = HearingEffects(registry, tables)
+        self._cloud = CloudEffects(registry, reservations, tables, channel_plan, self.flooding)
         self._registrations = RegistrationEffects(registry, reservations, tables, channel_plan)
         self._contracts = ContractEffects(registry, reservations, tables)
         self._publication_changes = PublicationChangeEffects(
             registry, reservations, tables, self._registrations
         )
+        self._tree = TreeEffects(registry, channel_plan)
         self.unwritten: list[Applied] = []
         """What the present turn shows already, and has not given to the journal yet."""
 
@@ -83,7 +98,13 @@ class Effects:
             self._begin(done)
         match operation:
             case (
-                Subscribed() | Unsubscribed() | Moved() | Retired() | PatternHeld() | CatchingLeft()
+                Subscribed()
+                | Unsubscribed()
+                | Moved()
+                | Retired()
+                | PatternHeld()
+                | CatchingLeft()
+                | StretchCommitted()
             ):
                 self._contracts.apply(operation, done)
             case (
@@ -95,6 +116,11 @@ class Effects:
                 | Withdrawn()
             ):
                 self._registrations.apply(operation, done)
+                self._follow(operation, done)
+            case FloodingSet():
+                self.flooding.apply(operation, done)
+            case FloodedHeard():
+                self._hearing.apply(operation, done)
             case PublicationMoved() | PublicationAnnounced() | PublicationRetired():
                 self._publication_changes.apply(operation, done)
             case TermBegan() | NumbersReached():
@@ -103,5 +129,24 @@ class Effects:
                 self._cloud.change_router(operation, done)
             case ChannelAdded() | ChannelRemoved():
                 self._cloud.change_channel(operation, done)
+            case BorderOpened() | BorderClosed():
+                self.flooding.change_borders(partial(self._tree.apply, operation, done), done)
             case _:
-                assert_never(operation)
+                self._tree.apply(operation, done)
+                self._follow(operation, done)
+
+    def _follow(self, operation: Operation, done: Applied) -> None:
+        """What becomes of flooding when a variable, or whoever hears it, comes or goes."""
+        match operation:
+            case Withdrawn(name=name):
+                self.flooding.withdraw(name, done)
+            case ParentHeard():
+                done.tables.append(self.flooding.order_all)
+            case Attached():
+                self._hearing.attached(operation, done)
+            case AttachmentEnded(endpoint=endpoint, edge=edge):
+                self._hearing.left(endpoint, edge, done)
+            case EndPointEnded(endpoint=endpoint):
+                self._hearing.gone(endpoint, done)
+            case _:
+                pass

@@ -67,14 +67,12 @@ class PublicationChangeEffects:
         attachments = {} if publisher is None else publisher.attachments
         ups = {edge: attachments[edge].up_channel_id for edge in sorted(attachments)}
         self._rename(publication, variable)
+        done.undo.append(partial(self._rename, publication, old))
         self._reservations.publish(variable, ups)
+        done.undo.append(partial(self._reservations.unpublish, variable, tuple(ups)))
         publication.change = PublicationChange(old)
         registry.changing.add(variable.name)
-        done.undo += [
-            partial(self._rename, publication, old),
-            partial(self._reservations.unpublish, variable, tuple(ups)),
-            partial(self._end_change, publication),
-        ]
+        done.undo.append(partial(self._end_change, publication))
         done.tables.append(partial(self._set_sources, variable, ups))
 
     def _retire(self, name: str, done: Applied) -> None:

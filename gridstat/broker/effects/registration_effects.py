@@ -121,6 +121,9 @@ class RegistrationEffects:
         registry = self._registry
         endpoint = registry.endpoints.pop(operation.endpoint, None)
         registry.retire(operation.endpoint, operation.floor)
+        begun = registry.tree.begun
+        for key in [key for key in begun if key[0] == operation.endpoint]:
+            done.undo.append(partial(begun.__setitem__, key, begun.pop(key)))
         if endpoint is not None:
             done.undo += [
                 partial(registry.endpoints.__setitem__, endpoint.name, endpoint),
@@ -131,6 +134,11 @@ class RegistrationEffects:
         endpoint = self._registry.endpoints.get(operation.endpoint)
         if endpoint is not None:
             book, request_id = endpoint.book, operation.request_id
+            begun = self._registry.tree.begun
+            outcomes = begun.pop((endpoint.name, request_id), None)
+            if outcomes is not None:
+                key = endpoint.name, request_id
+                done.undo.append(partial(begun.__setitem__, key, outcomes))
             before = book.held.get(request_id)
             book.put(request_id, operation.body)
             done.undo.append(
@@ -152,13 +160,13 @@ class RegistrationEffects:
         registry.add_publication(
             Publication(variable, operation.publisher, is_dormant=operation.is_dormant)
         )
+        done.undo.append(partial(registry.remove_publication, variable.name))
         ups = self._up_channels(operation.publisher)
-        self._reservations.publish(variable, [edge for edge, _ in ups])
-        done.undo += [
-            partial(registry.remove_publication, variable.name),
-            partial(self._reservations.unpublish, variable, [edge for edge, _ in ups]),
-        ]
+        edges = [edge for edge, _ in ups]
+        self._reservations.publish(variable, edges)
+        done.undo.append(partial(self._reservations.unpublish, variable, edges))
         done.tables.append(partial(self._set_sources, variable, ups))
+        done.tables.append(partial(registry.tree.news.published.append, variable.name))
 
     def _withdraw(self, operation: Withdrawn, done: Applied) -> None:
         publication = self._registry.remove_publication(operation.name)
@@ -172,6 +180,8 @@ class RegistrationEffects:
             partial(self._reservations.publish, variable, edges),
         ]
         done.tables.append(partial(self._set_sources, variable, [(edge, 0) for edge in edges]))
+        freed = self._registry.tree.news.freed
+        done.tables.append(partial(freed.append, variable.variable_id))
         if publication.change is not None:
             self.retire_old(publication, done)
 
@@ -188,6 +198,7 @@ class RegistrationEffects:
         self._reservations.unpublish(old, edges)
         done.undo.append(partial(self._reservations.publish, old, edges))
         done.tables.append(partial(self._set_sources, old, [(edge, 0) for edge in edges]))
+        done.tables.append(partial(self._registry.tree.news.freed.append, old.variable_id))
 
     def _variables_of(self, endpoint: EndPoint) -> list[StatusVariable]:
         """All that an end-point sends, under old identifiers too while a change is under way."""

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gridstat.broker.capacity.allocation import Allocator
+    from gridstat.broker.capacity.claims import Claim, Touched
     from gridstat.broker.capacity.contracts import (
         AllocatedPath,
         Allocation,
         AllocationRequest,
         Refusal,
     )
-    from gridstat.broker.capacity.resources import Claim, Resources
+    from gridstat.broker.capacity.resources import Resources
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.status import StatusVariable
 
@@ -58,6 +59,15 @@ class Reservations:
         if isinstance(element, str):
             return bool(self.resources.router(element).events)
         return bool(self.resources.channel(element).streams)
+
+    # Flooding.
+
+    def take(self, claims: Iterable[Claim]) -> Touched:
+        """Count the claims, whether they fit or not."""
+        return self.resources.take(claims)
+
+    def give_back(self, claims: Iterable[Claim]) -> None:
+        self.resources.give_back(claims)
 
     # Contracts.
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from gridstat.broker.desk import Desk
-    from gridstat.broker.records.registry import Subscription
+    from gridstat.model.qos import Qos
+    from gridstat.model.status import StatusVariable
+    from gridstat.net.command.endpoint_messages import LedgerEntry
     from gridstat.net.command.router_messages import ReportCounters
 
 PAGE_CONTRACTS_MAX: Final = 500
@@ -39,17 +41,16 @@ class Accountant:
 
     def page(self, after: int) -> Facts:
         """The contracts with numbers above `after`, as many as fit."""
-        registry = self._desk.registry
-        numbers = sorted(registry.subscriptions)
+        numbers = self._numbers()
         start = bisect_right(numbers, after)
         contracts: list[Facts] = []
         size_bytes = 0
         for number in numbers[start : start + PAGE_CONTRACTS_MAX]:
-            found = registry.subscriptions[number]
-            size_bytes += _bytes_of(found)
+            told, ledger = self._contract(number)
+            size_bytes += _bytes_of(ledger)
             if contracts and size_bytes > PAGE_BYTES_MAX:
                 break
-            contracts.append(self._contract(found))
+            contracts.append(told | {"ledger": None if ledger is None else ledger_facts(ledger)})
         has_more = start + len(contracts) < len(numbers)
         return {
             "contracts": contracts,
@@ -57,16 +58,36 @@ class Accountant:
             "next": contracts[-1]["subscription"] if has_more else 0,
         }
 
-    def _contract(self, found: Subscription) -> Facts:
-        record, variable = found.record, found.variable
-        publication = self._desk.registry.publications.get(record.name)
-        fastest = min(record.granted.values(), key=lambda qos: qos.every)
-        granted = record.granted.get(BASELINE_MODE, fastest)
+    def _numbers(self) -> list[int]:
+        """Of all that end-points of this cloud have; stretches are parts of others' contracts."""
+        registry = self._desk.registry
+        inside = (
+            number for number, one in registry.subscriptions.items() if not one.record.contract
+        )
+        across = (number for number, one in registry.tree.asked.items() if one.granted is not None)
+        return sorted((*inside, *across))
+
+    def _contract(self, number: int) -> tuple[Facts, LedgerEntry | None]:
+        registry = self._desk.registry
+        if (asked := registry.tree.asked.get(number)) is not None:
+            assert asked.granted is not None
+            told = asked.granted
+            facts = self._facts(asked.record.subscriber, told.variable, told.granted)
+            return {"subscription": number, **facts}, asked.ledger
+        found = registry.subscriptions[number]
+        facts = self._facts(found.record.subscriber, found.variable, found.record.granted)
+        return {"subscription": number, **facts}, found.ledger
+
+    def _facts(
+        self, subscriber: str, variable: StatusVariable, qualities: Mapping[int, Qos]
+    ) -> Facts:
+        publication = self._desk.registry.publications.get(variable.name)
+        fastest = min(qualities.values(), key=lambda qos: qos.every)
+        granted = qualities.get(BASELINE_MODE, fastest)
         period = variable.period
         return {
-            "subscription": record.subscription_id,
-            "endpoint": record.subscriber,
-            "variable": record.name,
+            "endpoint": subscriber,
+            "variable": variable.name,
             "publisher": "" if publication is None else publication.publisher,
             "value_type": type_text(variable.value_type),
             "period_seconds": None if period is None else period.seconds,
@@ -76,7 +97,6 @@ class Accountant:
             "latency_ms": granted.latency_us / US_PER_MS,
             "redundancy": granted.redundancy,
             "priority": granted.priority,
-            "ledger": None if found.ledger is None else ledger_facts(found.ledger),
         }
 
     def _counter_facts(self) -> Iterator[Facts]:
@@ -96,7 +116,7 @@ class Accountant:
                 yield {"router": router, "channel": channel.label, "counters": counters}
 
 
-def _bytes_of(found: Subscription) -> int:
-    paths = () if found.ledger is None else found.ledger.paths
+def _bytes_of(ledger: LedgerEntry | None) -> int:
+    paths = () if ledger is None else ledger.paths
     names = sum(len(name) for path in paths for name in (path.name, *path.routers))
     return _CONTRACT_BYTES + _PATH_BYTES * len(paths) + names

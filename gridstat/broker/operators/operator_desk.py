@@ -33,10 +33,13 @@ from gridstat.net.command.operator_messages import (
     AddChannel,
     AddRouter,
     Explain,
+    ListFlooding,
     OperatorAnswer,
     OperatorCommand,
     RemoveChannel,
+    RemoveFlooding,
     RemoveRouter,
+    SetFlooding,
     Survey,
 )
 
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gridstat.broker.desk import Desk
+    from gridstat.broker.operators.flooding import Flooding
     from gridstat.broker.operators.survey import Facts, ReportedLedger, Surveyor
     from gridstat.broker.records.applied import Applied
     from gridstat.broker.records.operations import Operation
@@ -54,8 +58,11 @@ if TYPE_CHECKING:
 class OperatorDesk:
     """Nothing is removed while contracts or end-points depend on it."""
 
-    def __init__(self, desk: Desk, surveyor: Surveyor, health: RouterHealth) -> None:
+    def __init__(
+        self, desk: Desk, surveyor: Surveyor, health: RouterHealth, flooding: Flooding
+    ) -> None:
         self._desk = desk
+        self._flooding = flooding
         self._surveyor = surveyor
         self._accountant = Accountant(desk, surveyor.counters)
         self._health = health
@@ -89,6 +96,8 @@ class OperatorDesk:
                 self._add_channel(peer, command)
             case RemoveChannel():
                 self._remove_channel(peer, command)
+            case SetFlooding() | RemoveFlooding() | ListFlooding():
+                self._flooding.take(peer, command)
             case _:
                 assert_never(command)
 
@@ -156,6 +165,12 @@ class OperatorDesk:
             )
         elif channel.channel_id in registry.channels:
             raise LayoutError(f"channel_id {channel.channel_id} is taken")
+        no = self._flooding.refusal_of(channel)
+        if no is not None:
+            self._desk.send(
+                peer, OperatorAnswer(request_id=command.request_id, refused=refused(no))
+            )
+            return
         done = partial(self._done, peer, command.request_id, _added(channel))
         self._commit(peer, command.request_id, ChannelAdded(channel=channel), done)
 
@@ -165,6 +180,11 @@ class OperatorDesk:
         if number is None:
             raise NoSuchChannel(f"there is no channel {command.from_router}→{command.to_router}")
         using = registry.over_channel.get(number, ())
+        if registry.floods:
+            raise StillInUse(
+                f"{len(registry.floods)} variables flood every channel of this cloud",
+                hint="stop the flooding first: `gridstat flood --list`",
+            )
         if using or self._desk.reservations.is_loaded(number):
             label = registry.channels[number].label
             raise StillInUse(

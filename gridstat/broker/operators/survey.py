@@ -13,11 +13,18 @@ from gridstat.broker.capacity.explanation import (
     router_facts,
     variable_channel_facts,
 )
+from gridstat.broker.operators.tree_survey import (
+    asked_explained,
+    asked_facts,
+    foreign_publication,
+    place_facts,
+    stretch_facts,
+)
 from gridstat.model.errors import NoSuchVariable
 from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from gridstat.broker.desk import Desk
     from gridstat.broker.records.registry import EndPoint, Publication, Subscription
@@ -52,8 +59,10 @@ class Surveyor:
 
     def survey(self, *, started_ns: int) -> Facts:
         registry = self._desk.registry
+        stretches = sum(len(held) for held in registry.tree.stretches.values())
         return {
             "cloud": registry.cloud,
+            **place_facts(registry, self._desk.settings.parent),
             "term": registry.term,
             "highest_term_reported": max(self._router_desk.terms.values(), default=0),
             "uptime_s": (self._desk.now_ns - started_ns) / NS_PER_S,
@@ -72,16 +81,15 @@ class Surveyor:
                 self._publication(found)
                 for _, found in islice(sorted(registry.publications.items()), LISTED_MAX)
             ],
-            "subscriptions": [
-                self._subscription(found)
-                for found in islice(registry.subscriptions.values(), LISTED_MAX)
-            ],
+            "subscriptions": list(islice(self._subscriptions(), LISTED_MAX)),
+            "stretches": list(islice(self._stretches(), LISTED_MAX)),
             "totals": {
                 "routers": len(registry.routers),
                 "channels": len(registry.channels),
                 "end_points": len(registry.endpoints),
                 "publications": len(registry.publications),
-                "subscriptions": len(registry.subscriptions),
+                "subscriptions": len(registry.subscriptions) - stretches + len(registry.tree.asked),
+                "stretches": stretches,
                 "patterns": len(registry.patterns),
             },
             "journal": dict(self._desk.outside.journal_figures()),
@@ -93,40 +101,59 @@ class Surveyor:
 
     def ledgers(self) -> list[ReportedLedger]:
         """Of every subscription that has reported one, however many there are."""
-        return [
+        registry = self._desk.registry
+        inside = [
             (found.record.subscription_id, found.record.subscriber, found.record.name, found.ledger)
-            for found in self._desk.registry.subscriptions.values()
+            for found in registry.subscriptions.values()
             if found.ledger is not None
         ]
+        across = [
+            (number, found.record.subscriber, found.record.name, found.ledger)
+            for number, found in registry.tree.asked.items()
+            if found.ledger is not None
+        ]
+        return [*inside, *across]
 
     def explain(self, name: str) -> Facts:
         """All about one variable; raises `NoSuchVariable`."""
         registry = self._desk.registry
-        publication = registry.publications.get(name)
-        if publication is None:
+        publication = registry.publications.get(name) or foreign_publication(registry, name)
+        asked = [found for found in registry.tree.asked.values() if found.record.name == name]
+        if publication is None and not asked:
             raise NoSuchVariable(f"nobody publishes {name[:80]}")
-        publisher = registry.endpoints.get(publication.publisher)
-        resources = self._desk.reservations.resources
+        granted = next((found.granted for found in asked if found.granted is not None), None)
+        variable = publication.variable if publication is not None else None
+        variable = granted.variable if variable is None and granted is not None else variable
+        publisher = registry.endpoints.get(publication.publisher) if publication else None
+        numbers = () if publication is None else publication.subscriptions
         return {
             "name": name,
-            "variable": msgspec.to_builtins(publication.variable),
-            "publisher": publication.publisher,
-            "is_dormant": publication.is_dormant,
+            "cloud": registry.cloud,
+            "variable": None if variable is None else msgspec.to_builtins(variable),
+            "publisher": "" if publication is None else publication.publisher,
+            "is_dormant": publication is not None and publication.is_dormant,
             "edges": sorted(publisher.attachments) if publisher is not None else [],
             "subscriptions": [
-                self._explained(registry.subscriptions[number])
-                for number in islice(sorted(publication.subscriptions), LISTED_MAX)
+                *(asked_explained(registry, found) | _told(found.ledger) for found in asked),
+                *(
+                    self._explained(registry.subscriptions[number])
+                    for number in islice(sorted(numbers), LISTED_MAX)
+                ),
             ],
-            "channels": variable_channel_facts(resources, publication.variable.variable_id),
+            "channels": [] if variable is None else self._carriers(variable.variable_id),
         }
+
+    def _carriers(self, variable_id: int) -> list[Facts]:
+        return variable_channel_facts(self._desk.reservations.resources, variable_id)
 
     def _explained(self, found: Subscription) -> Facts:
         facts = contract_facts(self._desk.reservations.allocator, found.record.subscription_id)
         refusals = [] if found.troubles else self._table_refusals(found)
         facts["degraded"] = [*facts["degraded"], *found.troubles, *refusals]
         facts["state"] = self._state(found)
-        facts["ledger"] = None if found.ledger is None else ledger_facts(found.ledger)
-        return facts
+        if found.record.contract:
+            facts["stretch"] = stretch_facts(found.record)
+        return facts | _told(found.ledger)
 
     def _table_refusals(self, found: Subscription) -> list[str]:
         routers = {name for path in found.record.paths for name in path.routers}
@@ -205,6 +232,23 @@ class Surveyor:
             "subscriptions": len(found.subscriptions),
         }
 
+    def _subscriptions(self) -> Iterator[Facts]:
+        """All contracts of our end-points, those with other clouds last."""
+        registry = self._desk.registry
+        for found in registry.subscriptions.values():
+            if not found.record.contract:
+                yield self._subscription(found)
+        for asked in registry.tree.asked.values():
+            yield asked_facts(registry, asked) | _told(asked.ledger)
+
+    def _stretches(self) -> Iterator[Facts]:
+        subscriptions = self._desk.registry.subscriptions
+        for held in self._desk.registry.tree.stretches.values():
+            for number in held.values():
+                record = subscriptions[number].record
+                ways = [list(path.routers) for path in record.paths]
+                yield {"name": record.name, **stretch_facts(record), "paths": ways}
+
     def _subscription(self, found: Subscription) -> Facts:
         record = found.record
         return {
@@ -215,8 +259,12 @@ class Surveyor:
             "paths": [list(path.routers) for path in record.paths],
             "degraded": [*record.degraded, *found.troubles],
             "state": self._state(found),
-            "ledger": None if found.ledger is None else ledger_facts(found.ledger),
+            **_told(found.ledger),
         }
+
+
+def _told(ledger: LedgerEntry | None) -> Facts:
+    return {"ledger": None if ledger is None else ledger_facts(ledger)}
 
 
 def ledger_facts(ledger: LedgerEntry) -> Facts:

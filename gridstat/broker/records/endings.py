@@ -15,6 +15,8 @@ from gridstat.broker.records.operations import (
     Unsubscribed,
     Withdrawn,
 )
+from gridstat.broker.records.tree_operations import ContractEnding
+from gridstat.broker.records.tree_state import contract_name
 from gridstat.net.command.endpoint_messages import Unpublished
 
 if TYPE_CHECKING:
@@ -33,7 +35,14 @@ class Ending:
     routers: set[str] = field(default_factory=set)
 
     def unsubscribe(self, registry: Registry, subscription_ids: Iterable[int]) -> None:
+        """Contracts across clouds end with all that this cloud has of them."""
+        tree = registry.tree
         for subscription_id in sorted(subscription_ids):
+            if subscription_id in tree.asked:
+                contract = contract_name(registry.cloud, subscription_id)
+                self.unsubscribe(registry, tree.stretches.get(contract, {}).values())
+                self.operations.append(ContractEnding(number=subscription_id))
+                continue
             self.operations.append(Unsubscribed(subscription_id=subscription_id))
             found = registry.subscriptions.get(subscription_id)
             if found is not None:
@@ -51,7 +60,7 @@ class Ending:
             }
             self.unsubscribe(registry, subscribers)
             for subscription_id, subscriber in sorted(subscribers.items()):
-                if subscriber != but_not:
+                if subscriber and subscriber != but_not:
                     notice = Unpublished(subscription_id=subscription_id, name=name)
                     self.notices.append((subscriber, notice))
             self.operations.append(Withdrawn(name=name))

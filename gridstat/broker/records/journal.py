@@ -1,39 +1,29 @@
-"""The durable log of a broker's operations: SQLite, one thread, group commit.
+"""The durable log of a broker's operations: one thread, group commit, whatever keeps the rows.
 
-Everything that waits when the thread comes round goes into one transaction with one fsync (WAL,
-`synchronous=FULL`), so a thousand requests a second cost a few hundred fsyncs and none of them
-blocks the event loop. Rows are chained by checksums: a flipped bit or a missing row is found, and
-named, at the next start.
+Everything that waits when the thread comes round goes into one transaction with one fsync, so a
+thousand requests a second cost a few hundred fsyncs and none of them blocks the event loop. Rows
+are chained by checksums: a flipped bit or a missing row is found, and named, at the next start.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import sqlite3
 import threading
 import time
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.records.journal_rows import (
-    SCHEMA,
-    JournalHead,
-    chained,
-    check_schema,
-    create_schema,
-    insert_rows,
-    raise_schema,
-    read_rows,
-)
+from gridstat.broker.records.journal_rows import BEGINNING, JournalRow, chained
 from gridstat.broker.records.operations import SNAPSHOT_MARK
 from gridstat.model.errors import StorageFailed
+from gridstat.net.last_words import end_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+    from gridstat.broker.records.journal_rows import Store
 
 EPOCH_BITS: Final = 32
 """A token is an epoch and a number; after a failure only a later epoch is taken."""
@@ -46,8 +36,7 @@ log = logging.getLogger(__name__)
 
 def end_process() -> None:
     """At once and without farewell: nobody may hear of anything that may not be durable."""
-    logging.shutdown()
-    os._exit(EXIT_CODE)
+    end_at_once(EXIT_CODE, lambda: log.critical("journal_failed", exc_info=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +58,12 @@ class Journal:
 
     def __init__(
         self,
-        path: Path,
+        store: Store,
         *,
         clock_ns: Callable[[], int] = time.perf_counter_ns,
         died: Callable[[], None] = end_process,
     ) -> None:
-        self._path = path
+        self._store = store
         self._died = died
         self._clock_ns = clock_ns
         self._condition = threading.Condition()
@@ -87,27 +76,32 @@ class Journal:
         self._operation_count = 0
         self._failure_count = 0
         self._trouble = ""
-        self._head_failure_count = 0
         self._row_count = 0
-        self._number = 0
-        self._checksum = b""
+        self._last = BEGINNING
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._schema = SCHEMA
-        self._database = self._open()
-        self._head = JournalHead(path)
+
+    def claim(self) -> float:
+        """Try to become the only one who writes; 0 for success, else how long to wait, in s."""
+        return self._store.claim()
 
     def load(self) -> list[bytes]:
-        """All operations, oldest first; raises `StorageFailed` on any that is damaged or gone."""
-        try:
-            rows = read_rows(self._database, self._path)
-        except sqlite3.Error as error:
-            raise StorageFailed(f"journal {self._path} cannot be read: {error}") from error
-        self._row_count = len(rows)
+        """The operations that were not loaded before, oldest first; at first all of them.
+
+        If the first one is a mark, a snapshot has replaced all that was loaded before. Raises
+        `StorageFailed` on any row that is damaged or gone.
+        """
+        rows = self._store.read(self._last)
+        if rows and rows[0].operation == SNAPSHOT_MARK:
+            self._row_count = 0
+        self._row_count += len(rows)
         if rows:
-            self._number, self._checksum = rows[-1].number, rows[-1].checksum
-        self._head.compare(self._number, self._checksum)
+            self._last = rows[-1]._replace(operation=b"")
         return [row.operation for row in rows]
+
+    def interrupt(self) -> None:
+        """Let who claims or loads at this moment, in another thread, hear `LinkDown` soon."""
+        self._store.interrupt()
 
     def persist(self, token: int, operations: tuple[bytes, ...]) -> asyncio.Future[None]:
         """Done once all of them are durable; fails with `StorageFailed` if none of them is."""
@@ -124,7 +118,7 @@ class Journal:
         gathered, self._gathered = self._gathered, []
         with self._condition:
             if self._is_closing:
-                _resolve([entry.future for entry in gathered], f"journal {self._path} is closed")
+                _resolve([entry.future for entry in gathered], f"journal {self._store} is closed")
                 return
             self._queue.extend(gathered)
             if self._thread is None:
@@ -133,7 +127,7 @@ class Journal:
             self._condition.notify()
 
     def close(self) -> None:
-        """Write what is queued, end the thread and fold the log into the file."""
+        """Write what is queued, end the thread and let go of the store."""
         if self._gathered:
             self._hand_over()
         with self._condition:
@@ -141,17 +135,11 @@ class Journal:
             self._condition.notify()
         if self._thread is not None:
             self._thread.join()
-        self._database.close()
-        self._head.close()
-
-    def limit(self, bytes_max: int) -> None:
-        """Let the file grow no further than this; a write that would fails as on a full disk."""
-        (page_bytes,) = self._database.execute("PRAGMA page_size").fetchone()
-        self._database.execute(f"PRAGMA max_page_count={max(1, bytes_max // page_bytes)}")
+        self._store.close()
 
     def complaint(self) -> str:
         """Why the latest operations are not durable; empty where they are."""
-        return self._trouble
+        return self._trouble or self._store.complaint()
 
     def figures(self) -> dict[str, int | float]:
         """For people and experiments; times are of whole commits, fsync included."""
@@ -161,39 +149,11 @@ class Journal:
             "operations": self._operation_count,
             "rows": self._row_count,
             "failures": self._failure_count,
-            "head_failures": self._head_failure_count,
+            "head_failures": 0,
             "fsync_ms_p50": _at(timings, 0.50) / 1e6,
             "fsync_ms_p99": _at(timings, 0.99) / 1e6,
+            **self._store.figures(),
         }
-
-    def _open(self) -> sqlite3.Connection:
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            database = sqlite3.connect(
-                self._path, isolation_level=None, check_same_thread=False, timeout=1.0
-            )
-            try:
-                self._prepare(database)
-            except BaseException:
-                database.close()
-                raise
-        except (sqlite3.Error, OSError) as error:
-            raise StorageFailed(
-                f"journal {self._path} cannot be opened: {error}",
-                hint="does another broker use it, and may this user write there?",
-            ) from error
-        return database
-
-    def _prepare(self, database: sqlite3.Connection) -> None:
-        # One broker a journal; the lock goes with the process, also with a killed one.
-        database.execute("PRAGMA locking_mode=EXCLUSIVE")
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("PRAGMA synchronous=FULL")
-        found = check_schema(database, self._path)
-        if found == 0:
-            create_schema(database)
-        else:
-            self._schema = found
 
     # The thread.
 
@@ -205,7 +165,6 @@ class Journal:
         except Exception:
             # What of the batch is durable is unknown, so nothing may be said about it: a new
             # process reads the file. Nobody waits for ever, even where the process goes on.
-            log.critical("the thread of journal %s fails", self._path, exc_info=True)
             self._died()
             with self._condition:
                 self._is_closing = True
@@ -232,11 +191,11 @@ class Journal:
         started_ns = self._clock_ns()
         try:
             self._commit(fresh)
-        except sqlite3.Error as error:
+        except StorageFailed as error:
             self._failed_epoch = max(entry.token >> EPOCH_BITS for entry in fresh)
             self._failure_count += 1
-            self._trouble = f"the journal cannot be written: {error}"
-            self._answer(fresh, str(error))
+            self._trouble = f"the journal cannot be written: {error.args[0]}"
+            self._answer(fresh, str(error.args[0]))
             return
         self._trouble = ""
         self._commit_ns.append(self._clock_ns() - started_ns)
@@ -245,35 +204,19 @@ class Journal:
         self._answer(fresh, None)
 
     def _commit(self, batch: list[_Entry]) -> None:
-        number, checksum, row_count = self._number, self._checksum, self._row_count
-        database = self._database
-        try:
-            database.execute("BEGIN IMMEDIATE")
-            if self._schema != SCHEMA:
-                raise_schema(database)
-            rows: list[tuple[int, bytes, bytes]] = []
-            for entry in batch:
-                if entry.operations and entry.operations[0] == SNAPSHOT_MARK:
-                    database.execute("DELETE FROM operations")
-                    checksum, row_count = b"", 0
-                    rows.clear()
-                for operation in entry.operations:
-                    number += 1
-                    checksum = chained(checksum, number, operation)
-                    rows.append((number, operation, checksum))
-            insert_rows(database, rows)
-            row_count += len(rows)
-            database.execute("COMMIT")
-        except sqlite3.Error:
-            if database.in_transaction:
-                database.execute("ROLLBACK")
-            raise
-        self._number, self._checksum, self._row_count = number, checksum, row_count
-        self._schema = SCHEMA
-        try:
-            self._head.write(number, checksum)
-        except OSError:
-            self._head_failure_count += 1  # The commit stands; an older head tells no lie.
+        last, row_count, is_whole = self._last, self._row_count, False
+        rows: list[JournalRow] = []
+        for entry in batch:
+            if entry.operations and entry.operations[0] == SNAPSHOT_MARK:
+                last, row_count, is_whole = last._replace(checksum=b""), 0, True
+                rows.clear()
+            for operation in entry.operations:
+                number = last.number + 1
+                last = JournalRow(number, operation, chained(last.checksum, number, operation))
+                rows.append(last)
+        if rows:
+            self._store.write(rows, is_whole=is_whole)
+        self._last, self._row_count = last._replace(operation=b""), row_count + len(rows)
 
     def _answer(self, batch: list[_Entry], reason: str | None) -> None:
         assert self._loop is not None

@@ -1,48 +1,66 @@
-"""Rows of a journal, chained by checksums, and the head that tells whether its end is missing.
-
-SQLite takes a damaged end of its write-ahead log for the end of the log. The head, a small file
-written after each commit, remembers how far the journal reached, so that such a loss is seen too.
-
-offset | size | field of the head, big-endian
-     0 |    8 | number of the last row
-     8 |   16 | checksum of the last row
-    24 |    8 | checksum of the head itself
-"""
+"""Rows of a journal, chained by checksums, and what every place to keep them in can do."""
 
 from __future__ import annotations
 
-import os
-import struct
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from gridstat.broker.records.operations import SNAPSHOT_MARK
 from gridstat.model.errors import StorageFailed
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping, Sequence
 
-SCHEMA: Final = 2
-"""Of what this release writes: 2 has moves that retire apart. It reads all before it too."""
+SCHEMA: Final = 3
+"""Of what this release writes: 2 has moves that retire apart, 3 what brokers of a tree write. It
+reads all before it too."""
 CHECKSUM_BYTES: Final = 16
-APPLICATION_ID: Final = 0x67726964
-_INSERTS: Final = tuple(
-    (size, f"INSERT INTO operations VALUES {', '.join(['(?, ?, ?)'] * size)}")
-    for size in (128, 64, 32, 16, 8, 4, 2, 1)
-)
-_HEAD: Final = struct.Struct(">Q16s")
-_HEAD_CHECKSUM_BYTES: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class JournalRow:
+class JournalRow(NamedTuple):
     """One operation; its checksum covers it, its number and every row before it."""
 
     number: int
     operation: bytes
     checksum: bytes
+
+
+BEGINNING: Final = JournalRow(0, b"", b"")
+"""Before the first row of a journal."""
+
+
+class Store(Protocol):
+    """Where the rows of one journal are kept; for one thread at a time. Its text names it."""
+
+    def claim(self) -> float:
+        """Try to become the only writer: 0 for success, else after how long to try again, in s."""
+        ...
+
+    def read(self, after: JournalRow) -> list[JournalRow]:
+        """The sound rows that follow one; those of a later snapshot, where there is one.
+
+        Raises `StorageFailed` on damage, and `LinkDown` where the store is out of reach.
+        """
+        ...
+
+    def write(self, rows: Sequence[JournalRow], *, is_whole: bool) -> None:
+        """Make them durable, all or, with `StorageFailed`, none; in place of all if `is_whole`."""
+        ...
+
+    def complaint(self) -> str:
+        """What people should know of this store now; empty if nothing."""
+        ...
+
+    def figures(self) -> Mapping[str, int]: ...
+
+    def interrupt(self) -> None:
+        """Nobody will claim or read any more; who does at this moment hears `LinkDown` soon.
+
+        From any thread.
+        """
+        ...
+
+    def close(self) -> None: ...
 
 
 def chained(checksum: bytes, number: int, operation: bytes) -> bytes:
@@ -53,105 +71,40 @@ def chained(checksum: bytes, number: int, operation: bytes) -> bytes:
     return digest.digest()
 
 
-def check_schema(database: sqlite3.Connection, path: Path) -> int:
-    """The file's schema, 0 if it is new; raises unless it is that or a journal that we can read."""
-    (schema,) = database.execute("PRAGMA user_version").fetchone()
-    (application_id,) = database.execute("PRAGMA application_id").fetchone()
-    (tables,) = database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if schema == 0 and tables == 0:
-        return 0
-    if application_id != APPLICATION_ID:
-        raise StorageFailed(f"{path} is a database, but not a broker's journal")
-    if schema > SCHEMA:
-        raise StorageFailed(
-            f"journal {path} is of schema {schema}, and this release reads up to {SCHEMA}",
-            hint="start the release that wrote it, or a newer one",
-        )
-    return int(schema)
+def checked_rows(
+    found: Iterable[tuple[int, bytes, bytes]], after: JournalRow, *, journal: str
+) -> list[JournalRow]:
+    """The same rows; raises `StorageFailed`, naming the first that is not as it was written.
 
-
-def create_schema(database: sqlite3.Connection) -> None:
-    database.execute("BEGIN IMMEDIATE")
-    database.execute(
-        "CREATE TABLE operations "
-        "(number INTEGER PRIMARY KEY, operation BLOB NOT NULL, checksum BLOB NOT NULL)"
-    )
-    database.execute(f"PRAGMA application_id={APPLICATION_ID}")
-    raise_schema(database)
-    database.execute("COMMIT")
-
-
-def raise_schema(database: sqlite3.Connection) -> None:
-    """With the first rows of this release, in one transaction: an older one reads them no more."""
-    database.execute(f"PRAGMA user_version={SCHEMA}")
-
-
-def insert_rows(database: sqlite3.Connection, rows: Sequence[tuple[int, bytes, bytes]]) -> None:
-    """Write rows of number, operation and checksum; many of them in one statement.
-
-    Each statement lets go of the interpreter and then waits for it, beside an event loop that is
-    busy for milliseconds, so a statement for each row would be most of a commit's time.
+    A journal begins at any number; it begins anew with each snapshot.
     """
-    at = 0
-    for size, statement in _INSERTS:
-        while len(rows) - at >= size:
-            values = [value for row in rows[at : at + size] for value in row]
-            database.execute(statement, values)
-            at += size
-
-
-def read_rows(database: sqlite3.Connection, path: Path) -> list[JournalRow]:
-    """All rows in order; raises `StorageFailed`, naming the first that is not as it was written."""
     rows: list[JournalRow] = []
-    checksum = b""
-    for number, operation, stored in database.execute(
-        "SELECT number, operation, checksum FROM operations ORDER BY number"
-    ):
-        if rows and number != rows[-1].number + 1:
-            raise _damaged(path, f"row {rows[-1].number + 1} is missing")
+    last = after
+    for number, operation, stored in found:
+        if not rows and operation == SNAPSHOT_MARK:
+            last = BEGINNING
+        if last != BEGINNING and number != last.number + 1:
+            raise damaged(journal, f"row {last.number + 1} is missing")
         is_sound = number > 0 and isinstance(operation, bytes)
-        if not is_sound or stored != (checksum := chained(checksum, number, operation)):
-            raise _damaged(path, f"row {number} is not as it was written")
-        rows.append(JournalRow(number, operation, checksum))
+        if not is_sound or stored != chained(last.checksum, number, operation):
+            raise damaged(journal, f"row {number} is not as it was written")
+        last = JournalRow(number, operation, stored)
+        rows.append(last)
     return rows
 
 
-class JournalHead:
-    """A file beside the journal that always lags behind it, if at all."""
-
-    def __init__(self, journal: Path) -> None:
-        self._journal = journal
-        path = journal.with_name(journal.name + ".head")
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-
-    def write(self, number: int, checksum: bytes) -> None:
-        """Not synced: a power cut may leave an older head, which still tells no lie."""
-        head = _HEAD.pack(number, checksum)
-        os.pwrite(self._file, head + _check(head), 0)
-
-    def compare(self, number: int, checksum: bytes) -> None:
-        """Raise `StorageFailed` if the journal ends before the head does."""
-        found = os.pread(self._file, _HEAD.size + _HEAD_CHECKSUM_BYTES, 0)
-        head, check = found[: _HEAD.size], found[_HEAD.size :]
-        if len(head) < _HEAD.size or check != _check(head):
-            return  # New, or torn by a power cut: the journal speaks for itself.
-        head_number, head_checksum = _HEAD.unpack(head)
-        if head_number > number:
-            raise _damaged(self._journal, f"rows {number + 1} to {head_number} are missing")
-        if head_number == number and number and head_checksum != checksum:
-            raise _damaged(self._journal, f"row {number} is not the one that was written")
-
-    def close(self) -> None:
-        os.close(self._file)
+def check_schema(schema: int, *, journal: str) -> None:
+    """Raise `StorageFailed` unless this release reads it."""
+    if schema > SCHEMA:
+        raise StorageFailed(
+            f"journal {journal} is of schema {schema}, and this release reads up to {SCHEMA}",
+            hint="start the release that wrote it, or a newer one",
+        )
 
 
-def _check(head: bytes) -> bytes:
-    return blake2b(head, digest_size=_HEAD_CHECKSUM_BYTES).digest()
-
-
-def _damaged(path: Path, what: str) -> StorageFailed:
+def damaged(journal: str, what: str) -> StorageFailed:
     return StorageFailed(
-        f"journal {path} is damaged: {what}",
+        f"journal {journal} is damaged: {what}",
         hint="restore it from a copy; routers go on forwarding meanwhile. With an empty journal "
         "all end-points have to register anew",
     )

@@ -7,31 +7,34 @@ it. A new operation goes with a new schema of `journal_rows.py`, so that older o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from gridstat.broker.capacity.contracts import AllocatedPath
+from gridstat.broker.capacity.contracts import AllocatedPath, Gates
+from gridstat.broker.records.durable import Durable
+from gridstat.broker.records.tree_operations import TreeOperation
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.errors import StorageFailed
+from gridstat.model.flooding import NO_GENERATION, FloodTerm
 from gridstat.model.qos import ModalQos, Qos
 from gridstat.model.status import StatusVariable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
-class _Operation(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
-    """A MessagePack map with the class name as its `type`."""
+class TermBegan(Durable, frozen=True):
+    """A start of the broker; the first operation of each.
 
-
-class TermBegan(_Operation, frozen=True):
-    """A start of the broker; the first operation of each."""
+    `journal` is the identity that this journal has been given when it was begun.
+    """
 
     term: int
+    journal: str = ""
 
 
-class NumbersReached(_Operation, frozen=True):
+class NumbersReached(Durable, frozen=True):
     """The highest identifiers ever given out; none of them is given again."""
 
     variable_id: int = 0
@@ -39,31 +42,31 @@ class NumbersReached(_Operation, frozen=True):
     channel_id: int = 0
 
 
-class RouterAdded(_Operation, frozen=True):
+class RouterAdded(Durable, frozen=True):
     """A router beyond those of the broker's file."""
 
     router: Router
 
 
-class RouterRemoved(_Operation, frozen=True):
+class RouterRemoved(Durable, frozen=True):
     """A router that the broker's file may still name is not of this cloud any more."""
 
     name: str
 
 
-class ChannelAdded(_Operation, frozen=True):
+class ChannelAdded(Durable, frozen=True):
     """An event channel beyond those of the broker's file."""
 
     channel: EventChannel
 
 
-class ChannelRemoved(_Operation, frozen=True):
+class ChannelRemoved(Durable, frozen=True):
     """An event channel that the broker's file may still name is gone."""
 
     channel_id: int
 
 
-class RouterReported(_Operation, frozen=True):
+class RouterReported(Durable, frozen=True):
     """Where a router listens and which process it is; wanted tables are made from it."""
 
     name: str
@@ -76,7 +79,7 @@ class RouterReported(_Operation, frozen=True):
     datagram_versions: tuple[int, ...] = (1,)
 
 
-class Attached(_Operation, frozen=True):
+class Attached(Durable, frozen=True):
     """An end-point is attached to an edge, for the first time or anew.
 
     Requests up to `floor` that are not answered after it are replays. `known_since` is the request
@@ -100,21 +103,21 @@ class Attached(_Operation, frozen=True):
     known_since: int = 0
 
 
-class AttachmentEnded(_Operation, frozen=True):
+class AttachmentEnded(Durable, frozen=True):
     """An end-point has left one edge."""
 
     endpoint: str
     edge: str
 
 
-class EndPointEnded(_Operation, frozen=True):
+class EndPointEnded(Durable, frozen=True):
     """An end-point is gone; whatever it had has ended before. Older requests are replays."""
 
     endpoint: str
     floor: int = 0
 
 
-class Published(_Operation, frozen=True):
+class Published(Durable, frozen=True):
     """A variable is registered, or wakes again under the identifier that it had."""
 
     publisher: str
@@ -122,14 +125,18 @@ class Published(_Operation, frozen=True):
     is_dormant: bool = False
 
 
-class Withdrawn(_Operation, frozen=True):
+class Withdrawn(Durable, frozen=True):
     """A variable is no longer published; its subscriptions have ended before."""
 
     name: str
 
 
-class Subscribed(_Operation, frozen=True):
-    """A contract, as it was granted."""
+class Subscribed(Durable, frozen=True):
+    """A contract, as it was granted; with a `contract`, this cloud's stretch of one across clouds.
+
+    A stretch enters and leaves by gates, where its ends are not here; a reserved one is not on the
+    routers yet. `foreign` is the variable, if it comes from another cloud.
+    """
 
     subscription_id: int
     subscriber: str
@@ -146,9 +153,15 @@ class Subscribed(_Operation, frozen=True):
     generation: int = 0
     pattern_id: int = 0
     label: str = ""
+    contract: str = ""
+    stretch_generation: int = 0
+    entries: Gates = ()
+    exits: Gates = ()
+    is_reserved: bool = False
+    foreign: StatusVariable | None = None
 
 
-class Moved(_Operation, frozen=True):
+class Moved(Durable, frozen=True):
     """A live contract has another quality, other paths, or another identifier of its variable.
 
     What it had before is carried on until `Retired`, if it says so; after a change of the
@@ -161,14 +174,14 @@ class Moved(_Operation, frozen=True):
     until_retired: bool = False
 
 
-class Retired(_Operation, frozen=True):
+class Retired(Durable, frozen=True):
     """What this generation of a contract, and those before it, have replaced is torn down."""
 
     subscription_id: int
     generation: int
 
 
-class PublicationMoved(_Operation, frozen=True):
+class PublicationMoved(Durable, frozen=True):
     """A variable gets a new identifier and period; its subscriptions are moved right after.
 
     The old identifier is carried on until `PublicationRetired`.
@@ -177,26 +190,26 @@ class PublicationMoved(_Operation, frozen=True):
     variable: StatusVariable
 
 
-class PublicationAnnounced(_Operation, frozen=True):
+class PublicationAnnounced(Durable, frozen=True):
     """Publisher and subscribers are told from when on the new identifier holds."""
 
     name: str
     from_ns: int
 
 
-class PublicationRetired(_Operation, frozen=True):
+class PublicationRetired(Durable, frozen=True):
     """The old identifier of a variable is no longer carried."""
 
     name: str
 
 
-class Unsubscribed(_Operation, frozen=True):
+class Unsubscribed(Durable, frozen=True):
     """A contract, or a pattern, has ended."""
 
     subscription_id: int
 
 
-class PatternHeld(_Operation, frozen=True):
+class PatternHeld(Durable, frozen=True):
     """A subscription to every variable, now and later, that a pattern stands for."""
 
     pattern_id: int
@@ -207,7 +220,7 @@ class PatternHeld(_Operation, frozen=True):
     label: str = ""
 
 
-class CatchingLeft(_Operation, frozen=True):
+class CatchingLeft(Durable, frozen=True):
     """A pattern has not had all variables yet, or a name (of pattern 0) not all patterns."""
 
     pattern_id: int
@@ -215,7 +228,55 @@ class CatchingLeft(_Operation, frozen=True):
     is_over: bool = False
 
 
-class Answered(_Operation, frozen=True):
+class FloodingSet(Durable, frozen=True):
+    """How a variable floods this cloud from now on, all of it; with nothing, it does not.
+
+    `own` is what operators of this cloud asked, `above` what the parent has committed and
+    `reserved` what it may yet commit; `generation` and `reserved_generation` are the parent's.
+    """
+
+    variable: StatusVariable
+    own: dict[int, FloodTerm] = msgspec.field(default_factory=dict)
+    above: dict[int, FloodTerm] = msgspec.field(default_factory=dict)
+    generation: int = 0
+    reserved: dict[int, FloodTerm] = msgspec.field(default_factory=dict)
+    reserved_generation: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left of it but what was once heard."""
+        return not (self.own or self.above or self.reserved)
+
+    def released(self) -> FloodingSet:
+        """The same without what the parent has only reserved."""
+        return msgspec.structs.replace(self, reserved={}, reserved_generation=0)
+
+    def has_committed(self, generation: int, terms: Mapping[int, FloodTerm]) -> bool:
+        """Whether this is what the parent has committed: a number alone may be another's."""
+        return self.generation == generation and self.above == terms
+
+    def has_reserved(self, generation: int, terms: Mapping[int, FloodTerm]) -> bool:
+        """Whether room is held for this word of the parent, or for more."""
+        return (
+            self.reserved_generation == generation != NO_GENERATION
+            and terms.items() <= self.reserved.items()
+        )
+
+
+class FloodedHeard(Durable, frozen=True):
+    """An end-point hears all that floods, by these channels from its edges; without any, no more.
+
+    Another process of it has other ports.
+    """
+
+    endpoint: str
+    incarnation: str
+    data_port: int
+    urgent_port: int
+    channels: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class Answered(Durable, frozen=True):
     """What an end-point was answered; a repeated request is answered likewise."""
 
     endpoint: str
@@ -245,11 +306,16 @@ Operation: TypeAlias = (
     | Unsubscribed
     | PatternHeld
     | CatchingLeft
+    | FloodingSet
+    | FloodedHeard
     | Answered
+    | TreeOperation
 )
 
 SNAPSHOT_MARK: Final = b"gridstat snapshot 1"
 """Stands before operations that replace everything that was written until then."""
+
+OperationT = TypeVar("OperationT")
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[Operation] = msgspec.msgpack.Decoder(Operation)
@@ -261,15 +327,23 @@ def encode(operation: Operation) -> bytes:
 
 def since_snapshot(written: Sequence[bytes]) -> list[Operation]:
     """The operations that count: those after the last mark, or all of them."""
+    return [decode(data) for data in after_mark(written)]
+
+
+def after_mark(written: Sequence[bytes]) -> Sequence[bytes]:
     for at in range(len(written) - 1, -1, -1):
         if written[at] == SNAPSHOT_MARK:
-            return [decode(data) for data in written[at + 1 :]]
-    return [decode(data) for data in written]
+            return written[at + 1 :]
+    return written
 
 
 def decode(data: bytes) -> Operation:
+    return read(_DECODER, data)
+
+
+def read(decoder: msgspec.msgpack.Decoder[OperationT], data: bytes) -> OperationT:
     try:
-        return _DECODER.decode(data)
+        return decoder.decode(data)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise StorageFailed(
             f"the journal holds an operation that cannot be read: {error}",

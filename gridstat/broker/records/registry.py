@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from gridstat.broker.records.answers import AnswerBook
 from gridstat.broker.records.name_tree import NameTree
+from gridstat.broker.records.tree_state import TreeState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gridstat.broker.records.applied import Applied, Step
-    from gridstat.broker.records.operations import PatternHeld, RouterReported, Subscribed
+    from gridstat.broker.records.operations import (
+        FloodedHeard,
+        FloodingSet,
+        PatternHeld,
+        RouterReported,
+        Subscribed,
+    )
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import LedgerEntry
@@ -154,6 +161,7 @@ class Registry:
     def __init__(self, cloud: str) -> None:
         self.cloud = cloud
         self.term = 0
+        self.journal = ""
         self.variable_id_last = 0
         self.subscription_id_last = 0
         self.channel_id_last = ALLOTTED_CHANNEL_ID_MIN - 1
@@ -175,9 +183,16 @@ class Registry:
         self.pattern_tree = NameTree()
         self.catching: dict[tuple[int, str], None] = {}
         """Patterns, and names (of pattern 0), that are still being matched, in their order."""
+        self.floods: dict[str, FloodingSet] = {}
+        """How variables, of this cloud or another, flood it; by name."""
+        self.hearing: dict[str, FloodedHeard] = {}
+        """Who hears all that floods at its edges; by end-point."""
         self.attached_to: dict[str, set[str]] = {}
         self.over_channel: dict[int, set[int]] = {}
         self.through_router: dict[str, set[int]] = {}
+        self.foreign: dict[int, Publication] = {}
+        """Variables of other clouds that stretches bring here, by their identifiers."""
+        self.tree = TreeState()
 
     # Identifiers.
 
@@ -264,13 +279,28 @@ class Registry:
             for variable_id in self.name_tree.matching(pattern, after=after)
         )
 
+    def publication_of(self, record: Subscribed) -> Publication | None:
+        """What a contract takes, of this cloud or of another."""
+        if record.foreign is not None:
+            return self.foreign.get(record.variable_id)
+        return self.publications.get(record.name)
+
+    def publication_by_id(self, variable_id: int) -> Publication | None:
+        found = self.publications.get(self.names.get(variable_id, ""))
+        return found or self.foreign.get(variable_id)
+
     # Subscriptions.
 
     def add_subscription(self, subscription: Subscription) -> None:
         record = subscription.record
         self.subscriptions[record.subscription_id] = subscription
-        self.publications[record.name].subscriptions.add(record.subscription_id)
-        self.endpoints[record.subscriber].subscriptions.add(record.subscription_id)
+        publication = self.publication_of(record)
+        if publication is None:
+            publication = Publication(subscription.variable, "")
+            self.foreign[record.variable_id] = publication
+        publication.subscriptions.add(record.subscription_id)
+        if record.subscriber:
+            self.endpoints[record.subscriber].subscriptions.add(record.subscription_id)
         self._index(record)
 
     def remove_subscription(self, subscription_id: int) -> Subscription | None:
@@ -278,21 +308,32 @@ class Registry:
         if subscription is None:
             return None
         record = subscription.record
-        if (publication := self.publications.get(record.name)) is not None:
+        if (publication := self.publication_of(record)) is not None:
             publication.subscriptions.discard(subscription_id)
+            if record.foreign is not None and not publication.subscriptions:
+                del self.foreign[record.variable_id]
         if (endpoint := self.endpoints.get(record.subscriber)) is not None:
             endpoint.subscriptions.discard(subscription_id)
         self._unindex(record)
         return subscription
 
     def contracts_of(self, endpoint: EndPoint, *, pattern_id: int | None = None) -> set[int]:
-        """All that an end-point has, homeless or not; or what one of its patterns has caught."""
+        """All that an end-point has, homeless or not; or what one of its patterns has caught.
+
+        A contract across clouds is one, whatever stretches this cloud has of it.
+        """
         records = [self.subscriptions[number].record for number in endpoint.subscriptions]
         records += [each for each in self.homeless.values() if each.subscriber == endpoint.name]
-        return {
+        found = {
             record.subscription_id
             for record in records
-            if pattern_id is None or record.pattern_id == pattern_id
+            if not record.contract and (pattern_id is None or record.pattern_id == pattern_id)
+        }
+        asked = self.tree.asked
+        return found | {
+            number
+            for number in self.tree.asked_by.get(endpoint.name, ())
+            if pattern_id is None or asked[number].record.pattern_id == pattern_id
         }
 
     def replace_record(

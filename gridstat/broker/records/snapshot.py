@@ -20,6 +20,14 @@ from gridstat.broker.records.operations import (
     RouterRemoved,
     TermBegan,
 )
+from gridstat.broker.records.tree_operations import (
+    AnswerBegun,
+    BorderOpened,
+    ContractEnding,
+    ContractHeld,
+    NumbersAllotted,
+    ParentHeard,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,13 +47,14 @@ def snapshot_operations(
     registry: Registry, routers: Mapping[str, Router], channels: Mapping[int, EventChannel]
 ) -> Iterator[Operation]:
     """Operations in an order that can be replayed; the file's routers and channels are given."""
-    yield TermBegan(term=registry.term)
+    yield TermBegan(term=registry.term, journal=registry.journal)
     yield NumbersReached(
         variable_id=registry.variable_id_last,
         subscription_id=registry.subscription_id_last,
         channel_id=registry.channel_id_last,
     )
     yield from _topology(registry, routers, channels)
+    yield from _tree(registry)
     for _, report in sorted(registry.reports.items()):
         yield report
     for name, floor in registry.retired.items():
@@ -61,6 +70,11 @@ def snapshot_operations(
             is_dormant=publication.is_dormant,
         )
     yield from _contracts(registry)
+    yield from _asked(registry)
+    for _, flooding in sorted(registry.floods.items()):
+        yield flooding
+    for _, hearing in sorted(registry.hearing.items()):
+        yield hearing
     for name, endpoint in sorted(registry.endpoints.items()):
         for request_id, body in endpoint.book.durable():
             yield Answered(endpoint=name, request_id=request_id, body=body)
@@ -120,6 +134,36 @@ def _topology(
         yield RouterAdded(router=registry.routers[name])
     for channel_id in sorted(registry.channels.keys() - channels.keys()):
         yield ChannelAdded(channel=registry.channels[channel_id])
+
+
+def _tree(registry: Registry) -> Iterator[Operation]:
+    """What the parent has said that is needed without it."""
+    tree = registry.tree
+    if tree.depth is not None:
+        yield ParentHeard(
+            term=tree.parent_term,
+            depth=tree.depth,
+            above=tree.above,
+            numbers_used=tree.numbers_used,
+        )
+    for first, count in tree.blocks:
+        yield NumbersAllotted(first=first, count=count)
+    for _, border in sorted(tree.borders.items()):
+        yield BorderOpened(border=border)
+
+
+def _asked(registry: Registry) -> Iterator[Operation]:
+    """Contracts across clouds, and answers that wait for them."""
+    for number, found in sorted(registry.tree.asked.items()):
+        yield found.record
+        if found.granted is not None:
+            yield ContractHeld(number=number, granted=found.granted)
+        if found.change is not None:
+            yield found.change
+        if found.is_ending:
+            yield ContractEnding(number=number)
+    for (endpoint, request_id), outcomes in sorted(registry.tree.begun.items()):
+        yield AnswerBegun(endpoint=endpoint, request_id=request_id, outcomes=tuple(outcomes))
 
 
 def _attached(endpoint: EndPoint, attachment: Attachment) -> Attached:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gridstat.broker.capacity.contracts import AllocationRequest, Refusal
 from gridstat.broker.records.applied import Applied
 from gridstat.broker.records.endings import Ending
 from gridstat.broker.records.operations import Answered, Moved
 from gridstat.broker.requests.outcomes import encode_outcomes, granted, refused
-from gridstat.broker.requests.subscriptions import record_of, targets_of
+from gridstat.broker.requests.subscriptions import renewed, sources_of, targets_of
 from gridstat.broker.tables.orders import TERMS_MAX, terms_of
 from gridstat.model.errors import (
     GridStatError,
@@ -26,21 +26,26 @@ if TYPE_CHECKING:
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.records.registry import EndPoint, Subscription
     from gridstat.broker.requests.requests import Request, Requests
-    from gridstat.broker.requests.subscriptions import Subscriptions
     from gridstat.broker.routers.moves import Moves
     from gridstat.net.command.endpoint_messages import ChangeSubscription, Outcome, Unsubscribe
+
+
+class ChangesElsewhere(Protocol):
+    """How contracts across clouds change."""
+
+    def change(self, request: Request, command: ChangeSubscription) -> None: ...
 
 
 class ContractChanges:
     """Only its subscriber changes or ends a contract; a refused change leaves it as it was."""
 
     def __init__(
-        self, desk: Desk, requests: Requests, subscriptions: Subscriptions, moves: Moves
+        self, desk: Desk, requests: Requests, moves: Moves, elsewhere: ChangesElsewhere
     ) -> None:
         self._desk = desk
         self._requests = requests
-        self._subscriptions = subscriptions
         self._moves = moves
+        self._elsewhere = elsewhere
         self._waiting: dict[int, deque[tuple[Request, ChangeSubscription]]] = {}
 
     def unsubscribe(self, request: Request, command: Unsubscribe) -> None:
@@ -70,6 +75,9 @@ class ContractChanges:
 
     def change(self, request: Request, command: ChangeSubscription) -> None:
         """Changes of one contract are made one after another, each answered before the next."""
+        if command.subscription_id in self._desk.registry.tree.asked:
+            self._elsewhere.change(request, command)
+            return
         waiting = self._waiting.get(command.subscription_id)
         if waiting is not None:
             waiting.append((request, command))
@@ -98,19 +106,18 @@ class ContractChanges:
         if self._is_homeless(request.endpoint, command.subscription_id):
             raise _without_paths(command.subscription_id)
         found = self._desk.registry.subscriptions.get(command.subscription_id)
-        if found is None or found.record.subscriber != request.endpoint:
+        if (
+            found is None
+            or found.record.subscriber != request.endpoint
+            or found.record.contract  # The number of a stretch is nobody's business.
+        ):
             raise _unknown(request.endpoint, command.subscription_id)
         old = found.record
         allocated = self._desk.reservations.change(self._request(found, command))
         if isinstance(allocated, Refusal):
             self._requests.answer(request, (refused(allocated),))
             return False
-        new = record_of(
-            allocated,
-            label=old.label,
-            pattern_id=old.pattern_id,
-            generation=old.generation + 1,
-        )
+        new = renewed(old, allocated)
         applied = Applied()
         moved = Moved(subscription=new, until_retired=True)
         self._desk.effects.apply(moved, applied)
@@ -152,15 +159,23 @@ class ContractChanges:
         return AllocationRequest(
             subscription_id=command.subscription_id,
             variable=publication.variable,
-            sources=self._subscriptions.sources_of(publication),
+            sources=sources_of(registry, publication),
             targets=targets_of(registry.endpoints[found.record.subscriber]),
             qos=command.qos,
             subscriber=found.record.subscriber,
         )
 
+    def _has(self, endpoint: EndPoint, number: int) -> bool:
+        registry = self._desk.registry
+        if number in registry.tree.asked_by.get(endpoint.name, ()):
+            return True
+        if number in endpoint.subscriptions:
+            return not registry.subscriptions[number].record.contract
+        return self._is_homeless(endpoint.name, number)
+
     def _is_homeless(self, endpoint: str, number: int) -> bool:
         homeless = self._desk.registry.homeless.get(number)
-        return homeless is not None and homeless.subscriber == endpoint
+        return homeless is not None and homeless.subscriber == endpoint and not homeless.contract
 
     def _end(self, endpoint: EndPoint, number: int, ending: Ending) -> Outcome:
         registry = self._desk.registry
@@ -168,7 +183,7 @@ class ContractChanges:
             caught = registry.contracts_of(endpoint, pattern_id=number)
             ending.unsubscribe(registry, caught | {number})
             return DoneOutcome()
-        if number not in endpoint.subscriptions and not self._is_homeless(endpoint.name, number):
+        if not self._has(endpoint, number):
             error: GridStatError = _unknown(endpoint.name, number)
             return refused(error)
         ending.unsubscribe(registry, (number,))

@@ -50,8 +50,10 @@ class Enquiries:
 
     def keep_ledger(self, request: Request, command: ReportLedger) -> None:
         """The newest figures of each contract, in memory only, for those who watch."""
+        registry = self._desk.registry
         for entry in command.entries:
-            found = self._desk.registry.subscriptions.get(entry.subscription_id)
+            number = entry.subscription_id
+            found = registry.subscriptions.get(number) or registry.tree.asked.get(number)
             if found is not None and found.record.subscriber == request.endpoint:
                 found.ledger = kept_ledger(entry, found.ledger)
         self._requests.answer(request, (DoneOutcome(),))

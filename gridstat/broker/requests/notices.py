@@ -78,7 +78,8 @@ class Notices:
 
     def repeat(self, name: str, edge: str, *, lost_ns: int) -> None:
         """The end-point is back at this edge; its sessions had been lost at `lost_ns`."""
-        live = self._desk.registry.subscriptions
+        registry = self._desk.registry
+        live = registry.subscriptions.keys() | registry.tree.asked_by.get(name, set())
         shelf = self._kept.get(name)
         for kept in () if shelf is None else shelf.notices:
             is_live = kept.subscription_id is None or kept.subscription_id in live

@@ -22,9 +22,9 @@ from gridstat.broker.records.operations import (
 )
 from gridstat.broker.requests.edge_room import checked_rate, edge_refusal
 from gridstat.broker.requests.outcomes import encode_outcomes, granted, refused
-from gridstat.broker.requests.subscriptions import record_of
+from gridstat.broker.requests.subscriptions import renewed
 from gridstat.broker.routers.moves import has_a_way, routers_of
-from gridstat.model.errors import InvalidPeriod, NotPublished, Refused
+from gridstat.model.errors import InvalidPeriod, NotPublished, Refused, StillInUse
 from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import NS_PER_S, slot_of
 from gridstat.net.command.endpoint_messages import PublicationChanged, PublishedOutcome
@@ -46,7 +46,10 @@ OVER_TIMER: Final = "changed/"
 class PublicationChanges:
     """At most one change of a variable is under way; its steps are durable, so none is lost."""
 
-    def __init__(self, desk: Desk, requests: Requests, notices: Notices) -> None:
+    def __init__(
+        self, desk: Desk, requests: Requests, notices: Notices, take_number: Callable[[], int]
+    ) -> None:
+        self._take_number = take_number
         self._desk = desk
         self._requests = requests
         self._notices = notices
@@ -63,14 +66,24 @@ class PublicationChanges:
             from_ns = 0 if publication.change is None else publication.change.from_ns
             self._requests.answer(request, (PublishedOutcome(variable=old, from_ns=from_ns),))
             return
+        if any(registry.subscriptions[one].record.exits for one in publication.subscriptions):
+            raise StillInUse(
+                f"{old.name} is taken in other clouds, which know it by its period",
+                hint="unpublish it and publish it anew, with the other period",
+            )
         if publication.change is not None:
             raise Refused(
                 f"the last change of {old.name} is not over yet",
                 hint="ask again in a few seconds",
             )
+        if old.name in registry.floods:
+            raise StillInUse(
+                f"{old.name} floods the cloud, and its routers know it by its period",
+                hint="let an operator stop the flooding first: `gridstat flood --stop`",
+            )
         new = replace(
             old,
-            variable_id=VariableId(registry.next_variable_id()),
+            variable_id=VariableId(self._take_number()),
             period=command.period,
             phase_ns=command.phase_ns,
         )
@@ -129,12 +142,7 @@ class PublicationChanges:
             if isinstance(allocated, Refusal):
                 reason = f"the subscription of {old.subscriber} does not fit: {allocated.reason}"
                 return replace(allocated, reason=reason)
-            record = record_of(
-                allocated,
-                label=old.label,
-                pattern_id=old.pattern_id,
-                generation=old.generation + 1,
-            )
+            record = renewed(old, allocated)
             moved = Moved(subscription=record, with_publication=True)
             moves.append(moved)
             effects.apply(moved, applied)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gridstat.broker.capacity.contracts import Refusal
 from gridstat.broker.records.applied import Applied
@@ -15,14 +15,12 @@ from gridstat.broker.requests.outcomes import encode_outcomes, refused
 from gridstat.model.cloud import check_name
 from gridstat.model.errors import (
     GridStatError,
-    LimitReached,
     NotAuthorised,
     NotPublished,
     QuotaReached,
     VariableExists,
 )
 from gridstat.model.identifiers import VariableId
-from gridstat.model.status import U32_MAX
 from gridstat.net.command.endpoint_messages import DoneOutcome, PublishedOutcome
 
 if TYPE_CHECKING:
@@ -40,19 +38,42 @@ if TYPE_CHECKING:
 UNNUMBERED: Final = VariableId(0)
 
 
+class Numbers(Protocol):
+    """Where identifiers of variables come from (`stretches/numbers.py`)."""
+
+    def take(self) -> int: ...
+
+    def is_short_of(self, count: int) -> bool: ...
+
+    def hold(self, request: Request, command: Publish) -> None: ...
+
+
 class Publications:
     """A name has one publisher, the end-point that it lies below, and an identifier of its own."""
 
     def __init__(
-        self, desk: Desk, requests: Requests, notices: Notices, subscriptions: Subscriptions
+        self,
+        desk: Desk,
+        requests: Requests,
+        notices: Notices,
+        subscriptions: Subscriptions,
+        numbers: Numbers,
     ) -> None:
         self._desk = desk
         self._requests = requests
         self._notices = notices
         self._subscriptions = subscriptions
+        self._numbers = numbers
 
     def publish(self, request: Request, command: Publish) -> None:
-        endpoint = self._desk.registry.endpoints[request.endpoint]
+        registry = self._desk.registry
+        endpoint = registry.endpoints[request.endpoint]
+        new = [
+            one for one in command.publications if one.variable.name not in registry.publications
+        ]
+        if self._numbers.is_short_of(len(new)):
+            self._numbers.hold(request, command)
+            return
         applied, ending = Applied(), Ending()
         operations: list[Operation] = []
         caught: list[Subscribed] = []
@@ -133,9 +154,7 @@ class Publications:
                 return no_room
             if known is not None:
                 self._withdraw(asked.name, applied, operations, ending)
-            if registry.variable_id_last >= U32_MAX:
-                raise LimitReached("the cloud has given out all identifiers of variables")
-            variable = replace(asked, variable_id=VariableId(registry.next_variable_id()))
+            variable = replace(asked, variable_id=VariableId(self._numbers.take()))
         published = Published(publisher=endpoint.name, variable=variable)
         operations.append(published)
         self._desk.effects.apply(published, applied)

@@ -32,6 +32,7 @@ from gridstat.net.command.endpoint_messages import (
     ResolveName,
     Subscribe,
 )
+from gridstat.net.command.flooding_messages import HearFlooded
 from gridstat.net.command.frames import decode_command
 from gridstat.net.command.router_messages import Return
 
@@ -122,7 +123,7 @@ class Requests:
             else self._desk.registry.endpoints[forward.endpoint].public_key
         )
         needs_endpoint = not isinstance(command, Attach | Detach)
-        is_enquiry = isinstance(command, FindVariables | ResolveName | ReportLedger)
+        is_enquiry = isinstance(command, FindVariables | ResolveName | ReportLedger | HearFlooded)
         request = Request(
             forward.endpoint, forward.request_id, public_key, needs_endpoint, is_enquiry, {edge}
         )
@@ -249,6 +250,8 @@ class Requests:
             body = endpoint.book.held.get(forward.request_id)
             if body is not None:
                 return body
+            if (forward.endpoint, forward.request_id) in registry.tree.begun:
+                return None  # Its answer has begun, before the broker's last start.
             floor = endpoint.book.floor
         if forward.request_id <= floor:
             raise NotAuthorised(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import structs
 
 from gridstat.broker.capacity.contracts import AllocationRequest, Refusal
 from gridstat.broker.records.applied import Applied
 from gridstat.broker.records.operations import Answered, CatchingLeft, PatternHeld, Subscribed
+from gridstat.broker.records.tree_operations import AnswerBegun
 from gridstat.broker.requests.catching import Catching
 from gridstat.broker.requests.outcomes import (
     ANSWER_BYTES_MAX,
@@ -36,7 +39,8 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.contracts import Allocation
     from gridstat.broker.desk import Desk
     from gridstat.broker.records.operations import Operation
-    from gridstat.broker.records.registry import EndPoint, Publication
+    from gridstat.broker.records.registry import EndPoint, Publication, Registry
+    from gridstat.broker.records.tree_operations import ContractAsked
     from gridstat.broker.requests.grants import Grants
     from gridstat.broker.requests.notices import Notices
     from gridstat.broker.requests.requests import Request, Requests
@@ -49,6 +53,22 @@ if TYPE_CHECKING:
     )
 
 
+ELSEWHERE_BYTES: Final = 2_048
+"""What an outcome from another cloud is reckoned to take of an answer."""
+
+
+class Elsewhere(Protocol):
+    """How variables of other clouds are asked for (`stretches/asking.py`)."""
+
+    def is_elsewhere(self, name: str) -> bool: ...
+
+    def asked(
+        self, endpoint: EndPoint, asked: SubscriptionRequest, request_id: int, place: int
+    ) -> ContractAsked: ...
+
+    def wait(self, request: Request, direct: list[Subscribed], applied: Applied) -> None: ...
+
+
 class Subscriptions:
     """A subscriber is answered `Granted` when its paths are durable and up (`grants.py`)."""
 
@@ -58,6 +78,7 @@ class Subscriptions:
         self._grants = grants
         self._notices = notices
         self.catching = Catching(desk, self.catch, self.follow_caught)
+        self.elsewhere: Elsewhere | None = None
 
     # Subscribing.
 
@@ -69,12 +90,16 @@ class Subscriptions:
         outcomes: list[Outcome] = []
         encoded: list[bytes] = []
         answer_bytes = 0
-        for asked in command.subscriptions:
+        for place, asked in enumerate(command.subscriptions):
             try:
                 if answer_bytes > ANSWER_BYTES_MAX:
                     raise QuotaReached(
                         "the answer would be too large", hint="ask for fewer variables at once"
                     )
+                if self._is_asked_elsewhere(endpoint, asked, (request, place), applied, operations):
+                    encoded.append(b"")
+                    answer_bytes += ELSEWHERE_BYTES
+                    continue
                 found = self._decide(endpoint, asked, applied, operations, caught)
             except GridStatError as error:
                 found = refused(error)
@@ -84,18 +109,58 @@ class Subscriptions:
         if not operations:
             self._requests.answer(request, outcomes)
             return
-        body = join_outcomes(encoded)
-        operations.append(
-            Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
-        )
-        self._desk.effects.apply(operations[-1], applied)
         direct = [
             operation
             for operation in operations
             if isinstance(operation, Subscribed) and not operation.pattern_id
         ]
+        if self.elsewhere is not None and not all(encoded):
+            begun = AnswerBegun(
+                endpoint=request.endpoint,
+                request_id=request.request_id,
+                outcomes=tuple(encoded),
+            )
+            operations.append(begun)
+            self._desk.effects.apply(begun, applied)
+            later = partial(self._when_begun, self.elsewhere, request, direct, caught)
+            self._desk.commit_applied(applied, operations, later, self._requests.fail(request))
+            return
+        body = join_outcomes(encoded)
+        operations.append(
+            Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
+        )
+        self._desk.effects.apply(operations[-1], applied)
         then = partial(self._when_durable, request, body, outcomes, direct, caught)
         self._desk.commit_applied(applied, operations, then, self._requests.fail(request))
+
+    def _is_asked_elsewhere(
+        self,
+        endpoint: EndPoint,
+        asked: SubscriptionRequest,
+        where: tuple[Request, int],
+        applied: Applied,
+        operations: list[Operation],
+    ) -> bool:
+        """Whether another cloud has the variable; its outcome is known later."""
+        if self.elsewhere is None or is_pattern(asked.name):
+            return False
+        if not self.elsewhere.is_elsewhere(asked.name):
+            return False
+        request, place = where
+        operations.append(self.elsewhere.asked(endpoint, asked, request.request_id, place))
+        self._desk.effects.apply(operations[-1], applied)
+        return True
+
+    def _when_begun(
+        self,
+        elsewhere: Elsewhere,
+        request: Request,
+        direct: list[Subscribed],
+        caught: list[Subscribed],
+        applied: Applied,
+    ) -> None:
+        self.follow_caught(caught)
+        elsewhere.wait(request, direct, applied)
 
     def _decide(
         self,
@@ -137,7 +202,7 @@ class Subscriptions:
         request = AllocationRequest(
             subscription_id=registry.subscription_id_last + 1,
             variable=publication.variable,
-            sources=self.sources_of(publication),
+            sources=sources_of(registry, publication),
             targets=targets_of(endpoint),
             qos=qos,
             subscriber=endpoint.name,
@@ -158,12 +223,6 @@ class Subscriptions:
             return refusal
         words = [f"router {name} refuses its table: {reason}" for name, reason in refusals.items()]
         return replace(refusal, hint="; ".join(filter(None, (refusal.hint, *few_words(words)))))
-
-    def sources_of(self, publication: Publication) -> tuple[str, ...]:
-        publisher = self._desk.registry.endpoints.get(publication.publisher)
-        if publisher is None or not publisher.attachments:
-            raise NoSuchVariable(f"the publisher of {publication.variable.name} is away")
-        return publisher.edges_usable()
 
     def _when_durable(
         self,
@@ -268,6 +327,14 @@ class Subscriptions:
             self._notices.push(record.subscriber, notice)
 
 
+def sources_of(registry: Registry, publication: Publication) -> tuple[str, ...]:
+    """The edges to which a variable's publisher is attached."""
+    publisher = registry.endpoints.get(publication.publisher)
+    if publisher is None or not publisher.attachments:
+        raise NoSuchVariable(f"the publisher of {publication.variable.name} is away")
+    return publisher.edges_usable()
+
+
 def targets_of(endpoint: EndPoint) -> tuple[str, ...]:
     """The edges at which an end-point can take events."""
     found = endpoint.edges_usable(is_receiver=True)
@@ -277,6 +344,24 @@ def targets_of(endpoint: EndPoint) -> tuple[str, ...]:
             hint="attach with the ports of a receiver before subscribing",
         )
     return found
+
+
+def renewed(old: Subscribed, answer: Allocation) -> Subscribed:
+    """The next generation of a contract, with other paths or another quality."""
+    request = answer.request
+    return structs.replace(
+        old,
+        variable_id=request.variable.variable_id,
+        qos=request.qos,
+        sources=request.sources,
+        targets=request.targets,
+        granted=answer.granted,
+        paths=answer.paths,
+        is_node_disjoint=answer.is_node_disjoint,
+        shares_edge=answer.shares_edge,
+        degraded=answer.degraded,
+        generation=old.generation + 1,
+    )
 
 
 def record_of(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from gridstat.broker.records.operations import RouterReported
 from gridstat.broker.routers.addresses import check_host, check_ports, check_versions
 from gridstat.model.errors import LayoutError, NoSuchRouter
-from gridstat.net.command.router_messages import RouterAccepted
+from gridstat.net.command.router_messages import FLOODS_SCHEMA, RouterAccepted
 
 if TYPE_CHECKING:
     from gridstat.broker.desk import Desk
@@ -45,6 +45,9 @@ class RouterDesk:
             self._send_away(name)
             return
         self._instances[name] = hello.instance
+        flooded = [found.variable for found in self._desk.registry.floods.values()]
+        is_floodless = hello.schema_version < FLOODS_SCHEMA
+        self._desk.tables.mark_floodless(name, flooded, is_floodless=is_floodless)
 
     def disconnect(self, name: str) -> bool:
         """The session is gone; whether it was one that counted."""

@@ -11,12 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gridstat.broker.capacity.contracts import routers_at
+from gridstat.broker.tables.orders import PROBED_VERSION_MIN, common_version
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gridstat.broker.capacity.contracts import AllocatedPath
     from gridstat.broker.desk import Desk
     from gridstat.broker.records.operations import Subscribed
+    from gridstat.broker.records.registry import Registry
+    from gridstat.model.cloud import EventChannel
 
 ABSENT_TIMER: Final = "absent/"
 
@@ -119,6 +124,13 @@ class RouterHealth:
         self._desk.cancel_timer(ABSENT_TIMER + name)
         self._desk.reservations.allocator.refused_rows.clear_router(name)
 
+    def is_probed(self, channel: EventChannel) -> bool:
+        ends = [
+            self._desk.registry.reports.get(end) for end in (channel.from_router, channel.to_router)
+        ]
+        versions = [() if report is None else report.datagram_versions for report in ends]
+        return common_version(*versions) >= PROBED_VERSION_MIN
+
     def failed_paths(self, record: Subscribed) -> list[int]:
         """The indices of a contract's paths that cannot work at the moment."""
         return [
@@ -141,11 +153,7 @@ class RouterHealth:
 
     def ends(self, record: Subscribed) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The edges from which and to which paths of a contract may lead at the moment."""
-        registry = self._desk.registry
-        publisher = registry.endpoints.get(registry.publications[record.name].publisher)
-        subscriber = registry.endpoints[record.subscriber]
-        sources = () if publisher is None else publisher.edges_usable()
-        return sources, subscriber.edges_usable(is_receiver=True)
+        return ends_of(self._desk.registry, record)
 
     def forget_ways(self) -> None:
         """What `has_way` has found holds for one turn: something may have changed since."""
@@ -198,7 +206,8 @@ class RouterHealth:
             if not parts:
                 sources, _ = self.ends(record)
                 is_source = path.routers[0] not in sources
-                who = self._desk.registry.publications[record.name].publisher
+                publication = self._desk.registry.publication_of(record)
+                who = "" if publication is None else publication.publisher
                 who, edge = (
                     (who, path.routers[0]) if is_source else (record.subscriber, path.routers[-1])
                 )
@@ -238,3 +247,19 @@ class RouterHealth:
 
     def _mark(self, name: str, *, is_usable: bool) -> None:
         self._desk.reservations.resources.mark_router(name, is_up=is_usable)
+
+
+def ends_of(registry: Registry, record: Subscribed) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The routers from which and to which paths of a contract, or a stretch, may lead now."""
+    sources: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    if record.entries:
+        sources = routers_at(record.entries)
+    elif (publication := registry.publications.get(record.name)) is not None:
+        publisher = registry.endpoints.get(publication.publisher)
+        sources = () if publisher is None else publisher.edges_usable()
+    if record.exits:
+        targets = routers_at(record.exits)
+    elif (subscriber := registry.endpoints.get(record.subscriber)) is not None:
+        targets = subscriber.edges_usable(is_receiver=True)
+    return sources, targets

@@ -6,7 +6,7 @@ datagram; a router that comes back on other ports has its neighbours' channels o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gridstat.broker.tables.orders import (
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gridstat.broker.records.registry import Attachment, Registry
     from gridstat.broker.tables.router_tables import RouterTables
     from gridstat.model.cloud import EventChannel
+    from gridstat.net.command.tree_messages import BorderChannel
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,19 @@ class ChannelPlan:
         for endpoint in sorted(self._registry.attached_to.get(name, ())):
             attachment = self._registry.endpoints[endpoint].attachments[name]
             self.open_attachment(endpoint, attachment)
+        for border in self._registry.tree.borders.values():
+            if name in (border.channel.from_router, border.channel.to_router):
+                self.open_border(border)
+
+    def refresh_all(self) -> None:
+        """Another level for all channels of the cloud, since it stands elsewhere in the tree."""
+        for _, channel in sorted(self._registry.channels.items()):
+            self.refresh(channel)
 
     def refresh(self, channel: EventChannel) -> None:
         version = self.version(channel)
+        if self._registry.tree.depth is not None:
+            channel = replace(channel, level=self._registry.tree.depth)
         if version == 0 or channel.channel_id not in self._registry.channels:
             self.close(channel)
             return
@@ -90,6 +101,32 @@ class ChannelPlan:
     def close(self, channel: EventChannel) -> None:
         self._tables.remove_channel(channel.from_router, channel.channel_id)
         self._tables.remove_source(channel.to_router, channel.channel_id)
+
+    # Channels between clouds, of which one end is here.
+
+    def open_border(self, border: BorderChannel) -> None:
+        channel, version = border.channel, border.datagram_version
+        if channel.from_router in self._registry.routers:
+            probe_interval_ms = self._probes.interval_ms
+            order = channel_order(
+                channel, border, version=version, probe_interval_ms=probe_interval_ms
+            )
+            self._tables.put_channel(channel.from_router, order)
+        if channel.to_router in self._registry.routers:
+            order_in = source_order(
+                channel,
+                back_channel=border.back_channel,
+                version=version,
+                silent_ms_max=self._probes.silent_ms_max,
+            )
+            self._tables.put_source(channel.to_router, order_in)
+
+    def close_border(self, border: BorderChannel) -> None:
+        channel, routers = border.channel, self._registry.routers
+        if channel.from_router in routers:
+            self._tables.remove_channel(channel.from_router, channel.channel_id)
+        if channel.to_router in routers:
+            self._tables.remove_source(channel.to_router, channel.channel_id)
 
     def attachment_version(self, edge: str, datagram_versions: tuple[int, ...]) -> int:
         """The version agreed between an edge and an end-point, or 0."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gridstat.broker.capacity.contracts import gates_used
+from gridstat.model.flooding import by_scope
 from gridstat.model.identifiers import PATH_CONTRACT_SHIFT, PATH_INDEX_SHIFT
 from gridstat.net.command.router_messages import (
     ChannelOrder,
+    FloodOrder,
     PathOrder,
     SourceOrder,
     VariableOrder,
@@ -15,14 +18,18 @@ from gridstat.net.command.router_messages import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gridstat.broker.records.operations import RouterReported, Subscribed
+    from gridstat.broker.records.operations import FloodedHeard, RouterReported, Subscribed
     from gridstat.broker.records.registry import Attachment
     from gridstat.model.cloud import EventChannel
+    from gridstat.model.flooding import FloodTerm
     from gridstat.model.qos import Qos
     from gridstat.model.status import StatusVariable
+    from gridstat.net.command.tree_messages import BorderChannel
 
 TERMS_MAX: Final = 16
 """Different qualities of one path over all modes; four bits of a path's identifier."""
+DEEPEST_LEVEL: Final = 255
+"""In the scope of every broker."""
 PROBED_VERSION_MIN: Final = 2
 """The first version of the datagram that knows probes."""
 
@@ -35,12 +42,15 @@ class RoutedOrder(NamedTuple):
 
 
 def path_orders(record: Subscribed, attachments: Mapping[str, Attachment]) -> list[RoutedOrder]:
-    """Orders for every router of every path; the last leads down to the subscriber."""
+    """Orders for every router of every path; the last leads down to the subscriber, or out."""
+    last_hops = exit_channels(record) or [
+        attachments[path.routers[-1]].down_channel_id for path in record.paths
+    ]
     head = (record.subscription_id << 8 | record.generation & 0xFF) << PATH_CONTRACT_SHIFT
     found = []
     for index, path in enumerate(record.paths):
         terms = terms_of(record.granted, index)
-        hops = (*path.channel_ids, attachments[path.routers[-1]].down_channel_id)
+        hops = (*path.channel_ids, last_hops[index])
         for number, (every, priority, modes) in enumerate(terms):
             path_id = head | index << PATH_INDEX_SHIFT | number
             for router, channel_id in zip(path.routers, hops, strict=True):
@@ -56,6 +66,15 @@ def path_orders(record: Subscribed, attachments: Mapping[str, Attachment]) -> li
     return found
 
 
+def exit_channels(record: Subscribed) -> list[int]:
+    """The channels by which the paths of a stretch leave the cloud, in their order, if they do."""
+    if not record.exits:
+        return []
+    found = gates_used(record.exits, [path.routers[-1] for path in record.paths])
+    assert found is not None, f"stretch {record.subscription_id} does not use each of its exits"
+    return list(found)
+
+
 def terms_of(granted: Mapping[int, Qos], index: int) -> list[tuple[int, int, int]]:
     """Divisor, priority and mode mask of each quality that the path of this index serves."""
     if len(granted) == 1:
@@ -69,7 +88,21 @@ def terms_of(granted: Mapping[int, Qos], index: int) -> list[tuple[int, int, int
     return [(every, priority, mask) for (every, priority), mask in sorted(masks.items())]
 
 
-def variable_order(variable: StatusVariable, *, source: int, keeps_newest: bool) -> VariableOrder:
+def flood_orders(terms: Mapping[int, FloodTerm]) -> tuple[FloodOrder, ...]:
+    """How a variable floods in all modes, for every router of the cloud."""
+    return tuple(
+        FloodOrder(level=term.level, modes=modes, every=term.every)
+        for term, modes in by_scope(terms)
+    )
+
+
+def variable_order(
+    variable: StatusVariable,
+    *,
+    source: int,
+    keeps_newest: bool,
+    floods: tuple[FloodOrder, ...] = (),
+) -> VariableOrder:
     return VariableOrder(
         variable_id=variable.variable_id,
         period=variable.period,
@@ -78,6 +111,7 @@ def variable_order(variable: StatusVariable, *, source: int, keeps_newest: bool)
         is_urgent=variable.is_alert,
         interval_ns_min=variable.interval_ns_min or variable.replay_interval_ns,
         keeps_newest=keeps_newest,
+        floods=floods,
     )
 
 
@@ -87,7 +121,11 @@ def common_version(some: tuple[int, ...], others: tuple[int, ...]) -> int:
 
 
 def channel_order(
-    channel: EventChannel, receiver: RouterReported, *, version: int, probe_interval_ms: int
+    channel: EventChannel,
+    receiver: RouterReported | BorderChannel,
+    *,
+    version: int,
+    probe_interval_ms: int,
 ) -> ChannelOrder:
     """For the sending end of a channel between two routers."""
     return ChannelOrder(
@@ -97,6 +135,7 @@ def channel_order(
         data_port=receiver.data_port,
         urgent_port=receiver.urgent_port,
         level=channel.level,
+        floods=True,
         mtu_bytes=channel.mtu_bytes,
         bandwidth_bytes_per_s=channel.bandwidth_bytes_per_s,
         queue_events_max=channel.queue_events_max,
@@ -128,6 +167,19 @@ def down_order(endpoint: str, attachment: Attachment, *, version: int) -> Channe
         data_port=attachment.data_port,
         urgent_port=attachment.urgent_port,
         datagram_version=version,
+    )
+
+
+def hearing_order(found: FloodedHeard, channel_id: int, host: str) -> ChannelOrder:
+    """From an edge to an end-point that hears all that floods, however far that goes."""
+    return ChannelOrder(
+        channel_id=channel_id,
+        to=found.endpoint,
+        host=host,
+        data_port=found.data_port,
+        urgent_port=found.urgent_port,
+        level=DEEPEST_LEVEL,
+        floods=True,
     )
 
 

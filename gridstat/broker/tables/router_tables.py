@@ -20,16 +20,23 @@ if TYPE_CHECKING:
     from gridstat.broker.tables.confirmation import Judge
     from gridstat.broker.tables.orders import RoutedOrder
     from gridstat.model.status import StatusVariable
-    from gridstat.net.command.router_messages import ChangeTable, ChannelOrder, SourceOrder
+    from gridstat.net.command.router_messages import (
+        ChangeTable,
+        ChannelOrder,
+        FloodOrder,
+        SourceOrder,
+        VariableOrder,
+    )
 
 
 @dataclass(slots=True)
 class _Carriage:
-    """Why a router carries a variable: paths, subscribers that hang on it, or its publisher."""
+    """Why a router carries a variable: paths, subscribers that hang on it, its publisher, flood."""
 
     path_count: int = 0
     local_count: int = 0
     source: int = 0
+    floods: tuple[FloodOrder, ...] = ()
 
 
 class _Tables(dict[str, RouterTable]):
@@ -40,22 +47,35 @@ class _Tables(dict[str, RouterTable]):
         return found
 
 
+class _Carriages(dict[int, _Carriage]):
+    """By variable; one that is asked for the first time is carried for nobody."""
+
+    def __missing__(self, variable_id: int) -> _Carriage:
+        found = self[variable_id] = _Carriage()
+        return found
+
+
 class RouterTables:
     """A router carries a variable exactly while a path or its publisher needs it there."""
 
     def __init__(self) -> None:
         self._tables = _Tables()
-        self._carriages: defaultdict[tuple[str, int], _Carriage] = defaultdict(_Carriage)
+        self._carriages: defaultdict[str, _Carriages] = defaultdict(_Carriages)
+        """By router and variable."""
         self._changed: set[str] = set()
         self._held_back: set[str] = set()
+        self.floodless: set[str] = set()
+        """Routers of releases that know no floods."""
         self._confirmations: deque[Confirmation] = deque()
 
     def __getitem__(self, router: str) -> RouterTable:
         return self._tables[router]
 
     def forget(self, router: str) -> None:
-        """The router is no longer of this cloud."""
+        """The router is no longer of this cloud: another of its name begins with nothing."""
         self._tables.pop(router, None)
+        self._carriages.pop(router, None)
+        self.floodless.discard(router)
         self._changed.discard(router)
         self._held_back.discard(router)
 
@@ -68,12 +88,12 @@ class RouterTables:
         touched = set()
         variable_id = variable.variable_id
         for router in local:
-            carriage = self._carriages[router, variable_id]
+            carriage = self._carriages[router][variable_id]
             carriage.local_count += 1
             if carriage.local_count == 1:
                 touched.add(router)
         for router, order in orders:
-            carriage = self._carriages[router, variable_id]
+            carriage = self._carriages[router][variable_id]
             carriage.path_count += 1
             if carriage.path_count == 1:
                 touched.add(router)
@@ -88,14 +108,14 @@ class RouterTables:
         """The reverse of `set_up`, with the same arguments."""
         touched = set()
         for router in local:
-            carriage = self._carriages[router, variable.variable_id]
+            carriage = self._carriages[router][variable.variable_id]
             carriage.local_count -= 1
             if carriage.local_count == 0:
                 touched.add(router)
         for router, order in orders:
             if self._tables[router].remove_path(order.path_id):
                 self._changed.add(router)
-            carriage = self._carriages[router, variable.variable_id]
+            carriage = self._carriages[router][variable.variable_id]
             carriage.path_count -= 1
             if carriage.path_count == 0:
                 touched.add(router)
@@ -103,8 +123,29 @@ class RouterTables:
 
     def set_source(self, router: str, variable: StatusVariable, channel_id: int) -> None:
         """The channel on which the publisher's events come to this edge; 0 takes that back."""
-        self._carriages[router, variable.variable_id].source = channel_id
+        self._carriages[router][variable.variable_id].source = channel_id
         self._order_variables((router,), variable)
+
+    def flood(
+        self, variable: StatusVariable, floods: tuple[FloodOrder, ...], routers: Iterable[str]
+    ) -> None:
+        """How these routers flood a variable; with nothing, they do not."""
+        names = tuple(routers)
+        for router in names:
+            self._carriages[router][variable.variable_id].floods = floods
+        self._order_variables(names, variable)
+
+    def mark_floodless(
+        self, router: str, flooded: Iterable[StatusVariable], *, is_floodless: bool
+    ) -> None:
+        """A router of a release before floods is ordered none: it could not say that it has them.
+
+        `flooded` are the variables whose orders that may change.
+        """
+        if is_floodless != (router in self.floodless):
+            (self.floodless.add if is_floodless else self.floodless.discard)(router)
+            for variable in flooded:
+                self._order_variables((router,), variable)
 
     def put_channel(self, router: str, order: ChannelOrder) -> None:
         if self._tables[router].put_channel(order):
@@ -179,6 +220,8 @@ class RouterTables:
         judge: Judge | None = None,
     ) -> None:
         """Run `then` once these routers hold what is wanted now, or the time is up."""
+        while self._confirmations and self._confirmations[0].is_over:
+            self._confirmations.popleft()
         waiting = Confirmation(then, deadline_ns, judge)
         for router in sorted(set(routers)):
             self._tables[router].await_confirmation(waiting)
@@ -205,15 +248,21 @@ class RouterTables:
         return bool(self._confirmations)
 
     def _order_variables(self, routers: Iterable[str], variable: StatusVariable) -> None:
+        alike: dict[tuple[object, ...], VariableOrder] = {}
         for router in routers:
-            carriage = self._carriages[router, variable.variable_id]
-            if carriage.path_count or carriage.source or carriage.local_count:
+            carriage = self._carriages[router][variable.variable_id]
+            floods = carriage.floods
+            if carriage.path_count or carriage.source or carriage.local_count or floods:
                 order = variable_order(
-                    variable, source=carriage.source, keeps_newest=carriage.local_count > 0
+                    variable,
+                    source=carriage.source,
+                    keeps_newest=carriage.local_count > 0,
+                    floods=() if router in self.floodless else floods,
                 )
-                is_changed = self._tables[router].put_variable(order)
+                key = (order.source, order.keeps_newest, order.floods)
+                is_changed = self._tables[router].put_variable(alike.setdefault(key, order))
             else:
-                del self._carriages[router, variable.variable_id]
+                del self._carriages[router][variable.variable_id]
                 is_changed = self._tables[router].remove_variable(variable.variable_id)
             if is_changed:
                 self._changed.add(router)

@@ -107,6 +107,7 @@ class Conversation:
         self.notes: list[Note] = []
         self.closed: list[Close] = []
         self.operator_answers: list[OperatorAnswer] = []
+        self.told_parent: list[Message] = []
         self.answers: dict[tuple[str, int], tuple[Outcome, ...]] = {}
         self.answered_by: list[tuple[str, str, int]] = []
         self.answered_at: dict[tuple[str, int], int] = {}
@@ -314,7 +315,8 @@ class Conversation:
                     self.closed.append(instruction)
                 case Note():
                     self.notes.append(instruction)
-                    assert instruction.word != "request_failed" or self.may_fail, instruction
+                    is_failure = instruction.word in {"request_failed", "word_failed"}
+                    assert not is_failure or self.may_fail, instruction
 
     def write(self, count_max: int | None = None) -> None:
         """Let the journal take what waits; a full disk fails the rest of the epoch too."""
@@ -344,6 +346,9 @@ class Conversation:
         if role == "operator":
             assert isinstance(message, OperatorAnswer)
             self.operator_answers.append(message)
+            return
+        if role == "broker":
+            self.told_parent.append(message)
             return
         router = self.routers[name]
         if not router.is_connected:

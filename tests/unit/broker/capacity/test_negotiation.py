@@ -146,3 +146,9 @@ def test_a_chain_of_divisors_leaves_none_that_cores_would_lose(hertz: int) -> No
     found = band_of(ModalQos(modes), Period(1, hertz)).level(0, 0, is_slow=False)
     assert all(is_carried(qos.every, Period(1, hertz)) for qos in found.values())
     assert found[2].every % found[1].every == 0 or found[1].every % found[2].every == 0
+
+
+def test_an_aperiodic_variable_is_taken_whole_or_not_at_all() -> None:
+    aperiodic = band_of(ModalQos({0: QosRequest(every_worst=8)}), None)
+    assert aperiodic.every_steps == 0
+    assert aperiodic.worst[0].every == 1

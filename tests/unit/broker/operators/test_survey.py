@@ -162,6 +162,7 @@ def test_totals_count_everything(cloud: Conversation) -> None:
         "end_points": 2,
         "publications": 1,
         "subscriptions": 1,
+        "stretches": 0,
         "patterns": 0,
     }
     assert (facts["cloud"], facts["term"]) == ("c1", 1)

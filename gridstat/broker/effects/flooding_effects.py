@@ -1,0 +1,161 @@
+"""Flooded variables: charged on every channel of the cloud, and carried by every router of it.
+
+Each request, an operator's, the parent's and one that the parent has only reserved, is charged on
+its own, so whichever goes gives back exactly what it took, and whatever comes back into force finds
+its room.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gridstat.broker.capacity.claims import WITHIN, Claim
+from gridstat.broker.records.operations import FloodingSet
+from gridstat.broker.tables.orders import flood_orders
+from gridstat.model.flooding import FloodTerm, everys_of, in_force, in_scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from gridstat.broker.effects.reservations import Reservations
+    from gridstat.broker.records.applied import Applied
+    from gridstat.broker.records.registry import Registry
+    from gridstat.broker.tables.router_tables import RouterTables
+    from gridstat.model.cloud import EventChannel
+    from gridstat.model.status import StatusVariable
+
+
+class FloodingEffects:
+    """`registry.floods` is what is charged, and what routers have once it is durable."""
+
+    def __init__(
+        self, registry: Registry, reservations: Reservations, tables: RouterTables
+    ) -> None:
+        self._registry = registry
+        self._reservations = reservations
+        self._tables = tables
+        self.ended: Callable[[StatusVariable], None] = _nobody
+        """Told when a variable that flooded is no longer published, once that is durable."""
+
+    def apply(self, operation: FloodingSet, done: Applied) -> None:
+        name = operation.variable.name
+        before = self._registry.floods.get(name)
+        self._replace(name, before, operation)
+        done.undo.append(partial(self._replace, name, operation, before))
+        if before is not None and before.variable != operation.variable:
+            done.tables.append(partial(self._order, FloodingSet(variable=before.variable)))
+        done.tables.append(partial(self._order, operation))
+
+    def withdraw(self, name: str, done: Applied) -> None:
+        """The variable is no longer published: nothing of it is left to be flooded."""
+        found = self._registry.floods.get(name)
+        if found is not None:
+            self.apply(FloodingSet(variable=found.variable), done)
+            done.tables.append(partial(self.ended, found.variable))
+
+    def channel_added(self, channel_id: int, done: Applied) -> None:
+        """A new channel carries all that is flooded, like any other."""
+        claims = self.claims_on(channel_id)
+        if claims:
+            self._reservations.take(claims)
+            done.undo.append(partial(self._reservations.give_back, claims))
+
+    def channel_removed(self, channel_id: int, done: Applied) -> None:
+        """The channel is about to go, and with it what flooding takes of it."""
+        claims = self.claims_on(channel_id)
+        if claims:
+            self._reservations.give_back(claims)
+            done.undo.append(partial(self._reservations.take, claims))
+
+    def claims_on(self, channel_id: int) -> list[Claim]:
+        """What all that floods takes of one channel."""
+        return [
+            claim
+            for found in self._registry.floods.values()
+            for claim in flooding_claims(found, (channel_id,))
+        ]
+
+    def change_borders(self, change: Callable[[], None], done: Applied) -> None:
+        """Channels between clouds come, go or change by this; routers at them are charged anew."""
+        floods = self._registry.floods.values()
+        before = [claim for found in floods for claim in self._border_claims(found)]
+        self._reservations.give_back(before)
+        done.undo.append(partial(self._reservations.take, before))
+        change()
+        after = [claim for found in floods for claim in self._border_claims(found)]
+        self._reservations.take(after)
+        done.undo.append(partial(self._reservations.give_back, after))
+
+    def claims(self, found: FloodingSet) -> list[Claim]:
+        """All that a flooded variable takes of this cloud."""
+        inside = flooding_claims(found, sorted(self._registry.channels))
+        return [*inside, *self._border_claims(found)]
+
+    def _border_claims(self, found: FloodingSet) -> list[Claim]:
+        """What it costs our routers to send it to other clouds, and to take it from there.
+
+        The channels are their owners'. Every one that leads here brings a copy, and a router takes
+        each of them, also those that it then drops.
+        """
+        routers = self._registry.routers
+        return [
+            claim
+            for number, border in sorted(self._registry.tree.borders.items())
+            for terms in (found.above, found.reserved)
+            if (everys := everys_of(in_scope(terms, border.channel.level)))
+            for claim in _claims_at(found.variable, number, border.channel, everys)
+            if claim.routers[0] in routers
+        ]
+
+    def router_added(self, name: str, done: Applied) -> None:
+        """A new router carries all that is flooded, like any other."""
+        done.tables += [
+            partial(self._order, found, (name,)) for found in self._registry.floods.values()
+        ]
+
+    def order_all(self) -> None:
+        """The cloud has another depth: every scope that is its own is another number."""
+        for found in self._registry.floods.values():
+            self._order(found)
+
+    def _replace(self, name: str, before: FloodingSet | None, after: FloodingSet | None) -> None:
+        if after is not None:
+            self._reservations.take(self.claims(after))
+        if before is not None:
+            self._reservations.give_back(self.claims(before))
+        if after is None or after.is_over:
+            self._registry.floods.pop(name, None)
+        else:
+            self._registry.floods[name] = after
+
+    def _order(self, found: FloodingSet, routers: Iterable[str] = ()) -> None:
+        level = self._registry.tree.depth or 0
+        own = {mode: FloodTerm(level, term.every) for mode, term in found.own.items()}
+        terms = in_force(own, found.above)
+        names = routers or sorted(self._registry.routers)
+        self._tables.flood(found.variable, flood_orders(terms), names)
+
+
+def flooding_claims(found: FloodingSet, channel_ids: Iterable[int]) -> list[Claim]:
+    """What each request of a flooded variable takes of these channels."""
+    return [
+        Claim(found.variable, (), tuple(channel_ids), everys_of(terms), "")
+        for terms in (found.own, found.above, found.reserved)
+        if terms
+    ]
+
+
+def _claims_at(
+    variable: StatusVariable, number: int, channel: EventChannel, everys: Mapping[int, int]
+) -> tuple[Claim, Claim]:
+    """What a flooded variable costs the sending and the receiving end of a channel."""
+    name = f"channel {number}"
+    return (
+        Claim(variable, (channel.from_router,), (), everys, name, entry=WITHIN),
+        Claim(variable, (channel.to_router,), (), everys, WITHIN, entry=name),
+    )
+
+
+def _nobody(_: StatusVariable) -> None:
+    """A cloud without a parent tells nobody."""

@@ -1,0 +1,253 @@
+"""Operations about the tree: its parent's word, borders, identifiers, contracts across clouds."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, assert_never
+
+from msgspec import structs
+
+from gridstat.broker.records.tree_operations import (
+    AnswerBegun,
+    BorderClosed,
+    BorderOpened,
+    ContractAsked,
+    ContractDeclined,
+    ContractEnding,
+    ContractHeld,
+    ContractOver,
+    NumbersAllotted,
+    OutcomeKnown,
+    ParentHeard,
+)
+from gridstat.broker.records.tree_state import AskedContract
+from gridstat.broker.sharing import same, same_qos, same_quality
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from gridstat.broker.records.applied import Applied
+    from gridstat.broker.records.registry import Registry
+    from gridstat.broker.tables.channel_plan import ChannelPlan
+    from gridstat.net.command.stretch_messages import ContractGranted
+    from gridstat.net.command.tree_messages import BorderChannel
+
+    Taken: TypeAlias = (
+        ParentHeard
+        | BorderOpened
+        | BorderClosed
+        | NumbersAllotted
+        | ContractAsked
+        | ContractHeld
+        | ContractDeclined
+        | ContractEnding
+        | ContractOver
+        | AnswerBegun
+        | OutcomeKnown
+    )
+
+_Key = TypeVar("_Key")
+_Member = TypeVar("_Member")
+
+
+class TreeEffects:
+    """An operation heard twice does nothing new."""
+
+    def __init__(self, registry: Registry, channel_plan: ChannelPlan) -> None:
+        self._registry = registry
+        self._tree = registry.tree
+        self._channel_plan = channel_plan
+
+    def apply(self, operation: Taken, done: Applied) -> None:
+        match operation:
+            case ParentHeard():
+                self._hear_parent(operation, done)
+            case BorderOpened(border=border):
+                self._set_border(border.channel.channel_id, border, done)
+            case BorderClosed(channel_id=channel_id):
+                self._set_border(channel_id, None, done)
+            case NumbersAllotted(first=first, count=count):
+                self._allot(first, count, done)
+            case AnswerBegun():
+                self._begin_answer(operation, done)
+            case OutcomeKnown():
+                self._fill_answer(operation, done)
+            case ContractAsked():
+                self._ask(operation, done)
+            case ContractHeld() | ContractDeclined() | ContractEnding() | ContractOver():
+                found = self._tree.asked.get(operation.number)
+                if found is not None:
+                    self._change(found, operation, done)
+            case _:
+                assert_never(operation)
+
+    # What the parent says.
+
+    def _hear_parent(self, heard: ParentHeard, done: Applied) -> None:
+        """A term only grows, and where the cloud stands is a fact; neither is undone."""
+        tree, depth = self._tree, self._tree.depth
+        tree.parent_term = max(tree.parent_term, heard.term)
+        if depth is None:
+            tree.numbers_used = heard.numbers_used
+        tree.depth, tree.above = heard.depth, heard.above
+        if depth != heard.depth:
+            done.tables.append(self._channel_plan.refresh_all)
+
+    def _set_border(self, number: int, border: BorderChannel | None, done: Applied) -> None:
+        borders = self._tree.borders
+        before = borders.get(number)
+        if border == before:
+            return
+        # A router that reports meanwhile is ordered what the registry shows: that is undone too.
+        done.undo.append(partial(self._reorder, border, before))
+        _put(borders, number, border)
+        done.undo.append(partial(_put, borders, number, before))
+        done.tables.append(partial(self._reorder, before, border))
+
+    def _reorder(self, old: BorderChannel | None, new: BorderChannel | None) -> None:
+        if old is not None:
+            self._channel_plan.close_border(old)
+        if new is not None:
+            self._channel_plan.open_border(new)
+
+    def _allot(self, first: int, count: int, done: Applied) -> None:
+        blocks = self._tree.blocks
+        if (first, count) not in blocks:
+            blocks.append((first, count))
+            done.undo.append(partial(blocks.remove, (first, count)))
+
+    # Answers that wait for other clouds.
+
+    def _begin_answer(self, operation: AnswerBegun, done: Applied) -> None:
+        begun, key = self._tree.begun, (operation.endpoint, operation.request_id)
+        if key not in begun:
+            begun[key] = list(operation.outcomes)
+            done.undo.append(partial(begun.pop, key, None))
+
+    def _fill_answer(self, operation: OutcomeKnown, done: Applied) -> None:
+        outcomes = self._tree.begun.get((operation.endpoint, operation.request_id))
+        if outcomes is not None and operation.place < len(outcomes):
+            before = outcomes[operation.place]
+            outcomes[operation.place] = operation.outcome
+            done.undo.append(partial(outcomes.__setitem__, operation.place, before))
+
+    # Contracts of our end-points with other clouds.
+
+    def _ask(self, record: ContractAsked, done: Applied) -> None:
+        registry, number = self._registry, record.number
+        registry.subscription_id_last = max(registry.subscription_id_last, number)
+        found = self._tree.asked.get(number)
+        if found is not None:
+            if record.generation > (found.change or found.record).generation:
+                done.undo.append(partial(setattr, found, "change", found.change))
+                found.change = record
+                done.tables.append(partial(self._tree.news.asked.append, number))
+            return
+        record = structs.replace(record, qos=same_qos(record.qos))
+        self._tree.asked[number] = AskedContract(record)
+        self._own(record)
+        done.undo += [
+            partial(self._tree.asked.pop, number, None),
+            partial(self._disown, record),
+        ]
+        done.tables.append(partial(self._tree.news.asked.append, number))
+
+    def _change(
+        self,
+        found: AskedContract,
+        operation: ContractHeld | ContractDeclined | ContractEnding | ContractOver,
+        done: Applied,
+    ) -> None:
+        record, change, granted = found.record, found.change, found.granted
+        done.undo.append(partial(_restore, found, record, change, granted))
+        match operation:
+            case ContractHeld():
+                found.granted = _sharing(operation.granted)
+                if change is not None and operation.is_asked:
+                    found.record, found.change = change, None
+            case ContractDeclined():
+                if change is not None and change.generation == operation.generation:
+                    found.change = None
+                elif granted is None:
+                    self._remove(found, done)
+            case ContractEnding():
+                if not found.is_ending:
+                    found.is_ending = True
+                    self._disown(record)
+                    self._count_ending(record, 1)
+                    done.undo += [
+                        partial(_go_on, found),
+                        partial(self._own, record),
+                        partial(self._count_ending, record, -1),
+                    ]
+                    done.tables.append(partial(self._tree.news.ending.append, record.number))
+            case ContractOver():
+                self._remove(found, done)
+
+    def _remove(self, found: AskedContract, done: Applied) -> None:
+        record = found.record
+        del self._tree.asked[record.number]
+        done.undo.append(partial(self._tree.asked.__setitem__, record.number, found))
+        if found.is_ending:
+            self._count_ending(record, -1)
+            done.undo.append(partial(self._count_ending, record, 1))
+        else:
+            self._disown(record)
+            done.undo.append(partial(self._own, record))
+
+    def _count_ending(self, record: ContractAsked, more: int) -> None:
+        ending = self._tree.ending_by
+        count = ending.pop(record.subscriber, 0) + more
+        if count:
+            ending[record.subscriber] = count
+
+    def _own(self, record: ContractAsked) -> None:
+        self._tree.asked_by.setdefault(record.subscriber, set()).add(record.number)
+        if record.pattern_id:
+            self._tree.caught.setdefault(record.pattern_id, set()).add(record.name)
+
+    def _disown(self, record: ContractAsked) -> None:
+        _discard(self._tree.asked_by, record.subscriber, record.number)
+        _discard(self._tree.caught, record.pattern_id, record.name)
+
+
+def _sharing(granted: ContractGranted) -> ContractGranted:
+    """The same with the ways and the quality that others have too, not copies of them."""
+    paths = tuple(
+        structs.replace(path, pieces=same(tuple([same(piece) for piece in path.pieces])))
+        for path in granted.paths
+    )
+    return structs.replace(
+        granted,
+        variable=same(granted.variable),
+        paths=same(paths),
+        granted=same_quality(granted.granted),
+    )
+
+
+def _put(borders: dict[int, BorderChannel], number: int, border: BorderChannel | None) -> None:
+    if border is None:
+        borders.pop(number, None)
+    else:
+        borders[number] = border
+
+
+def _discard(index: dict[_Key, set[_Member]], key: _Key, member: _Member) -> None:
+    found = index.get(key, set())
+    found.discard(member)
+    if not found:
+        index.pop(key, None)
+
+
+def _restore(
+    found: AskedContract,
+    record: ContractAsked,
+    change: ContractAsked | None,
+    granted: ContractGranted | None,
+) -> None:
+    found.record, found.change = record, change
+    found.granted = granted
+
+
+def _go_on(found: AskedContract) -> None:
+    found.is_ending = False

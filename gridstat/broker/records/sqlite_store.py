@@ -1,0 +1,206 @@
+"""A journal in a file of its own: SQLite, written ahead and synced in full.
+
+SQLite takes a damaged end of its write-ahead log for the end of the log. The head, a small file
+written after each commit, remembers how far the journal reached, so that such a loss is seen too.
+
+offset | size | field of the head, big-endian
+     0 |    8 | number of the last row
+     8 |   16 | checksum of the last row
+    24 |    8 | checksum of the head itself
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import struct
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.records.journal_rows import (
+    BEGINNING,
+    SCHEMA,
+    JournalRow,
+    check_schema,
+    checked_rows,
+    damaged,
+)
+from gridstat.model.errors import StorageFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+APPLICATION_ID: Final = 0x67726964
+_INSERTS: Final = tuple(
+    (size, f"INSERT INTO operations VALUES {', '.join(['(?, ?, ?)'] * size)}")
+    for size in (128, 64, 32, 16, 8, 4, 2, 1)
+)
+_HEAD: Final = struct.Struct(">Q16s")
+_HEAD_CHECKSUM_BYTES: Final = 8
+
+
+class SqliteStore:
+    """One broker a file; the lock goes with the process, also with a killed one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._schema = SCHEMA
+        self._head_failure_count = 0
+        self._database = self._open()
+        self._head = JournalHead(path)
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def claim(self) -> float:
+        return 0.0
+
+    def read(self, after: JournalRow) -> list[JournalRow]:
+        try:
+            found = self._database.execute(
+                "SELECT number, operation, checksum FROM operations WHERE number > ? "
+                "ORDER BY number",
+                (after.number,),
+            )
+            rows = checked_rows(found, after, journal=str(self))
+        except sqlite3.Error as error:
+            raise StorageFailed(f"journal {self} cannot be read: {error}") from error
+        self._head.compare(rows[-1] if rows else after)
+        return rows
+
+    def write(self, rows: Sequence[JournalRow], *, is_whole: bool) -> None:
+        database = self._database
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            if self._schema != SCHEMA:
+                _raise_schema(database)
+            if is_whole:
+                database.execute("DELETE FROM operations")
+            _insert(database, rows)
+            database.execute("COMMIT")
+        except sqlite3.Error as error:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise StorageFailed(str(error)) from error
+        self._schema = SCHEMA
+        try:
+            self._head.write(rows[-1])
+        except OSError:
+            self._head_failure_count += 1  # The commit stands; an older head tells no lie.
+
+    def limit(self, bytes_max: int) -> None:
+        """Let the file grow no further than this; a write that would fails as on a full disk."""
+        (page_bytes,) = self._database.execute("PRAGMA page_size").fetchone()
+        self._database.execute(f"PRAGMA max_page_count={max(1, bytes_max // page_bytes)}")
+
+    def complaint(self) -> str:
+        return ""
+
+    def figures(self) -> dict[str, int]:
+        return {"head_failures": self._head_failure_count}
+
+    def interrupt(self) -> None:
+        """A file is read at once, or not at all."""
+
+    def close(self) -> None:
+        """Fold the log into the file, and let go of it."""
+        self._database.close()
+        self._head.close()
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            database = sqlite3.connect(
+                self._path, isolation_level=None, check_same_thread=False, timeout=1.0
+            )
+            try:
+                self._prepare(database)
+            except BaseException:
+                database.close()
+                raise
+        except (sqlite3.Error, OSError) as error:
+            raise StorageFailed(
+                f"journal {self} cannot be opened: {error}",
+                hint="does another broker use it, and may this user write there?",
+            ) from error
+        return database
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
+        database.execute("PRAGMA locking_mode=EXCLUSIVE")
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=FULL")
+        (schema,) = database.execute("PRAGMA user_version").fetchone()
+        (application_id,) = database.execute("PRAGMA application_id").fetchone()
+        (tables,) = database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        if schema == 0 and tables == 0:
+            _create(database)
+            return
+        if application_id != APPLICATION_ID:
+            raise StorageFailed(f"{self} is a database, but not a broker's journal")
+        check_schema(schema, journal=str(self))
+        self._schema = schema
+
+
+class JournalHead:
+    """A file beside the journal that always lags behind it, if at all."""
+
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal
+        path = journal.with_name(journal.name + ".head")
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def write(self, last: JournalRow) -> None:
+        """Not synced: a power cut may leave an older head, which still tells no lie."""
+        head = _HEAD.pack(last.number, last.checksum)
+        os.pwrite(self._file, head + _check(head), 0)
+
+    def compare(self, last: JournalRow) -> None:
+        """Raise `StorageFailed` if the journal ends before the head does."""
+        found = os.pread(self._file, _HEAD.size + _HEAD_CHECKSUM_BYTES, 0)
+        head, check = found[: _HEAD.size], found[_HEAD.size :]
+        if len(head) < _HEAD.size or check != _check(head):
+            return  # New, or torn by a power cut: the journal speaks for itself.
+        number, checksum = _HEAD.unpack(head)
+        if number > last.number:
+            what = f"rows {last.number + 1} to {number} are missing"
+            raise damaged(str(self._journal), what)
+        if number == last.number and last != BEGINNING and checksum != last.checksum:
+            raise damaged(str(self._journal), f"row {number} is not the one that was written")
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def _create(database: sqlite3.Connection) -> None:
+    database.execute("BEGIN IMMEDIATE")
+    database.execute(
+        "CREATE TABLE operations "
+        "(number INTEGER PRIMARY KEY, operation BLOB NOT NULL, checksum BLOB NOT NULL)"
+    )
+    database.execute(f"PRAGMA application_id={APPLICATION_ID}")
+    _raise_schema(database)
+    database.execute("COMMIT")
+
+
+def _raise_schema(database: sqlite3.Connection) -> None:
+    """With the first rows of this release, in one transaction: an older one reads them no more."""
+    database.execute(f"PRAGMA user_version={SCHEMA}")
+
+
+def _insert(database: sqlite3.Connection, rows: Sequence[JournalRow]) -> None:
+    """Write rows, many of them in one statement.
+
+    Each statement lets go of the interpreter and then waits for it, beside an event loop that is
+    busy for milliseconds, so a statement for each row would be most of a commit's time.
+    """
+    at = 0
+    for size, statement in _INSERTS:
+        while len(rows) - at >= size:
+            values = [value for row in rows[at : at + size] for value in row]
+            database.execute(statement, values)
+            at += size
+
+
+def _check(head: bytes) -> bytes:
+    return blake2b(head, digest_size=_HEAD_CHECKSUM_BYTES).digest()

@@ -1,0 +1,60 @@
+"""End-points that hear everything that floods at their edges, while they are registered for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.records.operations import FloodedHeard
+from gridstat.broker.routers.addresses import check_ports
+from gridstat.model.errors import LayoutError, QuotaReached
+from gridstat.net.command.endpoint_messages import FoundOutcome
+
+if TYPE_CHECKING:
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.requests.requests import Request, Requests
+    from gridstat.net.command.flooding_messages import HearFlooded
+
+HEARING_MAX: Final = 64
+"""End-points of one cloud that hear all that floods: what goes to them is charged to nobody."""
+
+
+class FloodedHearing:
+    """Asked again, it is answered with what floods by then; nothing else changes."""
+
+    def __init__(self, desk: Desk, requests: Requests) -> None:
+        self._desk = desk
+        self._requests = requests
+
+    def hear(self, request: Request, command: HearFlooded) -> None:
+        registry = self._desk.registry
+        endpoint = registry.endpoints[request.endpoint]
+        before = registry.hearing.get(endpoint.name)
+        ports = command.data_port, command.urgent_port
+        check_ports(ports, of=endpoint.name)
+        edges = [edge for edge, found in endpoint.attachments.items() if found.host]
+        if any(ports) and not (all(ports) and edges):
+            raise LayoutError(
+                f"{endpoint.name} names no place at which it could hear anything",
+                hint="attach with a host, and name both ports of a receiver",
+            )
+        if any(ports) and before is None and len(registry.hearing) >= HEARING_MAX:
+            raise QuotaReached(f"{HEARING_MAX} end-points hear all that floods already")
+        known = {} if before is None else before.channels
+        wanted = sorted(edges) if all(ports) else []
+        after = FloodedHeard(
+            endpoint=endpoint.name,
+            incarnation=endpoint.incarnation,
+            data_port=command.data_port,
+            urgent_port=command.urgent_port,
+            channels={edge: known.get(edge) or registry.next_channel_id() for edge in wanted},
+        )
+        if after == before or (before is None and not wanted):
+            self._answer(request)
+        else:
+            self._requests.commit(request, [after], lambda _: self._answer(request))
+
+    def _answer(self, request: Request) -> None:
+        floods = self._desk.registry.floods
+        found = [floods[name] for name in sorted(floods)]
+        variables = tuple(each.variable for each in found if each.own or each.above)
+        self._requests.answer(request, (FoundOutcome(variables=variables),))

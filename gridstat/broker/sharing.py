@@ -1,0 +1,48 @@
+"""What very many contracts have in common, kept once: equal values are made one object.
+
+Ways, gates and qualities are few, and contracts are many. Nothing that comes from here is ever
+changed. Each store is bounded; what falls out of it is only held twice.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+from gridstat.model.qos import ModalQos, Qos, QosRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+KEPT_MAX: Final = 65_536
+QUALITIES_MAX: Final = 4_096
+
+ValueT = TypeVar("ValueT", bound="Hashable")
+
+
+def same(value: ValueT) -> ValueT:
+    """The first value that was equal to this one."""
+    return cast("ValueT", _kept(value))
+
+
+def same_quality(granted: Mapping[int, Qos]) -> dict[int, Qos]:
+    return _quality(tuple(granted.items()))
+
+
+def same_qos(qos: ModalQos) -> ModalQos:
+    return _qos(tuple(qos.modes.items()))
+
+
+@lru_cache(maxsize=KEPT_MAX)
+def _kept(value: Hashable) -> Hashable:
+    return value
+
+
+@lru_cache(maxsize=QUALITIES_MAX)
+def _quality(modes: tuple[tuple[int, Qos], ...]) -> dict[int, Qos]:
+    return dict(modes)
+
+
+@lru_cache(maxsize=QUALITIES_MAX)
+def _qos(modes: tuple[tuple[int, QosRequest], ...]) -> ModalQos:
+    return ModalQos(dict(modes))

@@ -1,0 +1,317 @@
+"""Borders: what the parent hears of our border routers, and the channels that begin or end there.
+
+The parent says which routers it cares for, and owns the channels between clouds; this cloud orders
+them at its own end and passes on what its routers say of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.records.tree_operations import BorderClosed, BorderOpened
+from gridstat.broker.routers.addresses import check_host, check_ports, check_versions
+from gridstat.broker.stretches.knots import PAUSE_NS, KnotSearch
+from gridstat.broker.turn import nothing
+from gridstat.model.errors import LayoutError, StorageFailed
+from gridstat.net.command.stretch_messages import Nearness
+from gridstat.net.command.tree_messages import (
+    BORDER_CHANNELS_MAX,
+    BorderChannelTold,
+    BorderTold,
+    Crossing,
+    CrossingsTold,
+)
+from gridstat.net.command.tree_pages import Arriving, pages_of_crossings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.records.tree_operations import TreeOperation
+    from gridstat.broker.routers.router_health import RouterHealth
+    from gridstat.broker.stretches.parent_link import ParentLink
+    from gridstat.broker.stretches.ways import Ways
+    from gridstat.net.command.router_messages import BackPressureChanged, ChannelStateChanged
+    from gridstat.net.command.tree_messages import (
+        BorderChannel,
+        CloseBorder,
+        Knot,
+        OpenBorder,
+        WantBorders,
+    )
+
+CROSSINGS_TIMER: Final = "crossings"
+KNOTS_TIMER: Final = "knots"
+WORTH_TELLING: Final = 10
+"""A change of a tenth of what was told before is worth telling."""
+
+
+class Borders:
+    """`_told` is what the parent knows of each wanted router, and of the ways between them."""
+
+    def __init__(self, desk: Desk, link: ParentLink, health: RouterHealth, ways: Ways) -> None:
+        self._desk = desk
+        self._link = link
+        self._health = health
+        self._ways = ways
+        self.wanted: tuple[str, ...] = ()
+        self.down_channels: set[int] = set()
+        self.pressed_channels: set[int] = set()
+        self._closing: set[int] = set()
+        self._arriving: Arriving[int] = Arriving(BORDER_CHANNELS_MAX)
+        self._told: dict[str, BorderTold] = {}
+        self._crossings: dict[tuple[str, str], Crossing] | None = None
+        """None as long as nothing is told: then also that there is no way is news."""
+        self._knots: tuple[Knot, ...] = ()
+        self._search = KnotSearch()
+        self._is_searching = False
+        self._is_timer_set = False
+
+    # What the parent wants.
+
+    def forget(self) -> None:
+        """A new session: the parent is told everything anew."""
+        self._told.clear()
+        self._crossings = None
+
+    def want(self, word: WantBorders) -> None:
+        self.wanted = tuple(name for name in word.routers if name in self._desk.registry.routers)
+        self.forget()
+        self.look()
+        self.tell_crossings()
+
+    def open(self, word: OpenBorder) -> None:
+        """Order channels at our end; with the whole list, close those that are not in it."""
+        known = self._desk.registry.tree.borders
+        operations: list[TreeOperation] = []
+        refused: set[int] = set()
+        for border in word.channels:
+            if border == known.get(border.channel.channel_id):
+                continue
+            try:
+                self._check(border)
+            except LayoutError as error:
+                label = border.channel.label
+                self._desk.note("border_refused", channel=label, reason=str(error.args[0]))
+                refused.add(border.channel.channel_id)
+                continue
+            operations.append(BorderOpened(border=border))
+        listed = {border.channel.channel_id for border in word.channels}
+        self._closing -= listed
+        if word.is_whole:
+            whole = self._arriving.take(word.page, sorted(listed), is_last=word.is_last)
+            if whole is not None:
+                self._closing |= known.keys() - set(whole)
+        for border in word.channels:
+            if border.channel.channel_id not in refused:
+                self._tell_state(border)
+        self._commit([*operations, *self._closed()])
+
+    def close(self, word: CloseBorder) -> None:
+        """The channel is no more; it goes when no stretch needs it any longer."""
+        if word.channel_id in self._desk.registry.tree.borders:
+            self._closing.add(word.channel_id)
+            self._commit(self._closed())
+
+    def close_unused(self) -> None:
+        """A stretch has ended; perhaps a channel was kept for it."""
+        if self._closing:
+            self._commit(self._closed())
+
+    def _closed(self) -> list[TreeOperation]:
+        """The channels that may go, for no stretch enters or leaves by them."""
+        if not self._closing:
+            return []
+        going = self._closing & self._desk.registry.tree.borders.keys() - self._used()
+        self._closing -= going
+        self.down_channels -= going
+        self.pressed_channels -= going
+        return [BorderClosed(channel_id=number) for number in sorted(going)]
+
+    def _used(self) -> set[int]:
+        """The channels by which stretches enter or leave."""
+        registry = self._desk.registry
+        used: set[int] = set()
+        for held in registry.tree.stretches.values():
+            for number in held.values():
+                found = registry.subscriptions.get(number)
+                if found is not None:
+                    used |= {gate[1] for gate in (*found.record.entries, *found.record.exits)}
+        return used
+
+    def _commit(self, operations: list[TreeOperation]) -> None:
+        if operations:
+            self._desk.commit(operations, nothing, self._failed)
+
+    def _failed(self, reason: str) -> None:
+        """The disk is full: join again, for the parent then says all of it again."""
+        self._link.leave(StorageFailed(f"channels between clouds could not be kept: {reason}"))
+
+    def _check(self, border: BorderChannel) -> None:
+        channel, routers = border.channel, self._desk.registry.routers
+        ours = [end for end in (channel.from_router, channel.to_router) if end in routers]
+        if len(ours) != 1:
+            raise LayoutError(f"channel {channel.label} has {len(ours)} ends in this cloud, not 1")
+        if channel.channel_id in self._desk.registry.channels:
+            raise LayoutError(f"channel {channel.channel_id} is one of this cloud")
+        known = self._desk.registry.tree.borders.get(channel.channel_id)
+        is_other = known is not None and known.channel.label != channel.label
+        if is_other and channel.channel_id in self._used():
+            raise LayoutError(f"{channel.channel_id} is the number of another channel, in use")
+        check_host(border.host, of=channel.label)
+        check_ports((border.data_port, border.urgent_port), of=channel.label)
+        check_versions((border.datagram_version,), of=channel.label)
+
+    # What the routers say.
+
+    def channel_changed(self, reporter: str, message: ChannelStateChanged) -> None:
+        border = self._desk.registry.tree.borders.get(message.channel_id)
+        if border is None or border.channel.to_router != reporter:
+            return
+        self._mark(self.down_channels, message.channel_id, is_on=not message.is_up)
+        self._link.tell(self._state(message.channel_id, is_up=message.is_up))
+
+    def back_pressure_changed(self, reporter: str, message: BackPressureChanged) -> None:
+        border = self._desk.registry.tree.borders.get(message.channel_id)
+        if border is None or border.channel.from_router != reporter:
+            return
+        self._mark(self.pressed_channels, message.channel_id, is_on=message.is_on)
+        self._link.tell(self._state(message.channel_id, is_pressed=message.is_on))
+
+    def router_reported(self, name: str, *, is_new: bool) -> None:
+        """A new process has neither full queues nor complaints; it tells of its own."""
+        if not is_new:
+            return
+        for number, border in sorted(self._desk.registry.tree.borders.items()):
+            if border.channel.to_router == name and number in self.down_channels:
+                self.down_channels.discard(number)
+                self._link.tell(self._state(number, is_up=True))
+            if border.channel.from_router == name and number in self.pressed_channels:
+                self.pressed_channels.discard(number)
+                self._link.tell(self._state(number, is_pressed=False))
+
+    def _tell_state(self, border: BorderChannel) -> None:
+        """As its router has told it, good or bad: news may have been lost with a session."""
+        number, channel = border.channel.channel_id, border.channel
+        routers = self._desk.registry.routers
+        if channel.to_router in routers and self._desk.tables[channel.to_router].is_connected:
+            self._link.tell(self._state(number, is_up=number not in self.down_channels))
+        if channel.from_router in routers and self._desk.tables[channel.from_router].is_connected:
+            self._link.tell(self._state(number, is_pressed=number in self.pressed_channels))
+
+    def _mark(self, marked: set[int], number: int, *, is_on: bool) -> None:
+        if is_on:
+            marked.add(number)
+        else:
+            marked.discard(number)
+
+    def _state(
+        self, number: int, *, is_up: bool | None = None, is_pressed: bool | None = None
+    ) -> BorderChannelTold:
+        return BorderChannelTold(
+            term=self._link.term, channel_id=number, is_up=is_up, is_pressed=is_pressed
+        )
+
+    # What the parent hears.
+
+    def look(self) -> None:
+        """Tell of wanted routers what is not as it was told."""
+        if not self._link.is_joined:
+            return
+        for name in self.wanted:
+            told = self._border(name)
+            if self._told.get(name) != told:
+                self._told[name] = told
+                self._link.tell(told)
+
+    def look_later(self) -> None:
+        """Something may have changed on the ways between the borders."""
+        if self._link.is_joined and len(self.wanted) > 1 and not self._is_timer_set:
+            self._is_timer_set = True
+            self._desk.set_timer(CROSSINGS_TIMER, self._desk.settings.retry_after_ns)
+
+    def look_at_crossings(self) -> None:
+        self._is_timer_set = False
+        if self._link.is_joined:
+            self.tell_crossings()
+
+    def tell_crossings(self) -> None:
+        """All ways between the wanted borders, if one of them has changed by enough."""
+        self._search_knots()
+        now = {}
+        for start in self.wanted:
+            reach = self._ways.reach((start,), self._desk.now_ns)
+            for end in self.wanted:
+                if end != start and end in reach:
+                    free_bytes = reach[end].free_bytes_per_s
+                    now[start, end] = Crossing(
+                        from_router=start,
+                        to_router=end,
+                        latency_us=reach[end].latency_us,
+                        free_bytes_per_s=None if free_bytes is None else {0: free_bytes},
+                        free_events_per_s={0: reach[end].free_events_per_s},
+                    )
+        found, told = self._search.known, self._crossings
+        if told is not None and found == self._knots and _are_alike(told, now):
+            return
+        self._crossings, self._knots = now, found
+        whole = CrossingsTold(term=self._link.term, crossings=tuple(now.values()), knots=found)
+        for page in pages_of_crossings(whole):
+            self._link.tell(page)
+
+    def look_for_knots(self) -> None:
+        """Some more of them; the parent hears when all are known, and are others than before."""
+        self._is_searching = False
+        if self._link.is_joined:
+            self._search_knots()
+            if self._search.known != self._knots:
+                self.tell_crossings()
+
+    def _search_knots(self) -> None:
+        is_more = self._search.look(self._desk.reservations.resources, self.wanted)
+        if is_more and not self._is_searching:
+            self._is_searching = True
+            self._desk.set_timer(KNOTS_TIMER, PAUSE_NS)
+
+    def nearness(self, edges: Iterable[str], *, is_start: bool) -> tuple[Nearness, ...]:
+        """How far the wanted borders are from a publisher's edges, or a subscriber's edges from
+        them."""
+        reach = self._ways.reach(edges, self._desk.now_ns, is_backward=not is_start)
+        return tuple(
+            Nearness(router=name, latency_us=reach[name].latency_us)
+            for name in self.wanted
+            if name in reach
+        )
+
+    def _border(self, name: str) -> BorderTold:
+        report = self._desk.registry.reports.get(name)
+        if report is None:
+            return BorderTold(term=self._link.term, router=name, is_up=False)
+        return BorderTold(
+            term=self._link.term,
+            router=name,
+            is_up=name not in self._health.down_routers,
+            host=report.host,
+            data_port=report.data_port,
+            urgent_port=report.urgent_port,
+            datagram_versions=report.datagram_versions,
+        )
+
+
+def _are_alike(
+    before: dict[tuple[str, str], Crossing], now: dict[tuple[str, str], Crossing]
+) -> bool:
+    return before.keys() == now.keys() and not any(_has_moved(before[key], now[key]) for key in now)
+
+
+def _has_moved(before: Crossing, now: Crossing) -> bool:
+    amounts = (
+        (before.latency_us, now.latency_us),
+        (_free(before.free_bytes_per_s), _free(now.free_bytes_per_s)),
+        (_free(before.free_events_per_s), _free(now.free_events_per_s)),
+    )
+    return any(abs(new - old) * WORTH_TELLING > max(old, 1) for old, new in amounts)
+
+
+def _free(amounts: dict[int, int] | None) -> int:
+    return -1 if amounts is None else amounts.get(0, 0)

@@ -1,0 +1,143 @@
+"""Identifiers of variables: counted up by a cloud that stands alone, leased by one with a parent.
+
+A parent answers the same question always with the same block, so a question that was lost is asked
+again. Publications for which there is no identifier wait for one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.records.tree_operations import NumbersAllotted
+from gridstat.model.errors import GridStatError, LimitReached, QuotaReached, ShuttingDown
+from gridstat.model.identifier_pool import IdentifierPool
+from gridstat.model.status import U32_MAX
+from gridstat.net.command.tree_messages import AskNumbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gridstat.broker.desk import Desk
+    from gridstat.broker.records.applied import Applied
+    from gridstat.broker.requests.requests import Request, Requests
+    from gridstat.broker.stretches.parent_link import ParentLink
+    from gridstat.net.command.endpoint_messages import Publish
+    from gridstat.net.command.tree_messages import NumbersLeased
+
+NUMBERS_TIMER: Final = "numbers"
+HELD_MAX: Final = 1_024
+LOW_SHARE: Final = 4
+"""Below a fourth of a block the next one is asked for."""
+
+
+class Numbers:
+    """`_held` are publications that wait for a block, in their order.
+
+    Quarantine is measured by the steady clock: a step of the other must not end it.
+    """
+
+    def __init__(self, desk: Desk, requests: Requests, link: ParentLink) -> None:
+        self._desk = desk
+        self._requests = requests
+        self._link = link
+        self._pool = IdentifierPool(desk.settings.quarantine_ns)
+        self._held: deque[tuple[Request, Publish]] = deque()
+        self._is_exhausted = False
+        self.publish: Callable[[Request, Publish], None] = _nobody
+
+    def resume(self) -> None:
+        """After a start: what is not in use begins to rest now, since nobody knows since when."""
+        registry, tree = self._desk.registry, self._desk.registry.tree
+        if tree.numbers_used:
+            self._pool.lease(1, tree.numbers_used)
+        for first, count in tree.blocks:
+            self._pool.lease(first, count)
+        changing = [registry.publications[name].change for name in registry.changing]
+        old = {change.old.variable_id for change in changing if change is not None}
+        used = registry.names.keys() | old
+        self._pool.resume(used, registry.variable_id_last, self._desk.now_ns)
+
+    # What publications need.
+
+    def take(self) -> int:
+        registry = self._desk.registry
+        if not self._desk.settings.parent:
+            if registry.variable_id_last >= U32_MAX:
+                raise LimitReached("the cloud has given out all identifiers of variables")
+            return registry.next_variable_id()
+        number = self._pool.take(self._desk.now_ns)
+        if number is None:
+            raise LimitReached(
+                "the cloud has no identifier left for another variable at the moment",
+                hint="ask again when its parent has given it more",
+            )
+        self.ask_if_low()
+        return number
+
+    def is_short_of(self, count: int) -> bool:
+        """Whether so many can only be given once the parent has given more."""
+        if not self._desk.settings.parent or not count or self._is_exhausted:
+            return False
+        return self._pool.fresh() + self._pool.rested(self._desk.now_ns, count) < count
+
+    def hold(self, request: Request, command: Publish) -> None:
+        """Publish when there are identifiers; raises if too many wait already."""
+        if len(self._held) >= HELD_MAX:
+            raise QuotaReached(
+                "too many publications wait for identifiers of variables",
+                hint="the parent has to give some; see whether the cloud has joined it",
+            )
+        self._held.append((request, command))
+        self.ask_if_low()
+
+    def free(self, number: int) -> None:
+        """A variable is gone, and no other has its number."""
+        if number not in self._desk.registry.names:
+            self._pool.give_back(number, self._desk.now_ns)
+
+    # The talk with the parent.
+
+    def ask_if_low(self) -> None:
+        at_once = self._desk.settings.numbers_at_once
+        wanted = sum(len(command.publications) for _, command in self._held)
+        if self._pool.fresh() < max(wanted, at_once // LOW_SHARE, 1):
+            request = len(self._desk.registry.tree.blocks) + 1
+            count = max(at_once, wanted)
+            self._link.tell(AskNumbers(term=self._link.term, request=request, count=count))
+
+    def leased(self, word: NumbersLeased) -> None:
+        if word.request != len(self._desk.registry.tree.blocks) + 1:
+            return  # Said again; it is known.
+        if word.count < 1 or word.first < 1 or word.first + word.count - 1 > U32_MAX:
+            self._is_exhausted = True
+            self._desk.note("numbers_exhausted", request=word.request)
+            self._publish_held()
+            return
+        self._is_exhausted = False
+        allotted = NumbersAllotted(first=word.first, count=word.count)
+        self._desk.commit([allotted], partial(self._leased, allotted), self._later)
+
+    def _leased(self, allotted: NumbersAllotted, _: Applied) -> None:
+        self._pool.lease(allotted.first, allotted.count)
+        self._publish_held()
+        self.ask_if_low()
+
+    def _publish_held(self) -> None:
+        held, self._held = self._held, deque()
+        for request, command in held:
+            try:
+                if request.endpoint not in self._desk.registry.endpoints:
+                    raise ShuttingDown(f"{request.endpoint} has left before this was done")
+                self.publish(request, command)
+            except GridStatError as error:
+                self._requests.refuse(request, error)
+
+    def _later(self, _: str) -> None:
+        """The disk is full."""
+        self._desk.set_timer(NUMBERS_TIMER, self._desk.settings.retry_after_ns)
+
+
+def _nobody(request: Request, command: Publish) -> None:
+    """Nobody publishes yet."""

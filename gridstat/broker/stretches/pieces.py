@@ -1,0 +1,100 @@
+"""Paths in pieces: what this cloud has of a contract, and the whole of it for its subscriber."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridstat.broker.capacity.contracts import gates_used
+from gridstat.broker.requests.outcomes import few_words
+from gridstat.model.identifiers import path_name
+from gridstat.net.command.endpoint_messages import GrantedOutcome, GrantedPath
+from gridstat.net.command.stretch_messages import Piece, PiecedPath, joined_routers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gridstat.broker.records.operations import Subscribed
+    from gridstat.broker.records.tree_operations import ContractAsked
+    from gridstat.net.command.stretch_messages import ContractGranted
+
+
+def gate_channels(record: Subscribed) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The channels by which each path of a stretch comes and goes; 0 at its own ends."""
+    none = (0,) * len(record.paths)
+    entries = gates_used(record.entries, [path.routers[0] for path in record.paths])
+    exits = gates_used(record.exits, [path.routers[-1] for path in record.paths])
+    return (entries or none), (exits or none)
+
+
+def is_disjoint(record: Subscribed) -> bool:
+    """Whether its paths share no router, nor a gate: unlike an edge's, its loss is not the ends'
+    own."""
+    return record.is_node_disjoint and all(
+        len({router for router, _ in gates}) == len(gates)
+        for gates in (record.entries, record.exits)
+    )
+
+
+def pieced_paths(cloud: str, record: Subscribed, ends_us: int) -> tuple[PiecedPath, ...]:
+    """The paths of a stretch, as its parent hears of them: without what the end-points take."""
+    entries, exits = gate_channels(record)
+    found = []
+    for path, entry, leaving in zip(record.paths, entries, exits, strict=True):
+        latency_us = max(0, path.latency_us - ends_us)
+        piece = Piece(
+            owner=cloud,
+            routers=path.routers,
+            channel_ids=path.channel_ids,
+            latency_us=latency_us,
+        )
+        found.append(PiecedPath(entry=entry, exit=leaving, latency_us=latency_us, pieces=(piece,)))
+    return tuple(found)
+
+
+def whole_outcome(
+    asked: ContractAsked,
+    granted: ContractGranted,
+    stretch: Subscribed | None,
+    troubles: Sequence[str] = (),
+) -> GrantedOutcome:
+    """A contract as its subscriber sees it, under its own number; the last piece as it is now."""
+    paths = tuple(_joined(index, path, stretch) for index, path in enumerate(granted.paths))
+    ends = [(path.routers[0], path.routers[-1]) for path in paths]
+    return GrantedOutcome(
+        subscription_id=asked.number,
+        variable=granted.variable,
+        granted=granted.granted,
+        paths=paths,
+        is_node_disjoint=granted.is_node_disjoint and (stretch is None or is_disjoint(stretch)),
+        shares_edge=any(len({end[at] for end in ends}) < len(ends) for at in (0, 1)),
+        degraded=few_words((*granted.degraded, *troubles)),
+        label=asked.label,
+    )
+
+
+def _joined(index: int, path: PiecedPath, stretch: Subscribed | None) -> GrantedPath:
+    pieces = current_pieces(path, stretch)
+    return GrantedPath(
+        routers=tuple(joined_routers(pieces)),
+        channel_ids=tuple(number for piece in pieces for number in piece.channel_ids),
+        latency_us=path.latency_us,
+        name=path_name(index),
+    )
+
+
+def current_pieces(path: PiecedPath, stretch: Subscribed | None) -> tuple[Piece, ...]:
+    """The pieces, the last as this cloud has it now: it may have been led another way."""
+    if stretch is None or len(path.pieces) < 2:  # noqa: PLR2004 — a channel and what follows it.
+        return path.pieces
+    entry = path.pieces[-2].channel_ids[-1]
+    entries, _ = gate_channels(stretch)
+    if entry not in entries:
+        return path.pieces
+    now, last = stretch.paths[entries.index(entry)], path.pieces[-1]
+    current = Piece(
+        owner=last.owner,
+        routers=now.routers,
+        channel_ids=now.channel_ids,
+        latency_us=last.latency_us,
+    )
+    return (*path.pieces[:-1], current)

@@ -1,0 +1,40 @@
+"""What is to be looked at when, by the nearest first, whatever the order in which it was added.
+
+How long an answer may take depends on how high the tree below is, and that changes.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from gridstat.broker.tree.desk import TreeDesk
+
+KeyT = TypeVar("KeyT", int, tuple[str, int])
+
+
+class Deadlines(Generic[KeyT]):
+    """The timer is set for the nearest; what is over before then is only passed by."""
+
+    def __init__(self, desk: TreeDesk, timer: str) -> None:
+        self._desk = desk
+        self._timer = timer
+        self._heap: list[tuple[int, KeyT]] = []
+
+    def add(self, until_ns: int, key: KeyT) -> None:
+        heappush(self._heap, (until_ns, key))
+        if self._heap[0] == (until_ns, key):
+            self._set_timer()
+
+    def take_due(self) -> list[tuple[int, KeyT]]:
+        """All that is due now, the oldest first; what is added from here on waits its turn."""
+        due = []
+        while self._heap and self._heap[0][0] <= self._desk.now_ns:
+            due.append(heappop(self._heap))
+        if self._heap:
+            self._set_timer()
+        return due
+
+    def _set_timer(self) -> None:
+        self._desk.set_timer(self._timer, self._heap[0][0] - self._desk.now_ns)

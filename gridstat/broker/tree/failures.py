@@ -1,0 +1,248 @@
+"""What is broken, and what is done about it: another generation beside it, as soon as there is one.
+
+A contract that nothing leads round keeps what it has, which resumes by itself, and is tried again
+whenever something comes back or room is free, and from time to time. Of a stretch that is held for
+the parent, the parent is told.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gridstat.broker.requests.outcomes import refused
+from gridstat.broker.tree.records import Stage, body_of
+from gridstat.broker.tree.waiting_list import WaitingList
+from gridstat.model.errors import NoSuchVariable
+
+if TYPE_CHECKING:
+    from gridstat.broker.tree.contracts import Contracts
+    from gridstat.broker.tree.desk import TreeDesk
+    from gridstat.broker.tree.records import Holding
+    from gridstat.broker.tree.releases import Key
+    from gridstat.broker.tree.routes import Use
+    from gridstat.broker.tree.stretches import Stretches
+    from gridstat.net.command.stretch_messages import StretchBroken, StretchMended
+
+Trouble = int | str
+"""A channel that is down, or a child whose part is broken."""
+
+
+OVER: Final = "over"
+PASSED_ON_MAX: Final = 10_000
+
+
+class _Broken(NamedTuple):
+    """What the parent was told of a stretch."""
+
+    reason: str
+    gates: tuple[int, ...]
+    is_over: bool = False
+
+
+class Failures:
+    """`_troubles` has every contract that is not whole, with what is wrong with it."""
+
+    def __init__(self, desk: TreeDesk, contracts: Contracts, stretches: Stretches) -> None:
+        self._desk = desk
+        self._contracts = contracts
+        self._stretches = stretches
+        self._troubles: dict[str, dict[Trouble, tuple[int, ...]]] = {}
+        self._waiting = WaitingList(desk)
+        self._passed_on: dict[Key, dict[Trouble, _Broken]] = {}
+        self._room_after_ns = 0
+        contracts.settled = self._settled
+        contracts.decided = self._look_at_channels
+        stretches.committed = self._look_at_channels
+
+    def __len__(self) -> int:
+        return len(self._troubles)
+
+    def troubles(self, contract: str) -> list[str]:
+        return [
+            f"broker {found}" if isinstance(found, str) else f"channel {self._label(found)}"
+            for found in self._troubles.get(contract, {})
+        ]
+
+    # What happens.
+
+    def channel_changed(self, channel_id: int) -> None:
+        """It is silent, or heard again; or congested, which keeps what is there."""
+        holdings = self._desk.state.holdings
+        account = self._desk.state.channels.accounts[channel_id]
+        for contract in sorted(holdings.over_channel(channel_id)):
+            for holding in holdings.of(contract):
+                if holdings.stage(holding) is not Stage.COMMITTED:
+                    continue
+                if channel_id not in holding.channel_ids:
+                    continue
+                if account.down_at:
+                    self._break_at(holding, channel_id)
+                elif self._is_known(holding, channel_id):
+                    self._mend(holding, channel_id)
+        if account.is_usable:
+            self.try_again(is_new=True)
+
+    def stretch_broken(self, child: str, message: StretchBroken) -> None:
+        holdings = self._desk.state.holdings
+        holding = holdings.find(message.contract, message.generation)
+        if holding is None or holdings.stage(holding) is not Stage.COMMITTED:
+            return
+        if child not in holding.children:
+            return
+        if message.is_over:
+            self._over(holding, message.reason)
+            return
+        self._break(holding, child, message.broken, message.reason)
+
+    def stretch_mended(self, child: str, message: StretchMended) -> None:
+        holding = self._desk.state.holdings.find(message.contract, message.generation)
+        if holding is not None:
+            self._mend(holding, child)
+
+    def child_joined(self, child: str) -> None:
+        """It says anew what is broken of what it holds; the rest has been mended meanwhile."""
+        holdings = self._desk.state.holdings
+        for contract in [one for one, found in self._troubles.items() if child in found]:
+            held = holdings.current(contract)
+            if held is not None:
+                self._mend(held, child)
+        for key in [one for one, found in self._passed_on.items() if child in found]:
+            stretch = holdings.find(*key)
+            if stretch is not None:
+                self._mend(stretch, child)
+
+    def lost(self, child: str, holding: Holding) -> None:
+        """A child does not hold what it had committed."""
+        self._break(holding, child, (), f"broker {child} has lost its part of it")
+
+    def try_again(self, *, is_new: bool = False) -> None:
+        """Something is better than it was, or may be: then only a hint has changed."""
+        self._waiting.add(self._troubles, is_new=is_new)
+
+    def room_is_free(self) -> None:
+        """Contracts may end many in a second, and not each of them has all others tried at once."""
+        if self._troubles and self._desk.now_ns >= self._room_after_ns:
+            self._room_after_ns = self._desk.now_ns + self._desk.settings.retry_after_ns
+            self.try_again(is_new=True)
+
+    def replan_some(self) -> None:
+        room = self._desk.settings.replan_at_once - len(self._contracts.replanned)
+        for contract in self._waiting.take(room):
+            self._contracts.replan(contract, partial(self._shunned, contract))
+
+    # What follows.
+
+    def _break(
+        self, holding: Holding, trouble: Trouble, broken: tuple[int, ...], reason: str
+    ) -> None:
+        if not holding.is_owned:
+            self._pass_on(holding, trouble, _Broken(reason, self._gates(holding, trouble, broken)))
+            return
+        if self._desk.state.holdings.current(holding.contract) != holding:
+            return
+        troubles = self._troubles.setdefault(holding.contract, {})
+        is_new = trouble not in troubles
+        troubles[trouble] = broken
+        self._waiting.add([holding.contract], is_new=is_new)
+
+    def _look_at_channels(self, holding: Holding) -> None:
+        """It counts from now on: has a channel of it died while it was only reserved?"""
+        accounts = self._desk.state.channels.accounts
+        for number in dict.fromkeys(holding.channel_ids):
+            if accounts[number].down_at:
+                self._break_at(holding, number)
+
+    def _break_at(self, holding: Holding, channel_id: int) -> None:
+        self._break(holding, channel_id, (), f"channel {self._label(channel_id)}")
+
+    def _is_known(self, holding: Holding, trouble: Trouble) -> bool:
+        if holding.is_owned:
+            return trouble in self._troubles.get(holding.contract, {})
+        return trouble in self._passed_on.get(holding.key, {})
+
+    def _mend(self, holding: Holding, trouble: Trouble) -> None:
+        if not holding.is_owned:
+            self._take_back(holding, trouble)
+            return
+        troubles = self._troubles.get(holding.contract)
+        if troubles is not None:
+            troubles.pop(trouble, None)
+            if not troubles:
+                del self._troubles[holding.contract]
+                self._waiting.forget(holding.contract)
+
+    def _over(self, holding: Holding, reason: str) -> None:
+        if not holding.is_owned:
+            self._pass_on(holding, OVER, _Broken(reason, (), is_over=True))
+            return
+        self._settled(holding.contract)
+        name = body_of(holding).variable.name
+        gone = NoSuchVariable(reason or f"{name} is not published any more")
+        self._contracts.end_now(holding.contract, refused(gone))
+
+    # Stretches for the parent.
+
+    def parent_joined(self) -> None:
+        """Say again what is broken: the parent may have been away, or have forgotten it."""
+        self._forget_released()
+        for key, found in self._passed_on.items():
+            for broken in found.values():
+                self._say(key, broken)
+
+    def _pass_on(self, holding: Holding, trouble: Trouble, broken: _Broken) -> None:
+        if len(self._passed_on) > PASSED_ON_MAX:
+            self._forget_released()
+        self._passed_on.setdefault(holding.key, {})[trouble] = broken
+        self._say(holding.key, broken)
+
+    def _take_back(self, holding: Holding, trouble: Trouble) -> None:
+        """It works again, if nothing else is wrong with it."""
+        found = self._passed_on.get(holding.key, {})
+        found.pop(trouble, None)
+        if not found:
+            self._passed_on.pop(holding.key, None)
+            self._stretches.say_mended(holding.key)
+
+    def _forget_released(self) -> None:
+        holdings = self._desk.state.holdings
+        for key in [key for key in self._passed_on if holdings.find(*key) is None]:
+            del self._passed_on[key]
+
+    def _say(self, key: Key, broken: _Broken) -> None:
+        self._stretches.say_broken(key, broken.reason, broken.gates, is_over=broken.is_over)
+
+    def _settled(self, contract: str) -> None:
+        """Another generation is decided."""
+        self._troubles.pop(contract, None)
+        self._waiting.forget(contract)
+
+    def _shunned(self, contract: str) -> frozenset[Use]:
+        """The channels by which a broken part was entered or left, as far as it said so."""
+        accounts = self._desk.state.channels.accounts
+        numbers = {
+            number for broken in self._troubles.get(contract, {}).values() for number in broken
+        }
+        return frozenset(
+            (found.channel.from_router, found.channel.to_router, number)
+            for number in numbers
+            if (found := accounts.get(number)) is not None
+        )
+
+    def _gates(
+        self, holding: Holding, trouble: Trouble, broken: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """The parent's channels by which the ways that cannot be used come and go."""
+        bad = {*broken, *((trouble,) if isinstance(trouble, int) else ())}
+        found = [
+            number
+            for way in body_of(holding).ways
+            if bad & {way.entry, way.exit, *way.channel_ids}
+            for number in (way.entry, way.exit)
+            if number
+        ]
+        return tuple(dict.fromkeys(found))
+
+    def _label(self, channel_id: int) -> str:
+        account = self._desk.state.channels.accounts.get(channel_id)
+        return str(channel_id) if account is None else account.channel.label

@@ -1,0 +1,397 @@
+"""Flooding asked of a broker above clouds, by its operators or its parent (S0 A12).
+
+A scope is this broker's depth or what its parent said, passed down unchanged. Every child reserves
+room for it, or none floods; `flooding_changes.py` sees to that, `flooding_book.py` keeps it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import structs
+
+from gridstat.broker.requests.outcomes import refused
+from gridstat.broker.tree.flooding_book import flooded_of
+from gridstat.broker.tree.flooding_changes import FloodingChange, FloodingChanges
+from gridstat.broker.tree.flooding_records import FloodingHeld
+from gridstat.model.errors import GridStatError, LinkDown, QuotaReached, Refused, StorageFailed
+from gridstat.model.flooding import (
+    NO_GENERATION,
+    FloodTerm,
+    beside,
+    checked_every,
+    checked_modes,
+    overrides,
+    without,
+)
+from gridstat.net.command.operator_messages import (
+    ListFlooding,
+    OperatorAnswer,
+    RemoveFlooding,
+    SetFlooding,
+)
+from gridstat.net.command.session_messages import MANY_MAX
+from gridstat.net.command.tree_messages import (
+    CommitFlooding,
+    FloodedVariable,
+    FloodingCommitted,
+    FloodingEnded,
+    FloodingRefused,
+    FloodingReserved,
+    ReleaseFlooding,
+    ReserveFlooding,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from gridstat.broker.tree.desk import TreeDesk
+    from gridstat.broker.tree.flooding_book import FloodingBook
+    from gridstat.broker.tree.flooding_changes import FloodingOrder, FloodingWord
+    from gridstat.model.status import StatusVariable
+    from gridstat.net.command.endpoint_messages import RefusedOutcome
+    from gridstat.net.command.stretch_messages import LookedUp
+
+    LookUp: TypeAlias = Callable[[str, Callable[[LookedUp], None]], None]
+
+Facts = dict[str, Any]
+FloodingCommand: TypeAlias = SetFlooding | RemoveFlooding | ListFlooding
+
+
+class _Asker:
+    """An operator and the number of its question; it is told once."""
+
+    def __init__(self, desk: TreeDesk, peer: str, request_id: int) -> None:
+        self._desk = desk
+        self._peer = peer
+        self._request_id = request_id
+
+    def answer(self, facts: Facts) -> None:
+        self._desk.send(self._peer, OperatorAnswer(request_id=self._request_id, facts=facts))
+
+    def refuse(self, no: RefusedOutcome) -> None:
+        self._desk.send(self._peer, OperatorAnswer(request_id=self._request_id, refused=no))
+
+
+class TreeFlooding:
+    """`look_up` finds a variable below this broker, and says of any other why there is none."""
+
+    def __init__(self, desk: TreeDesk, book: FloodingBook, look_up: LookUp) -> None:
+        self._desk = desk
+        self._book = book
+        self._look_up = look_up
+        self._changes = FloodingChanges(desk, book)
+
+    def child_joined(self, child: str) -> None:
+        """A child is there: it hears all that counts."""
+        self._changes.joined(child)
+
+    def child_left(self, child: str) -> None:
+        """A child is gone, for now or for good."""
+        self._changes.left(child)
+
+    def moved(self) -> None:
+        """This broker stands elsewhere now, and with it every scope that is its own."""
+        for child in sorted(self._desk.joined):
+            self._changes.joined(child)
+
+    def names(self) -> set[str]:
+        """The variables that flood, and those whose flooding is just beginning or ending."""
+        return {*self._book.floods, *self._changes}
+
+    def orphaned(self, term: int) -> list[FloodingHeld]:
+        """At a start: without a parent nothing counts that one had said, and nobody will end it."""
+        if self._desk.has_parent:
+            return []
+        return [
+            FloodingHeld(variable=held.variable, number=self._book.next_number(term), own=held.own)
+            for held in self._book.floods.values()
+            if held.above or held.reserved
+        ]
+
+    def fire(self, name: str) -> None:
+        """The timer of a change has run out."""
+        self._changes.fire(name)
+
+    # Operators.
+
+    def take(self, peer: str, command: FloodingCommand) -> None:
+        asker = _Asker(self._desk, peer, command.request_id)
+        try:
+            match command:
+                case ListFlooding():
+                    asker.answer({"floods": self.listed()})
+                case RemoveFlooding():
+                    self._remove(command, asker)
+                case SetFlooding():
+                    checked_modes(command.modes)
+                    checked_every(command.every)
+                    self._check_placed()
+                    self._check_free(command.name)
+                    self._check_present()
+                    self._look_up(command.name, partial(self._set, command, asker))
+        except GridStatError as error:
+            asker.refuse(refused(error))
+
+    def _check_placed(self) -> None:
+        """Channels get their numbers with the broker's place, and what floods keeps those."""
+        if not self._desk.is_placed:
+            raise Refused(
+                "this broker has not heard from its parent yet where it stands in the tree",
+                hint=f"is broker {self._desk.settings.parent} running? Try again then",
+            )
+
+    def _check_present(self) -> None:
+        """A child that is away cannot reserve: better told at once than when time has run out."""
+        absent = self._desk.state.families.children.keys() - self._desk.joined
+        if absent:
+            raise LinkDown(
+                f"{', '.join(sorted(absent))} below {self._desk.settings.name} cannot be reached",
+                hint="every broker in the scope has to be there when flooding begins",
+            )
+
+    def listed(self) -> list[Facts]:
+        return [self._facts(name) for name in sorted(self._book.floods)]
+
+    def _set(self, command: SetFlooding, asker: _Asker, found: LookedUp) -> None:
+        if found.variable is None:
+            asker.refuse(found.refused or refused(Refused(f"{command.name} was not found")))
+            return
+        try:
+            self._check_free(command.name)
+            self._check_kind(found.variable, command.every)
+        except GridStatError as error:
+            asker.refuse(refused(error))
+            return
+        before = self._held(found.variable)
+        terms = dict.fromkeys(checked_modes(command.modes), FloodTerm(0, command.every))
+        self._change_own(structs.replace(before, own={**before.own, **terms}), asker)
+
+    def _remove(self, command: RemoveFlooding, asker: _Asker) -> None:
+        """Less needs no room, so it need not wait for what the parent has only reserved."""
+        self._check_unchanging(command.name)
+        modes = checked_modes(command.modes) if command.modes else ()
+        before = self._book.floods.get(command.name)
+        if before is None:
+            asker.answer(self._facts(command.name))
+            return
+        self._change_own(structs.replace(before, own=without(before.own, modes)), asker)
+
+    def _change_own(self, after: FloodingHeld, asker: _Asker | None = None) -> None:
+        """Decided here, once all children have reserved."""
+        name = after.variable.name
+        after = structs.replace(after, number=self._next_number())
+
+        def done(silent: set[str]) -> None:
+            if asker is not None:
+                asker.answer({**self._facts(name), "unconfirmed": sorted(silent)})
+
+        def no(why: RefusedOutcome) -> None:
+            if asker is not None:
+                asker.refuse(why)
+
+        self._changes.begin(FloodingChange(after, done, no))
+
+    def _check_unchanging(self, name: str, *, is_reserved: bool = False) -> None:
+        if name in self._changes or is_reserved:
+            raise Refused(
+                f"the flooding of {name[:80]} is being changed", hint="ask again in a few seconds"
+            )
+
+    def _check_free(self, name: str) -> None:
+        held = self._book.floods.get(name)
+        is_reserved = held is not None and bool(held.reserved_generation)
+        self._check_unchanging(name, is_reserved=is_reserved)
+        if held is None and len(self._book.floods) >= MANY_MAX:
+            raise QuotaReached(
+                f"{MANY_MAX} variables flood the scope of this broker",
+                hint="stop flooding some of them: `gridstat flood --list`",
+            )
+
+    @staticmethod
+    def _check_kind(variable: StatusVariable, every: int) -> None:
+        if variable.is_replay:
+            raise Refused(f"{variable.name} is replayed: replay is never flooded")
+        if variable.period is None and every > 1:
+            raise Refused(f"{variable.name} is aperiodic and has no slots to leave out")
+
+    # The parent.
+
+    def obey(self, order: FloodingOrder) -> None:
+        """Whatever the parent says twice is answered twice alike."""
+        match order:
+            case ReserveFlooding(flooded=flooded):
+                self._when_free(flooded.variable.name, partial(self._reserve, flooded))
+            case CommitFlooding(flooded=many):
+                if order.is_whole:
+                    told = {each.variable.name: each.generation for each in many}
+                    self._forget_others(told, order.in_doubt)
+                for flooded in many:
+                    self._when_free(flooded.variable.name, partial(self._commit_above, flooded))
+            case ReleaseFlooding(name=name, generation=generation):
+                self._when_free(name, partial(self._release, name, generation))
+
+    def _when_free(self, name: str, do: Callable[[], None]) -> None:
+        self._changes.when_free(name, do)
+
+    def _reserve(self, flooded: FloodedVariable) -> None:
+        name, generation = flooded.variable.name, flooded.generation
+        before = self._held(flooded.variable)
+        told = FloodingReserved(term=0, name=name, generation=generation)
+        has_room = before.has_reserved(generation, flooded.terms)
+        if has_room or before.has_committed(generation, flooded.terms):
+            self._tell_parent(told)
+            return
+        try:
+            self._check_present()
+        except LinkDown as error:
+            self._refuse_parent(name, generation, refused(error))
+            return
+        after = structs.replace(
+            before,
+            reserved=flooded.terms,
+            reserved_generation=generation,
+            reserved_number=self._next_number(),
+        )
+        change = FloodingChange(
+            after,
+            lambda _: self._tell_parent(told),
+            partial(self._refuse_parent, name, generation),
+            is_held=True,
+        )
+        self._changes.begin(change)
+
+    def _commit_above(self, flooded: FloodedVariable) -> None:
+        """What was reserved counts. What never was, as after a loss, is reserved first."""
+        name, generation = flooded.variable.name, flooded.generation
+        before = self._held(flooded.variable)
+        told = FloodingCommitted(term=0, name=name, generation=generation)
+        if before.has_committed(generation, flooded.terms):
+            self._tell_parent(told)
+            self._ask_below(before)
+            return
+        is_reserved = before.has_reserved(generation, flooded.terms)
+        after = structs.replace(
+            before,
+            number=before.reserved_number if is_reserved else self._next_number(),
+            above=flooded.terms,
+            generation=generation,
+        )
+        if is_reserved or not self._changes.is_less(after):
+            after = after.released()
+        self._commit_with(after, told, is_reserved=is_reserved)
+
+    def _ask_below(self, held: FloodingHeld) -> None:
+        """That the variable is gone may have been said, and lost above: its cloud says it again."""
+        child = self._desk.state.families.child_at(held.variable.name)
+        terms = held.terms(self._desk.state.depth)
+        if child is not None and terms:
+            flooded = flooded_of(held, held.number, terms)
+            self._desk.send_child(child, CommitFlooding(term=self._desk.term, flooded=(flooded,)))
+
+    def _commit_with(
+        self, after: FloodingHeld, told: FloodingCommitted, *, is_reserved: bool = False
+    ) -> None:
+        before = self._held(after.variable)
+
+        def no(why: RefusedOutcome) -> None:
+            own = beside(after.own, before.above)
+            if after.above.items() <= before.above.items() and own != after.own:
+                # The parent takes its request back, and there is no room for ours behind it.
+                self._desk.note("flooding_given_up", name=told.name)
+                number = self._next_number()
+                self._commit_with(structs.replace(after, own=own, number=number), told)
+            else:
+                self._refuse_parent(told.name, told.generation, why)
+
+        change = FloodingChange(after, lambda _: self._tell_parent(told), no, self._leave_parent)
+        self._changes.begin(change, is_reserved=is_reserved)
+
+    def _release(self, name: str, generation: int) -> None:
+        held = self._book.floods.get(name)
+        if held is None or held.reserved_generation != generation:
+            return
+        after = held.released()
+        released = partial(self._changes.released, name, held.reserved_number)
+        self._desk.decide([after], released, self._leave_parent)
+
+    def _forget_others(self, told: Mapping[str, int], in_doubt: Collection[str]) -> None:
+        """Of what the parent did not name nothing counts, nor what it no longer has in mind.
+
+        That goes for what is only now being reserved, too.
+        """
+        for name in sorted(self.names()):
+            if name not in in_doubt:
+                self._when_free(name, partial(self._release_other, name, told.get(name, 0)))
+            held = self._book.floods.get(name)
+            if held is not None and held.above and name not in told:
+                gone = FloodedVariable(variable=held.variable, generation=NO_GENERATION)
+                self._when_free(name, partial(self._commit_above, gone))
+
+    def _release_other(self, name: str, generation: int) -> None:
+        """What is reserved stays only if it is just that which counts now."""
+        held = self._book.floods.get(name)
+        if held is not None and held.reserved_generation not in {0, generation}:
+            self._release(name, held.reserved_generation)
+
+    # The children.
+
+    def hear(self, child: str, word: FloodingWord) -> None:
+        if isinstance(word, FloodingEnded):
+            self._when_free(word.name, partial(self._ended, word))
+        else:
+            self._changes.hear(child, word)
+
+    def _ended(self, word: FloodingEnded) -> None:
+        """Nobody publishes it any more: this broker's own request is over, and the parent hears."""
+        held = self._book.floods.get(word.name)
+        self._tell_parent(word)
+        if held is None or word.variable_id not in {0, held.variable.variable_id}:
+            return  # Another variable has its name by now.
+        if held.own:
+            self._change_own(structs.replace(held, own={}))
+
+    # Words.
+
+    def _next_number(self) -> int:
+        return self._book.next_number(self._desk.term)
+
+    def _held(self, variable: StatusVariable) -> FloodingHeld:
+        found = self._book.floods.get(variable.name)
+        if found is None or found.variable != variable:
+            return FloodingHeld(variable=variable, number=0)
+        return found
+
+    def _refuse_parent(self, name: str, generation: int, why: RefusedOutcome) -> None:
+        word = FloodingRefused(term=0, name=name, generation=generation, refused=why)
+        self._tell_parent(word)
+
+    def _leave_parent(self, reason: str) -> None:
+        """What could not be written the parent has to say again: it does so at the next joining."""
+        error = StorageFailed(f"flooding could not be changed: {reason}")
+        self._desk.close(f"broker/{self._desk.settings.parent}", error)
+
+    def _tell_parent(self, word: FloodingWord) -> None:
+        self._desk.send_parent(structs.replace(word, term=self._desk.term))
+
+    def _facts(self, name: str) -> Facts:
+        held = self._book.floods.get(name)
+        if held is None:
+            return {"name": name, "modes": []}
+        terms = held.terms(self._desk.state.depth)
+        return {
+            "name": name,
+            "variable_id": held.variable.variable_id,
+            "modes": [
+                {
+                    "mode": mode,
+                    "level": term.level,
+                    "every": term.every,
+                    "asked_by": "parent" if mode in held.above else "operator",
+                    "overrides_operator": overrides(mode, held.own, held.above),
+                }
+                for mode, term in terms.items()
+            ],
+            "refusing": self._changes.refusing(name),
+        }

@@ -1,0 +1,126 @@
+"""What floods the scope of a broker above clouds: durable, and charged on the channels between.
+
+Operators of this broker ask for its own depth; what its parent asks keeps the depth of where it was
+asked. Children are told, for each variable, the one thing that holds: the parent's where it has
+spoken, else this broker's.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.tree.records import Way
+from gridstat.model.flooding import everys_of
+from gridstat.model.qos import LATENCY_US_MAX
+from gridstat.net.command.tree_messages import FloodedVariable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from gridstat.broker.capacity.admission import Obstacle
+    from gridstat.broker.records.applied import Applied
+    from gridstat.broker.tree.channels import OwnChannels
+    from gridstat.broker.tree.flooding_records import FloodingHeld
+    from gridstat.model.flooding import FloodTerm
+    from gridstat.model.status import StatusVariable
+
+NO_CHANNEL: Final = 0
+TERM_SHIFT: Final = 32
+"""So many generations, as a power of two, has each term of a broker."""
+
+
+class FloodingBook:
+    """Every channel of this broker carries all that floods its scope, and is charged for it."""
+
+    def __init__(self, channels: OwnChannels) -> None:
+        self._channels = channels
+        self.floods: dict[str, FloodingHeld] = {}
+        self.number_last = 0
+
+    def next_number(self, term: int) -> int:
+        """A generation that no child has heard of.
+
+        Each term has its own: the journal keeps none of what is over, or was never decided.
+        """
+        self.number_last = max(self.number_last + 1, term << TERM_SHIFT)
+        return self.number_last
+
+    def apply(self, held: FloodingHeld, done: Applied) -> None:
+        name = held.variable.name
+        before = self.floods.get(name)
+        self.number_last = max(self.number_last, held.number, held.reserved_number)
+        self._replace(name, before, held)
+        done.undo.append(partial(self._replace, name, held, before))
+
+    def operations(self) -> Iterator[FloodingHeld]:
+        for _, held in sorted(self.floods.items()):
+            yield held
+
+    def taken(self) -> Iterator[tuple[StatusVariable, dict[int, int]]]:
+        """What every channel of this broker carries by flooding."""
+        for held in self.floods.values():
+            for terms in (held.own, held.above, held.reserved):
+                yield held.variable, everys_of(terms)
+
+    def obstacles(self, after: FloodingHeld) -> list[Obstacle]:
+        """What stands in its way on the channels of this broker; leaves no trace."""
+        before = self.floods.get(after.variable.name)
+        self._charge(after)
+        if before is not None:
+            self._uncharge(before)
+        found = self._channels.obstacles(sorted(self._channels.accounts))
+        if before is not None:
+            self._charge(before)
+        self._uncharge(after)
+        return found
+
+    def channel_added(self, channel_id: int, done: Applied) -> None:
+        """A new channel carries all that floods, like any other."""
+        for held in self.floods.values():
+            self._charge(held, channel_id)
+            done.undo.append(partial(self._uncharge, held, channel_id))
+
+    def channel_removed(self, channel_id: int, done: Applied) -> None:
+        """The channel is about to go, and with it what flooding takes of it."""
+        for held in self.floods.values():
+            self._uncharge(held, channel_id)
+            done.undo.append(partial(self._charge, held, channel_id))
+
+    def _replace(self, name: str, before: FloodingHeld | None, after: FloodingHeld | None) -> None:
+        if after is not None:
+            self._charge(after)
+        if before is not None:
+            self._uncharge(before)
+        if after is None or after.is_over:
+            self.floods.pop(name, None)
+        else:
+            self.floods[name] = after
+
+    def _charge(self, held: FloodingHeld, channel_id: int = NO_CHANNEL) -> None:
+        for terms in (held.own, held.above, held.reserved):
+            if terms:
+                self._channels.charge(held.variable, everys_of(terms), self._ways(channel_id))
+
+    def _uncharge(self, held: FloodingHeld, channel_id: int = NO_CHANNEL) -> None:
+        for terms in (held.own, held.above, held.reserved):
+            if terms:
+                self._channels.uncharge(held.variable, everys_of(terms), self._ways(channel_id))
+
+    def _ways(self, channel_id: int) -> tuple[Way, ...]:
+        """One channel or all of them; nobody relies on how long a flooded event takes."""
+        numbers = (channel_id,) if channel_id else tuple(sorted(self._channels.accounts))
+        shares = (LATENCY_US_MAX,) * len(numbers)
+        return (Way(NO_CHANNEL, NO_CHANNEL, numbers, shares),)
+
+
+def flooded_of(held: FloodingHeld, number: int, terms: dict[int, FloodTerm]) -> FloodedVariable:
+    """What children are told of it."""
+    return FloodedVariable(variable=held.variable, generation=number, terms=terms)
+
+
+def told_of(many: Iterable[FloodingHeld], depth: int) -> tuple[FloodedVariable, ...]:
+    """All that children have committed, or are to."""
+    return tuple(
+        flooded_of(held, held.number, terms) for held in many if (terms := held.terms(depth))
+    )

@@ -1,0 +1,182 @@
+"""The QoS broker: one machine for every broker above clouds (S0 §2.2.3).
+
+It hears children, its parent and operators; it decides, makes that durable, and then tells. Nothing
+here talks to a router or an end-point: those belong to the leaf brokers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gridstat.broker.tree.channels import OwnChannels
+from gridstat.broker.tree.commits import UP_TIMER
+from gridstat.broker.tree.coordinator import PARKED_TIMER, RESERVE_TIMER
+from gridstat.broker.tree.crossings import CROSSINGS_TIMER
+from gridstat.broker.tree.desk import LATER_TIMER, TreeDesk
+from gridstat.broker.tree.flooding_changes import FLOOD_TIMER
+from gridstat.broker.tree.hearing import Hearing
+from gridstat.broker.tree.lookups import LOOKUP_TIMER
+from gridstat.broker.tree.operators import TreeOperators
+from gridstat.broker.tree.parts import Parts
+from gridstat.broker.tree.records import TermBegan, encode, operations_of
+from gridstat.broker.tree.releases import RELEASE_TIMER
+from gridstat.broker.tree.state import TreeState
+from gridstat.broker.tree.waiting_list import REPLAN_TIMER
+from gridstat.model.errors import NotAuthorised
+from gridstat.net.command.machine import (
+    Connected,
+    Disconnected,
+    Persisted,
+    PersistFailed,
+    Received,
+    TimerFired,
+)
+from gridstat.net.command.operator_messages import OperatorCommand, TreeCommand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gridstat.broker.desk import Outside
+    from gridstat.broker.tree.settings import TreeSettings
+    from gridstat.model.cloud import EventChannel
+    from gridstat.net.command.machine import Event, Instruction
+
+START_TIMER: Final = "start"
+EARLY_EVENTS_MAX: Final = 100_000
+
+
+class QosBroker:
+    """Nothing leaves before what it rests on is durable, and nothing before the term is.
+
+    `children` are names of brokers; `channels` lead between routers below different children, and
+    are numbered by the broker itself: in their order at first, and each for good.
+    """
+
+    def __init__(
+        self,
+        settings: TreeSettings,
+        outside: Outside,
+        children: Iterable[str],
+        channels: Iterable[EventChannel],
+    ) -> None:
+        self.state = TreeState(children, OwnChannels(channels))
+        self._desk = TreeDesk(settings, outside, self.state)
+        self._parts = Parts(self._desk)
+        self._operators = TreeOperators(self._parts)
+        self._hearing = Hearing(self._parts)
+        self._timers: dict[str, Callable[[], None]] = {
+            START_TIMER: self._begin,
+            LATER_TIMER: self._desk.try_again,
+            UP_TIMER: self._parts.commits.expire,
+            RESERVE_TIMER: self._parts.coordinator.expire,
+            PARKED_TIMER: self._parts.coordinator.try_parked,
+            LOOKUP_TIMER: self._parts.lookups.expire,
+            RELEASE_TIMER: self._parts.releases.say_again,
+            REPLAN_TIMER: self._parts.failures.replan_some,
+            CROSSINGS_TIMER: self._parts.graph.tell_parent,
+        }
+        self._early: list[Event] | None = []
+        self._has_begun = False
+
+    def restore(self, written: Sequence[bytes]) -> None:
+        """Stand where the journal ends; a part of it may follow on another."""
+        assert not self._has_begun, "a broker is restored before it starts"
+        for operation in operations_of(written):
+            self.state.replay(operation)
+        self._desk.since_snapshot += len(written)
+
+    def snapshot(self) -> list[bytes]:
+        """The durable state as operations; with all that is decided, durable yet or not."""
+        return [encode(operation) for operation in self.state.operations()]
+
+    @property
+    def open_count(self) -> int:
+        """Contracts and stretches that are being planned and reserved."""
+        return len(self._parts.coordinator)
+
+    def survey(self) -> dict[str, Any]:
+        """The scope at a glance, for metrics; operators ask for the same."""
+        return self._operators.survey()
+
+    def start(self, now_ns: int) -> list[Instruction]:
+        """Begin a new term; `handle` does so too, when its first event comes."""
+        self._desk.begin_turn(now_ns)
+        self._begin()
+        return self._desk.end_turn()
+
+    def handle(self, event: Event, now_ns: int) -> list[Instruction]:
+        self._desk.begin_turn(now_ns)
+        if not self._has_begun:
+            self._begin()
+        if self._early is not None and isinstance(event, Connected | Disconnected | Received):
+            if len(self._early) < EARLY_EVENTS_MAX:
+                self._early.append(event)
+            return self._desk.end_turn()
+        self._take(event)
+        if self._desk.is_compaction_due(self._desk.settings.snapshot_after):
+            self._desk.compact(self.state.operations())
+        return self._desk.end_turn()
+
+    def _begin(self) -> None:
+        """The term grows with every start, durably, before anybody hears from this broker."""
+        self._has_begun = True
+        term = max(self.state.term + 1, self._desk.settings.term_min)
+        journal = "" if self._desk.since_snapshot else self._desk.outside.new_identity()
+        self._desk.decide(
+            [
+                TermBegan(term=term, journal=journal),
+                *self.state.numbering(),
+                *self._parts.flooding.orphaned(term),
+            ],
+            self._begun,
+            lambda _: self._desk.set_timer(START_TIMER, self._desk.settings.retry_after_ns),
+        )
+
+    def _begun(self) -> None:
+        early, self._early = self._early or [], None
+        self._desk.note("term_began", term=self.state.term)
+        self._parts.resume()
+        for event in early:
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Received(peer=peer):
+                self._receive(peer, event)
+            case Persisted(token=token):
+                self._desk.persisted(token)
+            case PersistFailed(token=token, reason=reason):
+                self._desk.persist_failed(token, reason)
+            case TimerFired(name=name):
+                fired = self._timers.get(name)
+                if fired is not None:
+                    fired()
+                elif name.startswith(FLOOD_TIMER):
+                    self._parts.flooding.fire(name.removeprefix(FLOOD_TIMER))
+            case Connected(peer=peer):
+                self._connect(peer)
+            case Disconnected(peer=peer):
+                role, _, name = peer.partition("/")
+                if role == "broker":
+                    self._parts.membership.disconnect(name)
+
+    def _connect(self, peer: str) -> None:
+        role, _, name = peer.partition("/")
+        if role == "broker":
+            self._parts.membership.connect(name)
+        elif role != "operator":
+            self._desk.close(
+                peer,
+                NotAuthorised(f"rule role: a {role} has no business with a broker above clouds"),
+            )
+
+    def _receive(self, peer: str, event: Received) -> None:
+        role, _, name = peer.partition("/")
+        message = event.message
+        if role == "operator" and isinstance(message, OperatorCommand | TreeCommand):
+            self._operators.take(peer, message)
+        elif role != "broker" or not self._hearing.hear(name, message):
+            word = type(message).__name__
+            self._desk.close(
+                peer, NotAuthorised(f"rule role: {peer} may not say {word} to a broker")
+            )

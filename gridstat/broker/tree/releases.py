@@ -1,0 +1,123 @@
+"""Giving back: children are asked to release until they have, however often they come and go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gridstat.net.command.stretch_messages import Release
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from gridstat.broker.tree.desk import TreeDesk
+
+RELEASE_TIMER: Final = "release"
+
+Key = tuple[str, int]
+"""A contract and its generation."""
+
+
+class Releases:
+    """What is open stays so until the child says that nothing is held, or shows it by joining."""
+
+    def __init__(self, desk: TreeDesk) -> None:
+        self._desk = desk
+        self._open: dict[Key, dict[str, int]] = {}
+        """By child the round of the release, which its answer carries."""
+        self._of_child: dict[str, set[Key]] = {}
+        self._unknown: dict[str, set[Key]] = {}
+        """What of it nobody here had asked for."""
+        self._then: dict[Key, list[Callable[[], None]]] = {}
+        self._then_child: dict[tuple[Key, str], list[Callable[[], None]]] = {}
+        self._is_timer_set = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def is_open(self, key: Key, child: str | None = None) -> bool:
+        found = self._open.get(key)
+        return found is not None and (child is None or child in found)
+
+    def start(
+        self, key: Key, children: Iterable[str], then: Callable[[], None] | None = None
+    ) -> None:
+        """Ask them all; `then` follows when nobody holds anything of it any more."""
+        if then is not None:
+            self._then.setdefault(key, []).append(then)
+        for child in children:
+            self._open.setdefault(key, {}).setdefault(child, self._desk.next_question())
+            self._of_child.setdefault(child, set()).add(key)
+            self._say(key, child)
+        if not self._open.get(key):
+            self._finish(key)
+        elif not self._is_timer_set:
+            self._is_timer_set = True
+            self._desk.set_timer(RELEASE_TIMER, self._desk.settings.retry_after_ns)
+
+    def start_unknown(self, key: Key, child: str) -> bool:
+        """What a child holds and nobody here knows of; not of one that tells of too much of it."""
+        unknown = self._unknown.setdefault(child, set())
+        has_room = len(unknown) < self._desk.settings.unknown_child_max
+        if has_room:
+            unknown.add(key)
+            self.start(key, [child])
+        return has_room
+
+    def after(self, key: Key, child: str, then: Callable[[], None]) -> None:
+        """Run this when the child has given back what it is asked to; at once if it is not."""
+        if self.is_open(key, child):
+            self._then_child.setdefault((key, child), []).append(then)
+        else:
+            then()
+
+    def released(self, key: Key, child: str, round_: int = 0) -> None:
+        found = self._open.get(key)
+        if found is None or round_ not in {0, found.get(child)} or child not in found:
+            return  # Perhaps the answer to an earlier one, since which it was asked to hold more.
+        del found[child]
+        for index in (self._of_child, self._unknown):
+            keys = index.get(child, set())
+            keys.discard(key)
+            if not keys:
+                index.pop(child, None)
+        for then in self._then_child.pop((key, child), ()):
+            then()
+        if not found and self._open.get(key) is found:
+            self._finish(key)
+
+    def child_joined(self, child: str) -> None:
+        for key in sorted(self._of_child.get(child, ())):
+            self._say(key, child)
+
+    def child_holds(self, child: str, held: set[Key]) -> None:
+        """It has told all that it holds: whatever else it was to give back, it has."""
+        for key in sorted(self._of_child.get(child, set()) - held):
+            self.released(key, child)
+
+    def child_is_gone(self, child: str) -> None:
+        """It is no child any more."""
+        self.child_holds(child, set())
+
+    def say_again(self) -> None:
+        self._is_timer_set = False
+        for child in sorted(self._desk.joined & self._of_child.keys()):
+            self.child_joined(child)
+        if self._open:
+            self._is_timer_set = True
+            self._desk.set_timer(RELEASE_TIMER, self._desk.settings.retry_after_ns)
+
+    def _say(self, key: Key, child: str) -> None:
+        self._desk.send_child(
+            child,
+            Release(
+                term=self._desk.term,
+                contract=key[0],
+                generation=key[1],
+                round=self._open[key][child],
+            ),
+        )
+
+    def _finish(self, key: Key) -> None:
+        self._open.pop(key, None)
+        for then in self._then.pop(key, ()):
+            then()

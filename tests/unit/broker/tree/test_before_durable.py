@@ -1,0 +1,93 @@
+"""Words that come while what they are about is decided, and not yet on the disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from gridstat.net.command.machine import Received
+from gridstat.net.command.stretch_messages import ContractEnded, EndContract
+from gridstat.net.command.tree_messages import AskNumbers, NumbersLeased
+from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, residue, two_clouds
+
+if TYPE_CHECKING:
+    from gridstat.net.command.messages import Message
+    from tests.unit.broker.tree.tree_world import TreeWorld
+
+Word = TypeVar("Word")
+
+
+def hear(world: TreeWorld, broker: str, child: str, message: Message) -> None:
+    """The broker hears a word now, whatever it has still to write."""
+    machine = world.brokers[broker].machine
+    world._do(broker, machine.handle(Received(f"broker/{child}", message), world.now_ns))
+
+
+def said(world: TreeWorld, kind: type[Word]) -> list[Word]:
+    return [message for _, _, message in world.sent if isinstance(message, kind)]
+
+
+def test_a_block_that_is_asked_for_twice_is_told_only_when_it_is_durable() -> None:
+    world = two_clouds()
+    asked = AskNumbers(term=1, request=1, count=100)
+    hear(world, "root", "c1", asked)
+    hear(world, "root", "c1", asked)
+    assert said(world, NumbersLeased) == []
+    world.kill("root")
+    world.settle()
+    world.clouds["c2"].ask_numbers(1, 100)
+    world.say("c2")
+    world.settle()
+    assert world.clouds["c2"].numbers[1].first == 1
+    assert {told.first for told in said(world, NumbersLeased)} == {1}
+
+
+def test_a_question_that_waits_for_a_lease_and_is_asked_again_has_one_block() -> None:
+    world = deep_tree()
+    world.clouds["c1"].ask_numbers(1, 10)
+    world.say("c1")
+    west = world.brokers["west"]
+    while not west.writing or not west.machine.state.numbers.free:
+        assert world.step()
+    hear(world, "west", "c1", AskNumbers(term=1, request=1, count=10))
+    world.settle()
+    told = [word for word in said(world, NumbersLeased) if word.count == 10]
+    assert len({word.first for word in told}) == 1
+
+
+def test_a_block_whose_write_fails_is_given_once_when_the_disk_has_room_again() -> None:
+    world = two_clouds()
+    world.fail_writes["root"] = {0}
+    asked = AskNumbers(term=1, request=1, count=100)
+    hear(world, "root", "c1", asked)
+    world.step()
+    hear(world, "root", "c1", asked)
+    world.rest()
+    assert {told.first for told in said(world, NumbersLeased)} == {1}
+    assert world.brokers["root"].machine.state.numbers.last == 100
+
+
+def test_an_end_that_is_told_twice_is_confirmed_only_when_it_is_durable() -> None:
+    world = two_clouds()
+    contract = world.subscribe("c2/d", VOLTAGE)
+    world.settle()
+    ending = EndContract(term=1, contract=contract)
+    hear(world, "root", "c2", ending)
+    hear(world, "root", "c2", ending)
+    assert said(world, ContractEnded) == []
+    world.settle()
+    assert len(said(world, ContractEnded)) == 2
+    world.rest()
+    assert residue(world) == []
+
+
+def test_an_end_is_confirmed_though_the_decision_before_it_cannot_be_written() -> None:
+    world = two_clouds()
+    contract = world.subscribe("c2/d", VOLTAGE)
+    root = world.brokers["root"]
+    while not len(root.machine.state.holdings):
+        assert world.step()
+    world.fail_writes["root"] = {0}
+    hear(world, "root", "c2", EndContract(term=1, contract=contract))
+    world.rest()
+    assert [told.contract for told in said(world, ContractEnded)] == [contract]
+    assert residue(world) == []

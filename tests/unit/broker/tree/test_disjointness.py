@@ -1,0 +1,33 @@
+"""Whether the paths of a contract share a router is said as it is, not as it was hoped."""
+
+from __future__ import annotations
+
+from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
+from tests.unit.broker.tree.tree_world import TreeWorld, channel, variable
+from tests.unit.broker.tree.worlds import VOLTAGE, row_of_clouds
+
+
+def through(*ends: tuple[str, str]) -> TreeWorld:
+    clouds = [CloudStandIn(name, "root") for name in ("c1", "c2", "c3")]
+    channels = [channel(*pair) for pair in ends]
+    world = TreeWorld({"root": ("", ("c1", "c2", "c3"), channels)}, clouds)
+    world.clouds["c1"].variables[VOLTAGE] = variable(VOLTAGE, 1)
+    return world.start()
+
+
+def test_two_ways_that_meet_at_a_border_router_are_not_called_node_disjoint() -> None:
+    world = through(
+        ("c1/b0", "c2/in"), ("c1/b1", "c2/in"), ("c2/out0", "c3/b0"), ("c2/out1", "c3/b1")
+    )
+    contract = world.subscribe("c3/d", VOLTAGE, redundancy=2)
+    world.settle()
+    granted = world.clouds["c3"].granted[contract]
+    assert len(granted.paths) == 2
+    assert not granted.is_node_disjoint
+
+
+def test_two_ways_that_share_only_the_edges_at_their_ends_are_node_disjoint() -> None:
+    world = row_of_clouds(3)
+    contract = world.subscribe("c3/d", VOLTAGE, redundancy=2)
+    world.settle()
+    assert world.clouds["c3"].granted[contract].is_node_disjoint

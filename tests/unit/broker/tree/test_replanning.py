@@ -1,0 +1,187 @@
+"""How often, and how many at a time, contracts that are not whole are planned anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridstat.broker.tree.settings import TreeSettings
+from gridstat.model.rate_law import NS_PER_S
+from gridstat.net.command.stretch_messages import Lookup, StretchBroken, StretchMended
+from tests.unit.broker.tree.tree_world import variable
+from tests.unit.broker.tree.worlds import VOLTAGE, residue, two_clouds
+
+if TYPE_CHECKING:
+    from tests.unit.broker.tree.tree_world import TreeWorld
+
+
+def lookups(world: TreeWorld) -> int:
+    return sum(isinstance(word, Lookup) for _, _, word in world.sent)
+
+
+def fall_silent(world: TreeWorld, *, is_up: bool = False) -> None:
+    """All channels from c1 to c2."""
+    for (start, _), number in world.brokers["root"].machine.state.channels.between.items():
+        if start.startswith("c1/"):
+            world.clouds["c2"].tell_channel(number, is_up=is_up)
+    world.say("c2")
+    world.settle()
+
+
+def test_hints_make_a_contract_that_nothing_leads_round_be_tried_more_and_more_seldom() -> None:
+    world = two_clouds()
+    world.subscribe("c2/d", VOLTAGE)
+    world.settle()
+    fall_silent(world)
+    world.rest()
+    world.sent.clear()
+    for _ in range(300):
+        world.clouds["c1"].retell()
+        world.say("c1")
+        world.settle()
+        world.advance(NS_PER_S // 5)
+    assert 1 <= lookups(world) <= 8
+    fall_silent(world, is_up=True)
+    world.rest()
+    assert world.brokers["root"].machine.survey()["broken"] == 0
+
+
+def test_a_channel_that_is_back_makes_all_be_tried_at_once_however_often_they_were() -> None:
+    world = two_clouds()
+    world.subscribe("c2/d", VOLTAGE, redundancy=2)
+    world.settle()
+    (first, *_) = sorted(world.brokers["root"].machine.state.channels.accounts)
+    other = first + 2
+    for number in (first, other):
+        world.clouds["c2"].tell_channel(number, is_up=False)
+    world.say("c2")
+    world.settle()
+    for _ in range(100):
+        world.clouds["c1"].retell()
+        world.say("c1")
+        world.settle()
+        world.advance(NS_PER_S)
+    world.sent.clear()
+    world.clouds["c2"].tell_channel(first, is_up=True)
+    world.say("c2")
+    world.settle()
+    world.advance(1)
+    assert lookups(world) == 1
+
+
+def test_no_more_contracts_than_may_be_are_planned_anew_at_a_time() -> None:
+    world = two_clouds(TreeSettings(name="", replan_at_once=3))
+    for number in range(1, 11):
+        world.subscribe("c2/d", VOLTAGE, number)
+    world.settle()
+    world.clouds["c1"].is_silent = True
+    world.sent.clear()
+    fall_silent(world)
+    world.advance(2 * NS_PER_S)
+    assert lookups(world) == 3
+    world.clouds["c1"].is_silent = False
+    world.disconnect("c1")
+    world.rest()
+    fall_silent(world, is_up=True)
+    world.rest()
+    assert world.brokers["root"].machine.survey()["broken"] == 0
+
+
+OTHER = "c1/pmu/x"
+
+
+def channel_of(world: TreeWorld, contract: str) -> int:
+    return world.clouds["c2"].granted[contract].paths[0].pieces[1].channel_ids[0]
+
+
+def crowded() -> tuple[TreeWorld, str, str]:
+    """The way of one contract is down, and another one fills the only way round."""
+    world = two_clouds(bandwidth_bytes_per_s=6_000)
+    world.clouds["c1"].variables[OTHER] = variable(OTHER, 99)
+    first = world.subscribe("c2/d", VOLTAGE, 1)
+    world.settle()
+    second = world.subscribe("c2/d", OTHER, 2)
+    world.settle()
+    assert channel_of(world, first) != channel_of(world, second)
+    world.clouds["c2"].tell_channel(channel_of(world, first), is_up=False)
+    world.say("c2")
+    world.rest()
+    assert broken(world) == 1
+    return world, first, second
+
+
+def broken(world: TreeWorld) -> int:
+    found = world.brokers["root"].machine.survey()["broken"]
+    assert isinstance(found, int)
+    return found
+
+
+def test_a_contract_that_ends_makes_room_for_one_that_is_broken_at_once() -> None:
+    world, first, second = crowded()
+    free = channel_of(world, second)
+    world.end(second)
+    world.settle()
+    world.advance(1)
+    assert broken(world) == 0
+    assert channel_of(world, first) == free
+    world.end(first)
+    world.rest()
+    assert residue(world) == []
+
+
+def test_ends_of_many_contracts_do_not_have_one_that_is_broken_tried_each_time() -> None:
+    world = two_clouds()
+    for number in range(1, 32):
+        world.subscribe("c2/d", VOLTAGE, number)
+        world.settle()
+    world.clouds["c1"].capacity = 0
+    (channel, *_) = sorted(world.brokers["root"].machine.state.channels.accounts)
+    world.clouds["c2"].tell_channel(channel, is_up=False)
+    world.say("c2")
+    world.rest()
+    before = broken(world)
+    world.sent.clear()
+    for number in range(2, 32):
+        world.end(f"c2#{number}")
+        world.settle()
+        world.advance(1)
+    assert 1 <= lookups(world) <= before
+
+
+def test_room_that_becomes_free_inside_a_cloud_is_found_though_nobody_tells_of_it() -> None:
+    world = two_clouds()
+    contract = world.subscribe("c2/d", VOLTAGE)
+    world.settle()
+    world.clouds["c1"].capacity = 0
+    world.clouds["c2"].tell_channel(channel_of(world, contract), is_up=False)
+    world.say("c2")
+    world.rest()
+    assert broken(world) == 1
+    world.sent.clear()
+    world.advance(3_600 * NS_PER_S)
+    assert lookups(world) <= 3_600 // 32 + 1
+    world.clouds["c1"].capacity = 10
+    world.rest()
+    assert broken(world) == 0
+
+
+def test_what_came_back_while_a_look_up_took_long_is_not_shunned() -> None:
+    world = two_clouds()
+    contract = world.subscribe("c2/d", VOLTAGE, redundancy=2)
+    world.settle()
+    ((key, found),) = world.clouds["c2"].stretches.items()
+    gate = found.reserve.entries[0].channel_id
+    broken = StretchBroken(
+        term=1, contract=contract, generation=key[1], reason="i3 is down", broken=(gate,)
+    )
+    world.clouds["c1"].is_silent = True
+    world.post("c2", "root", broken)
+    world.settle()
+    world.advance(NS_PER_S // 100)
+    assert lookups(world) == 2, "c1 is asked where the variable is now"
+    world.post("c2", "root", StretchMended(term=1, contract=contract, generation=key[1]))
+    world.settle()
+    world.clouds["c1"].is_silent = False
+    world.disconnect("c1")
+    world.rest()
+    granted = world.clouds["c2"].granted[contract]
+    assert (granted.generation, len(granted.paths)) == (1, 2)

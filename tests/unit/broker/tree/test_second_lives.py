@@ -1,0 +1,80 @@
+"""A parent that is killed while its children reserve, and what its next life makes of that."""
+
+from __future__ import annotations
+
+import pytest
+
+from gridstat.broker.tree.records import body_of
+from gridstat.net.command.stretch_messages import Release, Reserve, Reserved
+from tests.unit.broker.tree.seat import ask, hold_up, let_go, under_a_seat
+from tests.unit.broker.tree.worlds import deep_tree, inconsistencies, residue
+
+
+def test_what_a_broker_in_the_middle_reserves_for_a_life_that_is_over_is_given_back() -> None:
+    world = deep_tree()
+    contract = world.subscribe("c4/d", "c1/pmu/v")
+    hold_up(world, "c1")
+    world.kill("root")
+    world.settle()
+    world.end(contract)
+    world.settle()
+    let_go(world, "c1")
+    world.rest()
+    assert residue(world) == []
+    assert inconsistencies(world) == []
+
+
+@pytest.mark.parametrize("when", ["looking up", "asking its clouds", "reserved", "leaving"])
+def test_another_question_by_the_same_name_gets_an_answer_of_its_own(when: str) -> None:
+    world, root = under_a_seat()
+    contract = "c9#1"
+    ask(world, contract, every=4)
+    if when == "asking its clouds":
+        hold_up(world, "c1")
+    elif when != "looking up":
+        world.settle()
+    if when == "leaving":
+        world.clouds["c1"].is_silent = True
+        world.post("root", "west", Release(term=1, contract=contract, generation=0))
+        world.settle()
+        root.heard.clear()
+    ask(world, contract, every=1)
+    world.settle()
+    let_go(world, "c1")
+    world.rest()
+    assert isinstance(root.heard[-1], Reserved)
+    everys = {
+        qos.every
+        for name in ("c1", "c2")
+        for found in world.clouds[name].stretches.values()
+        for qos in found.reserve.granted.values()
+    }
+    assert everys == {1}
+    (held,) = [found for found, _ in world.brokers["west"].machine.state.holdings.all()]
+    assert body_of(held).granted[0].every == 1
+
+
+def test_the_same_question_is_answered_alike_and_nothing_is_reserved_anew() -> None:
+    world, root = under_a_seat()
+    ask(world, "c9#1")
+    world.settle()
+    ask(world, "c9#1")
+    world.settle()
+    one, other = (word for word in root.heard if isinstance(word, Reserved))
+    assert one == other
+    reserves = [to for _, to, word in world.sent if isinstance(word, Reserve) and to == "c1"]
+    assert len(reserves) == 1
+
+
+def test_a_release_is_the_last_word_on_what_waits_for_something_else_to_be_given_back() -> None:
+    world, _ = under_a_seat()
+    ask(world, "c9#1", every=4)
+    world.settle()
+    world.clouds["c1"].is_silent = True
+    ask(world, "c9#1", every=1)
+    world.settle()
+    world.post("root", "west", Release(term=1, contract="c9#1", generation=0))
+    world.settle()
+    let_go(world, "c1")
+    world.rest()
+    assert residue(world) == []

@@ -1,0 +1,77 @@
+"""Sessions with the parent that end and begin while a broker still writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridstat.broker.desk import Outside
+from gridstat.broker.tree.qos_broker import QosBroker
+from gridstat.broker.tree.settings import TreeSettings
+from gridstat.net.command.machine import Connected, Disconnected, Persist, Persisted, Received, Send
+from gridstat.net.command.stretch_messages import StretchesHeld
+from gridstat.net.command.tree_messages import JoinTree, TreeJoined
+from tests.unit.broker.stand_ins import PlainVerifier
+from tests.unit.broker.tree.tree_world import hello
+
+if TYPE_CHECKING:
+    from gridstat.net.command.machine import Event, Instruction
+    from gridstat.net.command.messages import Message
+
+ROOT = "broker/root"
+PLACE = TreeJoined(term=1, depth=1, above=("root",))
+
+
+class Middle:
+    """A broker whose writes end when a test says so."""
+
+    def __init__(self) -> None:
+        settings = TreeSettings("west", parent="root")
+        self.machine = QosBroker(settings, Outside(PlainVerifier(), lambda: 0), ["c1"], [])
+        self.writing: list[Persist] = []
+        self.said: list[Message] = []
+        self._do(self.machine.start(0))
+        self.write()
+
+    def tell(self, event: Event) -> list[Message]:
+        """What it says then."""
+        self.said.clear()
+        self._do(self.machine.handle(event, 0))
+        return list(self.said)
+
+    def write(self) -> list[Message]:
+        return self.tell(Persisted(self.writing.pop(0).token))
+
+    def connect(self) -> list[Message]:
+        return self.tell(Connected(ROOT, hello(ROOT)))
+
+    def _do(self, instructions: list[Instruction]) -> None:
+        for found in instructions:
+            if isinstance(found, Persist):
+                self.writing.append(found)
+            elif isinstance(found, Send):
+                self.said.append(found.message)
+
+
+def kinds(words: list[Message]) -> set[type]:
+    return {type(word) for word in words}
+
+
+def test_a_place_that_an_earlier_session_gave_does_not_join_the_present_one() -> None:
+    middle = Middle()
+    assert kinds(middle.connect()) == {JoinTree}
+    middle.tell(Received(ROOT, PLACE))
+    middle.tell(Disconnected(ROOT))
+    middle.connect()
+    assert StretchesHeld not in kinds(middle.write())
+    assert StretchesHeld in kinds(middle.tell(Received(ROOT, PLACE)))
+
+
+def test_a_place_that_is_given_again_counts_once_it_is_durable() -> None:
+    middle = Middle()
+    middle.connect()
+    middle.tell(Received(ROOT, PLACE))
+    middle.tell(Disconnected(ROOT))
+    middle.connect()
+    assert middle.tell(Received(ROOT, PLACE)) == []
+    assert middle.write() == []
+    assert StretchesHeld in kinds(middle.write())
