@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gridstat.endpoint.connection import Connection
     from gridstat.endpoint.contract import Contract
     from gridstat.endpoint.delivery import Delivery
+    from gridstat.endpoint.flooded import FloodedEvent, FloodedSubscription
     from gridstat.endpoint.group import Group
     from gridstat.endpoint.group_sets import GroupSet
     from gridstat.endpoint.ledger import Ledger
@@ -67,6 +68,8 @@ __all__ = [
     "EventFlag",
     "Field",
     "FieldKind",
+    "FloodedEvent",
+    "FloodedSubscription",
     "GridStatError",
     "Group",
     "GroupSet",
@@ -103,6 +106,8 @@ _LOADED_LATER = {
     "Connection": "gridstat.endpoint.connection",
     "Contract": "gridstat.endpoint.contract",
     "Delivery": "gridstat.endpoint.delivery",
+    "FloodedEvent": "gridstat.endpoint.flooded",
+    "FloodedSubscription": "gridstat.endpoint.flooded",
     "Group": "gridstat.endpoint.group",
     "GroupSet": "gridstat.endpoint.group_sets",
     "Ledger": "gridstat.endpoint.ledger",

@@ -18,6 +18,7 @@ from gridstat.endpoint.deliverer import Deliverer
 from gridstat.endpoint.edge_address import local_host_toward
 from gridstat.endpoint.endpoint_session import EndPointSession
 from gridstat.endpoint.event_channels import EventChannels
+from gridstat.endpoint.flooded import FloodedSubscription
 from gridstat.endpoint.listening import Listening
 from gridstat.endpoint.publication_book import PublicationBook
 from gridstat.endpoint.session_thread import SessionThread
@@ -37,6 +38,7 @@ from gridstat.model.errors import (
     DeadlinePassed,
     EndPointExists,
     GridStatError,
+    Misuse,
     NotAuthorised,
     WrongCloud,
 )
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
     from gridstat.endpoint.arrival_clock import Arrival
     from gridstat.endpoint.edge_address import EdgeAddress
+    from gridstat.endpoint.flooded import FloodedEvent
     from gridstat.endpoint.session_words import SessionWord
     from gridstat.endpoint.tap import Tap
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
@@ -91,8 +94,10 @@ class CloudLink:
         self._settings = settings
         self._clock = SystemClock()
         hosts = tuple(local_host_toward(edge) for edge in edges)
+        self._host = _bind_host(hosts)
+        self._flooded: FloodedSubscription | None = None
         self._receiver = _ends.Receiver(
-            host=_bind_host(hosts),
+            host=self._host,
             ring_events=settings.ring_events,
             option_bytes=settings.option_bytes,
             variables_max=settings.variables_max,
@@ -153,6 +158,15 @@ class CloudLink:
         """Ask the cloud within the connection's own deadline."""
         return self._session.ask(command, use, self._settings.within_s)
 
+    def hear_flooded(
+        self, on_event: Callable[[FloodedEvent], object] | None
+    ) -> FloodedSubscription:
+        """One at a time: the cloud sends it once to each end-point."""
+        if self._flooded is not None and not self._flooded.is_over:
+            raise Misuse("all that floods is heard already", hint="end that subscription first")
+        self._flooded = FloodedSubscription(self, self._host, on_event)
+        return self._flooded
+
     def tap(self, tap: Tap) -> None:
         """Hand everything to one more, as it comes; before the first subscription."""
         self._listening.tap = tap
@@ -197,6 +211,8 @@ class CloudLink:
             parts.callback(self._receiver.close)
             parts.callback(self.deliverer.close)
             parts.callback(self._session.close)
+            if self._flooded is not None:
+                parts.callback(self._flooded.end)
             self.subscriptions.end()
             self.publications.end()
             if self._attached:

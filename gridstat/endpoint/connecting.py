@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
+    from gridstat.net.command.address import Address
+
 USED_HERE: Final = "this process has a connection of that name: close it first"
 
 
@@ -34,7 +36,7 @@ class ConnectWishes(TypedDict, total=False):
 
     folder: str | os.PathLike[str]
     certificates: str | os.PathLike[str]
-    name_service: str
+    name_service: str | Sequence[str]
     timeout_s: float
     answer_within_s: float
     ring_events: int
@@ -49,10 +51,11 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishe
     `connect(["c1/e0@127.0.0.1:7101", "c1/e1@127.0.0.1:7102"], name="c1/north/pmu-1",
     certificates="certs/")`. With two edges, whatever fails singly loses nothing. Waits up to
     `timeout_s` (10) for the first edge; raises why it could not attach. With
-    `name_service="host:port"`, the broker's, edges may be given by their names alone, and so with
-    `folder=".gridstat"`, the one of a cloud on this machine, which has the certificates too. The
-    receiving thread is real-time where the process may be; `fifo_priority=0` keeps it ordinary.
-    A program that ends without `close` leaves the cloud nevertheless.
+    `name_service="host:port"`, the broker's, edges may be given by their names alone; of a broker
+    with a stand-by name both, which are tried in turn. The same with `folder=".gridstat"`, the one
+    of a cloud on this machine, which has the certificates too. The receiving thread is real-time
+    where the process may be; `fifo_priority=0` keeps it ordinary. A program that ends without
+    `close` leaves the cloud nevertheless.
     """
     given = (edges,) if isinstance(edges, str) else tuple(edges)
     if not 1 <= len(given) <= EDGES_MAX:
@@ -103,16 +106,17 @@ def _ways(
         return Credentials(access.files_of(name)), places
     folder = CertificateFolder(Path(wishes.get("certificates", "certificates")))
     credentials = Credentials(folder.files(Identity(Role.ENDPOINT, name)))
-    service = wishes.get("name_service")
-    return credentials, tuple(_place_of(text, credentials, service) for text in given)
+    asked = wishes.get("name_service", ())
+    services = [parse_address(text) for text in ((asked,) if isinstance(asked, str) else asked)]
+    return credentials, tuple(_place_of(text, credentials, services) for text in given)
 
 
-def _place_of(text: str, credentials: Credentials, name_service: str | None) -> EdgeAddress:
-    """Where an edge is: as written, or as the name service says."""
-    if "@" in text or name_service is None:
+def _place_of(text: str, credentials: Credentials, services: Sequence[Address]) -> EdgeAddress:
+    """Where an edge is: as written, or as one of the name services says."""
+    if "@" in text or not services:
         return parse_edge(text)
     # In a thread of its own: the caller's may have an event loop already, as in a notebook.
     with ThreadPoolExecutor(1, "gs-lookup") as lookup:
-        asked = resolve(check_name(text), credentials, [parse_address(name_service)])
+        asked = resolve(check_name(text), credentials, services)
         host, port = lookup.submit(asyncio.run, asked).result()
     return EdgeAddress(text, host, port)

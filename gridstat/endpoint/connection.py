@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, Unpack
 
 from gridstat.endpoint.asking import (
     alert_variable,
     check_callback,
     check_pattern,
-    modal_qos,
     periodic_variable,
 )
 from gridstat.endpoint.contract import mode_numbers
@@ -26,26 +25,26 @@ from gridstat.endpoint.errand import errand
 from gridstat.endpoint.finding import find_all, found_in
 from gridstat.endpoint.group import Group, GroupWishes, group_qos, group_terms
 from gridstat.endpoint.group_sets import GroupSets
-from gridstat.endpoint.incoming import Interests
 from gridstat.endpoint.pattern import PatternSubscription
 from gridstat.endpoint.publisher import Publication
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.endpoint.subscription_book import Order
+from gridstat.endpoint.wishes import order_of
 from gridstat.model.errors import GridStatError, GroupMismatch, Misuse
 from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
 
     from numpy.typing import ArrayLike
 
     from gridstat.endpoint.asking import PublicationWishes
     from gridstat.endpoint.cloud_link import CloudLink
-    from gridstat.endpoint.incoming import OnEvent, OnViolation
+    from gridstat.endpoint.flooded import FloodedEvent, FloodedSubscription
+    from gridstat.endpoint.subscription_book import Order
     from gridstat.endpoint.tap import Tap
+    from gridstat.endpoint.wishes import SubscriptionWishes
     from gridstat.model.derived import Derivation
-    from gridstat.model.extrapolation import Extrapolation
     from gridstat.model.qos import QosRequest
     from gridstat.model.rate_law import Period
     from gridstat.model.status import StatusVariable, ValueType
@@ -54,20 +53,6 @@ if TYPE_CHECKING:
 Words = ParamSpec("Words")
 Result = TypeVar("Result")
 NS_PER_MS = 1_000_000
-
-
-class SubscriptionWishes(TypedDict, total=False):
-    """What a subscription shall be; all of it may be left out."""
-
-    qos: QosRequest
-    preset: str
-    modes: Mapping[int, QosRequest]
-    value_type: ValueType
-    on_event: OnEvent
-    on_violation: OnViolation
-    extrapolate: Extrapolation
-    derived: Iterable[str]
-    keep_events: int
 
 
 class Connection:
@@ -210,7 +195,7 @@ class Connection:
         """
         for name in names:
             check_pattern(name, is_pattern=False)
-        found = self.subscribe_orders([_order(name, wishes) for name in names])
+        found = self.subscribe_orders([order_of(name, wishes) for name in names])
         refused = [each for each in found if isinstance(each, GridStatError)]
         granted = [each for each in found if not isinstance(each, GridStatError)]
         if refused:
@@ -233,7 +218,7 @@ class Connection:
         self._check_open()
         if len(names) > MANY_MAX:
             raise Misuse(f"{len(names)} names", hint=f"ask for at most {MANY_MAX} at once")
-        return self._link.subscriptions.subscribe_later([_order(name, wishes) for name in names])
+        return self._link.subscriptions.subscribe_later([order_of(name, wishes) for name in names])
 
     def subscribe_pattern(
         self,
@@ -249,7 +234,18 @@ class Connection:
         check_pattern(pattern, is_pattern=True)
         check_callback("on_match", on_match)
         self._check_open()
-        return self._link.subscriptions.subscribe_pattern(_order(pattern, wishes), on_match)
+        return self._link.subscriptions.subscribe_pattern(order_of(pattern, wishes), on_match)
+
+    def subscribe_flooded(
+        self, on_event: Callable[[FloodedEvent], object] | None = None
+    ) -> FloodedSubscription:
+        """Hear every flooded event at our edges, of whichever variable, without a contract.
+
+        `with grid.subscribe_flooded(on_event=print): ...`; `on_event` runs on a thread of its own.
+        """
+        self._check_open()
+        check_callback("on_event", on_event)
+        return self._link.hear_flooded(on_event)
 
     def tap(self, tap: Tap) -> None:
         """Hand over all events as whole batches of all variables: `grid.tap(recorder)`.
@@ -376,20 +372,3 @@ def _give_back(result: object) -> None:
 
 def _keep(_result: object) -> None:
     """What somebody else's function has got, it has perhaps kept."""
-
-
-def _order(name: str, wishes: SubscriptionWishes) -> Order:
-    check_callback("on_event", wishes.get("on_event"))
-    check_callback("on_violation", wishes.get("on_violation"))
-    return Order(
-        name=name,
-        qos=modal_qos(wishes.get("qos"), wishes.get("preset"), wishes.get("modes")),
-        value_type=wishes.get("value_type"),
-        interests=Interests(
-            on_event=wishes.get("on_event"),
-            on_violation=wishes.get("on_violation"),
-            extrapolate=wishes.get("extrapolate"),
-        ),
-        derived=tuple(wishes.get("derived", ())),
-        keep_events=wishes.get("keep_events", 0),
-    )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.model.copy_window import COPY_WAYS
 from gridstat.model.identifiers import path_name
-from gridstat.net.command.endpoint_messages import PATHS_TOLD_MAX, PathEntry
+from gridstat.net.command.endpoint_messages import PATHS_TOLD_MAX, ROUTERS_TOLD_MAX, PathEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -53,8 +53,9 @@ class PathLedger:
     one_in: int = 1
 
     def entry(self) -> PathEntry:
-        """As it is reported to the broker."""
-        return PathEntry(**{name: getattr(self, name) for name in PathEntry.__struct_fields__})
+        """As it is reported to the broker, which reads no longer path than it grants."""
+        facts = {name: getattr(self, name) for name in PathEntry.__struct_fields__}
+        return PathEntry(**facts | {"routers": self.routers[:ROUTERS_TOLD_MAX]})
 
 
 class EdgeReading(NamedTuple):

@@ -63,7 +63,8 @@ class Asked(Part):
 
 def link_of(**parts: Part) -> CloudLink:
     link = CloudLink.__new__(CloudLink)
-    for name in ("subscriptions", "publications", "deliverer", "_receiver", "_channels"):
+    names = ("subscriptions", "publications", "deliverer", "_receiver", "_channels", "_flooded")
+    for name in names:
         setattr(link, name, parts.get(name) or Part())
     link._session = cast("SessionThread", Asked())
     link._attached = {"c1/e0"}

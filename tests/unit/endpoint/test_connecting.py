@@ -10,7 +10,13 @@ import gridstat
 from gridstat.endpoint.access_folder import open_folder
 from gridstat.endpoint.connecting import connect
 from gridstat.endpoint.edge_address import EdgeAddress
-from gridstat.model.errors import CertificateRefused, ConfigurationError, LayoutError, Misuse
+from gridstat.model.errors import (
+    CertificateRefused,
+    ConfigurationError,
+    LayoutError,
+    Misuse,
+    NoSuchRouter,
+)
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.identity import Identity, Role
 
@@ -50,6 +56,31 @@ def test_a_name_without_a_certificate_is_refused_with_what_to_do(certificates: P
 def test_a_name_that_is_none_is_refused(certificates: Path, name: str) -> None:
     with pytest.raises(LayoutError):
         connect(EDGE, name, certificates=certificates)
+
+
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("192.0.2.1:7101", [("192.0.2.1", 7101)]),
+        (["192.0.2.1:7101", "192.0.2.2:7101"], [("192.0.2.1", 7101), ("192.0.2.2", 7101)]),
+    ],
+)
+def test_the_name_services_of_a_broker_and_of_its_stand_by_are_asked(
+    certificates: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    written: str | list[str],
+    asked: list[tuple[str, int]],
+) -> None:
+    found: list[tuple[str, int]] = []
+
+    async def resolve(_: str, __: object, services: list[tuple[str, int]]) -> tuple[str, int]:
+        found.extend(services)
+        raise NoSuchRouter("c1/e0")
+
+    monkeypatch.setattr("gridstat.endpoint.connecting.resolve", resolve)
+    with pytest.raises(NoSuchRouter):
+        connect("c1/e0", NAME, certificates=certificates, name_service=written)
+    assert found == asked
 
 
 ACCESS = """

@@ -1,0 +1,195 @@
+"""Everything that floods at our edges, whatever it is of: for observers that log and watch.
+
+No contract stands behind it: what floods in the scope of some broker is heard while somebody floods
+it, and nothing else. It has a receiver of its own, so contracts are counted as ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from gridstat.endpoint.delivery import Delivery
+from gridstat.endpoint.finding import found_in
+from gridstat.endpoint.receiver import Receiver
+from gridstat.model.errors import GridStatError, Malformed
+from gridstat.model.status import EventFlag, TimeQuality
+from gridstat.net.codec.value import ValueCodec
+from gridstat.net.command.flooding_messages import HearFlooded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from concurrent.futures import Future
+
+    from gridstat.core.samples import Sample
+    from gridstat.endpoint.asker import Asker
+    from gridstat.model.status import StatusVariable
+    from gridstat.net.command.endpoint_messages import FoundOutcome
+
+READ_S: Final = 0.1
+ASK_AGAIN_S: Final = 2.0
+"""How often it is asked what floods; at once after an event of something else."""
+OPTION_BYTES: Final = 1 << 20
+TIME_QUALITY_BITS: Final = 0b11
+FLAG_BITS: Final = 0b111100
+
+log = logging.getLogger(__name__)
+
+
+class FloodedEvent(NamedTuple):
+    """One event of a flooded variable."""
+
+    variable: StatusVariable
+    delivery: Delivery
+
+    @property
+    def name(self) -> str:
+        """The variable's full name."""
+        return self.variable.name
+
+
+class FloodedSubscription:
+    """Hears every flooded event once, from `grid.subscribe_flooded` on until `unsubscribe`.
+
+        with grid.subscribe_flooded(on_event=print) as flooded:
+            time.sleep(10)
+            print(flooded.newest)
+
+    `on_event` runs on a thread of its own. `newest` has the newest event of each variable by name,
+    also after it has ceased to flood.
+    """
+
+    def __init__(
+        self, asker: Asker, host: str, on_event: Callable[[FloodedEvent], object] | None = None
+    ) -> None:
+        self.newest: dict[str, FloodedEvent] = {}
+        self.heard = 0
+        self._asker = asker
+        self._on_event = on_event
+        self._receiver = Receiver(host=host, option_bytes=OPTION_BYTES)
+        self._known: dict[int, tuple[StatusVariable, ValueCodec]] = {}
+        self._unknown = 0
+        self._is_ending = threading.Event()
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="gs-flooded", daemon=True)
+        try:
+            self._learn(self._ask().result().variables)
+            self._receiver.start()
+            self._thread.start()
+        except BaseException:
+            self._receiver.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.unsubscribe()
+
+    def __repr__(self) -> str:
+        return f"<FloodedSubscription with {len(self._known)} variables>"
+
+    @property
+    def variables(self) -> tuple[StatusVariable, ...]:
+        """What floods now, as far as is known: `flooded.variables`."""
+        found = [variable for variable, _ in tuple(self._known.values())]
+        return tuple(sorted(found, key=lambda variable: variable.name))
+
+    def unsubscribe(self) -> None:
+        """Hear no more of it: `flooded.unsubscribe()`; may be repeated, also in `on_event`."""
+        if self._is_ending.is_set():
+            return
+        self._stop_asking()  # Or the cloud might be asked anew after it was told of the end.
+        try:
+            self._asker.ask(HearFlooded(), found_in).result()
+        finally:
+            self.end()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was ended here, and the cloud has been told or is out of reach."""
+        return self._is_over.is_set()
+
+    def end(self) -> None:
+        """Give the ports back, without a word to the cloud; called by the connection."""
+        self._stop_asking()
+        self._receiver.close()
+        self._is_over.set()
+
+    def _stop_asking(self) -> None:
+        self._is_ending.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        """Hand out what comes, and ask from time to time what floods; that waits for no answer."""
+        asked_s = time.monotonic()
+        asked: Future[FoundOutcome] | None = None
+        while self._hand_out():
+            unknown = self._receiver.counters()["unknown"]
+            is_due = unknown != self._unknown or time.monotonic() - asked_s > ASK_AGAIN_S
+            try:
+                if asked is not None and asked.done():
+                    answered, asked = asked, None
+                    self._learn(answered.result().variables)
+                elif asked is None and is_due:
+                    self._unknown, asked_s = unknown, time.monotonic()
+                    asked = self._ask()
+            except GridStatError as error:  # The cloud is away: what is known still floods.
+                log.warning("flooded_unknown reason=%r", str(error))
+        if asked is not None:
+            asked.cancel()
+
+    def _hand_out(self) -> bool:
+        """Whether to go on: a callback may end this, and then nothing of ours is left to read."""
+        if self._is_ending.is_set():
+            return False
+        for sample, payload in self._receiver.read_records(timeout_s=READ_S):
+            self._take(sample, payload)
+            if self._is_ending.is_set():
+                return False
+        return True
+
+    def _ask(self) -> Future[FoundOutcome]:
+        data_port, urgent_port = self._receiver.ports
+        command = HearFlooded(data_port=data_port, urgent_port=urgent_port)
+        return self._asker.ask(command, found_in)
+
+    def _learn(self, variables: Iterable[StatusVariable]) -> None:
+        found = {each.variable_id: each for each in variables}
+        for number in self._known.keys() - found.keys():
+            self._receiver.forget(number)
+            del self._known[number]
+        for number, variable in found.items():
+            if number not in self._known:
+                self._known[number] = variable, ValueCodec(variable)
+                self._receiver.expect(number, variable.period, variable.phase_ns)
+
+    def _take(self, sample: Sample, payload: bytes) -> None:
+        known = self._known.get(sample.variable_id)
+        if known is None:
+            return  # It ceased to flood while this waited.
+        variable, codec = known
+        try:
+            reading = codec.decode(payload)
+        except Malformed:
+            log.warning("flooded_malformed name=%s", variable.name)
+            return
+        delivery = Delivery(
+            value=reading.value,
+            created_ns=sample.created_ns,
+            received_ns=sample.received_ns,
+            sequence=sample.sequence,
+            time_quality=TimeQuality(sample.flags & TIME_QUALITY_BITS),
+            flags=EventFlag(sample.flags & FLAG_BITS),
+            derived=reading.derived,
+        )
+        event = self.newest[variable.name] = FloodedEvent(variable, delivery)
+        self.heard += 1
+        if self._on_event is not None:
+            try:
+                self._on_event(event)
+            except Exception:
+                log.exception("callback failed name=%s", variable.name)
