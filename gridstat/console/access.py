@@ -7,7 +7,7 @@ into GRIDSTAT_FOLDER, else into `.gridstat` here.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,7 @@ from pydantic import Field
 
 from gridstat.console.config.cloud_file import Host, Name, Port
 from gridstat.console.config.toml_file import Section, load_settings
-from gridstat.model.errors import ConfigurationError
+from gridstat.model.errors import ConfigurationError, Misuse
 from gridstat.net.command.certificate_folder import CertificateFiles, CertificateFolder
 from gridstat.net.command.identity import Identity, Role
 
@@ -41,6 +41,20 @@ class EdgeSection(PlaceSection):
     name: str
 
 
+class BrokerSection(PlaceSection):
+    """One `[[tree]]`: a broker of the tree; only a leaf broker has a name service."""
+
+    name: Name
+    parent: Name | None = None
+    name_service_port: Port | None = None
+
+
+class StandBySection(PlaceSection):
+    """One `[[stand_by]]`: where another process of a broker listens when it is in charge."""
+
+    name: Name
+
+
 class AccessSettings(Section):
     """The whole of `access.toml`."""
 
@@ -49,11 +63,26 @@ class AccessSettings(Section):
     broker: PlaceSection
     name_service: PlaceSection
     edge: list[EdgeSection] = Field(default=[], max_length=10_000)
+    tree: list[BrokerSection] = Field(default=[], max_length=10_000)
+    stand_by: list[StandBySection] = Field(default=[], max_length=10_000)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBroker:
+    """A broker of the tree: where it listens, and who is above it; the root has nobody."""
+
+    address: tuple[str, int]
+    parent: str = ""
+    name_service: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A cloud that can be reached, and the certificates to reach it with."""
+    """A cloud that can be reached, and the certificates to reach it with.
+
+    `tree` has all brokers of which the folder tells, parents before children; empty for a cloud
+    that stands alone.
+    """
 
     folder: Path
     cloud: str
@@ -61,6 +90,24 @@ class Access:
     name_service: tuple[str, int]
     edges: dict[str, tuple[str, int]]
     certificates: CertificateFolder
+    tree: dict[str, KnownBroker] = field(default_factory=dict)
+    stand_bys: tuple[tuple[str, tuple[str, int]], ...] = ()
+
+    @property
+    def brokers(self) -> list[tuple[str, int]]:
+        """Where the broker may be found, to be tried in turn."""
+        return [self.broker, *(place for name, place in self.stand_bys if name == self.cloud)]
+
+    def edges_of(self, cloud: str) -> list[str]:
+        return [name for name in self.edges if name.partition("/")[0] == cloud]
+
+    def beside(self, cloud: str) -> Access:
+        """The same folder, seen from another broker of its tree; as it is if there is none."""
+        known = self.tree.get(cloud)
+        if known is None or cloud == self.cloud:
+            return self
+        service = known.name_service or self.name_service
+        return replace(self, cloud=cloud, broker=known.address, name_service=service)
 
     def files_of(self, role: Role, name: str) -> CertificateFiles:
         """The party's certificate; made on the spot where the authority's key is at hand."""
@@ -74,6 +121,25 @@ class Access:
                 hint=f"have it issued: `gridstat certificates issue {role.value}/{name}`",
             )
         return files
+
+    def owner_of(self, *routers: str) -> Access:
+        """As seen from the lowest broker above these routers: who decides on what joins them."""
+        lines = [self._line(router.partition("/")[0]) for router in routers]
+        common = [name for name in lines[0] if all(name in line for line in lines)]
+        if not common:
+            known = ", ".join(self.tree) or self.cloud
+            raise Misuse(
+                f"the folder tells of no broker above both {' and '.join(routers)}",
+                hint=f"brokers of which it tells: {known}; list the others as [[tree]]",
+            )
+        return self.beside(common[0])
+
+    def _line(self, name: str) -> list[str]:
+        """The broker and all above it of which the folder tells."""
+        line = [name]
+        while (known := self.tree.get(line[-1])) and known.parent and known.parent not in line:
+            line.append(known.parent)
+        return line
 
 
 def folder_from(option: Path | None) -> Path:
@@ -91,4 +157,15 @@ def load_access(option: Path | None) -> Access:
         name_service=(settings.name_service.host, settings.name_service.port),
         edges={edge.name: (edge.host, edge.port) for edge in settings.edge},
         certificates=CertificateFolder(folder / settings.certificates),
+        tree={one.name: _known(one) for one in settings.tree},
+        stand_bys=tuple((one.name, (one.host, one.port)) for one in settings.stand_by),
+    )
+
+
+def _known(section: BrokerSection) -> KnownBroker:
+    port = section.name_service_port
+    return KnownBroker(
+        address=(section.host, section.port),
+        parent=section.parent or "",
+        name_service=None if port is None else (section.host, port),
     )

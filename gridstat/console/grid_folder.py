@@ -13,7 +13,9 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from gridstat.console.access import ACCESS_FILE
+from gridstat.model.cloud import RouterRole
 from gridstat.model.errors import ConfigurationError
+from gridstat.net.command.address import address_text
 from gridstat.net.command.certificate_folder import CertificateFolder, write_whole
 from gridstat.net.command.identity import Identity, Role
 
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from gridstat.console.config.cloud_file import Topology
     from gridstat.console.grid import Grid
+    from gridstat.model.cloud import EventChannel, Router
 
 CERTIFICATES: Final = "certificates"
 GRID_FILE: Final = "grid.toml"
@@ -32,72 +36,135 @@ ROUTER_LIMITS: Final = "[limits]\nvariables_max = 16384\nrings_max = 256\npool_s
 
 
 class GridFolder:
-    """Files of one grid; `write` makes them anew, with ports that were free a moment before."""
+    """Files of one grid; `write` makes them anew, with ports that were free a moment before.
+
+    A cloud that stands alone has `broker.toml` and `router-e0.toml`; in a tree the names of brokers
+    and clouds are in the files' names too, as in `router-c1+e0.toml`: no name has a + in it.
+    """
 
     def __init__(self, path: Path, grid: Grid, text: str) -> None:
         self.path = path
         self._grid = grid
         self._text = text
         self._certificates = CertificateFolder(path / CERTIFICATES)
+        self._ports: dict[str, int] = {}
         self.metrics: dict[str, int] = {}
         """Ports of `/metrics` by daemon, once the files are written."""
 
     @property
     def broker_file(self) -> Path:
-        return self.path / BROKER_FILE
+        """Of the leaf broker of the first cloud."""
+        return self.file_of_broker(self._grid.cloud)
 
     @property
     def grid_file(self) -> Path:
         return self.path / GRID_FILE
 
+    def file_of_broker(self, name: str) -> Path:
+        return self.path / (f"broker-{name}.toml" if self._grid.has_tree else BROKER_FILE)
+
     def router_file(self, name: str) -> Path:
-        return self.path / f"router-{name.rpartition('/')[2]}.toml"
+        cloud, _, short = name.rpartition("/")
+        return self.path / f"router-{f'{cloud}+' if self._grid.has_tree else ''}{short}.toml"
+
+    def daemon_of_broker(self, name: str) -> str:
+        """How people know its process; a lone one needs no name."""
+        return f"broker/{name}" if self._grid.has_tree else "broker"
 
     def write(self) -> None:
         grid = self._grid
         if not self._certificates.has_authority:
             self._certificates.create_authority()
-        edges = [router.name for router in grid.topology.routers if router.role.value == "edge"]
-        routers = [router.name for router in grid.topology.routers]
-        wanted = 3 + len(edges) + len(routers)
-        broker_port, names_port, *ports = free_ports(grid.host, wanted)
-        command_ports = dict(zip(edges, ports, strict=False))
-        self.metrics = dict(zip(("broker", *routers), ports[len(edges) :], strict=True))
+        self._choose_ports()
         # Yesterday's contracts belong to yesterday's processes; a demonstration begins anew.
-        for path in self.path.glob("journal.sqlite*"):
+        for path in self.path.glob("journal*.sqlite*"):
             path.unlink()
-        self._issue(Role.BROKER, grid.cloud)
-        self._write(BROKER_FILE, self._broker_text(broker_port, names_port))
-        for router in grid.topology.routers:
-            self._issue(Role.ROUTER, router.name)
-            lines = [
-                f'name = "{router.name}"',
-                f'role = "{router.role.value}"',
-                f"metrics_port = {self.metrics[router.name]}",
-                "[broker]",
-                f'addresses = ["{_joined(grid.host, broker_port)}"]',
-                "[listen]",
-                f'host = "{grid.host}"',
-                "[command]",
-                f"port = {command_ports.get(router.name, 0)}",
-                ROUTER_LIMITS,
-            ]
-            self._write(self.router_file(router.name).name, "\n".join(lines))
+        for name in grid.tree.brokers:
+            self._issue(Role.BROKER, name)
+            self._write(self.file_of_broker(name).name, self._tree_text(name))
+        for cloud in grid.clouds:
+            self._issue(Role.BROKER, cloud.cloud)
+            self._write(self.file_of_broker(cloud.cloud).name, self._cloud_text(cloud))
+            for router in cloud.routers:
+                self._issue(Role.ROUTER, router.name)
+                self._write(self.router_file(router.name).name, self._router_text(router))
         for name in (*(pmu.name for pmu in grid.pmus), *(one.name for one in grid.subscribers)):
             self._issue(Role.ENDPOINT, name)
         self._write(GRID_FILE, self._text)
-        self._write(ACCESS_FILE, self._access_text(broker_port, names_port, command_ports))
+        self._write(ACCESS_FILE, self._access_text())
 
-    def _broker_text(self, port: int, names_port: int) -> str:
-        """The grid's own file without its end-points, and the ports said."""
-        topology = self._grid.topology
-        lines = [
-            f'cloud = "{topology.cloud}"',
-            f'host = "{self._grid.host}"',
-            f"port = {port}",
-            f"name_service_port = {names_port}",
-            f"metrics_port = {self.metrics['broker']}",
+    def _choose_ports(self) -> None:
+        """For all at once, so that all differ: brokers, name services, edges, and metrics."""
+        grid = self._grid
+        clouds = [cloud.cloud for cloud in grid.clouds]
+        brokers = [*grid.tree.brokers, *clouds]
+        routers = [router.name for router in grid.routers]
+        daemons = [*(self.daemon_of_broker(name) for name in brokers), *routers]
+        listening = [
+            *(_broker_key(name) for name in brokers),
+            *(_names_key(name) for name in clouds),
         ]
+        listening += [router.name for router in grid.routers if router.role is RouterRole.EDGE]
+        ports = free_ports(grid.host, len(listening) + len(daemons))
+        self._ports = dict(zip(listening, ports, strict=False))
+        self.metrics = dict(zip(daemons, ports[len(listening) :], strict=True))
+
+    def _address(self, key: str) -> str:
+        return address_text((self._grid.host, self._ports[key]))
+
+    def _router_text(self, router: Router) -> str:
+        cloud = router.name.partition("/")[0]
+        lines = [
+            f'name = "{router.name}"',
+            f'role = "{router.role.value}"',
+            f"metrics_port = {self.metrics[router.name]}",
+            "[broker]",
+            f'addresses = ["{self._address(_broker_key(cloud))}"]',
+            "[listen]",
+            f'host = "{self._grid.host}"',
+            "[command]",
+            f"port = {self._ports.get(router.name, 0)}",
+            ROUTER_LIMITS,
+        ]
+        return "\n".join(lines)
+
+    def _broker_lines(self, name: str) -> list[str]:
+        """What the files of all brokers say."""
+        lines = [
+            f'host = "{self._grid.host}"',
+            f"port = {self._ports[_broker_key(name)]}",
+            f"metrics_port = {self.metrics[self.daemon_of_broker(name)]}",
+        ]
+        if self._grid.has_tree:
+            lines.append(f'journal = "journal-{name}.sqlite"')
+        return lines
+
+    def _parent_lines(self, name: str) -> list[str]:
+        parent = self._grid.tree.parents.get(name)
+        if parent is None:
+            return []
+        address = self._address(_broker_key(parent))
+        return ["[parent]", f'name = "{parent}"', f'addresses = ["{address}"]']
+
+    def _tree_text(self, name: str) -> str:
+        tree = self._grid.tree
+        lines = [f'broker = "{name}"', *self._broker_lines(name), *self._parent_lines(name)]
+        for child in tree.children(name):
+            lines += ["[[child]]", f'name = "{child}"']
+        for channel in tree.channels.get(name, ()):
+            lines += [
+                "[[channel]]",
+                f'from = "{channel.from_router}"',
+                f'to = "{channel.to_router}"',
+            ]
+            lines += _channel_lines(channel)
+        return "\n".join(lines) + "\n"
+
+    def _cloud_text(self, topology: Topology) -> str:
+        """The grid's own file without its end-points, and the ports said."""
+        name = topology.cloud
+        lines = [f'cloud = "{name}"', *self._broker_lines(name)]
+        lines += [f"name_service_port = {self._ports[_names_key(name)]}", *self._parent_lines(name)]
         for router in topology.routers:
             lines += [
                 "[[router]]",
@@ -112,24 +179,39 @@ class GridFolder:
                 "[[channel]]",
                 f'from = "{channel.from_router.rpartition("/")[2]}"',
                 f'to = "{channel.to_router.rpartition("/")[2]}"',
-                f"bandwidth_bytes_per_s = {channel.bandwidth_bytes_per_s}",
-                f"latency_ms = {channel.latency_us / 1_000}",
                 f"level = {channel.level}",
-                f"mtu_bytes = {channel.mtu_bytes}",
-                f"queue_events_max = {channel.queue_events_max}",
+                *_channel_lines(channel),
             ]
         return "\n".join(lines) + "\n"
 
-    def _access_text(self, port: int, names_port: int, command_ports: dict[str, int]) -> str:
-        host = self._grid.host
+    def _access_text(self) -> str:
+        grid, ports = self._grid, self._ports
         lines = [
-            f'cloud = "{self._grid.cloud}"',
-            f'broker = {{ host = "{host}", port = {port} }}',
-            f'name_service = {{ host = "{host}", port = {names_port} }}',
+            f'cloud = "{grid.cloud}"',
+            f"broker = {self._place(_broker_key(grid.cloud))}",
+            f"name_service = {self._place(_names_key(grid.cloud))}",
         ]
-        for name, command_port in command_ports.items():
-            lines += ["[[edge]]", f'name = "{name}"', f'host = "{host}"', f"port = {command_port}"]
+        for router in grid.routers:
+            if router.name in ports:
+                lines += ["[[edge]]", f'name = "{router.name}"', f'host = "{grid.host}"']
+                lines.append(f"port = {ports[router.name]}")
+        for name in self._tree_names():
+            lines += ["[[tree]]", f'name = "{name}"', f'host = "{grid.host}"']
+            lines.append(f"port = {ports[_broker_key(name)]}")
+            if name in grid.tree.parents:
+                lines.append(f'parent = "{grid.tree.parents[name]}"')
+            if _names_key(name) in ports:
+                lines.append(f"name_service_port = {ports[_names_key(name)]}")
         return "\n".join(lines) + "\n"
+
+    def _tree_names(self) -> list[str]:
+        """All brokers, parents before children; none where a cloud stands alone."""
+        grid = self._grid
+        clouds = [cloud.cloud for cloud in grid.clouds] if grid.has_tree else []
+        return [*grid.tree.brokers, *clouds]
+
+    def _place(self, key: str) -> str:
+        return f'{{ host = "{self._grid.host}", port = {self._ports[key]} }}'
 
     def _issue(self, role: Role, name: str) -> None:
         self._certificates.ensure(Identity(role, name))
@@ -169,5 +251,18 @@ def free_ports(host: str, count: int) -> list[int]:
         return [int(found.getsockname()[1]) for found in sockets]
 
 
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def _broker_key(name: str) -> str:
+    return f"broker of {name}"
+
+
+def _names_key(cloud: str) -> str:
+    return f"names of {cloud}"
+
+
+def _channel_lines(channel: EventChannel) -> list[str]:
+    return [
+        f"bandwidth_bytes_per_s = {channel.bandwidth_bytes_per_s}",
+        f"latency_ms = {channel.latency_us / 1_000}",
+        f"mtu_bytes = {channel.mtu_bytes}",
+        f"queue_events_max = {channel.queue_events_max}",
+    ]

@@ -16,6 +16,7 @@ from gridstat.net.command.driver import Driver, DriverEvent
 from gridstat.net.command.identity import Identity, Role
 from gridstat.net.command.machine import Connected, Disconnected, Received, Send
 from gridstat.net.command.messages import OperatorAnswer, OperatorCommand
+from gridstat.net.command.operator_messages import TreeCommand
 from gridstat.net.command.tls import Credentials
 
 if TYPE_CHECKING:
@@ -35,14 +36,17 @@ class OperatorDesk:
         self._number = 0
         self._is_up = asyncio.Event()
         self._reason: GridStatError = LinkDown(f"{broker} has not answered yet")
-        self.driver: Driver[OperatorCommand] | None = None
+        self.driver: Driver[OperatorCommand | TreeCommand] | None = None
 
     def failed(self, reason: GridStatError) -> None:
         self._reason = reason
 
-    async def ask(self, command: OperatorCommand) -> dict[str, Any]:
+    async def ask(
+        self, command: OperatorCommand | TreeCommand, within_s: float | None = None
+    ) -> dict[str, Any]:
         """The facts; raises what the broker refused, or why it cannot be reached."""
         assert self.driver is not None
+        within_s = ANSWER_S_MAX if within_s is None else within_s
         try:
             await asyncio.wait_for(self._is_up.wait(), ANSWER_S_MAX)
         except TimeoutError:
@@ -53,13 +57,15 @@ class OperatorDesk:
         self._waiting[number] = answer
         self.driver.inject(msgspec.structs.replace(command, request_id=number))
         try:
-            return await asyncio.wait_for(answer, ANSWER_S_MAX)
+            return await asyncio.wait_for(answer, within_s)
         except TimeoutError:
-            raise DeadlinePassed(f"{self._broker} did not answer in {ANSWER_S_MAX:.0f} s") from None
+            raise DeadlinePassed(f"{self._broker} did not answer in {within_s:.0f} s") from None
         finally:
             self._waiting.pop(number, None)
 
-    def handle(self, event: DriverEvent | OperatorCommand, now_ns: int, /) -> list[Send]:
+    def handle(
+        self, event: DriverEvent | OperatorCommand | TreeCommand, now_ns: int, /
+    ) -> list[Send]:
         match event:
             case Connected():
                 self._is_up.set()
@@ -70,7 +76,7 @@ class OperatorDesk:
                         answer.set_exception(LinkDown(f"the session with {self._broker} was lost"))
             case Received(_, OperatorAnswer() as message):
                 self._take(message)
-            case _ if isinstance(event, OperatorCommand):
+            case _ if isinstance(event, OperatorCommand | TreeCommand):
                 return [Send(self._broker.peer, event)]
             case _:
                 pass  # Nothing else concerns an operator.
@@ -102,20 +108,22 @@ async def operator_desk(access: Access, who: str = "") -> AsyncIterator[Operator
     credentials = Credentials(access.files_of(Role.OPERATOR, name))
     broker = Identity(Role.BROKER, access.cloud)
     desk = OperatorDesk(broker)
-    driver: Driver[OperatorCommand] = Driver(desk, credentials)
+    driver: Driver[OperatorCommand | TreeCommand] = Driver(desk, credentials)
     desk.driver = driver
-    driver.connect_to(broker, [access.broker], on_failure=desk.failed)
+    driver.connect_to(broker, access.brokers, on_failure=desk.failed)
     try:
         yield desk
     finally:
         await driver.close()
 
 
-def ask_once(access: Access, command: OperatorCommand) -> dict[str, Any]:
+def ask_once(
+    access: Access, command: OperatorCommand | TreeCommand, within_s: float | None = None
+) -> dict[str, Any]:
     """For commands that ask one thing and end."""
 
     async def asking() -> dict[str, Any]:
         async with operator_desk(access) as desk:
-            return await desk.ask(command)
+            return await desk.ask(command, within_s)
 
     return asyncio.run(asking())

@@ -22,20 +22,20 @@ EDGES_DEFAULT = 2
 
 @contextmanager
 def attached(access: Access, end_point: str, edges: Sequence[str] | None) -> Iterator[Connection]:
-    """A connection as this end-point; by the first two edges unless some are named.
+    """A connection as this end-point; by the first two edges of its cloud unless some are named.
 
     SIGTERM ends it as Ctrl-C does, so that it always leaves the cloud in order.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    places = places_of(access, edges)
+    places = places_of(access.beside(end_point.partition("/")[0]), edges)
     access.files_of(Role.ENDPOINT, end_point)
     with connect(places, end_point, certificates=access.certificates.path) as grid:
         yield grid
 
 
 def places_of(access: Access, edges: Sequence[str] | None) -> tuple[str, ...]:
-    """The named edges in the words of `connect`, or the first two."""
-    names = list(edges or list(access.edges)[:EDGES_DEFAULT])
+    """The named edges in the words of `connect`, or the first two of the cloud."""
+    names = list(edges or access.edges_of(access.cloud)[:EDGES_DEFAULT])
     unknown = [name for name in names if name not in access.edges]
     if unknown or not names:
         known = ", ".join(access.edges) or "none"

@@ -1,4 +1,4 @@
-"""`gridstat cloud`: change a running cloud, router by router and channel by channel."""
+"""`gridstat cloud`: change a running cloud, or the tree above it, part by part."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ from gridstat.console.operator_desk import ask_once
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.identifiers import ChannelId
 from gridstat.net.command.messages import AddChannel, AddRouter, RemoveChannel, RemoveRouter
+from gridstat.net.command.operator_messages import AddChild, RemoveChild
 
 if TYPE_CHECKING:
+    from gridstat.console.access import Access
     from gridstat.net.command.messages import OperatorCommand
+    from gridstat.net.command.operator_messages import TreeCommand
 
 HELP = """Add routers and event channels to a running cloud, or take them out of it.
 
-What contracts depend on cannot be removed before they end.
+What contracts depend on cannot be removed before they end. A channel between two clouds is asked of
+the lowest broker above both; the folder has to tell of it.
 
 Examples:
 
@@ -29,6 +33,10 @@ Examples:
   gridstat cloud add-channel c1/north-2 c1/north-3 --bandwidth 2000000 --latency-ms 1.5
 
   gridstat cloud remove-channel c1/north-2 c1/north-3
+
+  gridstat cloud add-child root c3
+
+  gridstat cloud add-channel c1/north-2 c3/gate-a --latency-ms 4
 """
 US_PER_MS = 1_000
 
@@ -36,6 +44,8 @@ app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
 From = Annotated[str, typer.Argument(help="The router where the channel begins.")]
 To = Annotated[str, typer.Argument(help="The router where it ends.")]
+Above = Annotated[str, typer.Argument(help="The broker above, as root.")]
+Below = Annotated[str, typer.Argument(help="The child: a broker's name, or a cloud's.")]
 Name = Annotated[str, typer.Argument(help="The router's full name, as c1/north-3.")]
 
 
@@ -47,13 +57,15 @@ def add_router(
     events_per_s: Annotated[int, typer.Option("--events-per-s", min=1)] = 1_000_000,
     folder: Folder = None,
 ) -> None:
-    _do(folder, AddRouter(request_id=0, router=Router(name, role, events_per_s)), f"added {name}")
+    command = AddRouter(request_id=0, router=Router(name, role, events_per_s))
+    _do(load_access(folder).owner_of(name), command, f"added {name}")
 
 
 @app.command("remove-router", help="Forget a router that no contract uses.")
 @telling
 def remove_router(name: Name, folder: Folder = None) -> None:
-    _do(folder, RemoveRouter(request_id=0, name=name), f"removed {name}")
+    command = RemoveRouter(request_id=0, name=name)
+    _do(load_access(folder).owner_of(name), command, f"removed {name}")
 
 
 @app.command("add-channel", help="Open a one-way event channel between two routers.")
@@ -72,16 +84,33 @@ def add_channel(
         bandwidth_bytes_per_s=bandwidth,
         latency_us=round(latency_ms * US_PER_MS),
     )
-    _do(folder, AddChannel(request_id=0, channel=channel), f"added {channel.label}")
+    command = AddChannel(request_id=0, channel=channel)
+    owner = load_access(folder).owner_of(from_router, to_router)
+    _do(owner, command, f"added {channel.label}")
 
 
 @app.command("remove-channel", help="Close an event channel that no contract uses.")
 @telling
 def remove_channel(from_router: From, to_router: To, folder: Folder = None) -> None:
     command = RemoveChannel(request_id=0, from_router=from_router, to_router=to_router)
-    _do(folder, command, f"removed {from_router}→{to_router}")
+    owner = load_access(folder).owner_of(from_router, to_router)
+    _do(owner, command, f"removed {from_router}→{to_router}")
 
 
-def _do(folder: Folder, command: OperatorCommand, told: str) -> None:
-    ask_once(load_access(folder), command)
+@app.command("add-child", help="Let one more broker join below a QoS broker.")
+@telling
+def add_child(broker: Above, name: Below, folder: Folder = None) -> None:
+    access = load_access(folder).owner_of(broker)
+    _do(access, AddChild(request_id=0, name=name), f"{name} may join {broker}")
+
+
+@app.command("remove-child", help="Forget a child that no contract crosses.")
+@telling
+def remove_child(broker: Above, name: Below, folder: Folder = None) -> None:
+    access = load_access(folder).owner_of(broker)
+    _do(access, RemoveChild(request_id=0, name=name), f"removed {name} from {broker}")
+
+
+def _do(access: Access, command: OperatorCommand | TreeCommand, told: str) -> None:
+    ask_once(access, command)
     print_plainly(Console(), told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json as json_text
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,15 +12,20 @@ from rich.console import Console
 from gridstat.console.access import load_access
 from gridstat.console.cli.failure import print_plainly
 from gridstat.console.cli.options import AsJson, Folder
-from gridstat.console.operator_desk import ask_once
+from gridstat.console.live.sight import watched_brokers
+from gridstat.model.errors import NoSuchVariable
 from gridstat.net.command.messages import Explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gridstat.console.access import Access
+    from gridstat.model.errors import GridStatError
+
 HELP = """Explain a variable: its publisher, its subscriptions, their paths, latency hop by hop,
 what came by each path and what it lost, what was granted of what was desired, and the tightest
-channel or router on the way.
+channel or router on the way. Of a contract between clouds it shows every stretch and its owner;
+for that all leaf brokers are asked of which the folder tells.
 
 Examples:
 
@@ -27,6 +33,8 @@ Examples:
 
   gridstat explain c1/hill/pmu-1/frequency --json
 """
+BETWEEN_CLOUDS = 1 << 31
+"""Channels with such numbers belong to brokers above clouds."""
 US_PER_MS = 1_000
 PATH_COUNTS_TOLD = ("expected", "delivered", "first", "late", "lost")
 
@@ -36,7 +44,7 @@ def explain(
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
-    facts = ask_once(load_access(folder), Explain(request_id=0, name=variable))
+    facts = asyncio.run(_asked(load_access(folder), variable))
     console = Console()
     if json:
         print_plainly(console, json_text.dumps(facts))
@@ -45,21 +53,68 @@ def explain(
         print_plainly(console, line)
 
 
+async def _asked(access: Access, variable: str) -> dict[str, Any]:
+    """What the variable's own cloud tells, and in `elsewhere` what the other clouds do."""
+    own = access.beside(variable.partition("/")[0]).cloud
+    others = [name for name, known in access.tree.items() if known.name_service and name != own]
+    async with watched_brokers(access, [own, *others]) as brokers:
+        found, away = await brokers.ask(Explain(request_id=0, name=variable))
+    silent = {name: str(error.args[0]) for name, error in away.items() if _is_silent(error)}
+    if not found:
+        raise away[own]
+    facts = found.pop(own, None) or found.pop(next(iter(found)))
+    return facts | {"elsewhere": list(found.values()), "silent": silent}
+
+
+def _is_silent(error: GridStatError) -> bool:
+    """A broker that knows nothing of the variable has answered."""
+    return not isinstance(error, NoSuchVariable)
+
+
 def explained(facts: dict[str, Any]) -> Iterator[str]:
     """The facts in lines for a person."""
     variable = facts["variable"]
-    yield f"{facts['name']} is variable {variable['variable_id']}, {described(variable)}"
-    yield f"  published by {facts['publisher']} at {', '.join(facts['edges'])}"
-    if not facts["subscriptions"]:
+    if variable is not None:
+        yield f"{facts['name']} is variable {variable['variable_id']}, {described(variable)}"
+    if facts["publisher"]:
+        yield f"  published by {facts['publisher']} at {', '.join(facts['edges'])}"
+    told = [facts, *facts.get("elsewhere", ())]
+    subscriptions = [one for found in told for one in found["subscriptions"]]
+    whole = {one["contract"] for one in subscriptions if "contract" in one}
+    if not subscriptions:
         yield "  nobody has subscribed to it"
-    for subscription in facts["subscriptions"]:
-        yield from explained_subscription(subscription)
-    for channel in facts["channels"]:
+    for subscription in subscriptions:
+        stretch = subscription.get("stretch")
+        if stretch is None:
+            yield from explained_subscription(subscription)
+        elif stretch["contract"] not in whole:
+            yield from explained_stretch(stretch, subscription["paths"])
+    for channel in (one for found in told for one in found["channels"]):
         yield f"  channel {channel_text(channel)}"
+    for name, reason in facts.get("silent", {}).items():
+        yield f"  cloud {name} does not answer, and may take it too: {reason}"
+
+
+def explained_stretch(stretch: dict[str, Any], paths: list[dict[str, Any]]) -> Iterator[str]:
+    """Of a contract whose subscriber's cloud has told nothing."""
+    yield f"  a stretch of contract {stretch['contract']} ({stretch['stage']})"
+    for number, path in enumerate(paths, start=1):
+        yield f"    path {number}: {' → '.join(path['routers'])}"
+
+
+def piece_words(piece: dict[str, Any]) -> str:
+    """A part of a path between clouds: routers of one cloud, or a channel between two."""
+    is_between = any(number >= BETWEEN_CLOUDS for number in piece["channel_ids"])
+    what = f"channel of {piece['owner']}" if is_between else f"stretch of {piece['owner']}"
+    return f"{what}: {' → '.join(piece['routers'])}, {milliseconds(piece['latency_us'])}"
 
 
 def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
-    yield f"  taken by {subscription['subscriber']} ({subscription['state']})"
+    state = subscription["state"]
+    if "contract" in subscription:
+        owner = subscription["owner"]
+        state += f", contract {subscription['contract']}{f' of {owner}' if owner else ''}"
+    yield f"  taken by {subscription['subscriber']} ({state})"
     ledger = subscription.get("ledger")  # A broker of the release before does not tell it.
     for mode, qos in sorted(subscription["granted"].items(), key=lambda item: int(item[0])):
         when = "always" if int(mode) == 0 else f"in mode {mode}"
@@ -71,6 +126,8 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
         way = " → ".join(path["routers"])
         yield f"    path {number}: {way}, predicted {milliseconds(path['latency_us'])}"
         yield from counted_on(path["routers"], ledger)
+        for piece in path.get("pieces", ()):
+            yield f"      {piece_words(piece)}"
         for part in path.get("parts", ()):
             yield f"      {part['what']}: {milliseconds(part['latency_us'])}"
     yield from left_paths(ledger)

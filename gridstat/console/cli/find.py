@@ -39,6 +39,9 @@ def find(
     json: AsJson = False,
 ) -> None:
     access = load_access(folder)
+    if edge is None:
+        # A cloud knows its own variables, so the one is asked that the pattern names.
+        access = access.beside(pattern.partition("/")[0])
     console = Console()
     with attached(access, end_point or f"{access.cloud}/terminal-{os.getpid()}", edge) as grid:
         found = grid.find(pattern, after=after, limit=limit)

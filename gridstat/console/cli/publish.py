@@ -14,7 +14,7 @@ from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
 from gridstat.console.cli.failure import print_plainly
 from gridstat.console.cli.options import Edges, Folder
-from gridstat.console.config.grid_file import period_of
+from gridstat.console.config.cloud_grid import period_of
 from gridstat.console.simulation.schedule import instant_ns
 from gridstat.model.errors import Misuse
 from gridstat.model.rate_law import NS_PER_S, Period, slot_of

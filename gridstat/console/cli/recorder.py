@@ -14,7 +14,7 @@ from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import places_of
 from gridstat.console.cli.failure import print_plainly
 from gridstat.console.cli.options import AsJson, Edges, Folder
-from gridstat.console.config.grid_file import period_of
+from gridstat.console.config.cloud_grid import period_of
 from gridstat.endpoint.asking import qos
 from gridstat.model.errors import ConfigurationError, Misuse
 from gridstat.record.settings import LEDGER_S, MIB, LogSettings, RecorderSettings

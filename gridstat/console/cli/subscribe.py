@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_text
 import os
 import time
+from collections import deque
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +17,7 @@ from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
 from gridstat.console.cli.failure import print_plainly
 from gridstat.console.cli.options import AsJson, Edges, Folder
-from gridstat.console.config.grid_file import period_of
+from gridstat.console.config.cloud_grid import period_of
 from gridstat.endpoint.asking import qos
 from gridstat.model.cloud import is_pattern
 from gridstat.model.errors import Misuse
@@ -26,19 +27,23 @@ from gridstat.model.status import BuiltinType
 if TYPE_CHECKING:
     from gridstat.core.samples import Samples
     from gridstat.endpoint.connection import Connection
+    from gridstat.endpoint.flooded import FloodedEvent
     from gridstat.endpoint.subscriber import Subscription
     from gridstat.model.qos import QosRequest
     from gridstat.model.rate_law import Period
 
 HELP = """Subscribe to a variable, or to all that a pattern stands for, and print what arrives.
 
-Ends with Ctrl-C, after --count events or --seconds, with the ledger of each subscription.
+Ends with Ctrl-C, after --count events or --seconds, with the ledger of each subscription. With
+--flooded and no name it prints all that floods at its edges, without a contract.
 
 Examples:
 
   gridstat subscribe c1/hill/pmu-1/frequency
 
   gridstat subscribe 'c1/*/*/frequency' --rate 5/s --redundancy 2 --latency-ms 50 --json
+
+  gridstat subscribe --flooded --seconds 10
 """
 POLL_S = 0.05
 KEEP_EVENTS = 65_536
@@ -46,17 +51,22 @@ MS_PER_US = 0.001
 
 
 def subscribe(
-    name: Annotated[str, typer.Argument(help="A full name or a pattern (* one part, ** all).")],
+    name: Annotated[
+        str, typer.Argument(help="A full name or a pattern (* one part, ** all).")
+    ] = "",
     rate: Annotated[str, typer.Option("--rate", help="At most so often: 10/s; all if empty.")] = "",
     latency_ms: Annotated[float, typer.Option("--latency-ms", min=0.001)] = 2_000.0,
     redundancy: Annotated[int, typer.Option("--redundancy", min=1, max=4)] = 1,
     count: Annotated[int, typer.Option("--count", min=0, help="Events; 0: no end.")] = 0,
     seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="0: no end.")] = 0.0,
     end_point: Annotated[str, typer.Option("--as", help="The end-point's full name.")] = "",
+    flooded: Annotated[bool, typer.Option("--flooded", help="All that floods.")] = False,
     edge: Edges = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
+    if flooded == bool(name):
+        raise Misuse("name a variable, or ask for --flooded, and not both")
     access = load_access(folder)
     wishes = qos(latency_ms=latency_ms, redundancy=redundancy)
     if rate:
@@ -64,7 +74,10 @@ def subscribe(
     console = Console()
     with attached(access, end_point or f"{access.cloud}/terminal-{os.getpid()}", edge) as grid:
         printer = Printer(console, as_json=json)
-        printer.begin(grid, name, wishes)
+        if flooded:
+            printer.begin_flooded(grid)
+        else:
+            printer.begin(grid, name, wishes)
         deadline_s = time.monotonic() + seconds if seconds else float("inf")
         try:
             while time.monotonic() < deadline_s and (not count or printer.printed < count):
@@ -81,6 +94,7 @@ class Printer:
         self._console = console
         self._as_json = as_json
         self._subscriptions: list[Subscription] = []
+        self._flooded: deque[FloodedEvent] = deque(maxlen=KEEP_EVENTS)
         self.printed = 0
 
     def begin(self, grid: Connection, name: str, wishes: QosRequest) -> None:
@@ -98,9 +112,18 @@ class Printer:
             f"predicted {contract.latency_us * MS_PER_US:.3g} ms",
         )
 
+    def begin_flooded(self, grid: Connection) -> None:
+        """All that floods, whatever it is of; the events wait here until they are printed."""
+        grid.subscribe_flooded(on_event=self._flooded.append)
+
     def print_some(self, count: int) -> None:
         """What has come; waits a little if that is nothing."""
         before = self.printed
+        while self._flooded and not (count and self.printed >= count):
+            found = self._flooded.popleft()
+            event = found.delivery
+            latency_ns = event.received_ns - event.created_ns
+            self._print(found.name, event.value, event.created_ns, latency_ns)
         for subscription in tuple(self._subscriptions):
             batch = subscription.read()
             stamps = batch["created_ns"].tolist(), batch["received_ns"].tolist()

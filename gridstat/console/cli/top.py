@@ -16,7 +16,7 @@ from gridstat.console.cli.failure import print_plainly
 from gridstat.console.cli.options import AsJson, Folder
 from gridstat.console.live.tables import survey_tables
 from gridstat.console.operator_desk import operator_desk
-from gridstat.model.errors import GridStatError
+from gridstat.model.errors import GridStatError, Misuse
 from gridstat.net.command.messages import Survey
 
 if TYPE_CHECKING:
@@ -33,22 +33,38 @@ Examples:
   gridstat top
 
   gridstat top --once --json
+
+  gridstat top --cloud c2
 """
 
 
 def top(
     folder: Folder = None,
+    cloud: Annotated[
+        str, typer.Option("--cloud", help="Another cloud of the folder's tree.", show_default=False)
+    ] = "",
     once: Annotated[bool, typer.Option("--once", help="One survey, then end.")] = False,
     interval_s: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds.")] = 1.0,
     json: AsJson = False,
 ) -> None:
     console = Console()
-    access = load_access(folder)
+    access = _cloud_of(load_access(folder), cloud)
     is_once = once or json or not console.is_terminal
     try:
         asyncio.run(_watch(access, console, interval_s=interval_s, is_once=is_once, as_json=json))
     except KeyboardInterrupt:
         return
+
+
+def _cloud_of(access: Access, cloud: str) -> Access:
+    """The folder as seen from one of its clouds."""
+    seen = access.beside(cloud or access.cloud)
+    if cloud and seen.cloud != cloud:
+        known = ", ".join(name for name, one in access.tree.items() if one.name_service)
+        raise Misuse(
+            f"the folder tells of no cloud {cloud}", hint=f"clouds: {known or access.cloud}"
+        )
+    return seen
 
 
 async def _watch(

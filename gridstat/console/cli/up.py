@@ -27,14 +27,16 @@ from gridstat.console.live.run import Run, run_grid
 INTERRUPTED: Final = 130
 SPARK_PACKAGES: Final = ("deltalake", "pyarrow", "pyspark")
 
-HELP = """Start a cloud on this machine and watch it until Ctrl-C.
+HELP = """Start a grid on this machine and watch it until Ctrl-C.
 
-Without FILE it is the built-in one: a leaf broker, eight status routers in two disjoint ways,
-simulated PMUs and subscribers on two edge routers each, with contracts of several rates and
-redundancies, a recorder and the Spark pipeline. The tables show what is promised, what is carried,
-each contract's ledger, the newest rollups and alarms; Ctrl-C ends everything in order and prints
-an account of every slot. Files, certificates and addresses
-are in the folder, where the other commands find them.
+Without FILE it is the built-in one: two clouds under a root broker, twelve status routers in two
+disjoint ways, also between clouds, simulated PMUs and subscribers on two edge routers each, with
+contracts of several rates and redundancies, inside a cloud and across, a recorder and the Spark
+pipeline. The tables show what is promised, what is carried, each contract's ledger, the newest
+rollups and alarms; Ctrl-C ends everything in order and prints an account of every slot. Files,
+certificates and addresses are in the folder, where the other commands find them.
+
+FILE may describe one cloud or a whole tree; --show-default prints one to begin from.
 
 Examples:
 

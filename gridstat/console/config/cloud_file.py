@@ -10,25 +10,28 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from gridstat.console.config.complaints import complaint
 from gridstat.console.config.toml_file import Section, load_settings
 from gridstat.model.cloud import EventChannel, Router, RouterRole
+from gridstat.model.errors import LayoutError
 from gridstat.model.identifiers import ChannelId
+from gridstat.net.command.address import parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from gridstat.model.errors import ConfigurationError
+    from gridstat.net.command.address import Address
 
 US_PER_MS: Final = 1_000
 SILENT_MS_MAX: Final = 100
 PROBES_PER_SILENCE: Final = 4
 PROBE_INTERVAL_MS_MAX: Final = 60_000
 _WORD: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-HINT: Final = "`gridstat up --keep FOLDER` writes the files of a working cloud, to begin from"
+HINT: Final = "`gridstat up --folder FOLDER` writes the files of a working cloud, to begin from"
 
 
 def _plain_name(value: str) -> str:
@@ -45,9 +48,43 @@ def _literal_address(value: str) -> str:
     return value
 
 
+def _address(value: str) -> str:
+    try:
+        parse_address(value)
+    except LayoutError as error:
+        raise ValueError(f"not an address|{error.hint}, as in `127.0.0.1:7100`") from error
+    return value
+
+
+def _no_empty_parent(value: object) -> object:
+    """The empty text of older files means none; a name alone leads nowhere."""
+    if isinstance(value, str) and value:
+        raise ValueError(
+            "a broker needs its parent's address too|write a table, [parent], with name and "
+            "addresses"
+        )
+    return value or None
+
+
 Name = Annotated[str, AfterValidator(_plain_name)]
 Host = Annotated[str, AfterValidator(_literal_address)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
+AddressText = Annotated[str, AfterValidator(_address)]
+LeaseTime = Annotated[float, Field(ge=0.2, le=3_600, strict=False)]
+"""How long a broker may be silent before the one that stands by takes over; in s."""
+
+
+class ParentSection(Section):
+    """`[parent]`: the broker above, and its addresses, tried in turn."""
+
+    name: Name
+    addresses: list[AddressText] = Field(min_length=1, max_length=16)
+
+    def places(self) -> list[Address]:
+        return [parse_address(text) for text in self.addresses]
+
+
+Parent = Annotated[ParentSection | None, BeforeValidator(_no_empty_parent)]
 
 
 class RouterSection(Section):
@@ -87,6 +124,7 @@ class TimingSection(Section):
         default_factory=_probe_interval_ms, ge=1, le=PROBE_INTERVAL_MS_MAX
     )
     grace_s: float = Field(default=60.0, ge=0, le=86_400, strict=False)
+    lease_s: LeaseTime = 2.0
     quarantine_s: float = Field(default=600.0, ge=1, le=10**7, strict=False)
 
 
@@ -108,7 +146,7 @@ class CloudSettings(Section):
     """The whole file of a leaf broker."""
 
     cloud: Name
-    parent: str = ""
+    parent: Parent = None
     x: float = Field(default=100.0, strict=False)
     y: float = Field(default=100.0, strict=False)
     certificates: str = "certificates"
@@ -140,7 +178,7 @@ def load_cloud(path: Path) -> tuple[CloudSettings, Topology]:
 
 
 def topology_of(settings: CloudSettings, *, file: str) -> Topology:
-    for problem in _complaints(settings.router, settings.channel, file=file):
+    for problem in _complaints(settings, file=file):
         raise problem
     ways = [way for section in settings.channel for way in _ways(section)]
     return Topology(
@@ -177,10 +215,15 @@ def _ways(section: ChannelSection) -> Iterator[tuple[str, str, ChannelSection]]:
         yield section.to_router, section.from_router, section
 
 
-def _complaints(
-    routers: Sequence[RouterSection], channels: Sequence[ChannelSection], *, file: str
-) -> Iterator[ConfigurationError]:
-    names = [router.name for router in routers]
+def _complaints(settings: CloudSettings, *, file: str) -> Iterator[ConfigurationError]:
+    if settings.parent is not None and settings.parent.name == settings.cloud:
+        yield complaint(
+            file,
+            "parent.name",
+            f'"{settings.cloud}" is this broker itself',
+            hint="every broker of a tree has a name of its own",
+        )
+    names = [router.name for router in settings.router]
     for index, name in enumerate(names):
         if names.index(name) != index:
             yield complaint(
@@ -189,6 +232,12 @@ def _complaints(
                 f'"{name}" is already router[{names.index(name)}]',
                 hint="give every router its own name",
             )
+    yield from _channel_complaints(settings.channel, names, file=file)
+
+
+def _channel_complaints(
+    channels: Sequence[ChannelSection], names: Sequence[str], *, file: str
+) -> Iterator[ConfigurationError]:
     users: dict[tuple[str, str], int] = {}
     for index, channel in enumerate(channels):
         for key, name in (("from", channel.from_router), ("to", channel.to_router)):

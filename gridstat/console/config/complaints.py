@@ -78,7 +78,7 @@ def _problem_and_hint(
         case "missing" if len(path) == 1:
             told = ("missing", _missing_hint(str(path[0]), model))
         case "missing":
-            told = ("missing", f"this key is needed in every [[{path[0]}]]")
+            told = ("missing", f"this key is needed in {_table_words(path)}")
         case "value_error":
             problem, _, hint = detail["msg"].removeprefix("Value error, ").partition("|")
             told = (f"{detail['input']!r}: {problem}", hint)
@@ -119,6 +119,12 @@ def _missing_hint(key: str, model: type[BaseModel]) -> str:
     if _table_at(key, model) is not None:
         return f"write at least one [[{key}]] table"
     return f"write {key} = … at the top of the file"
+
+
+def _table_words(path: Sequence[str | int]) -> str:
+    """The table around a key as a file writes it: `[parent]`, `every [[cloud.router]]`."""
+    name = ".".join(part for part in path[:-1] if isinstance(part, str))
+    return f"every [[{name}]]" if isinstance(path[-2], int) else f"[{name}]"
 
 
 def _table_at(key: str, model: type[BaseModel]) -> type[BaseModel] | None:

@@ -1,113 +1,75 @@
-"""The file of `gridstat up`: a cloud's file with simulated PMUs and subscribers in it."""
+"""The file of `gridstat up`: one cloud, or several under a tree of brokers.
+
+A file with `cloud = "c1"` is a cloud's file with end-points in it (`cloud_grid.py`). One with
+`[[cloud]]` has such a table for each, `[[broker]]` for those above, and `[[channel]]` between.
+"""
 
 from __future__ import annotations
 
-import re
 from importlib import resources
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from gridstat.console.config.cloud_file import CloudSettings, Name, topology_of
+from gridstat.console.config.cloud_file import ChannelSection, Host, Name, RouterSection
+from gridstat.console.config.cloud_grid import (
+    GridSettings,
+    PipelineSection,
+    PmuSection,
+    RecorderSection,
+    SubscriberSection,
+    cloud_grid,
+)
 from gridstat.console.config.complaints import complaint
-from gridstat.console.config.toml_file import Section, settings_from_text
-from gridstat.console.grid import Grid, PipelineWish, Pmu, Subscriber
-from gridstat.model.cloud import check_name, check_pattern, is_pattern
-from gridstat.model.errors import LayoutError
-from gridstat.model.qos import PRESETS, QosRequest
-from gridstat.model.rate_law import Period
+from gridstat.console.config.toml_file import Section, document_of, settings_of
+from gridstat.console.config.tree_file import (
+    BorderChannelSection,
+    border_channels,
+    border_complaints,
+    cloud_of,
+)
+from gridstat.console.grid import Grid, Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from gridstat.model.errors import ConfigurationError
 
 DEFAULT_GRID: Final = "default_grid.toml"
 DEFAULT_GRID_FILE: Final = f"built-in {DEFAULT_GRID}"
-QUANTITIES: Final = ("voltage-magnitude", "voltage-angle", "frequency", "frequency-change")
 HINT: Final = (
     "`gridstat up` without a file starts the built-in grid; "
     "`gridstat up --show-default` prints it, to begin your own from"
 )
-US_PER_MS: Final = 1_000
 
 
-def _hierarchical(value: str) -> str:
-    try:
-        return check_pattern(value) if is_pattern(value) else check_name(value)
-    except LayoutError as error:
-        raise ValueError(f"{error.args[0]}|{error.hint}") from error
+class BrokerSection(Section):
+    """One `[[broker]]` above others; the root is the one without a parent."""
+
+    name: Name
+    parent: Name | None = None
 
 
-def _rate(value: str) -> str:
-    if not re.fullmatch(r"[1-9]\d{0,8}/([1-9]\d{0,8})?s", value):
-        raise ValueError("not a rate|write `30/s`, or `1/5s` for one event in five seconds")
-    return value
+class CloudSection(Section):
+    """One `[[cloud]]`; without a parent it stands below the root."""
 
-
-def _quantity(value: str) -> str:
-    if value not in QUANTITIES:
-        raise ValueError(f"a simulated PMU has no such quantity|choose of {', '.join(QUANTITIES)}")
-    return value
-
-
-def _preset(value: str) -> str:
-    if value not in PRESETS:
-        raise ValueError(f"there is no such preset|choose of {', '.join(PRESETS)}")
-    return value
-
-
-Hierarchical = Annotated[str, AfterValidator(_hierarchical)]
-Rate = Annotated[str, AfterValidator(_rate)]
-Edges = Annotated[list[Name], Field(min_length=1, max_length=2)]
-
-
-class PmuSection(Section):
-    """One `[[pmu]]`, named below the cloud."""
-
-    name: Hierarchical
-    edges: Edges
-    rate: Rate
-    quantities: list[Annotated[str, AfterValidator(_quantity)]] = Field(min_length=1)
-    phase_ns: int = Field(default=0, ge=0, le=10**18)
-
-
-class SubscriberSection(Section):
-    """One `[[subscriber]]`, named below the cloud; what it leaves out the preset says."""
-
-    name: Hierarchical
-    edges: Edges
-    variables: list[Hierarchical] = Field(min_length=1, max_length=1_000)
-    preset: Annotated[str, AfterValidator(_preset)] = "control-centre"
-    rate: Rate | None = None
-    every: int | None = Field(default=None, ge=1, le=2**31 - 1)
-    latency_ms: float | None = Field(default=None, gt=0, le=3_600_000, strict=False)
-    redundancy: int | None = Field(default=None, ge=1, le=4)
-    priority: int | None = Field(default=None, ge=1, le=6)
-
-
-class RecorderSection(SubscriberSection):
-    """The `[recorder]`: a subscriber that writes to a log whatever it receives."""
-
-    name: Hierarchical = "recorder"
-
-
-class PipelineSection(Section):
-    """The `[pipeline]`: where Spark runs, and by which rules it raises alarms."""
-
-    edges: Edges
-    master: str = Field(default="local[2]", min_length=1, max_length=1_000)
-    driver_memory: str = Field(default="1g", pattern=r"^[1-9]\d{0,5}[mg]$")
-    rules: str = Field(default="", max_length=4_096)
-
-
-class GridSettings(CloudSettings):
-    """The whole file."""
-
+    name: Name
+    parent: Name | None = None
+    router: list[RouterSection] = Field(min_length=1, max_length=10_000)
+    channel: list[ChannelSection] = Field(default=[], max_length=100_000)
     pmu: list[PmuSection] = Field(default=[], max_length=1_000)
     subscriber: list[SubscriberSection] = Field(default=[], max_length=500)
     recorder: RecorderSection | None = None
     pipeline: PipelineSection | None = None
+
+
+class TreeGridSettings(Section):
+    """The whole file of several clouds."""
+
+    host: Host = "127.0.0.1"
+    broker: list[BrokerSection] = Field(min_length=1, max_length=1_000)
+    cloud: list[CloudSection] = Field(min_length=1, max_length=1_000)
+    channel: list[BorderChannelSection] = Field(default=[], max_length=100_000)
 
 
 def default_grid_text() -> str:
@@ -116,124 +78,132 @@ def default_grid_text() -> str:
 
 def grid_from_text(text: str, *, file: str) -> Grid:
     """The grid that a file describes; raises `ConfigurationError` naming file, key and remedy."""
-    settings = settings_from_text(text, GridSettings, file=file)
-    topology = topology_of(settings, file=file)
-    for problem in _complaints(settings, file=file):
+    document = document_of(text, file=file)
+    if not isinstance(document.get("cloud"), list):
+        return cloud_grid(settings_of(document, GridSettings, file=file), file=file)
+    settings = settings_of(document, TreeGridSettings, file=file)
+    for problem in _name_complaints(settings, file=file):
         raise problem
+    clouds = [
+        cloud_grid(
+            _as_one(section, settings.host), file=f'{file}: cloud[{index}] ("{section.name}")'
+        )
+        for index, section in enumerate(settings.cloud)
+    ]
+    for problem in _complaints(settings, clouds, file=file):
+        raise problem
+    first, *others = clouds
     return Grid(
         host=settings.host,
-        topology=topology,
-        pmus=tuple(_pmu_of(section, settings.cloud) for section in settings.pmu),
-        subscribers=tuple(
-            _subscriber_of(section, settings.cloud) for section in settings.subscriber
-        ),
+        topology=first.topology,
+        pmus=tuple(pmu for grid in clouds for pmu in grid.pmus),
+        subscribers=tuple(one for grid in clouds for one in grid.subscribers),
         source=file,
-        recorder=_recorder_of(settings),
-        pipeline=_pipeline_of(settings),
+        recorder=next((grid.recorder for grid in clouds if grid.recorder), None),
+        pipeline=next((grid.pipeline for grid in clouds if grid.pipeline), None),
+        tree=_tree(settings, others),
     )
 
 
-def period_of(rate: str) -> Period:
-    """`30/s` is thirty a second; `1/5s` is one in five seconds."""
-    events, seconds = re.fullmatch(r"(\d+)/(\d*)s", rate).groups()  # type: ignore[union-attr]
-    return Period(int(seconds or 1), int(events))
-
-
-def _pmu_of(section: PmuSection, cloud: str) -> Pmu:
-    return Pmu(
-        name=f"{cloud}/{section.name}",
-        edges=tuple(f"{cloud}/{edge}" for edge in section.edges),
-        period=period_of(section.rate),
-        quantities=tuple(dict.fromkeys(section.quantities)),
-        phase_ns=section.phase_ns,
+def _as_one(section: CloudSection, host: str) -> GridSettings:
+    """The same cloud as the only one of a file."""
+    return GridSettings(
+        cloud=section.name,
+        host=host,
+        router=section.router,
+        channel=section.channel,
+        pmu=section.pmu,
+        subscriber=section.subscriber,
+        recorder=section.recorder,
+        pipeline=section.pipeline,
     )
 
 
-def _subscriber_of(section: SubscriberSection, cloud: str) -> Subscriber:
-    return Subscriber(
-        name=f"{cloud}/{section.name}",
-        edges=tuple(f"{cloud}/{edge}" for edge in section.edges),
-        patterns=tuple(section.variables),
-        qos=qos_of(section),
+def _tree(settings: TreeGridSettings, others: Sequence[Grid]) -> Tree:
+    parents = _parents(settings)
+    names = [broker.name for broker in settings.broker]
+    owned: dict[str, list[BorderChannelSection]] = {}
+    for section in settings.channel:
+        owner = _owner(cloud_of(section.from_router), cloud_of(section.to_router), parents)
+        owned.setdefault(owner, []).append(section)
+    return Tree(
+        further=tuple(grid.topology for grid in others),
+        brokers=tuple(sorted(names, key=lambda name: len(_line(name, parents)))),
+        parents=parents,
+        channels={owner: border_channels(sections) for owner, sections in owned.items()},
     )
 
 
-def _recorder_of(settings: GridSettings) -> Subscriber | None:
-    return None if settings.recorder is None else _subscriber_of(settings.recorder, settings.cloud)
+def _parents(settings: TreeGridSettings) -> dict[str, str]:
+    """The parent of every broker but the root."""
+    (root,) = (broker.name for broker in settings.broker if broker.parent is None)
+    above = {broker.name: broker.parent for broker in settings.broker if broker.parent}
+    return above | {cloud.name: cloud.parent or root for cloud in settings.cloud}
 
 
-def _pipeline_of(settings: GridSettings) -> PipelineWish | None:
-    wish = settings.pipeline
-    if wish is None:
-        return None
-    edges = tuple(f"{settings.cloud}/{edge}" for edge in wish.edges)
-    return PipelineWish(
-        edges, master=wish.master, driver_memory=wish.driver_memory, rules=wish.rules
-    )
+def _line(name: str, parents: Mapping[str, str]) -> list[str]:
+    """The broker and all above it, the root last."""
+    line = [name]
+    while (parent := parents.get(line[-1])) is not None and parent not in line:
+        line.append(parent)
+    return line
 
 
-def qos_of(section: SubscriberSection) -> QosRequest:
-    """The preset, changed by what the section says itself."""
-    usual = PRESETS[section.preset]
-    latency_us = usual.latency_us
-    if section.latency_ms is not None:
-        latency_us = round(section.latency_ms * US_PER_MS)
-    return QosRequest(
-        every=section.every or usual.every,
-        interval=None if section.rate is None else period_of(section.rate),
-        latency_us=latency_us,
-        redundancy=section.redundancy or usual.redundancy,
-        redundancy_worst=1,
-        priority=section.priority or usual.priority,
-    )
+def _owner(cloud: str, other: str, parents: Mapping[str, str]) -> str:
+    """The lowest broker above both."""
+    above = _line(other, parents)
+    return next(name for name in _line(cloud, parents) if name in above)
 
 
-def _complaints(settings: GridSettings, *, file: str) -> Iterator[ConfigurationError]:
-    edges = [router.name for router in settings.router if router.role == "edge"]
+def _name_complaints(settings: TreeGridSettings, *, file: str) -> Iterator[ConfigurationError]:
+    """Names that stand for two things or for none, and trees that are not one."""
+    brokers = [broker.name for broker in settings.broker]
     users: dict[str, str] = {}
-    for key, section in _end_points(settings):
+    placed: list[tuple[str, BrokerSection | CloudSection]] = [
+        *((f"broker[{index}]", broker) for index, broker in enumerate(settings.broker)),
+        *((f"cloud[{index}]", cloud) for index, cloud in enumerate(settings.cloud)),
+    ]
+    for key, section in placed:
         before = users.setdefault(section.name, key)
         if before != key:
-            yield complaint(
-                file,
-                f"{key}.name",
-                f'"{section.name}" is already {before}',
-                hint="give every end-point its own name",
-            )
-        yield from _edge_complaints(section.edges, edges, f'("{section.name}")', key, file)
-        if isinstance(section, SubscriberSection) and section.rate and section.every:
-            yield complaint(
-                file,
-                f'{key} ("{section.name}")',
-                "rate and every say the same thing twice",
-                hint="leave one of them out",
-            )
-    if settings.pipeline is not None:
-        yield from _edge_complaints(settings.pipeline.edges, edges, "", "pipeline", file)
-        if settings.recorder is None:
-            yield complaint(
-                file, "pipeline", "there is no recorder", hint="a [recorder] writes what it reads"
-            )
+            hint = "brokers and clouds have names of their own; a cloud is its leaf broker's name"
+            yield complaint(file, f"{key}.name", f'"{section.name}" is {before} already', hint=hint)
+        if section.parent is not None and section.parent not in brokers:
+            hint = f"brokers of this file: {', '.join(brokers)}"
+            problem = f'there is no broker "{section.parent}"'
+            yield complaint(file, f"{key}.parent", problem, hint=hint)
+    roots = [broker.name for broker in settings.broker if broker.parent is None]
+    if len(roots) != 1:
+        found = f"{len(roots)} brokers have no parent: {', '.join(roots)}" if roots else "no root"
+        yield complaint(file, "broker", found, hint="one broker, the root, has no parent")
+        return
+    parents = _parents(settings)
+    for index, broker in enumerate(settings.broker):
+        key = f'broker[{index}] ("{broker.name}")'
+        if _line(broker.name, parents)[-1] != roots[0]:
+            yield complaint(file, key, "stands above itself", hint="parents lead up to the root")
+        if broker.name not in parents.values():
+            yield complaint(file, key, "nothing is below it", hint="remove it, or be its child")
 
 
-def _end_points(settings: GridSettings) -> Iterator[tuple[str, PmuSection | SubscriberSection]]:
-    """All that attach, and where each stands in the file."""
-    for index, pmu in enumerate(settings.pmu):
-        yield f"pmu[{index}]", pmu
-    for index, subscriber in enumerate(settings.subscriber):
-        yield f"subscriber[{index}]", subscriber
-    if settings.recorder is not None:
-        yield "recorder", settings.recorder
-
-
-def _edge_complaints(
-    wanted: Sequence[str], edges: Sequence[str], whose: str, key: str, file: str
+def _complaints(
+    settings: TreeGridSettings, clouds: Sequence[Grid], *, file: str
 ) -> Iterator[ConfigurationError]:
-    for place, edge in enumerate(wanted):
-        if edge not in edges:
+    known = [router.name for grid in clouds for router in grid.routers]
+    for index, channel in enumerate(settings.channel):
+        for key, name in (("from", channel.from_router), ("to", channel.to_router)):
+            if name not in known:
+                yield complaint(
+                    file,
+                    f"channel[{index}].{key}",
+                    f'there is no router "{name}"',
+                    hint="between clouds, write full names, as in `c1/b0`",
+                )
+    yield from border_complaints(settings.channel, file=file)
+    for word in ("recorder", "pipeline"):
+        owners = [grid.cloud for grid in clouds if getattr(grid, word) is not None]
+        if len(owners) > 1:
+            problem = f"clouds {', '.join(owners)} have one each"
             yield complaint(
-                file,
-                f"{key}.edges[{place}] {whose}".rstrip(),
-                f'there is no edge router "{edge}"',
-                hint=f"end-points attach to edge routers: {', '.join(edges) or 'none'}",
+                file, f"cloud.{word}", problem, hint="one of them may record all clouds"
             )

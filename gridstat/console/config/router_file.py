@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from gridstat.console.config.cloud_file import Host, LogSection, Port
+from gridstat.console.config.cloud_file import AddressText, Host, LogSection, Port
 from gridstat.console.config.complaints import complaint
 from gridstat.console.config.toml_file import Section, beside, load_settings, settings_of
 from gridstat.core.rows import DATAGRAM_VERSION_MAX, Limits
@@ -37,17 +37,6 @@ def _full_name(value: str) -> str:
     if "/" not in value:
         raise ValueError("a router's name begins with its cloud|write it as in `c1/e0`")
     return value
-
-
-def _address(value: str) -> str:
-    try:
-        parse_address(value)
-    except LayoutError as error:
-        raise ValueError(f"not an address|{error.hint}, as in `127.0.0.1:7100`") from error
-    return value
-
-
-AddressText = Annotated[str, AfterValidator(_address)]
 
 
 class BrokerSection(Section):

@@ -6,22 +6,21 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.desk import Outside
 from gridstat.broker.leaf_broker import LeafBroker
-from gridstat.broker.records.journal import Journal
 from gridstat.broker.requests.name_service import NameService
 from gridstat.broker.settings import BrokerSettings, Quotas
 from gridstat.broker.tables.channel_plan import ProbeSettings
 from gridstat.console.config.cloud_file import load_cloud
 from gridstat.console.config.toml_file import beside
 from gridstat.console.daemons.broker_metrics import BrokerCollector, BrokerFigures
-from gridstat.console.daemons.garbage import collect_rarely
+from gridstat.console.daemons.broker_service import Line, ServiceWords, serve_until_stopped
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
-from gridstat.console.daemons.service import daemon_signals, notify
-from gridstat.model.errors import GridStatError, LinkDown
+from gridstat.console.daemons.stand_by import JournalPlan, journal_plan, open_journal
+from gridstat.model.errors import LinkDown
 from gridstat.net.command.authority import AuthorityVerifier
 from gridstat.net.command.certificate_folder import CertificateFolder, read_pem
 from gridstat.net.command.driver import Driver
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from gridstat.console.config.cloud_file import CloudSettings, Topology
     from gridstat.net.command.machine import Event
 
-Line: TypeAlias = dict[str, Any]
 NS_PER_S: Final = 1_000_000_000
 SERVED: Final = (Role.ROUTER, Role.OPERATOR)
 NAMES_SERVED: Final = (Role.ROUTER, Role.ENDPOINT, Role.OPERATOR)
@@ -50,8 +48,12 @@ class BrokerPlan:
     settings: CloudSettings
     topology: Topology
     certificates: Path
-    journal: Path
+    journal: JournalPlan
     term_min: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.settings.cloud
 
 
 def load_broker(path: Path) -> BrokerPlan:
@@ -61,7 +63,9 @@ def load_broker(path: Path) -> BrokerPlan:
         settings=settings,
         topology=topology,
         certificates=beside(path, settings.certificates),
-        journal=beside(path, settings.journal),
+        journal=journal_plan(
+            path, settings.journal, broker=settings.cloud, lease_s=settings.timing.lease_s
+        ),
     )
 
 
@@ -74,11 +78,11 @@ class BrokerDaemon:
             Identity(Role.BROKER, plan.settings.cloud)
         )
         self._credentials = Credentials(files)
-        self._journal = Journal(plan.journal)
+        self.journal = open_journal(plan.journal)
         outside = Outside(
             verifier=AuthorityVerifier(read_pem(files.authority)),
             wall_clock_ns=time.time_ns,
-            journal_figures=self._journal.figures,
+            journal_figures=self.journal.figures,
         )
         self.broker = LeafBroker(
             replace(broker_settings(plan.settings), term_min=plan.term_min),
@@ -87,21 +91,24 @@ class BrokerDaemon:
             channels=plan.topology.channels,
         )
         self._names = NameService(self.broker.registry)
-        self._driver: Driver[Event] = Driver(self.broker, self._credentials, journal=self._journal)
+        self._driver: Driver[Event] = Driver(self.broker, self._credentials, journal=self.journal)
         self._names_driver: Driver[Event] = Driver(self._names, self._credentials)
         self._metrics = MetricsServer(
-            lambda: BrokerCollector(self.figures()), health=self._journal.complaint
+            lambda: BrokerCollector(self.figures()), health=self.journal.complaint
         )
 
     async def start(self) -> Line:
         """Stand where the journal ends, then listen; the answer is where."""
-        self.broker.restore(self._journal.load())
+        self.broker.restore(self.journal.load())
         settings = self._plan.settings
         address = await self._listening(self._driver, settings.port, SERVED, key="port")
         names = await self._listening(
             self._names_driver, settings.name_service_port, NAMES_SERVED, key="name_service_port"
         )
         self._names.listen_at(*address)
+        if settings.parent is not None:
+            parent = Identity(Role.BROKER, settings.parent.name)
+            self._driver.connect_to(parent, settings.parent.places())
         ready: Line = {
             "state": "ready",
             "broker": settings.cloud,
@@ -118,7 +125,7 @@ class BrokerDaemon:
         return BrokerFigures(
             survey=self.broker.survey(),
             ledgers=self.broker.ledgers(),
-            journal=dict(self._journal.figures()),
+            journal=dict(self.journal.figures()),
             sessions=self._driver.counters.as_facts(),
         )
 
@@ -144,7 +151,7 @@ class BrokerDaemon:
         await self._names_driver.close()
         await self._driver.close()
         await self._metrics.close()
-        self._journal.close()
+        self.journal.close()
 
 
 def broker_settings(settings: CloudSettings) -> BrokerSettings:
@@ -152,6 +159,7 @@ def broker_settings(settings: CloudSettings) -> BrokerSettings:
     timing, quota = settings.timing, settings.quota
     return BrokerSettings(
         cloud=settings.cloud,
+        parent="" if settings.parent is None else settings.parent.name,
         grace_ns=round(timing.grace_s * NS_PER_S),
         quotas=Quotas(
             publications_max=quota.publications_max, subscriptions_max=quota.subscriptions_max
@@ -160,36 +168,11 @@ def broker_settings(settings: CloudSettings) -> BrokerSettings:
     )
 
 
-async def serve_broker(
-    plan: BrokerPlan, *, on_ready: Callable[[Line], None], tell: Callable[[str], None]
-) -> None:
-    """Manage until a signal asks to end; what was acknowledged is in the journal by then."""
-    daemon = BrokerDaemon(plan)
-
-    def reload() -> None:
-        try:
-            tell(daemon.reload())
-        except GridStatError as error:
-            tell(f"not reloaded, going on as before: {error}")
-
-    try:
-        with daemon_signals(on_reload=reload) as stopping:
-            on_ready(await daemon.start())
-            notify("READY=1", f"STATUS=managing cloud {plan.settings.cloud}")
-            await stopping.wait()
-            notify("STOPPING=1")
-    finally:
-        await daemon.close()
-
-
 def run_broker(
     plan: BrokerPlan, *, on_ready: Callable[[Line], None], tell: Callable[[str], None]
 ) -> None:
     """The whole life of a broker process, its log and event loop included."""
-    set_up_logging(level=plan.settings.log.level, is_json=plan.settings.log.json_lines)
-
-    def started(ready: Line) -> None:
-        collect_rarely()
-        on_ready(ready)
-
-    asyncio.run(serve_broker(plan, on_ready=started, tell=tell))
+    settings = plan.settings
+    set_up_logging(level=settings.log.level, is_json=settings.log.json_lines)
+    words = ServiceWords(plan.name, f"managing cloud {settings.cloud}", on_ready, tell)
+    asyncio.run(serve_until_stopped(lambda: BrokerDaemon(plan), words))

@@ -39,40 +39,40 @@ class BrokerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         facts = self._figures.survey
-        yield _gauge("term", "The broker's term, which grows with every start.", facts["term"])
-        yield from _totals(facts["totals"])
+        yield gauge("term", "The broker's term, which grows with every start.", facts["term"])
+        yield from total_families(facts["totals"])
         yield from _routers(facts["routers"])
         yield from _channels(facts["channels"])
         yield _ledgers(self._figures.ledgers)
         yield _path_ledgers(self._figures.ledgers)
-        yield from _journal(self._figures.journal)
-        yield from self._session_families()
-
-    def _session_families(self) -> Iterator[Metric]:
-        facts = self._figures.sessions
-        yield _gauge("sessions", "Sessions that are up.", facts["sessions"])
-        refused = CounterMetricFamily(
-            f"{PREFIX}_refused_sessions", "Peers that were turned away.", labels=["reason"]
-        )
-        for name, count in facts.items():
-            if name.startswith("refused."):
-                refused.add_metric([name.removeprefix("refused.")], count)
-        yield refused
+        yield from journal_families(self._figures.journal)
+        yield from session_families(self._figures.sessions)
 
 
-def _totals(totals: Mapping[str, int]) -> Iterator[Metric]:
+def session_families(facts: Mapping[str, int]) -> Iterator[Metric]:
+    yield gauge("sessions", "Sessions that are up.", facts["sessions"])
+    refused = CounterMetricFamily(
+        f"{PREFIX}_refused_sessions", "Peers that were turned away.", labels=["reason"]
+    )
+    for name, count in facts.items():
+        if name.startswith("refused."):
+            refused.add_metric([name.removeprefix("refused.")], count)
+    yield refused
+
+
+def total_families(totals: Mapping[str, int]) -> Iterator[Metric]:
     for name, count in sorted(totals.items()):
-        yield _gauge(name, f"How many {name.replace('_', ' ')} there are.", count)
+        yield gauge(name, f"How many {name.replace('_', ' ')} there are.", count)
 
 
 def _routers(routers: list[dict[str, Any]]) -> Iterator[Metric]:
-    up = _labelled("router_up", "Whether the router forwards.", "router")
-    in_step = _labelled("router_in_step", "Whether its table is as ordered.", "router")
-    refusals = _labelled(
+    up = labelled("router_up", "Whether the router forwards.", "router")
+    in_step = labelled("router_in_step", "Whether its table is as ordered.", "router")
+    refusals = labelled(
         "router_table_refusals", "How often in a row it has refused its table.", "router"
     )
-    refused = _labelled("router_refused_rows", "Variables that its core cannot hold.", "router")
-    promised = _labelled("router_promised_events_per_second", "Promised of its capacity.", "router")
+    refused = labelled("router_refused_rows", "Variables that its core cannot hold.", "router")
+    promised = labelled("router_promised_events_per_second", "Promised of its capacity.", "router")
     for router in routers:
         up.add_metric([router["name"]], int(router["is_up"]))
         in_step.add_metric([router["name"]], int(router["in_step"]))
@@ -83,10 +83,10 @@ def _routers(routers: list[dict[str, Any]]) -> Iterator[Metric]:
 
 
 def _channels(channels: list[dict[str, Any]]) -> Iterator[Metric]:
-    up = _labelled("channel_up", "Whether the channel's probes are heard.", "channel")
-    pressed = _labelled("channel_back_pressure", "Whether it admits nothing.", "channel")
-    promised = _labelled("channel_promised_bytes_per_second", "Promised of its band.", "channel")
-    lost = _labelled("channel_loss_ratio", "Share of datagrams lost on the way.", "channel")
+    up = labelled("channel_up", "Whether the channel's probes are heard.", "channel")
+    pressed = labelled("channel_back_pressure", "Whether it admits nothing.", "channel")
+    promised = labelled("channel_promised_bytes_per_second", "Promised of its band.", "channel")
+    lost = labelled("channel_loss_ratio", "Share of datagrams lost on the way.", "channel")
     for channel in channels:
         labels = [channel["label"]]
         up.add_metric(labels, int(channel["is_up"]))
@@ -126,7 +126,7 @@ def _path_ledgers(ledgers: Sequence[ReportedLedger]) -> Metric:
     return family
 
 
-def _journal(figures: Mapping[str, float]) -> Iterator[Metric]:
+def journal_families(figures: Mapping[str, float]) -> Iterator[Metric]:
     for name, text in (
         ("commits", "Transactions of the journal."),
         ("operations", "Operations made durable."),
@@ -136,16 +136,16 @@ def _journal(figures: Mapping[str, float]) -> Iterator[Metric]:
         family = CounterMetricFamily(f"{PREFIX}_journal_{name}", text)
         family.add_metric([], figures.get(name, 0))
         yield family
-    yield _gauge(
+    yield gauge(
         "journal_commit_median_seconds",
         "Median time of the latest commits, fsync included.",
         figures.get("fsync_ms_p50", 0.0) / MS_PER_S,
     )
 
 
-def _labelled(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+def labelled(name: str, text: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
 
 
-def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+def gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"{PREFIX}_{name}", text, value=value)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from gridstat.console.live.pipeline_view import pipeline_line, pipeline_tables
 from gridstat.console.live.tables import survey_tables
+from gridstat.console.live.tree_view import tree_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gridstat.console.live.account import ClosingAccount
-    from gridstat.console.live.pipeline_view import PipelineView
+    from gridstat.console.live.sight import Sight
 
 LOOK_AT = """\
 What to look at:
@@ -28,7 +29,9 @@ What to look at:
   newest seconds         what Spark has rolled up of each variable, two or three seconds ago
   alarms                 disturbances that the pipeline has found, and published as status alerts
 From another terminal, in this folder:
+  gridstat tree                                brokers, their clouds, the channels between
   gridstat explain c1/hill/pmu-1/frequency     paths, predicted latency, what is tight
+  gridstat explain c2/coast/pmu-1/frequency    the same across clouds, stretch by stretch
   gridstat subscribe c1/hill/pmu-1/frequency   join in with a contract of your own
   gridstat top                                 the same tables, by the broker alone
   gridstat subscribe 'c1/pipeline/**'          the alarms as status alerts
@@ -48,9 +51,7 @@ class Display(Protocol):
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         """The grid runs."""
 
-    def show(
-        self, survey: Mapping[str, Any], values: Mapping[str, float], view: PipelineView | None
-    ) -> None:
+    def show(self, sight: Sight) -> None:
         """The newest facts, the newest value of each variable, and what the pipeline has."""
 
     def tell(self, text: str) -> None:
@@ -83,12 +84,13 @@ class LiveDisplay:
         self._live = Live(console=self._console, auto_refresh=False)
         self._live.start()
 
-    def show(
-        self, survey: Mapping[str, Any], values: Mapping[str, float], view: PipelineView | None
-    ) -> None:
+    def show(self, sight: Sight) -> None:
         assert self._live is not None
-        found = value_table(values) if view is None else pipeline_tables(view)
-        self._live.update(Group(survey_tables(survey), found), refresh=True)
+        view = sight.pipeline
+        found = value_table(sight.values) if view is None else pipeline_tables(view)
+        tree = [Text(line) for line in tree_lines(sight)] if sight.has_tree else []
+        clouds = [survey_tables(survey) for survey in sight.clouds]
+        self._live.update(Group(*tree, *clouds, found), refresh=True)
 
     def tell(self, text: str) -> None:
         self._console.print(text, style="yellow", markup=False)
@@ -121,12 +123,12 @@ class TextDisplay:
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         self._print(_introduction(summary, processes))
 
-    def show(
-        self, survey: Mapping[str, Any], values: Mapping[str, float], view: PipelineView | None
-    ) -> None:
-        self._print(survey_line(survey))
-        if view is not None:
-            self._print(pipeline_line(view))
+    def show(self, sight: Sight) -> None:
+        for survey in sight.clouds:
+            named = f"{survey['cloud']}: " if sight.has_tree else ""
+            self._print(f"{named}{survey_line(survey)}")
+        if sight.pipeline is not None:
+            self._print(pipeline_line(sight.pipeline))
 
     def tell(self, text: str) -> None:
         self._print(text)
@@ -156,10 +158,14 @@ class JsonDisplay:
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         self._print({"state": "started", "summary": summary, "processes": dict(processes)})
 
-    def show(
-        self, survey: Mapping[str, Any], values: Mapping[str, float], view: PipelineView | None
-    ) -> None:
-        line = {"state": "running", "survey": survey, "values": dict(values)}
+    def show(self, sight: Sight) -> None:
+        first = sight.clouds[0]
+        line = {"state": "running", "survey": first, "values": dict(sight.values)}
+        if sight.has_tree:
+            line["others"] = {
+                name: facts for name, facts in sight.surveys.items() if facts is not first
+            }
+        view = sight.pipeline
         self._print(line if view is None else {**line, "pipeline": view.as_json()})
 
     def tell(self, text: str) -> None:

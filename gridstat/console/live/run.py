@@ -13,10 +13,8 @@ from gridstat.console.access import load_access
 from gridstat.console.grid_folder import GridFolder, locked
 from gridstat.console.live.account import closing_account
 from gridstat.console.live.pipeline_view import look
-from gridstat.console.operator_desk import operator_desk
+from gridstat.console.live.sight import Sight, watched_brokers
 from gridstat.console.processes.supervisor import Job, Supervisor
-from gridstat.model.errors import GridStatError
-from gridstat.net.command.messages import Survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from gridstat.console.live.account import ClosingAccount
     from gridstat.console.live.displays import Display
     from gridstat.console.live.pipeline_view import PipelineView
-    from gridstat.console.operator_desk import OperatorDesk
+    from gridstat.console.live.sight import WatchedBrokers
 
 LOG: Final = "log"
 PIPELINE: Final = "pipeline"
@@ -73,8 +71,8 @@ async def run_grid(run: Run, display: Display) -> ClosingAccount | None:
                     return None
                 display.started(_summary(run.grid, folder), supervisor.process_ids)
                 started_s = time.monotonic()
-                async with operator_desk(load_access(run.folder)) as desk:
-                    await _watch(run, supervisor, desk=desk, display=display, stopped=stopped)
+                async with watched_brokers(load_access(run.folder)) as brokers:
+                    await _watch(run, supervisor, brokers=brokers, display=display, stopped=stopped)
                 display.tell("ending: waiting for what is on its way; Ctrl-C again ends at once")
                 account = await _settled(supervisor, started_s=started_s)
             finally:
@@ -93,16 +91,22 @@ def _summary(grid: Grid, folder: GridFolder) -> str:
 
 
 def jobs(grid: Grid, folder: GridFolder) -> list[list[Job]]:
-    """Broker, routers, PMUs, subscribers: each group needs the one before."""
+    """Brokers from the root down, routers, PMUs, subscribers: each group needs the one before."""
 
     def part(name: str, word: str) -> Job:
         return Job(name, f"gridstat.console.processes.{word}", (str(folder.path),))
 
+    def broker(name: str) -> Job:
+        words = ("broker", str(folder.file_of_broker(name)), "--json")
+        return Job(folder.daemon_of_broker(name), "gridstat", words)
+
     routers = [
         Job(router.name, "gridstat", ("router", str(folder.router_file(router.name)), "--json"))
-        for router in grid.topology.routers
+        for router in grid.routers
     ]
-    groups = [[Job("broker", "gridstat", ("broker", str(folder.broker_file), "--json"))], routers]
+    groups = [[broker(cloud.cloud) for cloud in grid.clouds], routers]
+    if grid.has_tree:
+        groups.insert(0, [broker(name) for name in grid.tree.brokers])
     if grid.pmus:
         groups.append([part(PMUS, "pmus")])
     if grid.subscribers:
@@ -167,7 +171,7 @@ async def _watch(
     run: Run,
     supervisor: Supervisor,
     *,
-    desk: OperatorDesk,
+    brokers: WatchedBrokers,
     display: Display,
     stopped: asyncio.Event,
 ) -> None:
@@ -177,13 +181,13 @@ async def _watch(
         end_s = next_s if run.seconds is None else min(next_s, started_s + run.seconds)
         await _wait_until(end_s, supervisor, stopped=stopped)
         supervisor.raise_failure()
-        try:
-            survey: dict[str, Any] = await desk.ask(Survey(request_id=0))
-        except GridStatError as error:
-            display.tell(f"no survey: {error.args[0]}")  # The broker is being started again.
-        else:
+        surveys, away = await brokers.survey()
+        for name, reason in away.items():
+            display.tell(f"no survey of {name}: {reason}")  # It is being started again.
+        if run.grid.cloud in surveys:
             seen = await supervisor.ask([PMUS], do="report", expected="report")
-            display.show(survey, _values(seen.reports), await _view(run))
+            values = _values(seen.reports)
+            display.show(Sight(surveys, away, values, await _view(run)))
         if run.seconds is not None and time.monotonic() >= started_s + run.seconds:
             return
 

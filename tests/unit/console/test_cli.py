@@ -27,6 +27,8 @@ COMMANDS = (
     "recorder",
     "find",
     "explain",
+    "tree",
+    "flood",
     "top",
     "cloud",
     "certificates",
@@ -92,7 +94,7 @@ def test_a_bad_file_is_one_message_and_no_traceback(runner: CliRunner, tmp_path:
 
 
 def test_the_built_in_file_can_be_printed_to_begin_from(runner: CliRunner) -> None:
-    assert "[[router]]" in runner.invoke(app, ["up", "--show-default"]).output
+    assert "[[cloud.router]]" in runner.invoke(app, ["up", "--show-default"]).output
 
 
 def test_a_routers_bad_file_is_one_message_with_a_hint(runner: CliRunner, tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
+from gridstat.console.cli.up import up
 from gridstat.console.config.cloud_file import load_cloud
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.errors import ConfigurationError
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
 
 WHOLE = """
 cloud = "c1"
-parent = "root"
 x = 12.5
 y = 7
 certificates = "keys"
@@ -52,10 +54,15 @@ probe_interval_ms = 10
 silent_ms_max = 50
 grace_s = 30
 quarantine_s = 60
+lease_s = 1.5
 
 [quota]
 publications_max = 5
 subscriptions_max = 6
+
+[parent]
+name = "root"
+addresses = ["127.0.0.1:7000", "[::1]:7001"]
 """
 
 
@@ -68,7 +75,10 @@ def written(folder: Path, text: str) -> Path:
 @pytest.mark.feature("S0-11")
 def test_every_key_of_a_file_is_read(tmp_path: Path) -> None:
     settings, topology = load_cloud(written(tmp_path, WHOLE))
-    assert (settings.parent, settings.x, settings.y) == ("root", 12.5, 7.0)
+    assert settings.parent is not None
+    assert settings.parent.name == "root"
+    assert settings.parent.places() == [("127.0.0.1", 7_000), ("::1", 7_001)]
+    assert (settings.x, settings.y) == (12.5, 7.0)
     assert (settings.certificates, settings.journal) == ("keys", "c1.sqlite")
     assert (settings.port, settings.name_service_port, settings.metrics_port) == (7100, 7101, 9100)
     assert settings.timing.model_dump() == {
@@ -76,6 +86,7 @@ def test_every_key_of_a_file_is_read(tmp_path: Path) -> None:
         "silent_ms_max": 50,
         "grace_s": 30.0,
         "quarantine_s": 60.0,
+        "lease_s": 1.5,
     }
     assert settings.quota.model_dump() == {"publications_max": 5, "subscriptions_max": 6}
     assert topology.routers == (
@@ -90,11 +101,16 @@ def test_every_key_of_a_file_is_read(tmp_path: Path) -> None:
 @pytest.mark.feature("S0-11")
 def test_defaults_stand_where_the_file_is_silent(tmp_path: Path) -> None:
     settings, topology = load_cloud(written(tmp_path, 'cloud = "c1"\n[[router]]\nname = "i0"\n'))
-    assert (settings.parent, settings.x, settings.y) == ("", 100.0, 100.0)
+    assert (settings.parent, settings.x, settings.y) == (None, 100.0, 100.0)
     assert (settings.host, settings.port, settings.metrics_port) == ("127.0.0.1", 0, None)
     assert (settings.timing.probe_interval_ms, settings.timing.silent_ms_max) == (25, 100)
     assert topology.routers == (Router("c1/i0"),)
     assert topology.channels == ()
+
+
+def test_the_empty_parent_of_older_files_means_none(tmp_path: Path) -> None:
+    text = 'cloud = "c1"\nparent = ""\n[[router]]\nname = "i0"\n'
+    assert load_cloud(written(tmp_path, text))[0].parent is None
 
 
 @pytest.mark.parametrize(
@@ -119,6 +135,10 @@ MISTAKES = {
     'cloud = "c1"\n[[router]]\nname = "a"\n[[router]]\nname = "a"': '"a" is already router[0]',
     'cloud = "c1"\n[[router]]\nname = "a"\n[[channel]]\nfrom = "a"\nto = "b"': 'no router "b"',
     'cloud = "c1"\n[[router]]\nname = "a"\n[[channel]]\nfrom = "a"\nto = "a"': "begins",
+    'cloud = "c1"\nparent = "root"\n[[router]]\nname = "a"': "needs its parent's address",
+    'cloud = "c1"\n[[router]]\nname = "a"\n[parent]\nname = "root"': "parent.addresses: missing",
+    'cloud = "c1"\n[[router]]\nname = "a"\n[parent]\nname = "r"\naddresses = ["r"]': "an address",
+    'cloud = "r"\n[[router]]\nname = "a"\n[parent]\nname = "r"\naddresses = ["r:1"]': "is this",
     "cloud = ": "not TOML",
 }
 
@@ -143,3 +163,10 @@ def test_the_same_way_twice_is_told(tmp_path: Path) -> None:
 def test_a_missing_file_is_told_with_a_way_out(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no such file"):
         load_cloud(tmp_path / "nowhere.toml")
+
+
+def test_who_has_no_file_is_told_of_an_option_that_exists(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        load_cloud(tmp_path / "none.toml")
+    (option,) = re.findall(r"gridstat up --(\w+)", refused.value.hint)
+    assert option in inspect.signature(up).parameters

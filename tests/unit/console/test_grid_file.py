@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gridstat.console.config.grid_file import (
-    DEFAULT_GRID_FILE,
-    default_grid_text,
-    grid_from_text,
-    period_of,
-)
+from gridstat.console.config.cloud_grid import period_of
+from gridstat.console.config.grid_file import DEFAULT_GRID_FILE, default_grid_text, grid_from_text
 from gridstat.console.grid import PipelineWish, Pmu
 from gridstat.model.errors import ConfigurationError
 from gridstat.model.qos import QosRequest
@@ -22,12 +18,72 @@ PIPELINE = '[pipeline]\nedges = ["e0"]\n'
 SUBSCRIBER = '[[subscriber]]\nname = "desk"\nedges = ["e0"]\nvariables = ["c1/**"]\n'
 
 
+TREE = """[[broker]]
+name = "root"
+[[broker]]
+name = "north"
+parent = "root"
+[[cloud]]
+name = "c1"
+parent = "north"
+[[cloud.router]]
+name = "e0"
+role = "edge"
+[[cloud.router]]
+name = "b0"
+role = "border"
+[[cloud]]
+name = "c2"
+parent = "north"
+[[cloud.router]]
+name = "b0"
+[[cloud]]
+name = "c3"
+[[cloud.router]]
+name = "b0"
+[[channel]]
+from = "c1/b0"
+to = "c3/b0"
+latency_ms = 2
+[[channel]]
+from = "c1/b0"
+to = "c2/b0"
+both_ways = true
+bandwidth_bytes_per_s = 1_000
+"""
+
+
 def test_the_built_in_grid_has_two_disjoint_ways_and_ends_on_two_edges() -> None:
     grid = grid_from_text(default_grid_text(), file=DEFAULT_GRID_FILE)
     assert len(grid.topology.routers) == 8
+    assert [cloud.cloud for cloud in grid.clouds] == ["c1", "c2"]
+    assert len({channel.from_router for channel in grid.tree.channels["root"]}) == 4
     assert {len(pmu.edges) for pmu in grid.pmus} == {2}
     assert {subscriber.qos.redundancy for subscriber in grid.subscribers} == {1, 2}
     assert len({subscriber.qos.interval for subscriber in grid.subscribers}) > 2
+
+
+def test_several_clouds_stand_in_a_tree_and_channels_belong_to_the_lowest_broker() -> None:
+    grid = grid_from_text(TREE, file="grid.toml")
+    assert grid.tree.brokers == ("root", "north")
+    assert grid.tree.parents == {"north": "root", "c1": "north", "c2": "north", "c3": "root"}
+    assert grid.tree.children("root") == ("north", "c3")
+    owned = {name: [one.label for one in found] for name, found in grid.tree.channels.items()}
+    assert owned == {
+        "root": ["c1/b0→c3/b0"],
+        "north": ["c1/b0→c2/b0", "c2/b0→c1/b0"],
+    }
+    assert [channel.channel_id for channel in grid.tree.channels["north"]] == [1, 2]
+    assert [router.name for router in grid.routers] == ["c1/e0", "c1/b0", "c2/b0", "c3/b0"]
+    assert grid.summary().startswith("clouds c1, c2, c3 under root: 4 status routers, 3 event")
+
+
+def test_a_cloud_of_several_is_written_like_one_that_is_alone() -> None:
+    text = TREE.replace(
+        '[[cloud]]\nname = "c2"', PMU.replace("[[pmu", "[[cloud.pmu") + '[[cloud]]\nname = "c2"'
+    )
+    grid = grid_from_text(text, file="grid.toml")
+    assert grid.pmus == (Pmu("c1/hill/pmu-1", ("c1/e0",), Period(1, 30), ("frequency",)),)
 
 
 def test_names_below_the_cloud_become_full() -> None:
@@ -72,6 +128,20 @@ MISTAKES = {
     CLOUD + SUBSCRIBER + 'preset = "best"': "no such preset",
     CLOUD + SUBSCRIBER + 'rate = "1/s"\nevery = 2': "say the same thing twice",
     CLOUD + SUBSCRIBER + "redundancy = 9": "subscriber[0].redundancy",
+    TREE.replace('"north"\nparent = "root"', '"north"'): "2 brokers have no parent: root, north",
+    TREE.replace('"root"\n[[b', '"root"\nparent = "north"\n[[b'): "no root",
+    TREE.replace('"c3"', '"c2"'): '"c2" is cloud[1] already',
+    TREE.replace(
+        'parent = "north"', 'parent = "south"'
+    ): 'cloud[0].parent: there is no broker "south"',
+    TREE.replace('parent = "north"', 'parent = "root"'): 'broker[1] ("north"): nothing is below it',
+    TREE.replace('"c3/b0"', '"c3/b9"'): 'channel[0].to: there is no router "c3/b9"',
+    TREE.replace('to = "c2/b0"', 'to = "c1/e0"'): "channel[1].to: both ends are in cloud c1",
+    TREE.replace('to = "c2/b0"', 'to = "c3/b0"'): "channel[1]: from",
+    TREE.replace('name = "e0"\n', ""): 'cloud[0].router[0].name ("c1"): missing',
+    TREE.replace(
+        'name = "b0"\nrole', 'name = "e0"\nrole'
+    ): '("c1"): router[1].name: "e0" is already',
 }
 
 
@@ -81,3 +151,19 @@ def test_a_mistake_is_told_with_its_key_and_a_hint(text: str, problem: str) -> N
         grid_from_text(text, file="grid.toml")
     assert problem in str(found.value)
     assert found.value.hint
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        ("timing", "timing = { silent_ms_max = 30 }\n"),
+        ("quota", "quota = { publications_max = 1 }\n"),
+        ("log", 'log = { level = "debug" }\n'),
+        ("journal", 'journal = "postgresql://192.0.2.9/gridstat"\n'),
+        ("port", "port = 7100\n"),
+        ("parent", 'parent = { name = "root", addresses = ["127.0.0.1:7000"] }\n'),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(key: str, line: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"grid\.toml: {key}: .* does not obey it"):
+        grid_from_text(line + CLOUD, file="grid.toml")

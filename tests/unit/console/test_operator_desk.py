@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from gridstat.console.operator_desk import OperatorDesk
+from gridstat.model.errors import DeadlinePassed
 from gridstat.net.command.identity import Identity, Role
 from gridstat.net.command.machine import Connected, Received, TimerFired
 from gridstat.net.command.messages import Explain, Hello, OperatorAnswer, Survey
@@ -13,6 +16,7 @@ from gridstat.net.command.messages import Explain, Hello, OperatorAnswer, Survey
 if TYPE_CHECKING:
     from gridstat.net.command.driver import Driver
     from gridstat.net.command.messages import OperatorCommand
+    from gridstat.net.command.operator_messages import TreeCommand
 
 BROKER = Identity(Role.BROKER, "c1")
 
@@ -23,7 +27,7 @@ class Asked:
     def __init__(self, desk: OperatorDesk) -> None:
         self.commands: list[OperatorCommand] = []
         self.both = asyncio.Event()
-        desk.driver = cast("Driver[OperatorCommand]", self)
+        desk.driver = cast("Driver[OperatorCommand | TreeCommand]", self)
 
     def inject(self, command: OperatorCommand) -> None:
         self.commands.append(command)
@@ -49,6 +53,17 @@ def test_two_questions_at_once_get_each_their_own_answer() -> None:
         return list(await asyncio.gather(*questions))
 
     assert asyncio.run(asking()) == [{"to": "Survey"}, {"to": "Explain"}]
+
+
+def test_a_question_that_takes_its_time_is_given_up_only_after_that() -> None:
+    async def asking() -> None:
+        desk = OperatorDesk(BROKER)
+        Asked(desk)
+        desk.handle(Connected(BROKER.peer, cast("Hello", None)), 0)
+        await desk.ask(Survey(request_id=0), 0.01)
+
+    with pytest.raises(DeadlinePassed, match="did not answer in 0 s"):
+        asyncio.run(asking())
 
 
 def test_only_what_an_operator_says_is_sent() -> None:

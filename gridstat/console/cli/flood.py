@@ -1,0 +1,116 @@
+"""`gridstat flood`: flood a variable in a broker's scope, stop that, or list what floods."""
+
+from __future__ import annotations
+
+import json as json_text
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+
+from gridstat.console.access import load_access
+from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.options import AsJson, Folder
+from gridstat.console.operator_desk import ask_once
+from gridstat.model.errors import Misuse, UnknownName
+from gridstat.net.command.operator_messages import ListFlooding, RemoveFlooding, SetFlooding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gridstat.console.access import Access
+    from gridstat.net.command.messages import OperatorCommand
+
+ANSWER_S_MAX: Final = 60.0
+"""Four storeys of brokers look a variable up, reserve and commit in it, however slow each is."""
+HELP = """Flood a variable: every event of it to every router in a broker's scope, by every channel
+there, ahead of all queues. It is admitted like any stream, or refused with the channel that is
+full. A broker that stands higher floods all clouds below it, and wins where it disagrees with one
+below. Subscribers keep their contracts, before, meanwhile and after.
+
+Examples:
+
+  gridstat flood c1/hill/pmu-1/frequency
+
+  gridstat flood c1/hill/pmu-1/frequency --at root --modes 2,3 --every 10
+
+  gridstat flood --stop c1/hill/pmu-1/frequency
+
+  gridstat flood --list --json
+"""
+
+
+def flood(
+    name: Annotated[str, typer.Argument(help="The variable's full name.")] = "",
+    modes: Annotated[str, typer.Option(help="Modes by number, as 2,3; else all of them.")] = "",
+    every: Annotated[int, typer.Option(min=1, help="Only every n-th slot of it.")] = 1,
+    at: Annotated[str, typer.Option(help="The broker to ask; else the variable's cloud's.")] = "",
+    stop: Annotated[bool, typer.Option("--stop", help="No longer flood it.")] = False,
+    listing: Annotated[bool, typer.Option("--list", help="List what floods.")] = False,
+    folder: Folder = None,
+    json: AsJson = False,
+) -> None:
+    command = command_of(name, mode_numbers(modes), every, is_stop=stop, is_list=listing)
+    facts = ask_once(broker_of(load_access(folder), name, at), command, ANSWER_S_MAX)
+    console = Console()
+    if json:
+        print_plainly(console, json_text.dumps(facts))
+        return
+    for line in listed(facts) if listing else told(facts):
+        print_plainly(console, line)
+
+
+def command_of(
+    name: str, modes: tuple[int, ...], every: int, *, is_stop: bool, is_list: bool
+) -> OperatorCommand:
+    if is_list:
+        if name or is_stop:
+            raise Misuse("--list takes no variable", hint="leave out the name, or --list")
+        return ListFlooding(request_id=0)
+    if not name:
+        raise Misuse("no variable is named", hint="gridstat flood NAME, or gridstat flood --list")
+    if is_stop:
+        return RemoveFlooding(request_id=0, name=name, modes=modes)
+    return SetFlooding(request_id=0, name=name, modes=modes, every=every)
+
+
+def mode_numbers(text: str) -> tuple[int, ...]:
+    """`2,3` as numbers; raises `Misuse` for anything else."""
+    try:
+        return tuple(int(part) for part in text.split(",")) if text else ()
+    except ValueError:
+        raise Misuse(f"modes {text!r} are not numbers", hint="as in --modes 2,3") from None
+
+
+def broker_of(access: Access, name: str, at: str) -> Access:
+    """How the broker is reached that is asked: the named one, or that of the variable's cloud."""
+    if at and at != access.cloud and at not in access.tree:
+        known = ", ".join(sorted({access.cloud, *access.tree}))
+        raise UnknownName(f"there is no broker {at}", hint=f"this folder knows {known}")
+    return access.beside(at or name.partition("/")[0])
+
+
+def told(facts: dict[str, Any]) -> Iterator[str]:
+    """How a variable floods now, in lines for a person."""
+    if not facts["modes"]:
+        yield f"{facts['name']} does not flood"
+    for term in facts["modes"]:
+        mode = "in all modes" if term["mode"] == 0 else f"in mode {term['mode']}"
+        often = "every event" if term["every"] == 1 else f"every {term['every']}th slot"
+        line = f"{facts['name']} floods {mode}, {often}, from depth {term['level']} down"
+        if term["asked_by"] == "parent":
+            line += ", as a broker above wants"
+        yield line + (" instead of what was asked here" if term["overrides_operator"] else "")
+    if facts.get("unconfirmed"):
+        yield f"  not yet confirmed by {', '.join(facts['unconfirmed'])}"
+    for child, why in sorted(facts.get("refusing", {}).items()):
+        yield f"  refused by {child}: {why}"
+    if facts.get("floodless"):
+        yield f"  of a release that floods nothing: {', '.join(facts['floodless'])}"
+
+
+def listed(facts: dict[str, Any]) -> Iterator[str]:
+    if not facts["floods"]:
+        yield "nothing floods"
+    for each in facts["floods"]:
+        yield from told(each)

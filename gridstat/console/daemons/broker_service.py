@@ -1,0 +1,76 @@
+"""The life of a broker's process, whichever kind of broker: signals, readiness, reload, end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from gridstat.console.daemons.garbage import collect_rarely
+from gridstat.console.daemons.service import daemon_signals, notify
+from gridstat.console.daemons.stand_by import Candidate, in_charge
+from gridstat.model.errors import GridStatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Line: TypeAlias = dict[str, Any]
+STANDING_BY: Final = "standing by"
+WAITING: Final = "waiting for its database"
+NOT_IN_CHARGE: Final = (
+    "not reloaded: this process is not in charge, and would take over with what it has read at its "
+    "start; restart it, which nobody notices"
+)
+
+
+class BrokerService(Candidate, Protocol):
+    """What is served from `start` to `close`."""
+
+    async def start(self) -> Line:
+        """Stand where the journal ends, then listen; the answer is where."""
+
+    def reload(self) -> str:
+        """Take up what can be without a restart; the answer says what was."""
+
+    async def close(self) -> None:
+        """Leave nothing behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceWords:
+    """What the service manager is told, and who hears of readiness and of anything else."""
+
+    broker: str
+    status: str
+    on_ready: Callable[[Line], None]
+    tell: Callable[[str], None]
+
+
+async def serve_until_stopped(make: Callable[[], BrokerService], words: ServiceWords) -> None:
+    """Manage until a signal asks to end; what was acknowledged is in the journal by then."""
+    service: BrokerService | None = None
+
+    def reload() -> None:
+        try:
+            words.tell(service.reload() if service else NOT_IN_CHARGE)
+        except GridStatError as error:
+            words.tell(f"not reloaded, going on as before: {error}")
+
+    def waits(reason: str) -> None:
+        state = WAITING if reason else STANDING_BY
+        line: Line = {"state": state, "broker": words.broker}
+        words.on_ready(line | {"reason": reason} if reason else line)
+        notify("READY=1", f"STATUS={state}: broker {words.broker}")
+
+    with daemon_signals(on_reload=reload) as stopping:
+        service = await in_charge(make, stopping, waits=waits)
+        if service is None:
+            return
+        try:
+            ready = await service.start()
+            collect_rarely()
+            words.on_ready(ready)
+            notify("READY=1", f"STATUS={words.status}")
+            await stopping.wait()
+            notify("STOPPING=1")
+        finally:
+            await service.close()

@@ -1,0 +1,196 @@
+"""How a broker comes to be in charge: at once, or after it has stood by for another.
+
+Whoever shares a journal in a database waits until its lease is free, and follows the journal
+meanwhile, so that little is left to be read when its turn comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from gridstat.broker.records.journal import Journal
+from gridstat.broker.records.operations import SNAPSHOT_MARK
+from gridstat.broker.records.sqlite_store import SqliteStore
+from gridstat.console.config.complaints import complaint
+from gridstat.console.config.toml_file import beside
+from gridstat.model.errors import ConfigurationError, LinkDown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+FOLLOW_EVERY_S: Final = 0.25
+AGAIN_AFTER_S: Final = 0.5
+URLS: Final = ("postgresql://", "postgres://")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JournalPlan:
+    """Where a broker's file wants the journal: a file, or a database that others share."""
+
+    broker: str
+    place: Path | str
+    lease_s: float
+
+
+def journal_plan(file: Path, text: str, *, broker: str, lease_s: float) -> JournalPlan:
+    """What the settings of this file say; a URL that is almost one of ours names no file.
+
+    As a file it would be a journal of each process's own, and all of them would be in charge.
+    """
+    if text.startswith(URLS):
+        return JournalPlan(broker, text, lease_s)
+    if "://" in text or "=" in text:
+        raise complaint(  # Without the text: it may have a password in it.
+            str(file),
+            "journal",
+            "neither a file nor a database",
+            hint=f"a database is written as in {URLS[0]}gridstat@192.0.2.9/gridstat; "
+            "the name of a file has no = and no ://",
+        )
+    return JournalPlan(broker, beside(file, text), lease_s)
+
+
+def open_journal(plan: JournalPlan) -> Journal:
+    """It can be read from now on, and be written once it is claimed."""
+    if isinstance(plan.place, Path):
+        return Journal(SqliteStore(plan.place))
+    try:
+        # The driver of PostgreSQL is an extra.
+        from gridstat.broker.records.postgres_store import PostgresStore
+        from gridstat.broker.records.shared_place import SharedPlace  # Likewise.
+    except ImportError as error:
+        raise ConfigurationError(
+            f"journal: a database needs what is not installed: {error}",
+            hint="pip install 'gridstat[postgres]'",
+        ) from error
+    return Journal(PostgresStore(SharedPlace(plan.place, plan.broker, plan.lease_s)))
+
+
+class Restorable(Protocol):
+    """A machine that can be led to where the journal ends, before it starts."""
+
+    def restore(self, written: Sequence[bytes]) -> None:
+        """Go on by operations that follow those before."""
+
+
+class Candidate(Protocol):
+    """A broker that has not started yet."""
+
+    @property
+    def broker(self) -> Restorable: ...
+
+    @property
+    def journal(self) -> Journal: ...
+
+    async def close(self) -> None:
+        """Leave nothing behind."""
+
+
+CandidateT = TypeVar("CandidateT", bound=Candidate)
+Answer = TypeVar("Answer")
+
+
+class _Telling:
+    """Why a broker waits, told once; each absence of its database goes to the log."""
+
+    def __init__(self, waits: Callable[[str], None]) -> None:
+        self._waits = waits
+        self._is_blind = False
+        self._has_told_why = False
+        self._has_told_of_another = False
+
+    def away(self, error: LinkDown) -> None:
+        reason = str(error.args[0])
+        if not self._is_blind:
+            log.warning("standing_by_blindly reason=%r", reason)
+            self._is_blind = True
+        if not self._has_told_why:
+            self._has_told_why = True
+            self._waits(reason)
+
+    def reached(self) -> None:
+        self._is_blind = False
+
+    def another(self) -> None:
+        if not self._has_told_of_another:
+            self._has_told_why = self._has_told_of_another = True
+            self._waits("")
+
+
+async def in_charge(
+    make: Callable[[], CandidateT], stopping: asyncio.Event, *, waits: Callable[[str], None]
+) -> CandidateT | None:
+    """A broker whose journal is its own to write, standing where it ends; None if stopped before.
+
+    `waits` is called once if another is in charge, with "", and before that with why the database
+    cannot be reached, if so. A broker that starts before its database waits for it.
+    """
+    telling = _Telling(waits)
+    while not stopping.is_set():
+        try:
+            candidate = make()
+        except LinkDown as error:
+            telling.away(error)
+            await _pause(stopping, AGAIN_AFTER_S)
+            continue
+        try:
+            is_ready = await _follow(candidate, stopping, telling)
+        except BaseException:
+            await candidate.close()
+            raise
+        if is_ready:
+            return candidate
+        await candidate.close()
+    return None
+
+
+async def _follow(candidate: Candidate, stopping: asyncio.Event, telling: _Telling) -> bool:
+    """False if it has to begin anew: a snapshot has replaced what it has read, or it is to end."""
+    journal = candidate.journal
+    has_read = False
+    while not stopping.is_set():
+        try:
+            wait_s = await _answer(journal.claim, journal, stopping)
+            written = await _answer(journal.load, journal, stopping)
+        except LinkDown as error:
+            if stopping.is_set():
+                return False
+            telling.away(error)
+            await _pause(stopping, AGAIN_AFTER_S)
+            continue
+        telling.reached()
+        if has_read and written and written[0] == SNAPSHOT_MARK:
+            return False
+        if written:
+            candidate.broker.restore(written)
+            has_read = True
+        if not wait_s:
+            return True
+        telling.another()
+        await _pause(stopping, min(wait_s, FOLLOW_EVERY_S))
+    return False
+
+
+async def _answer(
+    question: Callable[[], Answer], journal: Journal, stopping: asyncio.Event
+) -> Answer:
+    """From a thread; `LinkDown` if the process is to end, however long the database may take."""
+    asking = asyncio.create_task(asyncio.to_thread(question))
+    ending = asyncio.create_task(stopping.wait())
+    await asyncio.wait((asking, ending), return_when=asyncio.FIRST_COMPLETED)
+    ending.cancel()
+    if not asking.done():
+        journal.interrupt()
+    return await asking
+
+
+async def _pause(stopping: asyncio.Event, wait_s: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(stopping.wait(), wait_s)

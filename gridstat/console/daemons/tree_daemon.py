@@ -1,0 +1,151 @@
+"""One QoS broker as a process: the pure machine, its journal, its listener and its figures.
+
+Its children dial it; it dials its own parent, if it has one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.desk import Outside
+from gridstat.broker.tree.qos_broker import QosBroker
+from gridstat.broker.tree.settings import TreeSettings as MachineSettings
+from gridstat.console.config.toml_file import beside
+from gridstat.console.config.tree_file import load_tree
+from gridstat.console.daemons.broker_service import Line, ServiceWords, serve_until_stopped
+from gridstat.console.daemons.logs import set_up_logging
+from gridstat.console.daemons.metrics_server import MetricsServer
+from gridstat.console.daemons.stand_by import JournalPlan, journal_plan, open_journal
+from gridstat.console.daemons.tree_metrics import TreeCollector, TreeFigures
+from gridstat.model.errors import LinkDown
+from gridstat.net.command.authority import AuthorityVerifier
+from gridstat.net.command.certificate_folder import CertificateFolder, read_pem
+from gridstat.net.command.driver import Driver
+from gridstat.net.command.identity import Identity, Role
+from gridstat.net.command.tls import Credentials
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from gridstat.console.config.tree_file import TreeSettings
+    from gridstat.model.cloud import EventChannel
+    from gridstat.net.command.machine import Event
+
+SERVED: Final = (Role.OPERATOR,)
+
+
+@dataclass(frozen=True, slots=True)
+class TreePlan:
+    """A QoS broker as its file describes it."""
+
+    settings: TreeSettings
+    channels: tuple[EventChannel, ...]
+    certificates: Path
+    journal: JournalPlan
+    term_min: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.settings.broker
+
+
+def load_tree_broker(path: Path) -> TreePlan:
+    """A broker's file; raises `ConfigurationError` naming file, key and remedy."""
+    settings, channels = load_tree(path)
+    return TreePlan(
+        settings=settings,
+        channels=channels,
+        certificates=beside(path, settings.certificates),
+        journal=journal_plan(
+            path, settings.journal, broker=settings.broker, lease_s=settings.lease_s
+        ),
+    )
+
+
+class TreeDaemon:
+    """Serves from `start` to `close`; the journal is closed in any case."""
+
+    def __init__(self, plan: TreePlan) -> None:
+        self._plan = plan
+        files = CertificateFolder(plan.certificates).files(Identity(Role.BROKER, plan.name))
+        self._credentials = Credentials(files)
+        self.journal = open_journal(plan.journal)
+        outside = Outside(
+            verifier=AuthorityVerifier(read_pem(files.authority)),
+            wall_clock_ns=time.time_ns,
+            journal_figures=self.journal.figures,
+        )
+        self.broker = QosBroker(
+            machine_settings(plan), outside, children=plan.settings.children, channels=plan.channels
+        )
+        self._driver: Driver[Event] = Driver(self.broker, self._credentials, journal=self.journal)
+        self._metrics = MetricsServer(
+            lambda: TreeCollector(self.figures()), health=self.journal.complaint
+        )
+
+    async def start(self) -> Line:
+        """Stand where the journal ends, then listen; the answer is where."""
+        self.broker.restore(self.journal.load())
+        settings = self._plan.settings
+        address = await self._listening()
+        if settings.parent is not None:
+            parent = Identity(Role.BROKER, settings.parent.name)
+            self._driver.connect_to(parent, settings.parent.places())
+        ready: Line = {"state": "ready", "broker": settings.broker, "address": list(address)}
+        if settings.metrics_port is not None:
+            place = await self._metrics.start(settings.host, settings.metrics_port)
+            ready["metrics"] = list(place)
+        return ready
+
+    def figures(self) -> TreeFigures:
+        """Everything that is counted, at this moment."""
+        return TreeFigures(
+            survey=self.broker.survey(),
+            journal=dict(self.journal.figures()),
+            sessions=self._driver.counters.as_facts(),
+        )
+
+    async def _listening(self) -> tuple[str, int]:
+        settings = self._plan.settings
+        try:
+            return await self._driver.serve(
+                settings.host, settings.port, SERVED, children=self.broker.state.families.children
+            )
+        except OSError as error:
+            raise LinkDown(
+                f"broker cannot listen on {settings.host} port {settings.port}: {error.strerror}",
+                hint="choose another port, or 0 for any free one",
+            ) from error
+
+    def reload(self) -> str:
+        """New certificates are taken up; everything else needs a restart, which loses nothing."""
+        complaint = self._credentials.refresh()
+        taken = f"certificates NOT ({complaint})" if complaint else "certificates"
+        return f"reloaded: {taken}; children and channels change by `gridstat cloud`"
+
+    async def close(self) -> None:
+        await self._driver.close()
+        await self._metrics.close()
+        self.journal.close()
+
+
+def machine_settings(plan: TreePlan) -> MachineSettings:
+    """The file's figures in the machine's words."""
+    parent = plan.settings.parent
+    return MachineSettings(
+        name=plan.name, parent="" if parent is None else parent.name, term_min=plan.term_min
+    )
+
+
+def run_tree_broker(
+    plan: TreePlan, *, on_ready: Callable[[Line], None], tell: Callable[[str], None]
+) -> None:
+    """The whole life of a broker process, its log and event loop included."""
+    settings = plan.settings
+    set_up_logging(level=settings.log.level, is_json=settings.log.json_lines)
+    words = ServiceWords(plan.name, f"managing {len(settings.children)} brokers", on_ready, tell)
+    asyncio.run(serve_until_stopped(lambda: TreeDaemon(plan), words))

@@ -1,0 +1,68 @@
+"""A QoS broker's figures in Prometheus' words: children, channels between clouds, contracts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client.registry import Collector
+
+from gridstat.console.daemons.broker_metrics import (
+    gauge,
+    journal_families,
+    labelled,
+    session_families,
+    total_families,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from prometheus_client.core import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class TreeFigures:
+    """All that is told of a broker at one moment; nothing in it changes afterwards."""
+
+    survey: Mapping[str, Any]
+    journal: Mapping[str, float]
+    sessions: Mapping[str, int]
+
+
+class TreeCollector(Collector):
+    """The figures of one moment as families; it touches no live state."""
+
+    def __init__(self, figures: TreeFigures) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        facts = self._figures.survey
+        yield gauge("term", "The broker's term, which grows with every start.", facts["term"])
+        yield gauge("depth", "How far below the root it stands.", facts["depth"])
+        counts = ("contracts", "stretches", "broken", "transactions", "releases", "watches")
+        yield from total_families({name: facts[name] for name in counts})
+        yield _children(facts["children"])
+        yield from _channels(facts["channels"])
+        yield from journal_families(self._figures.journal)
+        yield from session_families(self._figures.sessions)
+
+
+def _channels(channels: list[dict[str, Any]]) -> Iterator[Metric]:
+    """By the names that a leaf broker's channels have too."""
+    up = labelled("channel_up", "Whether the channel's probes are heard.", "channel")
+    pressed = labelled("channel_back_pressure", "Whether it admits nothing.", "channel")
+    promised = labelled("channel_promised_bytes_per_second", "Promised of its band.", "channel")
+    for channel in channels:
+        labels = [channel["channel"]]
+        up.add_metric(labels, int(channel["is_open"] and channel["is_up"]))
+        pressed.add_metric(labels, int(channel["is_pressed"]))
+        promised.add_metric(labels, channel["promised_bytes_per_s"])
+    yield from (up, pressed, promised)
+
+
+def _children(children: list[dict[str, Any]]) -> Metric:
+    joined = labelled("child_joined", "Whether the broker below has joined.", "child")
+    for child in children:
+        joined.add_metric([child["name"]], int(child["is_joined"]))
+    return joined

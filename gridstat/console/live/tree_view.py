@@ -1,0 +1,141 @@
+"""A tree of brokers as lines: who has joined, what each owns, and the channels between clouds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gridstat.console.live.sight import Sight
+
+TOLD_OF_TREES = (
+    "term",
+    "depth",
+    "contracts",
+    "stretches",
+    "broken",
+    "transactions",
+    "releases",
+    "children",
+    "channels",
+)
+BRANCH, LAST, DOWN, BLANK = "├─ ", "└─ ", "│  ", "   "
+
+
+def tree_lines(sight: Sight, parents: Mapping[str, str] | None = None) -> Iterator[str]:
+    """From the root down; brokers that did not answer are drawn where they should be.
+
+    `parents` is what the folder says of the tree; what a parent tells of its children counts too.
+    """
+    above = dict(parents or {}) | _told_parents(sight)
+    names = dict.fromkeys((*sight.surveys, *sight.away, *above))
+    roots = [name for name in names if above.get(name, "") not in names]
+    for name in roots:
+        yield from _drawn(name, sight, above, "", "")
+
+
+def _told_parents(sight: Sight) -> dict[str, str]:
+    """By the brokers that have answered."""
+    return {
+        child["name"]: facts["broker"]
+        for facts in sight.surveys.values()
+        for child in facts.get("children", ())
+    }
+
+
+def _drawn(
+    name: str, sight: Sight, above: Mapping[str, str], head: str, indent: str
+) -> Iterator[str]:
+    yield f"{head}{broker_words(name, sight, above.get(name, ''))}"
+    children = [child for child, parent in above.items() if parent == name]
+    channels = sight.surveys.get(name, {}).get("channels", ()) if children else ()
+    bar = DOWN if children else BLANK
+    for channel in channels:
+        yield f"{indent}{bar}{channel_words(channel)}"
+    for number, child in enumerate(children, start=1):
+        is_last = number == len(children)
+        branch, below = (LAST, BLANK) if is_last else (BRANCH, DOWN)
+        yield from _drawn(child, sight, above, indent + branch, indent + below)
+
+
+def broker_words(name: str, sight: Sight, parent: str) -> str:
+    """One broker in one line: where it stands, its state, and what it has."""
+    facts = sight.surveys.get(name)
+    own_term = None if facts is None else facts["term"]
+    joined = join_words(name, sight.surveys.get(parent), own_term)
+    if facts is None:
+        reason = sight.away.get(name, "the folder does not tell where it is")
+        return f"{name}: AWAY, {reason}{f'; {joined}' if joined else ''}"
+    place = f"depth {facts['depth']}, " if facts.get("depth") is not None else ""
+    if "cloud" in facts:
+        totals = facts["totals"]
+        up = sum(router["is_up"] for router in facts["routers"])
+        taken = counted(totals["subscriptions"], "subscription")
+        has = f"{up} of {totals['routers']} routers up, {taken}"
+        if totals.get("stretches"):
+            has += f", {counted(totals['stretches'], 'stretch', 'stretches')}"
+        kind = "cloud"
+    else:
+        has = f"{counted(facts['contracts'], 'contract')} owned"
+        if facts["stretches"]:
+            has += f", {counted(facts['stretches'], 'stretch', 'stretches')} for its parent"
+        if facts["broken"]:
+            has += f", {facts['broken']:,} of them impaired"
+        open_count = facts["transactions"] + facts["releases"]
+        if open_count:
+            has += f", {open_count:,} being settled"
+        kind = "broker" if parent else "root"
+    state = f"{joined}; " if joined else ""
+    return f"{name}: {kind}, {place}term {facts['term']}; {state}{has}"
+
+
+def join_words(name: str, parent: Mapping[str, Any] | None, own_term: int | None) -> str:
+    """What the parent says of the child, and whether it lags; nothing where it did not answer."""
+    for child in parent["children"] if parent is not None and "children" in parent else ():
+        if child["name"] == name:
+            is_behind = own_term is not None and child["term"] != own_term
+            heard = f", heard at term {child['term']}" if is_behind else ""
+            return f"{'joined' if child['is_joined'] else 'NOT JOINED'}{heard}"
+    return ""
+
+
+def channel_words(channel: Mapping[str, Any]) -> str:
+    """A channel between clouds, below the broker that owns it."""
+    capacity = channel["bandwidth_bytes_per_s"]
+    promised = f"{channel['promised_bytes_per_s']:,.0f} bytes/s promised"
+    of = f" of {capacity:,}" if capacity else ", bandwidth undeclared"
+    state = "up" if channel["is_up"] else "DOWN"
+    if not channel["is_open"]:
+        state = "waiting for its routers"
+    pressed = ", congested: admits nothing" if channel["is_pressed"] else ""
+    carries = counted(channel["contracts"], "contract")
+    head = f"{channel['channel']}: level {channel['level']}, {state}{pressed}"
+    return f"{head}, {carries}, {promised}{of}"
+
+
+def counted(count: int, what: str, several: str = "") -> str:
+    """`1 contract`, `2,000 contracts`."""
+    return f"{count:,} {what if count == 1 else several or f'{what}s'}"
+
+
+def tree_facts(sight: Sight, parents: Mapping[str, str]) -> dict[str, Any]:
+    """The same for programs: brokers, and why some have not answered."""
+    above = dict(parents) | _told_parents(sight)
+    return {
+        "brokers": [
+            {"name": name, "parent": above.get(name, ""), **_told(facts)}
+            for name, facts in sight.surveys.items()
+        ],
+        "away": [
+            {"name": name, "parent": above.get(name, ""), "reason": reason}
+            for name, reason in sight.away.items()
+        ],
+    }
+
+
+def _told(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What concerns the tree; a cloud's own routers and contracts are `gridstat top`'s."""
+    is_leaf = "cloud" in facts
+    keys = ("term", "depth", "totals") if is_leaf else TOLD_OF_TREES
+    return {"kind": "leaf" if is_leaf else "qos", **{key: facts[key] for key in keys}}
