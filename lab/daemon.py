@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError
 
@@ -22,6 +22,17 @@ POLL_S = 0.02
 LAST_WORDS = 1_000
 
 
+class Here:
+    """Where a process runs that has no namespace of its own."""
+
+    def start(
+        self,
+        command: Sequence[str | Path],
+        **options: Any,  # noqa: ANN401
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, **options)
+
+
 class Daemon:
     """At most one process at a time; what it printed since its last start is in its folder.
 
@@ -29,7 +40,7 @@ class Daemon:
     """
 
     def __init__(
-        self, name: str, namespace: Namespace, command: Sequence[str | Path], folder: Path
+        self, name: str, namespace: Namespace | Here, command: Sequence[str | Path], folder: Path
     ) -> None:
         self.name = name
         self.folder = folder

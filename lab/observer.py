@@ -1,4 +1,6 @@
-"""Watches a grid's broker from its namespace: a line in asks for a survey, a line out holds it.
+"""Watches a grid's brokers from a namespace: a line in asks one for a survey, a line out holds it.
+
+The line is the broker's name in a tree, or empty for a cloud's own.
 
 A session that stays open answers in milliseconds; a command started for each look would take a
 good part of a second of a busy machine.
@@ -11,11 +13,12 @@ import json
 import logging
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from gridstat.console.access import load_access
-from gridstat.console.operator_desk import operator_desk
+from gridstat.console.operator_desk import OperatorDesk, operator_desk
 from gridstat.model.errors import GridStatError
 from gridstat.net.command.messages import Survey
 from lab.errors import LabError
@@ -47,11 +50,11 @@ class Observer:
         self._process.wait(ENDING_S_MAX)
         self._process.stdout.close()
 
-    def survey(self) -> dict[str, Any]:
+    def survey(self, broker: str = "") -> dict[str, Any]:
         """The broker's facts; empty, with the reason under `refused`, while it cannot be asked."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(b"\n")
+        self._process.stdin.write(f"{broker}\n".encode())
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
@@ -62,10 +65,16 @@ class Observer:
 
 async def observe(folder: Path) -> None:
     loop = asyncio.get_running_loop()
-    async with operator_desk(load_access(folder)) as desk:
-        while await loop.run_in_executor(None, sys.stdin.readline):
+    access = load_access(folder)
+    desks: dict[str, OperatorDesk] = {}
+    async with AsyncExitStack() as stack:
+        while line := await loop.run_in_executor(None, sys.stdin.readline):
+            broker = line.strip()
+            if broker not in desks:
+                seen = access.beside(broker) if broker else access
+                desks[broker] = await stack.enter_async_context(operator_desk(seen))
             try:
-                facts = await desk.ask(Survey(request_id=0))
+                facts = await desks[broker].ask(Survey(request_id=0))
             except GridStatError as error:
                 facts = {"refused": str(error)}
             sys.stdout.write(json.dumps(facts) + "\n")

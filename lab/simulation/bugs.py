@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 
 from gridstat.broker.capacity.planning import Planner
-from gridstat.broker.desk import Desk
 from gridstat.broker.effects.effects import Effects
 from gridstat.broker.effects.registration_effects import RegistrationEffects
 from gridstat.broker.records.answers import AnswerBook
@@ -25,6 +24,7 @@ from gridstat.broker.records.registry import Registry
 from gridstat.broker.requests.notices import Notices
 from gridstat.broker.routers.moves import Moves
 from gridstat.broker.tables.router_table import RouterTable
+from gridstat.broker.turn import Turn
 from gridstat.net.command.machine import Send
 from gridstat.net.command.router_messages import TableChanged
 from gridstat.router.agent_words import ApplyTable
@@ -33,7 +33,7 @@ from gridstat.router.router_agent import RouterAgent
 from gridstat.router.table_intake import TableIntake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 Function: TypeAlias = "Callable[..., Any]"
 
@@ -56,9 +56,9 @@ class Bug:
 
 
 @contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Run with this bug; without any if the name is empty."""
-    patches = BUGS[name].patches if name else ()
+def planted(name: str, bugs: Mapping[str, Bug] | None = None) -> Iterator[None]:
+    """Run with this bug, of those given or of all here; without any if the name is empty."""
+    patches = (BUGS if bugs is None else bugs)[name].patches if name else ()
     before = [(patch, patch.owner.__dict__[patch.name]) for patch in patches]
     try:
         for patch, right in before:
@@ -217,7 +217,7 @@ def _forget_the_absent(right: Function) -> Function:
 BUGS: Final[dict[str, Bug]] = {
     "acknowledge-before-persist": Bug(
         "the broker acts on a decision before the journal has it",
-        (Patch(Desk, "_persist", _acknowledge_at_once),),
+        (Patch(Turn, "_persist", _acknowledge_at_once),),
     ),
     "accept-a-stale-term": Bug(
         "a router obeys a broker whose term is over",

@@ -9,17 +9,31 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from lab.simulation.bugs import BUGS
 from lab.simulation.run import run_seed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from lab.simulation.bugs import Bug
     from lab.simulation.run import Verdict
 
 CHUNK: Final = 16
 """Seeds that a process takes at once; their garbage is collected together."""
 STORY_LINES: Final = 60
 LINE_COLUMNS: Final = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What is simulated: how its module is called, one seed of it, and the bugs to be planted."""
+
+    module: str
+    run_seed: Callable[..., Verdict]
+    bugs: Mapping[str, Bug]
+
+
+ONE_CLOUD: Final = Simulation("lab.simulation", run_seed, BUGS)
 
 
 @dataclass(slots=True)
@@ -71,10 +85,11 @@ def campaign(
     bug: str = "",
     failures_max: int = 10,
     tell: Callable[[Tally], None] = lambda _: None,
+    of: Simulation = ONE_CLOUD,
 ) -> Tally:
     """Run all seeds, or until so many have failed; `tell` hears of progress now and then."""
     tally = Tally()
-    for verdicts, busy_s in _chunks(seeds, jobs=jobs, bug=bug):
+    for verdicts, busy_s in _chunks(seeds, of.run_seed, jobs=jobs, bug=bug):
         tally.count(verdicts, busy_s)
         tell(tally)
         if len(tally.failures) >= failures_max:
@@ -82,18 +97,18 @@ def campaign(
     return tally
 
 
-def finding(bug: str, seeds: range) -> Verdict | None:
+def finding(bug: str, seeds: range, of: Simulation = ONE_CLOUD) -> Verdict | None:
     """The first of these seeds that fails with a planted bug and holds without it, if any."""
     for seed in seeds:
-        verdict = run_seed(seed, bug=bug)
-        if not verdict.is_good and run_seed(seed).is_good:
+        verdict = of.run_seed(seed, bug=bug)
+        if not verdict.is_good and of.run_seed(seed).is_good:
             return verdict
     return None
 
 
-def explain(seed: int, *, bug: str = "") -> str:
+def explain(seed: int, *, bug: str = "", of: Simulation = ONE_CLOUD) -> str:
     """A failure for people: what broke, the last lines of the story, and how to see all of it."""
-    verdict = run_seed(seed, bug=bug, is_told=True)
+    verdict = of.run_seed(seed, bug=bug, is_told=True)
     lines = [line[:LINE_COLUMNS] for line in verdict.story[-STORY_LINES:]]
     left_out = len(verdict.story) - len(lines)
     option = f" --bug {bug}" if bug else ""
@@ -102,31 +117,35 @@ def explain(seed: int, *, bug: str = "") -> str:
             f"seed {seed}: {verdict.words or 'nothing broke'}",
             f"... {left_out:,} lines before",
             *lines,
-            f"replay: python -m lab.simulation --seed {seed}{option} --trace",
+            f"replay: python -m {of.module} --seed {seed}{option} --trace",
         ]
     )
 
 
-def _chunks(seeds: range, *, jobs: int, bug: str) -> Iterator[tuple[list[Verdict], float]]:
+def _chunks(
+    seeds: range, run: Callable[..., Verdict], *, jobs: int, bug: str
+) -> Iterator[tuple[list[Verdict], float]]:
     pieces = [seeds[at : at + CHUNK] for at in range(0, len(seeds), CHUNK)]
     if jobs == 1:
         for piece in pieces:
-            yield run_chunk((piece, bug))
+            yield run_chunk((run, piece, bug))
         return
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     with context.Pool(jobs) as pool:
-        yield from pool.imap(run_chunk, [(piece, bug) for piece in pieces])
+        yield from pool.imap(run_chunk, [(run, piece, bug) for piece in pieces])
 
 
-def run_chunk(work: tuple[range, str]) -> tuple[list[Verdict], float]:
+def run_chunk(
+    work: tuple[Callable[..., Verdict], range, str],
+) -> tuple[list[Verdict], float]:
     """Some seeds, and the processor time that they took."""
-    seeds, bug = work
+    run, seeds, bug = work
     began_s = time.process_time()
     was_collecting = gc.isenabled()
     gc.disable()  # Each seed makes a world and drops it whole; in between there is little to find.
     gc.freeze()  # Nor is there in what was loaded before.
     try:
-        verdicts = [run_seed(seed, bug=bug) for seed in seeds]
+        verdicts = [run(seed, bug=bug) for seed in seeds]
         gc.collect()
     finally:
         gc.unfreeze()

@@ -7,7 +7,7 @@ a second later, as `router/liveness.py` would.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gridstat.router.agent_words import SourceHeard, SourceSilent
 from lab.simulation.world import NS_PER_MS
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 LOOK_NS_MIN: Final = 80 * NS_PER_MS
 LOOK_NS_MAX: Final = 140 * NS_PER_MS
 SILENT_MS: Final = 110
+
+
+class Wires(Protocol):
+    """What a router knows of the channels around it, whosever they are."""
+
+    def look_around(self, router: str) -> None: ...
+    def look_later(self, channel_id: int) -> None: ...
 
 
 class Channels:

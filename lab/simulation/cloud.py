@@ -12,6 +12,7 @@ from lab.simulation.journal import SimulatedJournal
 from lab.simulation.network import Network
 from lab.simulation.operator_node import OperatorNode
 from lab.simulation.router_node import RouterNode
+from lab.simulation.topology import CLOUD
 from lab.simulation.world import World
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 class Cloud:
     """`routers` are those that exist as processes, of this cloud or no longer."""
+
+    clouds = (CLOUD,)
 
     def __init__(self, swarm: Swarm) -> None:
         self.swarm = swarm

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gridstat.router.agent_words import WaterMarkCrossed
+from lab.simulation.mending import Mending
 from lab.simulation.swarm import FaultKind
 from lab.simulation.world import NS_PER_MS
 
@@ -28,8 +29,7 @@ class Faults:
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
         self._world = cloud.world
-        self._mending: dict[int, Callable[[], None]] = {}
-        self._number = 0
+        self._mending = Mending(cloud.world)
         self._doing: dict[FaultKind, Callable[[], None]] = {
             FaultKind.SESSION_LOSS: self._lose_session,
             FaultKind.ROUTER_CRASH: self._crash_router,
@@ -53,24 +53,12 @@ class Faults:
 
     def stop(self) -> None:
         """Mend whatever is broken."""
-        for number in sorted(self._mending):
-            self._mend(number)
+        self._mending.stop()
 
     def _do(self, kind: FaultKind) -> None:
         if self._world.is_told:
             self._world.tell("fault", kind.name)
         self._doing[kind]()
-
-    def _mend_after(self, low_ms: int, high_ms: int, mending: Callable[[], None]) -> None:
-        self._number += 1
-        self._mending[self._number] = mending
-        after_ns = self._world.between(low_ms, high_ms) * NS_PER_MS
-        self._world.after(after_ns, self._mend, self._number)
-
-    def _mend(self, number: int) -> None:
-        mending = self._mending.pop(number, None)
-        if mending is not None:
-            mending()
 
     def _some(self, names: list[str]) -> str | None:
         return names[self._world.between(0, len(names) - 1)] if names else None
@@ -106,7 +94,7 @@ class Faults:
             if f"router/{node.edges[0]}" in chosen
         }
         self._cloud.network.separate(chosen)
-        self._mend_after(200, 2_500, partial(self._cloud.network.separate, set()))
+        self._mending.after(200, 2_500, partial(self._cloud.network.separate, set()))
 
     def _slow_down(self) -> None:
         node = self._some_router() if self._world.chance(0.7) else self._some_endpoint()
@@ -114,7 +102,7 @@ class Faults:
             return
         slowness_ns = self._world.between(50, 900) * NS_PER_MS
         self._set_slowness(node, slowness_ns)
-        self._mend_after(500, 4_000, partial(self._set_slowness, node, 0))
+        self._mending.after(500, 4_000, partial(self._set_slowness, node, 0))
 
     def _set_slowness(self, node: Node, slowness_ns: int) -> None:
         if slowness_ns:
@@ -137,7 +125,7 @@ class Faults:
             cut += [other for other, found in channels.ends.items() if found == ends]
         for one in cut:
             channels.set_cut(one, is_cut=True)
-            self._mend_after(50, 1_500, partial(channels.set_cut, one, is_cut=False))
+            self._mending.after(50, 1_500, partial(channels.set_cut, one, is_cut=False))
 
     def _press(self) -> None:
         """A paced channel's queue fills up, and empties again."""
@@ -151,7 +139,7 @@ class Faults:
             number = numbers[self._world.between(0, len(numbers) - 1)]
             router.tell(WaterMarkCrossed(number, is_on=True, queued_events=800))
             relieve = partial(self._relieve, router, number, router.process)
-            self._mend_after(200, 3_000, relieve)
+            self._mending.after(200, 3_000, relieve)
 
     def _relieve(self, router: RouterNode, number: int, process: int) -> None:
         if router.process == process:
@@ -164,7 +152,7 @@ class Faults:
         if router is not None:
             self._cloud.crashes += 1
             router.crash(is_sudden=self._world.chance(SUDDEN_SHARE))
-            self._mend_after(20, 2_000, partial(self._restart, router))
+            self._mending.after(20, 2_000, partial(self._restart, router))
 
     def _crash_broker(self) -> None:
         """In half of all seeds in the middle of a move, if one comes soon: few crashes hit one."""
@@ -177,7 +165,7 @@ class Faults:
             self._world.after(NS_PER_MS, self._crash_broker_in, patience_ms - 1)
         elif broker.is_up:
             broker.crash(is_sudden=self._world.chance(SUDDEN_SHARE))
-            self._mend_after(20, 3_000, partial(self._restart, broker))
+            self._mending.after(20, 3_000, partial(self._restart, broker))
 
     def _is_moving(self) -> bool:
         """Whether a contract has new paths that not all routers have confirmed yet."""
@@ -195,7 +183,7 @@ class Faults:
         endpoint = self._some_endpoint()
         if endpoint is not None:
             endpoint.crash(is_sudden=self._world.chance(SUDDEN_SHARE))
-            self._mend_after(20, 6_000, partial(self._restart, endpoint))
+            self._mending.after(20, 6_000, partial(self._restart, endpoint))
 
     def _restart(self, node: RouterNode | BrokerNode | EndPointNode) -> None:
         if not node.is_up:
@@ -210,7 +198,7 @@ class Faults:
         if node is None or node.is_paused or not node.is_up:
             return
         node.pause()
-        self._mend_after(50, 4_500, node.resume)
+        self._mending.after(50, 4_500, node.resume)
 
     def _replace_broker(self) -> None:
         """A broker that was taken for dead lives on, and some routers still find it."""
@@ -225,7 +213,7 @@ class Faults:
             if self._world.chance(0.8):
                 session.cut()
         new.start()
-        self._mend_after(500, 3_000, partial(self._end_impostor, old))
+        self._mending.after(500, 3_000, partial(self._end_impostor, old))
 
     def _end_impostor(self, old: BrokerNode) -> None:
         self._cloud.network.impostor = None
@@ -236,7 +224,7 @@ class Faults:
 
     def _fill_disk(self) -> None:
         self._cloud.journal.is_full = True
-        self._mend_after(50, 1_500, self._empty_disk)
+        self._mending.after(50, 1_500, self._empty_disk)
 
     def _empty_disk(self) -> None:
         self._cloud.journal.is_full = False
@@ -246,7 +234,7 @@ class Faults:
         if router is not None:
             self._cloud.crashes += 1
             router.is_core_full = True
-            self._mend_after(20, 1_500, partial(self._empty_core, router))
+            self._mending.after(20, 1_500, partial(self._empty_core, router))
 
     def _empty_core(self, router: RouterNode) -> None:
         router.is_core_full = False

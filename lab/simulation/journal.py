@@ -19,6 +19,12 @@ from gridstat.broker.records.operations import (
     Withdrawn,
     decode,
 )
+from gridstat.broker.records.tree_operations import (
+    ContractAsked,
+    ContractEnding,
+    ContractHeld,
+    ContractOver,
+)
 from gridstat.net.command.machine import Persist, Persisted, PersistFailed
 from lab.simulation.world import PropertyBroken
 
@@ -31,6 +37,10 @@ EPOCH_BITS: Final = 32
 READ: Final = frozenset(
     kind.__name__.encode()
     for kind in (
+        ContractAsked,
+        ContractEnding,
+        ContractHeld,
+        ContractOver,
         Moved,
         PatternHeld,
         PublicationMoved,
@@ -47,14 +57,18 @@ FIX_MAP: Final = 0x80
 
 
 class Facts:
-    """What the disk has ever held: contracts begun and ended, and whose each identifier is."""
+    """What the disk has ever held: contracts begun and ended, and whose each identifier is.
 
-    def __init__(self) -> None:
+    Disks of several clouds share `owner`, for identifiers are of the whole tree.
+    """
+
+    def __init__(self, owner: dict[int, tuple[str, object, int]] | None = None) -> None:
         self.subscribed: dict[int, ModalQos] = {}
         self.ended: set[int] = set()
-        self.owner: dict[int, tuple[str, object, int]] = {}
+        self.owner: dict[int, tuple[str, object, int]] = {} if owner is None else owner
         self.withdrawn: set[int] = set()
         self._variable_of: dict[str, int] = {}
+        self._asked: dict[int, list[ContractAsked]] = {}
 
     def read(self, written: bytes) -> None:
         if _name_of(written) not in READ:
@@ -83,6 +97,19 @@ class Facts:
             case PatternHeld(pattern_id=number, qos=qos):
                 self.subscribed[number] = qos
             case _:
+                self._read_of_tree(operation)
+
+    def _read_of_tree(self, operation: object) -> None:
+        """Contracts across clouds, at their subscriber's."""
+        match operation:
+            case ContractAsked(number=number):
+                self._asked.setdefault(number, []).append(operation)
+            case ContractHeld(number=number, granted=granted):
+                asked = [one for one in self._asked[number] if one.generation <= granted.generation]
+                self.subscribed[number] = asked[-1].qos
+            case ContractEnding(number=number) | ContractOver(number=number):
+                self.ended.add(number)
+            case _:
                 pass
 
 
@@ -95,16 +122,18 @@ def _name_of(written: bytes) -> bytes:
 class SimulatedJournal:
     """`durable` is what a restart reads; a batch is written as a whole or not at all."""
 
-    def __init__(self, world: World, *, commit_ns_max: int) -> None:
+    def __init__(self, world: World, *, commit_ns_max: int, facts: Facts | None = None) -> None:
         self.world = world
         self.durable: list[bytes] = []
-        self.facts = Facts()
+        self.facts = facts or Facts()
         self.is_full = False
         self.commits = 0
         self.commit_ns_max = commit_ns_max
         self._waiting: list[Persist] = []
         self._writing: list[Persist] = []
         self._failed_epoch = -1
+        self._is_done = False
+        """Whether the batch under way is written already, and its owner hears of it now."""
 
     @property
     def is_idle(self) -> bool:
@@ -117,7 +146,7 @@ class SimulatedJournal:
 
     def crash(self) -> None:
         """The process is gone; the batch under way reached the disk, or did not."""
-        if self._writing and not self.is_full and self.world.chance(0.5):
+        if self._writing and not (self._is_done or self.is_full) and self.world.chance(0.5):
             self._commit(self._fresh())
         self.abandon()
 
@@ -127,6 +156,7 @@ class SimulatedJournal:
         self._writing = []
         self._waiting = []
         self._failed_epoch = -1
+        self._is_done = False
         return lost
 
     def _begin(self, owner: Node) -> None:
@@ -147,10 +177,12 @@ class SimulatedJournal:
                 owner.tell(PersistFailed(order.token, "no space left on device"))
         else:
             self._commit(fresh)
+            self._is_done = True
             for order in fresh:
                 owner.do_all(order.then)
                 owner.tell(Persisted(order.token))
         self._writing = []
+        self._is_done = False
         if self._waiting:
             self._begin(owner)
 

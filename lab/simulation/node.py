@@ -57,6 +57,10 @@ class Node:
         self._work: deque[object] = deque()
         self._is_working = False
 
+    def start(self) -> None:
+        """Begin a process; each role has its own way."""
+        raise NotImplementedError
+
     def begin(self, machine: AnyMachine) -> None:
         """A new process."""
         self.process += 1

@@ -15,18 +15,19 @@ if TYPE_CHECKING:
     from gridstat.net.command.operator_messages import OperatorCommand
     from lab.simulation.network import Network
 
-BROKER = f"broker/{CLOUD}"
-
 
 class OperatorNode(Node):
     """One command at a time; it is said again on every new session until somebody answers."""
 
     role = "operator"
 
-    def __init__(self, network: Network, number: int) -> None:
-        super().__init__(network, f"{CLOUD}/alice", number)
+    def __init__(self, network: Network, number: int, broker: str = CLOUD) -> None:
+        super().__init__(network, f"{broker}/alice", number)
+        self._broker = f"broker/{broker}"
         self._waiting: list[tuple[OperatorCommand, Callable[[OperatorAnswer], None]]] = []
         self._request_id = 0
+        self.was_said_again = False
+        """Whether what is waited for, or was answered last, may have been heard before."""
 
     @property
     def is_idle(self) -> bool:
@@ -34,7 +35,7 @@ class OperatorNode(Node):
 
     def start(self) -> None:
         self.begin(self)
-        self.network.connect(self, BROKER)
+        self.network.connect(self, self._broker)
 
     def next_id(self) -> int:
         self._request_id += 1
@@ -43,13 +44,15 @@ class OperatorNode(Node):
     def ask(self, command: OperatorCommand, then: Callable[[OperatorAnswer], None]) -> None:
         self._waiting.append((command, then))
         if len(self._waiting) == 1:
-            self._send(Send(BROKER, command))
+            self.was_said_again = False
+            self._send(Send(self._broker, command))
 
     def handle(self, event: object, now_ns: int) -> list[object]:
         """The operator is a machine too, of the simplest kind."""
         del now_ns
         if isinstance(event, Connected):
-            return [Send(BROKER, self._waiting[0][0])] if self._waiting else []
+            self.was_said_again = True
+            return [Send(self._broker, self._waiting[0][0])] if self._waiting else []
         if isinstance(event, Received) and isinstance(event.message, OperatorAnswer):
             return self._answered(event.message)
         return []
@@ -59,4 +62,5 @@ class OperatorNode(Node):
             return []
         _, then = self._waiting.pop(0)
         then(answer)
-        return [Send(BROKER, self._waiting[0][0])] if self._waiting else []
+        self.was_said_again = False
+        return [Send(self._broker, self._waiting[0][0])] if self._waiting else []

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from gridstat.net.command.machine import SetTimer
     from gridstat.net.command.router_messages import ChangeTable
-    from lab.simulation.channels import Channels
+    from lab.simulation.channels import Wires
     from lab.simulation.network import Network
 
 COMMIT_NS_MAX: Final = 10 * NS_PER_MS
@@ -100,7 +100,7 @@ class RouterNode(Node):
         ReadCounters: "_read_counters",
     }
 
-    def __init__(self, network: Network, channels: Channels, name: str, number: int) -> None:
+    def __init__(self, network: Network, channels: Wires, name: str, number: int) -> None:
         super().__init__(network, name, number)
         self.is_edge = False
         self.channels = channels

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from gridstat.net.command.endpoint_messages import Detach
 from lab.simulation.bugs import planted
 from lab.simulation.cloud import Cloud
+from lab.simulation.cloud_changes import CloudChanges
 from lab.simulation.faults import Faults
 from lab.simulation.properties import Properties
 from lab.simulation.settled import settled_cloud
@@ -66,7 +67,7 @@ class Run:
         self.cloud.adopt(swarm, self.properties, is_told=is_told)
         self.properties.watch(self.cloud)
         self.faults = Faults(self.cloud)
-        self.workload = Workload(self.cloud)
+        self.workload = Workload(self.cloud, CloudChanges(self.cloud).change)
         for node in self.cloud.endpoints.values():
             node.on_return = self.workload.restart
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.records.operations import RouterReported
 from gridstat.broker.settings import BrokerSettings
+from gridstat.broker.tree.settings import TreeSettings
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.latency_model import LatencyModel
 from gridstat.net.command.router_messages import ChannelOrder, ChannelStateChanged, SourceOrder
@@ -24,6 +25,7 @@ from lab.simulation.cloud import Cloud
 from lab.simulation.swarm import Swarm
 from lab.simulation.topology import CLOUD, Topology, topology
 from lab.simulation.world import NS_PER_MS
+from lab.tree_plan import TreePlan
 
 if TYPE_CHECKING:
     from lab.simulation.topology import Outline
@@ -45,6 +47,7 @@ SHARED: Final = frozenset(
         SourceOrder,
         Swarm,
         Topology,
+        TreePlan,
     }
 )
 """Values that nobody changes."""
@@ -53,11 +56,11 @@ RECORDS_MAX: Final = 512
 
 def settled_cloud(swarm: Swarm, *, bug: str) -> Cloud | None:
     """A copy for this seed; nothing if such a cloud does not even start."""
-    recorded = _record(swarm.topology.outline, bug)
-    if recorded is None:
+    found = _record(swarm.topology.outline, bug)
+    if found is None:
         return None
-    written, shared = recorded
-    cloud = _Reader(written, {**shared, BrokerSettings.__name__: swarm.settings}).load()
+    written, shared = found
+    cloud = copied(written, {**shared, CLOUD: swarm.settings})
     assert isinstance(cloud, Cloud)
     return cloud
 
@@ -72,10 +75,7 @@ def _record(outline: Outline, bug: str) -> tuple[bytes, dict[object, object]] | 
         cloud.world.run_until(SETTLED_NS)
     except Exception:  # The seed will see the same for itself, and tell of it.
         return None
-    into = BytesIO()
-    writer = _Writer(into)
-    writer.dump(cloud)
-    return into.getvalue(), writer.shared
+    return recorded(cloud)
 
 
 def _calm(outline: Outline) -> Swarm:
@@ -96,6 +96,21 @@ def _calm(outline: Outline) -> Swarm:
     )
 
 
+def recorded(found: object) -> tuple[bytes, dict[object, object]]:
+    """What a copy is made from: what is its own, and what all copies share, by key.
+
+    The settings of brokers are left out; they go by their names.
+    """
+    into = BytesIO()
+    writer = _Writer(into)
+    writer.dump(found)
+    return into.getvalue(), writer.shared
+
+
+def copied(written: bytes, shared: dict[object, object]) -> object:
+    return _Reader(written, shared).load()
+
+
 class _Writer(Pickler):
     """`shared` are the values that are named in what is written, and not written."""
 
@@ -105,10 +120,11 @@ class _Writer(Pickler):
         self._keys: dict[int, int] = {}
 
     def persistent_id(self, found: object) -> object:
-        kind = type(found)
-        if kind is BrokerSettings:
-            return BrokerSettings.__name__
-        if kind not in SHARED:
+        if isinstance(found, BrokerSettings):
+            return found.cloud
+        if isinstance(found, TreeSettings):
+            return found.name
+        if type(found) not in SHARED:
             return None
         key = self._keys.setdefault(id(found), len(self._keys))
         self.shared[key] = found

@@ -1,12 +1,10 @@
-"""What applications and operators do in a simulated cloud, drawn as it happens."""
+"""What applications do in a simulated cloud, or in several, drawn as it happens."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from gridstat.model.cloud import EventChannel, Router, RouterRole
-from gridstat.model.identifiers import ChannelId, VariableId
+from gridstat.model.identifiers import VariableId
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType, StatusVariable
@@ -24,22 +22,14 @@ from gridstat.net.command.endpoint_messages import (
     Unpublish,
     Unsubscribe,
 )
-from gridstat.net.command.operator_messages import (
-    AddChannel,
-    AddRouter,
-    RemoveChannel,
-    RemoveRouter,
-)
 from lab.simulation.swarm import Work
-from lab.simulation.topology import CLOUD
 from lab.simulation.world import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gridstat.net.command.operator_messages import OperatorAnswer
-    from lab.simulation.cloud import Cloud
     from lab.simulation.endpoint_node import EndPointNode
+    from lab.simulation.world import World
 
 PERIODS: Final = (Period(1, 10), Period(1, 30), Period(1, 60))
 EVERYS: Final = (1, 1, 2, 3, 4, 6)
@@ -53,12 +43,33 @@ ALERT_NS_MIN: Final = 20 * NS_PER_MS
 RETURN_MS: Final = (50, 3_000)
 
 
+class Planned(Protocol):
+    """What is to be done: when which end-point does what."""
+
+    @property
+    def work(self) -> tuple[tuple[int, Work, int], ...]: ...
+
+
+class Grid(Protocol):
+    """A cloud, or several; where the applications are."""
+
+    @property
+    def world(self) -> World: ...
+    @property
+    def swarm(self) -> Planned: ...
+    @property
+    def clouds(self) -> tuple[str, ...]: ...
+    @property
+    def endpoints(self) -> dict[str, EndPointNode]: ...
+
+
 class Workload:
     """Only asks what an application could ask that knows what it was told."""
 
-    def __init__(self, cloud: Cloud) -> None:
-        self._cloud = cloud
-        self._world = cloud.world
+    def __init__(self, grid: Grid, change_cloud: Callable[[], None] | None = None) -> None:
+        self._grid = grid
+        self._world = grid.world
+        self._change_cloud = change_cloud
         self._doing: dict[Work, Callable[[EndPointNode], None]] = {
             Work.PUBLISH: self._publish,
             Work.UNPUBLISH: self._unpublish,
@@ -70,17 +81,16 @@ class Workload:
             Work.FIND: self._find,
             Work.LEAVE: self._leave,
         }
-        self._added: list[Router] = []
         self.is_over = False
 
     def plan(self, start_ns: int) -> None:
         """Let the swarm's work be done, counted from then on; first of all everyone publishes."""
-        nodes = list(self._cloud.endpoints.values())
+        nodes = list(self._grid.endpoints.values())
         for node in nodes:
             self._world.at(start_ns, self._do, Work.PUBLISH, node)
             self._world.at(start_ns + NS_PER_S // 2, self._do, Work.SUBSCRIBE, node)
             self._world.at(start_ns + self._world.between(0, LEDGER_NS), self._report, node)
-        for at_ns, work, number in self._cloud.swarm.work:
+        for at_ns, work, number in self._grid.swarm.work:
             self._world.at(start_ns + at_ns, self._do, work, nodes[number])
 
     def restart(self, node: EndPointNode) -> None:
@@ -95,7 +105,8 @@ class Workload:
 
     def _do(self, work: Work, node: EndPointNode) -> None:
         if work is Work.CHANGE_CLOUD:
-            self._change_cloud()
+            if self._change_cloud is not None:
+                self._change_cloud()
         elif self._is_free(node):
             if self._world.is_told:
                 self._world.tell(node.peer, f"WANTS {work.name}")
@@ -109,6 +120,10 @@ class Workload:
 
     def _pick(self, some: list[str]) -> str:
         return some[self._world.between(0, len(some) - 1)]
+
+    def _some_cloud(self) -> str:
+        clouds = self._grid.clouds
+        return clouds[0] if len(clouds) == 1 else clouds[self._world.between(0, len(clouds) - 1)]
 
     # Publishing.
 
@@ -146,11 +161,11 @@ class Workload:
     def _subscribe(self, node: EndPointNode) -> None:
         names = [
             name
-            for other in self._cloud.endpoints.values()
+            for other in self._grid.endpoints.values()
             for name in other.application.publications
         ]
         if self._world.chance(0.05):
-            names = [f"{CLOUD}/nobody/nothing"]
+            names = [f"{self._some_cloud()}/nobody/nothing"]
         if names:
             count = 1 + self._world.chance(0.25)
             node.application.ask(
@@ -163,7 +178,8 @@ class Workload:
 
     def _subscribe_pattern(self, node: EndPointNode) -> None:
         number = self._world.between(0, 5)
-        patterns = [f"{CLOUD}/z0/*/v{number}", f"{CLOUD}/z1/p{number}/*", f"{CLOUD}/*/p0/v1"]
+        cloud = self._some_cloud()
+        patterns = [f"{cloud}/z0/*/v{number}", f"{cloud}/z1/p{number}/*", f"{cloud}/*/p0/v1"]
         request = self._request(node, self._pick(patterns))
         node.application.ask(Subscribe(subscriptions=(request,)))
 
@@ -222,7 +238,7 @@ class Workload:
         self._world.after(LEDGER_NS, self._report, node)
 
     def _find(self, node: EndPointNode) -> None:
-        node.application.ask(FindVariables(pattern=f"{CLOUD}/**"))
+        node.application.ask(FindVariables(pattern=f"{node.name.split('/')[0]}/**"))
 
     def _leave(self, node: EndPointNode) -> None:
         """The end-point goes, and comes back as another process."""
@@ -238,60 +254,6 @@ class Workload:
         elif not node.is_paused and node.application.has_left:
             self._world.after(NS_PER_S // 2, self._return, node)
 
-    # The cloud itself.
-
-    def _change_cloud(self) -> None:
-        operator = self._cloud.operator
-        if not operator.is_idle:
-            return
-        if self._added and self._world.chance(0.5):
-            self._remove(self._added.pop())
-        else:
-            self._add()
-
-    def _add(self) -> None:
-        """A new router, then channels between it and another, both ways."""
-        operator = self._cloud.operator
-        number = len(self._cloud.routers)
-        router = Router(f"{CLOUD}/r{number}", RouterRole.INNER)
-        names = list(self._cloud.routers)
-        neighbours = {self._pick(names), self._pick(names)}
-        operator.ask(
-            AddRouter(request_id=operator.next_id(), router=router),
-            partial(self._router_added, router),
-        )
-        for neighbour in sorted(neighbours):
-            for ends in ((router.name, neighbour), (neighbour, router.name)):
-                channel = EventChannel(ChannelId(0), *ends, latency_us=300)
-                operator.ask(
-                    AddChannel(request_id=operator.next_id(), channel=channel),
-                    partial(self._channel_added, channel),
-                )
-
-    def _router_added(self, router: Router, answer: OperatorAnswer) -> None:
-        if answer.refused is None and router.name not in self._cloud.routers:
-            self._added.append(router)
-            self._cloud.add_router(router).start()
-
-    def _channel_added(self, channel: EventChannel, answer: OperatorAnswer) -> None:
-        if answer.refused is None:
-            number = ChannelId(answer.facts["channel_id"])
-            if number not in self._cloud.channels.ends:
-                self._cloud.channels.add(
-                    [EventChannel(number, channel.from_router, channel.to_router)]
-                )
-
-    def _remove(self, router: Router) -> None:
-        """Its channels first; whatever is still in use stays."""
-        operator = self._cloud.operator
-        for one, other in self._cloud.channels.ends.values():
-            if router.name in (one, other):
-                operator.ask(
-                    RemoveChannel(request_id=operator.next_id(), from_router=one, to_router=other),
-                    _whatever,
-                )
-        operator.ask(RemoveRouter(request_id=operator.next_id(), name=router.name), _whatever)
-
 
 def _variable(name: str, period: Period | None) -> StatusVariable:
     return StatusVariable(
@@ -302,7 +264,3 @@ def _variable(name: str, period: Period | None) -> StatusVariable:
         is_alert=period is None,
         interval_ns_min=ALERT_NS_MIN if period is None else 0,
     )
-
-
-def _whatever(_: OperatorAnswer) -> None:
-    """Done, or still in use: both are good answers."""

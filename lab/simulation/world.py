@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
 STEPS_MAX: Final = 20_000
-"""No seed needs half of it; whoever reaches it talks to himself."""
+"""No seed of one cloud needs half of it; whoever reaches it talks to himself."""
 
 
 class PropertyBroken(Exception):  # noqa: N818 — it is a finding, not an error of the simulator.
@@ -43,6 +43,7 @@ class World:
         """From now on this seed draws, and what happens counts."""
         self.random.seed(seed)
         self.steps = 0
+        self.steps_max = STEPS_MAX
         self.messages = 0
         self.is_told = is_told
         self.story: list[str] = []
@@ -71,7 +72,7 @@ class World:
             self.now_ns, _, action, words = heappop(heap)
             action(*words)
             self.steps += 1
-            if self.steps > STEPS_MAX:
+            if self.steps > self.steps_max:
                 raise PropertyBroken("talk ends", f"{self.steps} steps and no rest")
         self.now_ns = end_ns
 

@@ -144,6 +144,7 @@ def _order_channels(registry: Registry, tables: dict[str, ModelTable]) -> None:
             data_port=report.data_port,
             urgent_port=report.urgent_port,
             level=channel.level,
+            floods=True,
             mtu_bytes=channel.mtu_bytes,
             bandwidth_bytes_per_s=channel.bandwidth_bytes_per_s,
             queue_events_max=channel.queue_events_max,

@@ -1,0 +1,87 @@
+"""Routers of a management plane that is alone: they hold the orders that they are given.
+
+As little as an honest router needs: a change is taken at once, and confirmed with the digest of the
+table that it makes; what others send is heard at once. The orders are the very objects of the
+message, which the broker holds too, so that most of the memory of a large plane is its brokers'.
+"""
+
+from __future__ import annotations
+
+from sys import getsizeof
+from typing import Final
+
+from gridstat.net.command.machine import Connected, Received, Send
+from gridstat.net.command.order_table import OrderTable
+from gridstat.net.command.router_messages import (
+    ChangeTable,
+    ChannelStateChanged,
+    ReportRouter,
+    TableChanged,
+)
+
+HOST: Final = "10.0.0.1"
+PORT_FIRST: Final = 1_024
+PORTS: Final = 60_000
+
+
+class PlaneRouter:
+    """A machine like the agent of a real router, but without a core and without end-points."""
+
+    __slots__ = ("_broker", "_port", "_table", "name", "term")
+
+    def __init__(self, name: str, broker: str, number: int) -> None:
+        self.name = name
+        self._broker = broker
+        self._port = PORT_FIRST + number * 2 % PORTS
+        self._table = OrderTable()
+        self.term = 0
+
+    @property
+    def path_count(self) -> int:
+        return len(self._table.paths)
+
+    @property
+    def size_bytes(self) -> int:
+        """About what this stand-in takes itself."""
+        held = self._table
+        return sum(map(getsizeof, (held.channels, held.sources, held.variables, held.paths)))
+
+    def handle(self, event: object, now_ns: int) -> list[Send]:
+        del now_ns
+        match event:
+            case Connected():
+                return [Send(self._broker, self._report())]
+            case Received(message=ChangeTable() as change):
+                return self._change(change)
+            case _:
+                return []
+
+    def _report(self) -> ReportRouter:
+        return ReportRouter(
+            host=HOST,
+            data_port=self._port,
+            urgent_port=self._port + 1,
+            is_first_time=not self.term,
+            digest=self._table.digest,
+            term=self.term,
+            command_host=HOST,
+            command_port=1,
+            datagram_versions=(1, 2),
+        )
+
+    def _change(self, change: ChangeTable) -> list[Send]:
+        if change.term < self.term:
+            return []
+        self.term = change.term
+        self._table.apply(change)
+        heard = [
+            Send(self._broker, ChannelStateChanged(channel_id=source.channel_id, is_up=True))
+            for source in change.sources
+            if source.silent_ms_max
+        ]
+        if not change.is_last:
+            return heard
+        return [
+            Send(self._broker, TableChanged(number=change.number, digest=self._table.digest)),
+            *heard,
+        ]

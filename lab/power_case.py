@@ -1,0 +1,104 @@
+"""Reads a case of pandapower, as its `to_json` writes it: buses, and what joins them.
+
+pandapower itself is not needed, which pins half of the scientific Python there is. Its wheel brings
+the cases of the literature (`pandapower/networks/power_system_test_case_jsons/case118.json`, …, up
+to the 9,241 buses of PEGASE); any net of one's own is written by `pandapower.to_json(net, file)`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from lab.errors import LabError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BRANCHES: Final = (
+    ("line", "from_bus", "to_bus"),
+    ("trafo", "hv_bus", "lv_bus"),
+    ("trafo3w", "hv_bus", "mv_bus"),
+    ("trafo3w", "hv_bus", "lv_bus"),
+    ("switch", "bus", "element"),
+    ("impedance", "from_bus", "to_bus"),
+    ("dcline", "from_bus", "to_bus"),
+)
+"""The tables of what joins two buses, and the columns that name them."""
+IN_ONE_PLACE: Final = frozenset({"trafo", "trafo3w", "switch"})
+"""These join buses of one substation: 0 km."""
+LENGTH_KM_DEFAULT: Final = 1.0
+"""pandapower says so of every line of which it does not know better, as in all cases of its wheel:
+then the length is that which a usual line with the same reactance has."""
+BUNDLED_KV_MIN: Final = 300.0
+OHM_PER_KM: Final = 0.4
+OHM_PER_KM_BUNDLED: Final = 0.3
+"""Reactance of overhead lines at 50 or 60 Hz: of single conductors, and of the bundles that are
+usual from about 300 kV on."""
+LENGTH_KM_MAX: Final = 1_000.0
+"""Beyond that a reactance is that of a network that was reduced to one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerCase:
+    """Buses in service, and pairs of them with the length of what joins them."""
+
+    name: str
+    buses: tuple[int, ...]
+    links: tuple[tuple[int, int, float], ...]
+
+
+def read_power_case(path: Path) -> PowerCase:
+    """The case in a file; raises `LabError` on what is none."""
+    try:
+        tables = json.loads(path.read_text(encoding="utf-8"))["_object"]
+        volts = {
+            int(row["index"]): float(row.get("vn_kv") or 0.0)
+            for row in _rows(tables["bus"])
+            if row.get("in_service", True)
+        }
+        is_told = any(
+            float(row.get("length_km") or LENGTH_KM_DEFAULT) != LENGTH_KM_DEFAULT
+            for row in _rows(tables["line"])
+        )
+        links: dict[tuple[int, int], float] = {}
+        for table, one, other in BRANCHES:
+            for row in _rows(tables[table]) if table in tables else ():
+                ends = tuple(sorted((int(row[one]), int(row[other]))))
+                if ends[0] != ends[1] and volts.keys() >= set(ends) and _is_on(row):
+                    length_km = _length_km(table, row, volts[ends[0]], is_told=is_told)
+                    links.setdefault((ends[0], ends[1]), length_km)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LabError(
+            f"{path} is not a case of pandapower: {error!r}",
+            hint="write it by pandapower.to_json(net, file)",
+        ) from error
+    found = tuple((one, other, km) for (one, other), km in sorted(links.items()))
+    return PowerCase(path.stem, tuple(sorted(volts)), found)
+
+
+def _is_on(row: dict[str, Any]) -> bool:
+    """A switch may stand between a bus and something else than a bus, or be open."""
+    is_between_buses = bool(row.get("et", "b") == "b")
+    return is_between_buses and all(row.get(column, True) for column in ("in_service", "closed"))
+
+
+def _length_km(table: str, row: dict[str, Any], kv: float, *, is_told: bool) -> float:
+    if table in IN_ONE_PLACE:
+        return 0.0
+    length_km = float(row.get("length_km") or LENGTH_KM_DEFAULT)
+    if is_told or not row.get("x_ohm_per_km"):
+        return length_km
+    usual = OHM_PER_KM_BUNDLED if kv >= BUNDLED_KV_MIN else OHM_PER_KM
+    # A line with a series capacitor may have less than none.
+    return min(LENGTH_KM_MAX, abs(float(row["x_ohm_per_km"])) * length_km / usual)
+
+
+def _rows(table: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The rows of a table, which is JSON within the JSON, as dictionaries."""
+    held = table["_object"]
+    frame = json.loads(held) if isinstance(held, str) else held
+    for index, row in zip(frame["index"], frame["data"], strict=True):
+        yield {"index": index, **dict(zip(frame["columns"], row, strict=True))}

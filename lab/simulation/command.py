@@ -1,0 +1,133 @@
+"""Run seeds, replay one, or look for planted bugs; of a cloud, or of whatever is simulated."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from lab.simulation.campaign import campaign, explain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lab.simulation.campaign import Simulation, Tally
+    from lab.simulation.run import Verdict
+
+TELL_EVERY_S: Final = 2.0
+EXPLAINED_MAX: Final = 3
+
+
+def run_command(of: Simulation, words: Sequence[str] | None = None) -> int:
+    """The exit code: 0 if everything held, or every planted bug was found."""
+    options = parser(of).parse_args(words)
+    return obey(of, options)
+
+
+def obey(of: Simulation, options: argparse.Namespace) -> int:
+    seeds = range(options.first, options.first + options.seeds)
+    if options.seed is not None:
+        return _replay(of, options.seed, options.bug, is_traced=options.trace)
+    if options.digests:
+        return _print_digests(of, seeds)
+    if options.bugs:
+        return _find_bugs(of, seeds, options.jobs)
+    return _run(of, options)
+
+
+def parser(of: Simulation) -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog=f"python -m {of.module}", description=__doc__)
+    found.add_argument("--seeds", type=int, default=1_000, help="how many (1,000)")
+    found.add_argument("--first", type=int, default=0, help="the first of them (0)")
+    found.add_argument("--jobs", type=int, default=1, help="processes at work (1)")
+    found.add_argument("--failures", type=int, default=10, help="stop after so many (10)")
+    found.add_argument("--seed", type=int, help="run this one and say what became of it")
+    found.add_argument("--trace", action="store_true", help="with --seed: tell everything")
+    found.add_argument("--bug", default="", choices=["", *of.bugs], help="with a planted bug")
+    found.add_argument("--digests", action="store_true", help="print each seed's trace hash")
+    found.add_argument("--bugs", action="store_true", help="look for each planted bug in turn")
+    return found
+
+
+def _replay(of: Simulation, seed: int, bug: str, *, is_traced: bool) -> int:
+    verdict = of.run_seed(seed, bug=bug, is_told=is_traced)
+    for line in verdict.story:
+        say(line)
+    say(
+        f"seed {seed}: {verdict.words or 'everything held'}; trace {verdict.digest}, "
+        f"{verdict.messages:,} messages, {verdict.steps:,} steps"
+    )
+    return 0 if verdict.is_good else 1
+
+
+def _print_digests(of: Simulation, seeds: range) -> int:
+    for seed in seeds:
+        verdict = of.run_seed(seed)
+        say(f"{seed} {verdict.digest} {verdict.steps} {verdict.messages} {verdict.rule}")
+    return 0
+
+
+def _run(of: Simulation, options: argparse.Namespace) -> int:
+    began_s = time.monotonic()
+    tally = campaign(
+        range(options.first, options.first + options.seeds),
+        jobs=options.jobs,
+        bug=options.bug,
+        failures_max=options.failures,
+        tell=_progress(options.seeds, began_s),
+        of=of,
+    )
+    say(tally.words(time.monotonic() - began_s))
+    for verdict in tally.failures[:EXPLAINED_MAX]:
+        say("")
+        say(explain(verdict.seed, bug=options.bug, of=of))
+    for verdict in tally.failures[EXPLAINED_MAX:]:
+        say(f"seed {verdict.seed}: {verdict.words}")
+    return 1 if tally.failures else 0
+
+
+def _find_bugs(of: Simulation, seeds: range, jobs: int) -> int:
+    """Every planted bug must be found: a tester that finds none may be blind."""
+    missed = []
+    for name, bug in of.bugs.items():
+        began_s = time.monotonic()
+        found = _found(of, name, seeds, jobs)
+        took_s = time.monotonic() - began_s
+        if found is None:
+            missed.append(name)
+            say(f"{name}: NOT FOUND in {len(seeds):,} seeds, {took_s:.1f} s; {bug.words}")
+        else:
+            say(f"{name}: found at seed {found.seed} ({found.rule}), {took_s:.1f} s; {bug.words}")
+    say(f"{len(of.bugs) - len(missed)} of {len(of.bugs)} planted bugs found")
+    return 1 if missed else 0
+
+
+def _found(of: Simulation, bug: str, seeds: range, jobs: int) -> Verdict | None:
+    """The first failure that is the planted bug's own: without it the seed holds."""
+    while seeds:
+        tally = campaign(seeds, jobs=jobs, bug=bug, failures_max=1, of=of)
+        for verdict in tally.failures:
+            if of.run_seed(verdict.seed).is_good:
+                return verdict
+        seeds = seeds[tally.failures[-1].seed - seeds[0] + 1 :] if tally.failures else seeds[:0]
+    return None
+
+
+def _progress(wanted: int, began_s: float) -> Callable[[Tally], None]:
+    told_s = began_s
+
+    def tell(tally: Tally) -> None:
+        nonlocal told_s
+        now_s = time.monotonic()
+        if now_s - told_s >= TELL_EVERY_S:
+            told_s = now_s
+            sys.stderr.write(f"{tally.seeds:,} of {wanted:,}: {tally.words(now_s - began_s)}\n")
+            sys.stderr.flush()
+
+    return tell
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

@@ -1,0 +1,204 @@
+"""A simulated broker anywhere in a tree: the real machine, its journal, and where it may die.
+
+A process ends between two instructions: before or after a word is said, before or after an
+operation is on the disk. `killer` says when.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+
+from gridstat.broker.desk import Outside
+from gridstat.broker.leaf_broker import LeafBroker
+from gridstat.broker.tree.qos_broker import QosBroker
+from gridstat.net.command.machine import Persist, Persisted, PersistFailed, Received, Send
+from gridstat.net.command.router_messages import Return
+from gridstat.net.command.stretch_messages import Reserved
+from gridstat.net.command.tree_messages import TreeWord
+from lab.simulation.broker_node import FAILED_NS, FAILED_WORDS, WALL_NS, PlainVerifier
+from lab.simulation.node import Node
+from lab.simulation.properties.answers import DURABLE
+from lab.simulation.tree.properties.records import check_readable
+from lab.simulation.world import PropertyBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gridstat.net.command.machine import Event, Instruction, Note
+    from lab.simulation.journal import SimulatedJournal
+    from lab.simulation.network import Network
+    from lab.tree_plan import BrokerPlan
+
+LOST_WORDS: Final = frozenset({"journal_out_of_order", "word_failed"})
+
+
+class Broker(Protocol):
+    """What leaf and QoS brokers have in common."""
+
+    def restore(self, written: Sequence[bytes]) -> None: ...
+    def start(self, now_ns: int) -> list[Instruction]: ...
+    def handle(self, event: Event, now_ns: int) -> list[Instruction]: ...
+
+
+def parent_term_of(broker: Broker | None) -> int:
+    """The highest term of its parent that a broker keeps."""
+    if isinstance(broker, LeafBroker):
+        return broker.registry.tree.parent_term
+    placed = broker.state.placed if isinstance(broker, QosBroker) else None
+    return 0 if placed is None else placed.term
+
+
+class Killed(Exception):  # noqa: N818 — it is an end, not an error.
+    """The process is no more; whatever it was about to do, it does not."""
+
+
+class Killer(Protocol):
+    """Whoever decides that a broker dies here; it raises `Killed` then."""
+
+    def before(self, node: TreeBrokerNode, instruction: Send | Persist) -> None: ...
+    def after(self, node: TreeBrokerNode, instruction: Send | Persist) -> None: ...
+
+
+class TreeBrokerNode(Node):
+    """Restarts stand where the journal ends; `make` builds the machine of a new process.
+
+    An impostor is one whose journal another process has taken, and who does not know it.
+    """
+
+    role = "broker"
+    doing: ClassVar[dict[type, str]] = {**Node.doing, Persist: "_persist"}
+
+    def __init__(
+        self, network: Network, plan: BrokerPlan, journal: SimulatedJournal, number: int
+    ) -> None:
+        super().__init__(network, plan.name, number)
+        self.plan = plan
+        self.journal = journal
+        self.make: Callable[[Outside], Broker] | None = None
+        self.broker: Broker | None = None
+        self.killer: Killer | None = None
+        self.on_killed: Callable[[TreeBrokerNode], None] | None = None
+        self.on_restored: Callable[[TreeBrokerNode], None] | None = None
+        self.on_returned: Callable[[TreeBrokerNode, bytes], None] | None = None
+        self.lives = 0
+        self.is_impostor = False
+        self.term_highest = 0
+        """Of all that it ever said."""
+        self._parent_term = 0
+        self._is_hearing_stale = False
+        self._is_told_by_stale = False
+
+    def start(self) -> None:
+        """Begin a process from what the journal holds; it dials its parent, if it has one."""
+        assert self.make is not None
+        outside = Outside(PlainVerifier(), self._wall_clock_ns, new_identity=self._journal_identity)
+        broker = self.broker = self.make(outside)
+        broker.restore(self.journal.durable)
+        self.lives += 1
+        if self.on_restored is not None:
+            self.on_restored(self)
+        self._parent_term = 0
+        self.begin(broker)
+        self._guarded(self.do_all, broker.start(self.world.now_ns))
+        if self.is_up and self.plan.parent:
+            self.network.connect(self, f"broker/{self.plan.parent}")
+
+    def crash(self, *, is_sudden: bool) -> None:
+        super().crash(is_sudden=is_sudden)
+        if not self.is_impostor:
+            self.journal.crash()
+        self.broker = None
+
+    def become_impostor(self) -> None:
+        self.is_impostor = True
+        self.killer = None
+        for order in self.journal.abandon():
+            self._fail_later(order)
+
+    def _fail_later(self, order: Persist) -> None:
+        failed = PersistFailed(order.token, "the journal is locked")
+        self.world.after(FAILED_NS, self.tell, failed)
+
+    def tell(self, event: object) -> None:
+        self._look_at_term(event)
+        if self._is_working or self.killer is None:
+            super().tell(event)
+        else:
+            self._guarded(self._hear, event)
+        self._is_hearing_stale = self._is_told_by_stale = False
+
+    def _look_at_term(self, event: object) -> None:
+        """Whether a parent speaks of whom a later one was heard, in this process or before."""
+        if type(event) is Received and event.peer == f"broker/{self.plan.parent}":
+            message = event.message
+            if isinstance(message, TreeWord):
+                self._is_hearing_stale = message.term < self._parent_term
+                self._parent_term = max(self._parent_term, message.term)
+                self._is_told_by_stale = message.term < parent_term_of(self.broker)
+
+    def _check_not_obeying(self) -> None:
+        if self._is_told_by_stale and self._is_working:
+            raise PropertyBroken("terms only grow", f"{self.name} does what a stale parent says")
+
+    def _hear(self, event: object) -> None:
+        if self.killer is not None and type(event) is Persisted:
+            self.killer.after(self, Persist(event.token, ()))
+        super().tell(event)
+
+    def _guarded(self, action: Callable[..., None], *words: object) -> None:
+        try:
+            action(*words)
+        except Killed:
+            self.crash(is_sudden=False)
+            if self.on_killed is not None:
+                self.on_killed(self)
+
+    def _wall_clock_ns(self) -> int:
+        return WALL_NS + self.world.now_ns
+
+    def _journal_identity(self) -> str:
+        """Not a random one: a seed tells the same words each time."""
+        return f"{self.name} {self.world.now_ns}"
+
+    def _send(self, said: Send) -> None:
+        if self.killer is not None:
+            self.killer.before(self, said)
+        self._check_not_obeying()
+        message = said.message
+        if isinstance(message, TreeWord):
+            if self._is_hearing_stale and said.peer == f"broker/{self.plan.parent}":
+                raise PropertyBroken("terms only grow", f"{self.name} obeys a stale parent")
+            if message.term < self.term_highest:
+                raise PropertyBroken(
+                    "terms only grow", f"{self.name} says {message} after {self.term_highest}"
+                )
+            self.term_highest = message.term
+            if type(message) is Reserved and not self.is_impostor:
+                self._check_written(message)
+        elif type(message) is Return and self.on_returned is not None and not self.is_impostor:
+            self.on_returned(self, message.body)
+        super()._send(said)
+        if self.killer is not None:
+            self.killer.after(self, said)
+
+    def _check_written(self, said: Reserved) -> None:
+        """A stretch that a cloud says to hold is on its disk, unless it is being given back."""
+        if isinstance(self.broker, LeafBroker):
+            number = self.broker.registry.tree.stretch(said.contract, said.generation)
+            if number and number not in self.journal.facts.subscribed:
+                raise PropertyBroken(DURABLE, f"{self.name} holds {said.contract}, unwritten")
+
+    def _persist(self, order: Persist) -> None:
+        if self.is_impostor:
+            self._fail_later(order)
+            return
+        if self.killer is not None:
+            self.killer.before(self, order)
+        self._check_not_obeying()
+        check_readable(self.name, self.broker, order.operations)
+        self.journal.persist(order, self)
+
+    def note(self, said: Note) -> None:
+        super().note(said)
+        if said.word in FAILED_WORDS or said.word in LOST_WORDS:
+            raise PropertyBroken("machines do not fail", f"{self.name}: {dict(said.facts)}")

@@ -1,0 +1,129 @@
+"""Protocol bugs of a tree, planted one at a time, that the simulator must find.
+
+Each is a mistake that somebody could make, put over the real code from outside and taken away
+again; the product never holds any of them.
+"""
+
+# ruff: noqa: ANN401 — a patch knows of what it patches only what it changes.
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gridstat.broker.stretches.asking import Asking
+from gridstat.broker.stretches.parent_link import ParentLink
+from gridstat.broker.stretches.reserving import Reserving
+from gridstat.broker.tree.channels import OwnChannels
+from gridstat.broker.tree.commits import Commits
+from gridstat.broker.tree.flooding_changes import FloodingChanges
+from gridstat.broker.tree.membership import Membership
+from gridstat.broker.tree.numbers import Numbers
+from gridstat.broker.tree.reconciliation import Reconciliation
+from gridstat.broker.tree.releases import Releases
+from lab.simulation.bugs import Bug, Patch
+
+if TYPE_CHECKING:
+    from lab.simulation.bugs import Function
+
+
+def _do_nothing(right: Function) -> Function:
+    def silent(*_: Any, **__: Any) -> None:
+        """As if it had been forgotten."""
+
+    silent.__name__ = right.__name__  # By which those who keep it are copied.
+    return silent
+
+
+# Mistakes of a leaf broker.
+
+
+def _say_reserved_at_once(right: Function) -> Function:
+    def reserve(self: Any, word: Any) -> None:
+        right(self, word)
+        held = self._held(word.contract, word.generation)
+        if held is not None:
+            self._tell_reserved(held)
+
+    return reserve
+
+
+def _obey_anybody(_: Function) -> Function:
+    def obeys(self: Any, word: Any) -> bool:
+        del self, word
+        return True
+
+    return obeys
+
+
+# Mistakes of a QoS broker.
+
+
+def _see_no_obstacle(_: Function) -> Function:
+    def obstacles(self: Any, *_: Any, **__: Any) -> list[Any]:
+        del self
+        return []
+
+    return obstacles
+
+
+def _keep_nothing(_: Function) -> Function:
+    def keeps(self: Any, message: Any) -> bool:
+        del self, message
+        return False
+
+    return keeps
+
+
+def _count_from_one(right: Function) -> Function:
+    def next_of_root(self: Any, count: int) -> Any:
+        _, given = right(self, count)
+        return 1, given
+
+    return next_of_root
+
+
+BUGS: Final[dict[str, Bug]] = {
+    "say-reserved-before-it-is-written": Bug(
+        "a cloud says that it holds a stretch before its journal does",
+        (Patch(Reserving, "reserve", _say_reserved_at_once),),
+    ),
+    "forget-an-ending": Bug(
+        "the owner never hears that a subscriber has ended a contract",
+        (Patch(Asking, "end", _do_nothing),),
+    ),
+    "ask-once": Bug(
+        "what was asked before a session was lost is not asked again",
+        (Patch(Asking, "ask_all", _do_nothing),),
+    ),
+    "deaf-while-joining": Bug(
+        "what a parent says while a broker writes down its place is not heard",
+        (Patch(Membership, "keeps", _keep_nothing),),
+    ),
+    "forget-a-release": Bug(
+        "what an earlier generation has taken is never given back",
+        (Patch(Releases, "_say", _do_nothing),),
+    ),
+    "lease-identifiers-again": Bug(
+        "every block of identifiers begins with the first",
+        (Patch(Numbers, "next_of_root", _count_from_one),),
+    ),
+    "commit-once": Bug(
+        "a child that was away is not told again that a stretch counts",
+        (
+            Patch(Commits, "child_joined", _do_nothing),
+            Patch(Reconciliation, "_compare", _do_nothing),
+        ),
+    ),
+    "obey-a-stale-parent": Bug(
+        "a broker obeys its parent although a later one was heard",
+        (Patch(ParentLink, "obeys", _obey_anybody), Patch(Membership, "obeys", _obey_anybody)),
+    ),
+    "promise-a-border-twice": Bug(
+        "whatever a channel between clouds carries already, there is room on it",
+        (Patch(OwnChannels, "obstacles", _see_no_obstacle),),
+    ),
+    "flood-those-who-are-there": Bug(
+        "a child that was away does not hear what floods, nor what floods no more",
+        (Patch(FloodingChanges, "joined", _do_nothing),),
+    ),
+}

@@ -1,0 +1,251 @@
+"""What goes wrong in a simulated tree, and how each thing is mended again."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from lab.simulation.mending import Mending
+from lab.simulation.tree.broker_node import Killed
+from lab.simulation.tree.swarm import FaultKind
+from lab.simulation.world import NS_PER_MS
+from lab.tree_plan import cloud_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gridstat.net.command.machine import Persist, Send
+    from lab.simulation.journal import SimulatedJournal
+    from lab.simulation.node import Node
+    from lab.simulation.router_node import RouterNode
+    from lab.simulation.tree.broker_node import TreeBrokerNode
+    from lab.simulation.tree.grid import TreeGrid
+
+SUDDEN_SHARE: Final = 0.4
+KILL_WITHIN: Final = 40
+"""Instructions within which a broker dies that is to die in the middle of something."""
+AT_ONCE_SHARE: Final = 0.3
+HEARD_NS: Final = 300 * NS_PER_MS
+"""After so long most children of a new broker have heard its term."""
+
+
+class CountingKiller:
+    """Ends a broker at the n-th instruction from now on, before it or after."""
+
+    def __init__(self, count: int, *, is_before: bool) -> None:
+        self._left = count
+        self._is_before = is_before
+
+    def before(self, node: TreeBrokerNode, instruction: Send | Persist) -> None:
+        del instruction
+        self._count(node, is_counted=self._is_before)
+
+    def after(self, node: TreeBrokerNode, instruction: Send | Persist) -> None:
+        del instruction
+        self._count(node, is_counted=not self._is_before)
+
+    def _count(self, node: TreeBrokerNode, *, is_counted: bool) -> None:
+        self._left -= is_counted
+        if self._left < 0:
+            node.killer = None
+            raise Killed
+
+
+class TreeFaults:
+    """Every fault has its end; `stop` ends all that are under way."""
+
+    def __init__(self, grid: TreeGrid) -> None:
+        self._grid = grid
+        self._world = grid.world
+        self._mending = Mending(grid.world)
+        self._doing: dict[FaultKind, Callable[[], None]] = {
+            FaultKind.SESSION_LOSS: self._lose_session,
+            FaultKind.BROKER_SESSION_LOSS: self._lose_broker_session,
+            FaultKind.ROUTER_CRASH: self._crash_router,
+            FaultKind.BROKER_CRASH: self._crash_broker,
+            FaultKind.END_POINT_CRASH: self._crash_endpoint,
+            FaultKind.PAUSE: self._pause,
+            FaultKind.PARTITION: self._separate,
+            FaultKind.DISK_FULL: self._fill_disk,
+            FaultKind.CHANNEL_CUT: self._cut_channel,
+            FaultKind.BORDER_CUT: self._cut_border,
+            FaultKind.CORE_FULL: self._fill_core,
+            FaultKind.STALE_BROKER: self._replace_broker,
+        }
+        for node in grid.brokers.values():
+            node.on_killed = self._killed
+
+    def plan(self, start_ns: int) -> None:
+        """Let the swarm's faults happen, counted from then on."""
+        for at_ns, kind in self._grid.swarm.faults:
+            self._world.at(start_ns + at_ns, self._do, kind)
+
+    def stop(self) -> None:
+        """Mend whatever is broken, and break nothing more."""
+        for node in self._grid.brokers.values():
+            node.killer = None
+        self._mending.stop()
+
+    def _do(self, kind: FaultKind) -> None:
+        if self._world.is_told:
+            self._world.tell("fault", kind.name)
+        self._doing[kind]()
+
+    def _some_up(self, nodes: list[Node]) -> Node | None:
+        found = [node for node in nodes if node.is_up]
+        return found[self._world.between(0, len(found) - 1)] if found else None
+
+    # The network.
+
+    def _lose_session(self) -> None:
+        self._cut_session([*self._grid.routers.values(), *self._grid.endpoints.values()])
+
+    def _lose_broker_session(self) -> None:
+        self._cut_session([node for node in self._grid.brokers.values() if node.plan.parent])
+
+    def _cut_session(self, clients: list[Node]) -> None:
+        client = self._some_up(clients)
+        sessions = () if client is None else client.links.values()
+        found = [link.session for link in sessions if link.session is not None]
+        if found:
+            found[self._world.between(0, len(found) - 1)].cut()
+
+    def _separate(self) -> None:
+        """A broker and all below it cannot reach the rest; life goes on on both sides."""
+        if self._grid.network.apart or len(self._grid.brokers) == 1:
+            return
+        plan = self._grid.swarm.plan
+        names = [name for name, broker in plan.brokers.items() if broker.parent]
+        top = names[self._world.between(0, len(names) - 1)]
+        below = {name for name, broker in plan.brokers.items() if top in (name, *broker.above)}
+        chosen = {f"broker/{name}" for name in below}
+        chosen |= {
+            node.peer
+            for node in (*self._grid.routers.values(), *self._grid.endpoints.values())
+            if cloud_of(node.name) in below
+        }
+        self._grid.network.separate(chosen)
+        self._mending.after(200, 5_000, partial(self._grid.network.separate, set()))
+
+    # Event channels.
+
+    def _cut_channel(self) -> None:
+        clouds = self._grid.clouds
+        self._cut(clouds[self._world.between(0, len(clouds) - 1)])
+
+    def _cut_border(self) -> None:
+        plan = self._grid.swarm.plan
+        owners = [name for name, broker in plan.brokers.items() if broker.channels]
+        if owners:
+            self._cut(owners[self._world.between(0, len(owners) - 1)])
+
+    def _cut(self, owner: str) -> None:
+        """A wire breaks, one way or both."""
+        channels = self._grid.wires.owned[owner]
+        numbers = list(channels.ends)
+        number = numbers[self._world.between(0, len(numbers) - 1)]
+        cut = [number]
+        if self._world.chance(0.5):
+            ends = channels.ends[number][::-1]
+            cut += [other for other, found in channels.ends.items() if found == ends]
+        for one in cut:
+            channels.set_cut(one, is_cut=True)
+            self._mending.after(50, 2_500, partial(channels.set_cut, one, is_cut=False))
+
+    # Processes.
+
+    def _crash_router(self) -> None:
+        router = self._some_up(list(self._grid.routers.values()))
+        if router is not None:
+            self._grid.crashes += 1
+            router.crash(is_sudden=self._world.chance(SUDDEN_SHARE))
+            self._mending.after(20, 2_000, partial(self._restart, router))
+
+    def _crash_broker(self) -> None:
+        """At once, or at some instruction that it is about to carry out."""
+        names = [name for name, node in self._grid.brokers.items() if node.is_up]
+        if not names:
+            return
+        node = self._grid.brokers[names[self._world.between(0, len(names) - 1)]]
+        if self._world.chance(AT_ONCE_SHARE):
+            node.crash(is_sudden=self._world.chance(SUDDEN_SHARE))
+            self._killed(node)
+        else:
+            count = self._world.between(0, KILL_WITHIN)
+            node.killer = CountingKiller(count, is_before=self._world.chance(0.5))
+
+    def _killed(self, node: TreeBrokerNode) -> None:
+        node.killer = None
+        self._mending.after(20, 4_000, partial(self._restart, node))
+
+    def _crash_endpoint(self) -> None:
+        endpoint = self._some_up(list(self._grid.endpoints.values()))
+        if endpoint is not None:
+            endpoint.crash(is_sudden=self._world.chance(SUDDEN_SHARE))
+            self._mending.after(20, 6_000, partial(self._restart, endpoint))
+
+    def _restart(self, node: Node) -> None:
+        if not node.is_up:
+            node.start()
+
+    def _pause(self) -> None:
+        """SIGSTOP; after three seconds of silence the others take the sessions for dead."""
+        nodes: list[Node] = list(self._grid.brokers.values())
+        if self._world.chance(0.4):
+            nodes = list(self._grid.routers.values())
+        node = self._some_up(nodes)
+        if node is not None and not node.is_paused:
+            node.pause()
+            self._mending.after(50, 4_500, node.resume)
+
+    def _replace_broker(self) -> None:
+        """A broker that was taken for dead lives on, and some of those below still find it."""
+        names = [name for name, node in self._grid.brokers.items() if node.is_up]
+        if not names or self._grid.network.impostor is not None:
+            return
+        name = names[self._world.between(0, len(names) - 1)]
+        old = self._grid.brokers[name]
+        if old.is_paused:
+            return
+        new = self._grid.replace_broker(name)
+        self._grid.network.impostor = old
+        for _, session in sorted(old.sessions.items()):
+            if self._world.chance(0.8):
+                session.cut()
+        new.start()
+        self._world.after(HEARD_NS, self._send_children_away, new)
+        self._mending.after(500, 3_000, partial(self._end_impostor, old))
+
+    def _send_children_away(self, new: TreeBrokerNode) -> None:
+        """Those that have heard the new one dial again, and may find the old."""
+        for peer, session in sorted(new.sessions.items()):
+            if peer.partition("/")[2] in new.plan.children:
+                session.cut()
+
+    def _end_impostor(self, old: TreeBrokerNode) -> None:
+        self._grid.network.impostor = None
+        if old.is_up:
+            old.crash(is_sudden=False)
+
+    # Storage.
+
+    def _fill_disk(self) -> None:
+        nodes = list(self._grid.brokers.values())
+        journal = nodes[self._world.between(0, len(nodes) - 1)].journal
+        journal.is_full = True
+        self._mending.after(50, 1_500, partial(self._empty_disk, journal))
+
+    def _fill_core(self) -> None:
+        routers = list(self._grid.routers.values())
+        router = routers[self._world.between(0, len(routers) - 1)]
+        self._grid.crashes += 1
+        router.is_core_full = True
+        self._mending.after(20, 1_500, partial(self._empty_core, router))
+
+    @staticmethod
+    def _empty_disk(journal: SimulatedJournal) -> None:
+        journal.is_full = False
+
+    @staticmethod
+    def _empty_core(router: RouterNode) -> None:
+        router.is_core_full = False

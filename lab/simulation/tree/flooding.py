@@ -1,0 +1,181 @@
+"""What operators of a simulated tree flood, and what must have come of it once all is at rest.
+
+Each broker has an operator, who asks one thing after another, and again on every new session until
+somebody answers. What was answered as done holds as long as the variable is published; what was
+refused changed nothing, unless it had to be said twice: then the first may have been heard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from gridstat.model.flooding import checked_modes
+from gridstat.net.command.operator_messages import RemoveFlooding, SetFlooding
+from lab.simulation.operator_node import OperatorNode
+from lab.simulation.tree.swarm import FloodWork
+from lab.simulation.world import PropertyBroken
+from lab.tree_plan import cloud_of
+
+if TYPE_CHECKING:
+    from gridstat.broker.records.operations import FloodingSet
+    from gridstat.broker.tree.flooding_records import FloodingHeld
+    from gridstat.net.command.operator_messages import OperatorAnswer
+    from lab.simulation.tree.grid import TreeGrid
+
+ASKED: Final = "what floods was asked for"
+DONE: Final = "a flood that was answered as done holds"
+OPERATORS_FROM: Final = 10_000
+"""Their nodes have these numbers, and nobody else."""
+EVERYS: Final = (1, 1, 2, 3)
+ANYWHERE_SHARE: Final = 0.1
+"""Of these the broker asked may have nothing to do with the variable."""
+
+Terms = dict[int, int]
+"""Every how many slots it floods, by mode."""
+
+
+@dataclass(slots=True)
+class Wish:
+    """What the operator of one broker may have brought about for one variable.
+
+    `variable_id` is that of the publication it was answered for; 0 if nobody was told.
+    """
+
+    possible: list[Terms] = field(default_factory=lambda: [{}])
+    variable_id: int = 0
+
+
+class TreeFlooding:
+    """`done` and `refused` count answers, so that a test can see that there were both."""
+
+    def __init__(self, grid: TreeGrid) -> None:
+        self._grid = grid
+        self._world = grid.world
+        self._operators: dict[str, OperatorNode] = {}
+        self._wishes: dict[tuple[str, str], Wish] = {}
+        self.done = 0
+        self.refused = 0
+
+    def plan(self, start_ns: int) -> None:
+        """Let the swarm's floods begin and end, counted from then on."""
+        if not self._grid.swarm.floods:
+            return
+        for number, broker in enumerate(self._grid.brokers, start=OPERATORS_FROM):
+            node = self._operators[broker] = OperatorNode(self._grid.network, number, broker)
+            self._grid.network.nodes[node.peer] = node
+            node.start()
+        for at_ns, work in self._grid.swarm.floods:
+            self._world.at(start_ns + at_ns, self._do, work)
+
+    def unrest(self) -> str | None:
+        for broker, node in self._operators.items():
+            if not node.is_idle:
+                return f"the operator of {broker} waits for an answer"
+        return None
+
+    # Asking.
+
+    def _do(self, work: FloodWork) -> None:
+        if work is FloodWork.END and self._end():
+            return
+        self._begin()
+
+    def _begin(self) -> None:
+        """Any variable that is published, from any broker above it."""
+        nodes = self._grid.endpoints.values()
+        names = [name for node in nodes for name in node.application.publications]
+        if not names:
+            return
+        world, plan = self._world, self._grid.swarm.plan
+        name = names[world.between(0, len(names) - 1)]
+        brokers = list(plan.scope(cloud_of(name)))
+        if world.chance(ANYWHERE_SHARE):
+            brokers = list(plan.brokers)
+        broker = brokers[world.between(0, len(brokers) - 1)]
+        command = SetFlooding(
+            request_id=self._operators[broker].next_id(),
+            name=name,
+            every=EVERYS[world.between(0, len(EVERYS) - 1)],
+        )
+        self._ask(broker, command)
+
+    def _end(self) -> bool:
+        """Something that floods by an operator's will, as far as is known; whether there was."""
+        known = [key for key, wish in self._wishes.items() if any(wish.possible)]
+        if not known:
+            return False
+        world = self._world
+        broker, name = known[world.between(0, len(known) - 1)]
+        command = RemoveFlooding(request_id=self._operators[broker].next_id(), name=name)
+        self._ask(broker, command)
+        return True
+
+    def _ask(self, broker: str, command: SetFlooding | RemoveFlooding) -> None:
+        if self._world.is_told:
+            self._world.tell(f"operator/{broker}", f"WANTS {command}")
+        self._operators[broker].ask(command, partial(self._answered, broker, command))
+
+    def _answered(
+        self, broker: str, command: SetFlooding | RemoveFlooding, answer: OperatorAnswer
+    ) -> None:
+        wish = self._wishes.setdefault((broker, command.name), Wish())
+        after = [_after(command, terms) for terms in wish.possible]
+        if answer.refused is not None:
+            self.refused += 1
+            if self._operators[broker].was_said_again:
+                wish.possible += [terms for terms in after if terms not in wish.possible]
+                wish.variable_id = 0
+            return
+        self.done += 1
+        number = int(answer.facts.get("variable_id", 0))
+        if isinstance(command, SetFlooding) and number != wish.variable_id:
+            # Published anew, perhaps, and of what flooded before there is nothing left.
+            after += [_after(command, {})]
+        wish.possible = [terms for at, terms in enumerate(after) if terms not in after[:at]]
+        wish.variable_id = number
+
+    # Looking.
+
+    def check(self) -> None:
+        """At rest: nothing floods that nobody asked for, and all that was done is so."""
+        leaves, brokers = self._grid.leaves(), self._grid.qos_brokers()
+        published = {
+            name: int(found.variable.variable_id)
+            for leaf in leaves.values()
+            for name, found in leaf.registry.publications.items()
+        }
+        for broker in self._grid.brokers:
+            held: dict[str, FloodingHeld] | dict[str, FloodingSet] = (
+                leaves[broker].registry.floods
+                if broker in leaves
+                else brokers[broker].state.flooding.floods
+            )
+            names = [*held, *(name for known, name in self._wishes if known == broker)]
+            for name in sorted(set(names)):
+                found = held.get(name)
+                self._check_one(broker, name, found, published.get(name, 0))
+
+    def _check_one(
+        self, broker: str, name: str, held: FloodingHeld | FloodingSet | None, number: int
+    ) -> None:
+        own: Terms = {}
+        flooded = 0
+        if held is not None:
+            own = {mode: term.every for mode, term in held.own.items()}
+            flooded = int(held.variable.variable_id)
+        wish = self._wishes.get((broker, name), Wish())
+        if own and (own not in wish.possible or flooded != number):
+            raise PropertyBroken(
+                ASKED, f"{name} floods at {broker} {own}, asked was {wish}, published {number}"
+            )
+        is_certain = wish.variable_id and wish.variable_id == number
+        if is_certain and own not in wish.possible:
+            raise PropertyBroken(DONE, f"{name} floods at {broker} {own}, asked was {wish}")
+
+
+def _after(command: SetFlooding | RemoveFlooding, terms: Terms) -> Terms:
+    if isinstance(command, SetFlooding):
+        return {**terms, **dict.fromkeys(checked_modes(command.modes), command.every)}
+    return {}

@@ -1,0 +1,139 @@
+"""One simulated tree: every node of it, made from a swarm's plan."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gridstat.broker.leaf_broker import LeafBroker
+from gridstat.broker.settings import BrokerSettings
+from gridstat.broker.tree.qos_broker import QosBroker
+from gridstat.model.cloud import RouterRole
+from lab.simulation.endpoint_node import EndPointNode
+from lab.simulation.journal import Facts, SimulatedJournal
+from lab.simulation.network import Network
+from lab.simulation.router_node import RouterNode
+from lab.simulation.tree.broker_node import TreeBrokerNode
+from lab.simulation.tree.wires import CloudWires, TreeWires
+from lab.simulation.world import World
+
+if TYPE_CHECKING:
+    from gridstat.broker.desk import Outside
+    from lab.simulation.endpoint_node import Judge
+    from lab.simulation.node import Node
+    from lab.simulation.tree.broker_node import Broker
+    from lab.simulation.tree.swarm import TreeSwarm
+
+STEPS_MAX = 120_000
+
+
+class TreeGrid:
+    """`brokers`, `routers` and `endpoints` are all processes, by their names."""
+
+    def __init__(self, swarm: TreeSwarm) -> None:
+        self.swarm = swarm
+        world = self.world = World(swarm.seed)
+        self.network = Network(
+            world, delay_ns_max=swarm.paces.delay_ns_max, is_all_encoded=swarm.is_all_encoded
+        )
+        self.wires = TreeWires(world, swarm.plan)
+        self.routers = self.wires.routers
+        self.crashes = 0
+        """Routers that have lost their tables, or could not take one, so far."""
+        self._number = 0
+        owner: dict[int, tuple[str, object, int]] = {}
+        self.brokers: dict[str, TreeBrokerNode] = {}
+        for name, plan in swarm.plan.brokers.items():
+            journal = SimulatedJournal(
+                world, commit_ns_max=swarm.paces.commit_ns_max, facts=Facts(owner)
+            )
+            node = TreeBrokerNode(self.network, plan, journal, self._next_number())
+            node.make = partial(self._make, name)
+            self.brokers[name] = node
+            self._register(node)
+        for name, cloud in swarm.plan.clouds.items():
+            wires = CloudWires(self.wires, name)
+            for router in cloud.routers:
+                self.add_router(router.name, wires, is_edge=router.role is RouterRole.EDGE)
+        self.endpoints: dict[str, EndPointNode] = {}
+
+    @property
+    def clouds(self) -> tuple[str, ...]:
+        return tuple(self.swarm.plan.clouds)
+
+    def adopt(self, swarm: TreeSwarm, judge: Judge, *, is_told: bool) -> None:
+        """Become the tree of this seed, whoever has made it: its draws, pace and end-points."""
+        self.swarm = swarm
+        self.world.begin(swarm.seed, is_told=is_told)
+        self.world.steps_max = STEPS_MAX
+        self.network.delay_ns_max = swarm.paces.delay_ns_max
+        self.network.is_all_encoded = swarm.is_all_encoded
+        self.network.encoded.clear()
+        for node in self.brokers.values():
+            node.journal.commit_ns_max = swarm.paces.commit_ns_max
+        for plan in swarm.endpoints:
+            endpoint = EndPointNode(self.network, plan.name, plan.edges, judge, self._next_number())
+            self.endpoints[plan.name] = endpoint
+            self._register(endpoint)
+
+    def add_router(self, name: str, wires: CloudWires, *, is_edge: bool) -> None:
+        node = RouterNode(self.network, wires, name, self._next_number())
+        node.is_edge = is_edge
+        self.routers[name] = node
+        self._register(node)
+
+    def replace_broker(self, name: str) -> TreeBrokerNode:
+        """A process to take a broker's place, and its journal; the old one does not know."""
+        old = self.brokers[name]
+        old.become_impostor()
+        new = TreeBrokerNode(self.network, old.plan, old.journal, self._next_number())
+        new.make, new.lives, new.term_highest = old.make, old.lives, old.term_highest
+        new.process = old.process  # Another instance, as every process is.
+        new.on_killed, new.on_restored = old.on_killed, old.on_restored
+        new.on_returned = old.on_returned
+        self.brokers[name] = new
+        self._register(new)
+        return new
+
+    def start(self) -> None:
+        """Brokers and routers at once; who is quicker is for the seed to say."""
+        for node in (*self.brokers.values(), *self.routers.values()):
+            node.start()
+
+    def start_endpoints(self) -> None:
+        for endpoint in self.endpoints.values():
+            endpoint.start()
+
+    # The machines.
+
+    def leaf(self, cloud: str) -> LeafBroker | None:
+        broker = self.brokers[cloud].broker
+        assert broker is None or isinstance(broker, LeafBroker)
+        return broker
+
+    def leaves(self) -> dict[str, LeafBroker]:
+        """Those that are up, by their clouds."""
+        return {name: broker for name in self.clouds if (broker := self.leaf(name)) is not None}
+
+    def qos_brokers(self) -> dict[str, QosBroker]:
+        """Those that are up."""
+        return {
+            name: node.broker
+            for name, node in self.brokers.items()
+            if isinstance(node.broker, QosBroker)
+        }
+
+    def _make(self, name: str, outside: Outside) -> Broker:
+        plan, settings = self.swarm.plan, self.swarm.settings(name)
+        if isinstance(settings, BrokerSettings):
+            cloud = plan.clouds[name]
+            return LeafBroker(settings, outside, routers=cloud.routers, channels=cloud.channels)
+        broker = plan.brokers[name]
+        return QosBroker(settings, outside, children=broker.children, channels=broker.channels)
+
+    def _register(self, node: Node) -> None:
+        self.network.nodes[node.peer] = node
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number

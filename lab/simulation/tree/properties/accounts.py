@@ -1,0 +1,197 @@
+"""What is promised on channels and routers, inside clouds and between them, counted anew.
+
+Counted from the rows of the routers, so that whatever a broker has charged and not ordered, or
+ordered and not charged, shows.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.tree.records import body_of
+from gridstat.model.rate_law import union_rate
+from lab.simulation.properties.ledger import EVENT_BYTES, check_capacity, check_no_promise, rate_of
+from lab.simulation.world import PropertyBroken
+from lab.tree_plan import cloud_of
+
+if TYPE_CHECKING:
+    from gridstat.broker.tree.qos_broker import QosBroker
+    from gridstat.model.status import StatusVariable
+    from lab.simulation.tree.grid import TreeGrid
+
+RULE: Final = "promises fit, and are those of the contracts"
+NOTHING: Final = Fraction(0)
+
+Rates = dict[tuple[str, int], Fraction]
+"""Events a second out of a router over a channel of that number."""
+Taken = dict[tuple[str, int, int], set[int]]
+"""The divisors at which a router sends a variable: by router, channel and variable."""
+
+
+def check_fitting(grid: TreeGrid) -> None:
+    """Nothing is promised beyond what there is, at any moment."""
+    for leaf in grid.leaves().values():
+        check_capacity(leaf)
+    for name, broker in grid.qos_brokers().items():
+        for account in broker.state.channels.accounts.values():
+            if account.carriage.streams and account.carriage.is_over:
+                raise PropertyBroken(RULE, f"{name}: {account.channel.label} is over its bandwidth")
+        _check_borders(name, broker)
+
+
+def _check_borders(name: str, broker: QosBroker) -> None:
+    """What contracts and floods take of each channel between clouds, counted anew from them."""
+    taken: dict[tuple[int, int], set[int]] = {}
+    variables: dict[int, StatusVariable] = {}
+    accounts = broker.state.channels.accounts
+    for holding, _ in broker.state.holdings.all():
+        body = body_of(holding)
+        number = int(body.variable.variable_id)
+        variables[number] = body.variable
+        for channel_id in {one for way in body.ways for one in way.channel_ids}:
+            some = taken.setdefault((channel_id, number), set())
+            some |= {qos.every for qos in body.granted.values()}
+    for variable, everys in broker.state.flooding.taken():
+        variables[int(variable.variable_id)] = variable
+        for channel_id in accounts if everys else ():
+            some = taken.setdefault((channel_id, int(variable.variable_id)), set())
+            some |= set(everys.values())
+    counted: dict[int, Fraction] = {}
+    for (channel_id, number), some in taken.items():
+        rate = union_rate(tuple(sorted(some))) * rate_of(variables[number])
+        counted[channel_id] = counted.get(channel_id, NOTHING) + rate * EVENT_BYTES
+    for channel_id, bytes_per_s in counted.items():
+        account = accounts[channel_id]
+        bandwidth = account.channel.bandwidth_bytes_per_s
+        if bytes_per_s > account.carriage.bytes.value or 0 < bandwidth < bytes_per_s:
+            raise PropertyBroken(
+                RULE,
+                f"{name}: contracts take {bytes_per_s} bytes/s of {account.channel.label}, "
+                f"which has {account.carriage.bytes.value} of {bandwidth}",
+            )
+
+
+def check_accounts(grid: TreeGrid) -> None:
+    """Accounts are what the rows amount to, no more and no less; and floods that wait behind."""
+    taken = _taken(grid)
+    rates = _rates(grid, taken)
+    for leaf in grid.leaves().values():
+        for number, carriage in leaf.reservations.resources.channels.items():
+            channel = leaf.registry.channels[number]
+            counted = rates.get((channel.from_router, number), NOTHING) * EVENT_BYTES
+            if carriage.bytes.value != counted:
+                raise PropertyBroken(
+                    RULE, f"{channel.label} has {carriage.bytes.value} bytes/s, not {counted}"
+                )
+        for name, account in leaf.reservations.resources.routers.items():
+            counted = _through(grid, name, rates)
+            if account.events.value != counted:
+                raise PropertyBroken(
+                    RULE, f"router {name} has {account.events.value} events/s, not {counted}"
+                )
+    for broker in grid.qos_brokers().values():
+        rates = _rates(grid, _taken_of(broker, taken))
+        for number, found in broker.state.channels.accounts.items():
+            counted = rates.get((found.channel.from_router, number), NOTHING) * EVENT_BYTES
+            if found.carriage.bytes.value != counted:
+                raise PropertyBroken(
+                    RULE,
+                    f"{found.channel.label} has {found.carriage.bytes.value} bytes/s, "
+                    f"not {counted}",
+                )
+
+
+def check_nothing_promised(grid: TreeGrid) -> None:
+    for leaf in grid.leaves().values():
+        check_no_promise(leaf)
+    for name, broker in grid.qos_brokers().items():
+        for account in broker.state.channels.accounts.values():
+            if account.carriage.streams or account.carriage.bytes or account.relied_us:
+                raise PropertyBroken(RULE, f"{name}: {account.channel.label} is still charged")
+
+
+def _variables(grid: TreeGrid) -> dict[int, StatusVariable]:
+    return {
+        int(found.variable.variable_id): found.variable
+        for leaf in grid.leaves().values()
+        for found in leaf.registry.publications.values()
+    }
+
+
+def _taken(grid: TreeGrid) -> Taken:
+    """By rows of routers, and by operators' floods in a cloud that its parent's override."""
+    taken: Taken = {}
+    for name, node in grid.routers.items():
+        for order in node.table.paths.values():
+            _take(taken, (name, order.channel_id, order.variable_id), order.every)
+        for number, variable in node.table.variables.items():
+            for flood in variable.floods:
+                for channel_id in _in_scope(grid, name, flood.level):
+                    _take(taken, (name, channel_id, number), flood.every)
+    for leaf in grid.leaves().values():
+        for found in leaf.registry.floods.values():
+            for term in found.own.values():
+                for number, channel in leaf.registry.channels.items():
+                    key = channel.from_router, number, int(found.variable.variable_id)
+                    _take(taken, key, term.every)
+    return taken
+
+
+def _taken_of(broker: QosBroker, taken: Taken) -> Taken:
+    """The same with the floods of a broker's own operators, on its own channels."""
+    all_taken = {key: set(some) for key, some in taken.items()}
+    for found in broker.state.flooding.floods.values():
+        for term in found.own.values():
+            for number, account in broker.state.channels.accounts.items():
+                key = account.channel.from_router, number, int(found.variable.variable_id)
+                _take(all_taken, key, term.every)
+    return all_taken
+
+
+def _take(taken: Taken, key: tuple[str, int, int], every: int) -> None:
+    taken.setdefault(key, set()).add(every)
+
+
+def _rates(grid: TreeGrid, taken: Taken) -> Rates:
+    variables = _variables(grid)
+    rates: Rates = {}
+    for (router, channel_id, number), everys in taken.items():
+        rate = _rate(variables[number], everys)
+        rates[router, channel_id] = rates.get((router, channel_id), NOTHING) + rate
+    return rates
+
+
+def _rate(variable: StatusVariable, everys: set[int]) -> Fraction:
+    return union_rate(tuple(sorted(everys))) * rate_of(variable)
+
+
+def _in_scope(grid: TreeGrid, router: str, level: int) -> list[int]:
+    """Channels to other routers that a flood from this depth takes, of all that leave a router."""
+    plan = grid.swarm.plan
+    return [
+        channel_id
+        for owner in plan.scope(cloud_of(router))
+        if plan.brokers[owner].depth >= level
+        for channel_id, (sender, _) in grid.wires.owned[owner].ends.items()
+        if sender == router
+    ]
+
+
+def _through(grid: TreeGrid, router: str, rates: Rates) -> Fraction:
+    """Events a second in and out of a router: from publishers, and over all its channels."""
+    leaf = grid.leaf(cloud_of(router))
+    assert leaf is not None
+    registry = leaf.registry
+    total = sum(
+        (
+            rate_of(found.variable)
+            for found in registry.publications.values()
+            if router in registry.endpoints[found.publisher].attachments
+        ),
+        NOTHING,
+    )
+    for (sender, channel_id), rate in rates.items():
+        receiver = grid.wires.receiver(cloud_of(sender), channel_id)
+        total += rate * ((sender == router) + (receiver == router))
+    return total

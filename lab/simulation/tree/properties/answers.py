@@ -1,0 +1,136 @@
+"""What an answer promises in a tree: it is on the disk, on the routers, and survives the broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridstat.broker.leaf_broker import LeafBroker
+from gridstat.net.command.endpoint_messages import (
+    ChangeSubscription,
+    DoneOutcome,
+    GrantedOutcome,
+    PublishedOutcome,
+    Unsubscribe,
+)
+from gridstat.net.command.frames import decode_outcomes
+from lab.simulation.properties.answers import DURABLE, INSTALLED
+from lab.simulation.world import PropertyBroken
+from lab.tree_plan import cloud_of
+
+if TYPE_CHECKING:
+    from gridstat.net.command.endpoint_messages import GrantedPath, Outcome
+    from lab.simulation.application import Asked
+    from lab.simulation.endpoint_node import EndPointNode
+    from lab.simulation.journal import Facts
+    from lab.simulation.tree.broker_node import TreeBrokerNode
+    from lab.simulation.tree.grid import TreeGrid
+
+
+class TreeAnswers:
+    """`acknowledged` are the contracts of which somebody was told, by the subscriber's cloud."""
+
+    def __init__(self, grid: TreeGrid) -> None:
+        self._grid = grid
+        self.acknowledged: dict[str, set[int]] = {cloud: set() for cloud in grid.clouds}
+
+    def answered(self, node: EndPointNode, asked: Asked, outcomes: tuple[Outcome, ...]) -> None:
+        """An application hears this now; all of it must be on its own cloud's disk."""
+        cloud = cloud_of(node.name)
+        facts = self._grid.brokers[cloud].journal.facts
+        for outcome in outcomes:
+            if isinstance(outcome, GrantedOutcome):
+                if outcome.subscription_id not in facts.subscribed:
+                    raise PropertyBroken(
+                        DURABLE, f"{node.name} was granted {cloud}#{outcome.subscription_id}"
+                    )
+                self.acknowledged[cloud].add(outcome.subscription_id)
+            elif (
+                isinstance(outcome, PublishedOutcome)
+                and outcome.variable.variable_id not in facts.owner
+            ):
+                raise PropertyBroken(DURABLE, f"{node.name} publishes {outcome.variable.name}")
+        command = asked.command
+        if isinstance(command, Unsubscribe):
+            for number, outcome in zip(command.subscription_ids, outcomes, strict=False):
+                if isinstance(outcome, DoneOutcome) and number not in facts.ended:
+                    raise PropertyBroken(DURABLE, f"the end of {cloud}#{number}")
+        elif isinstance(command, ChangeSubscription) and isinstance(outcomes[0], GrantedOutcome):
+            self._changed(facts, node, command)
+
+    def not_answered(self, node: EndPointNode, asked: Asked) -> None:
+        """Where nothing goes wrong, nobody waits in vain."""
+        if self._grid.swarm.is_quiet:
+            raise PropertyBroken("requests are answered", f"{node.name} waited for {asked.command}")
+
+    @staticmethod
+    def _changed(facts: Facts, node: EndPointNode, command: ChangeSubscription) -> None:
+        if facts.subscribed[command.subscription_id] != command.qos:
+            raise PropertyBroken(DURABLE, f"the change of {command.subscription_id} by {node.name}")
+
+    def restored(self, node: TreeBrokerNode) -> None:
+        """A leaf broker has read its journal: it knows all that it ever acknowledged."""
+        broker = node.broker
+        if not isinstance(broker, LeafBroker):
+            return
+        registry, facts = broker.registry, node.journal.facts
+        acknowledged = self.acknowledged[node.name]
+        for number in sorted(acknowledged):
+            if number in facts.ended:
+                acknowledged.discard(number)
+            elif not any(
+                number in held
+                for held in (
+                    registry.subscriptions,
+                    registry.patterns,
+                    registry.homeless,
+                    registry.tree.asked,
+                )
+            ):
+                raise PropertyBroken(
+                    "what was acknowledged survives", f"{node.name}#{number} is forgotten"
+                )
+
+    def returned(self, node: TreeBrokerNode, body: bytes) -> None:
+        """A leaf broker sends an answer: one way of each new contract is up, hop by hop."""
+        broker = node.broker
+        if b"GrantedOutcome" not in body or not isinstance(broker, LeafBroker):
+            return
+        for outcome in decode_outcomes(body).outcomes:
+            if not isinstance(outcome, GrantedOutcome) or outcome.variable is None:
+                continue
+            is_whole = not outcome.degraded and self._is_published(outcome.variable.name)
+            if is_whole and self._is_first(broker, outcome.subscription_id):
+                number = int(outcome.variable.variable_id)
+                if not any(self._is_up(path, number) for path in outcome.paths):
+                    raise PropertyBroken(
+                        INSTALLED, f"no way of {node.name}#{outcome.subscription_id} is up"
+                    )
+
+    def _is_published(self, name: str) -> bool:
+        """Whether it still is; its cloud may have torn everything down while the word came here."""
+        leaf = self._grid.leaf(cloud_of(name))
+        return leaf is not None and name in leaf.registry.publications
+
+    @staticmethod
+    def _is_first(broker: LeafBroker, number: int) -> bool:
+        """Whether it has neither ended nor moved on since."""
+        found = broker.registry.subscriptions.get(number)
+        if found is not None:
+            return not found.record.generation
+        asked = broker.registry.tree.asked.get(number)
+        return (
+            asked is not None
+            and not asked.is_ending
+            and asked.granted is not None
+            and asked.granted.generation == asked.record.generation == 0
+        )
+
+    def _is_up(self, path: GrantedPath, variable_id: int) -> bool:
+        for name, channel_id in zip(path.routers, (*path.channel_ids, 0), strict=True):
+            router = self._grid.routers[name]
+            if not router.is_up or not router.is_whole:
+                continue  # It has crashed since it confirmed.
+            rows = [row for row in router.table.paths.values() if row.variable_id == variable_id]
+            if not any(not channel_id or row.channel_id == channel_id for row in rows):
+                return False
+        return True

@@ -1,0 +1,93 @@
+"""At rest every leaf broker holds exactly what its applications believe to have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lab.simulation.properties.agreement import check_nothing_is_left
+from lab.simulation.world import PropertyBroken
+from lab.tree_plan import cloud_of
+
+if TYPE_CHECKING:
+    from gridstat.broker.leaf_broker import LeafBroker
+    from lab.simulation.endpoint_node import EndPointNode
+    from lab.simulation.tree.grid import TreeGrid
+
+RULE: Final = "the broker holds what the applications have"
+
+
+def check_belief(grid: TreeGrid) -> None:
+    for cloud, leaf in grid.leaves().items():
+        present = {
+            name: node
+            for name, node in grid.endpoints.items()
+            if cloud_of(name) == cloud and not node.is_gone
+        }
+        if leaf.registry.endpoints.keys() != present.keys():
+            raise PropertyBroken(RULE, f"end-points {sorted(leaf.registry.endpoints)} of {cloud}")
+        for node in present.values():
+            _check_publications(node, leaf)
+            _check_contracts(grid, cloud, node, leaf)
+
+
+def _check_publications(node: EndPointNode, leaf: LeafBroker) -> None:
+    registry, believed = leaf.registry, node.application.publications
+    held = {
+        name: registry.publications[name].variable
+        for name in registry.endpoints[node.name].publications
+    }
+    if held != believed:
+        raise PropertyBroken(RULE, f"{node.name} publishes {sorted(held)}, not {sorted(believed)}")
+
+
+def _check_contracts(grid: TreeGrid, cloud: str, node: EndPointNode, leaf: LeafBroker) -> None:
+    registry, application = leaf.registry, node.application
+    endpoint = registry.endpoints[node.name]
+    held = registry.contracts_of(endpoint)
+    known = {one.number for one in application.contracts.values() if one.number}
+    known |= application.caught.keys()
+    extra, missing = held - known, known - held
+    if grid.brokers[cloud].lives > 1:
+        # What a broker had still to tell when it died is not told by the next one.
+        extra = {one for one in extra if not _pattern_of(leaf, one)}
+        missing -= grid.brokers[cloud].journal.facts.ended
+    if extra or missing:
+        raise PropertyBroken(
+            RULE, f"{node.name}: contracts nobody knows {extra}, believed in but gone {missing}"
+        )
+    patterns = {one.number for one in application.patterns.values() if one.number}
+    if endpoint.patterns != patterns:
+        raise PropertyBroken(RULE, f"{node.name}: patterns {endpoint.patterns}, not {patterns}")
+    for contract in application.contracts.values():
+        found = registry.subscriptions.get(contract.number)
+        asked = registry.tree.asked.get(contract.number)
+        record = found.record if found is not None else asked.record if asked is not None else None
+        if record is not None and contract.is_qos_certain and record.qos != contract.qos:
+            raise PropertyBroken(RULE, f"{node.name}: {contract.number} has {record.qos}")
+
+
+def _pattern_of(leaf: LeafBroker, number: int) -> int:
+    asked = leaf.registry.tree.asked.get(number)
+    if asked is not None:
+        return asked.record.pattern_id
+    return leaf.registry.subscriptions[number].record.pattern_id
+
+
+def check_all_is_empty(grid: TreeGrid) -> None:
+    """Everybody has left: no broker has anything of anybody."""
+    for cloud, leaf in grid.leaves().items():
+        check_nothing_is_left(leaf)
+        tree = leaf.registry.tree
+        left = {
+            "asked": len(tree.asked) + len(tree.asked_by),
+            "answers": len(tree.begun),
+            "stretches": len(tree.stretches),
+            "variables of others": len(leaf.registry.foreign),
+            "floods": sum(not found.is_over for found in leaf.registry.floods.values()),
+        }
+        if any(left.values()):
+            raise PropertyBroken("nothing is left behind", f"{cloud}: {left}")
+    for name, broker in grid.qos_brokers().items():
+        held = [holding.key for holding, _ in broker.state.holdings.all()]
+        if held:
+            raise PropertyBroken("nothing is left behind", f"{name} holds {held[:5]}")

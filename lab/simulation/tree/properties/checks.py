@@ -1,0 +1,182 @@
+"""All properties of a tree under one roof, and when each is looked at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridstat.endpoint.endpoint_session import TICK
+from lab.simulation.tree.properties.accounts import (
+    check_accounts,
+    check_fitting,
+    check_nothing_promised,
+)
+from lab.simulation.tree.properties.answers import TreeAnswers
+from lab.simulation.tree.properties.belief import check_all_is_empty, check_belief
+from lab.simulation.tree.properties.contracts import check_contracts
+from lab.simulation.tree.properties.floods import check_floods, unrest_of_floods
+from lab.simulation.tree.properties.rows import check_bare, check_deliveries, check_rows
+from lab.simulation.tree.properties.terms import Terms
+
+if TYPE_CHECKING:
+    from gridstat.broker.leaf_broker import LeafBroker
+    from gridstat.net.command.endpoint_messages import Outcome
+    from lab.simulation.application import Asked
+    from lab.simulation.endpoint_node import EndPointNode
+    from lab.simulation.tree.grid import TreeGrid
+
+
+class TreeProperties:
+    """Raises `PropertyBroken` at the first thing that does not hold."""
+
+    def __init__(self) -> None:
+        self._grid: TreeGrid | None = None
+        self._answers: TreeAnswers | None = None
+        self._terms = Terms()
+
+    def watch(self, grid: TreeGrid) -> None:
+        """Look at this tree from now on."""
+        self._grid = grid
+        answers = self._answers = TreeAnswers(grid)
+        for node in grid.brokers.values():
+            node.on_restored = answers.restored
+            node.on_returned = answers.returned
+
+    @property
+    def grid(self) -> TreeGrid:
+        assert self._grid is not None
+        return self._grid
+
+    def answered(self, node: EndPointNode, asked: Asked, outcomes: tuple[Outcome, ...]) -> None:
+        assert self._answers is not None
+        self._answers.answered(node, asked, outcomes)
+
+    def not_answered(self, node: EndPointNode, asked: Asked) -> None:
+        assert self._answers is not None
+        self._answers.not_answered(node, asked)
+
+    def check_safety(self) -> None:
+        """Cheap enough for every moment."""
+        check_fitting(self.grid)
+        self._terms.check(self.grid)
+
+    def check_rest(self) -> None:
+        """Nothing is on its way: everybody must tell the same story."""
+        check_belief(self.grid)
+        check_contracts(self.grid)
+        check_floods(self.grid)
+        check_rows(self.grid)
+        check_accounts(self.grid)
+        check_deliveries(self.grid)
+
+    def check_empty(self) -> None:
+        """All end-points have left: nothing of them is anywhere."""
+        check_all_is_empty(self.grid)
+        check_nothing_promised(self.grid)
+        check_bare(self.grid)
+
+    # Whether anything is still to come.
+
+    def unrest(self) -> str | None:
+        """What is still to come, if anything."""
+        return (
+            self._unrest_of_brokers()
+            or self._unrest_of_endpoints()
+            or next(filter(None, map(self._unrest_of_leaf, self.grid.clouds)), None)
+            or self._unrest_of_qos_brokers()
+            or unrest_of_floods(self.grid)
+        )
+
+    def _unrest_of_brokers(self) -> str | None:
+        for name, node in self.grid.brokers.items():
+            if not node.is_up:
+                return f"broker {name} is down"
+            if not node.journal.is_idle:
+                return f"the journal of {name} writes"
+            parent = self.grid.brokers.get(node.plan.parent)
+            if parent is not None and not (
+                parent.peer in node.sessions and node.peer in parent.sessions
+            ):
+                return f"broker {name} has no session with its parent"
+        return None
+
+    def _unrest_of_endpoints(self) -> str | None:
+        for name, node in self.grid.endpoints.items():
+            if not node.is_up:
+                if not node.is_gone:
+                    return f"end-point {name} is down"
+                continue
+            application = node.application
+            if application.has_left:
+                return f"end-point {name} is leaving"
+            if not node.attached or node.attached | node.turned_away != set(node.edges):
+                return f"end-point {name} is attached to {sorted(node.attached)} only"
+            if not application.is_idle:
+                asked = next(iter(application.waiting.values()), None)
+                return f"end-point {name} waits for an answer: {asked}"
+            is_trying = bool(node.turned_away) or application.has_lost_contracts
+            if node.has_timer(TICK) and not is_trying:
+                return f"the session of {name} is busy"
+        return None
+
+    def _unrest_of_leaf(self, cloud: str) -> str | None:
+        leaf = self.grid.leaf(cloud)
+        assert leaf is not None
+        return (
+            self._unrest_of_routers(leaf)
+            or self._unrest_of_contracts(cloud, leaf)
+            or self._absent(leaf)
+            or self._unusable(leaf)
+        )
+
+    def _unrest_of_routers(self, leaf: LeafBroker) -> str | None:
+        for name in leaf.registry.routers:
+            node = self.grid.routers[name]
+            if not leaf.tables[name].is_in_step:
+                return f"router {name} is not in step"
+            if node.agent is None or not node.agent.is_accepted:
+                return f"router {name} has no broker"
+        return None
+
+    @staticmethod
+    def _unrest_of_contracts(cloud: str, leaf: LeafBroker) -> str | None:
+        registry = leaf.registry
+        for number, subscription in registry.subscriptions.items():
+            if subscription.retiring or subscription.troubles or subscription.record.is_reserved:
+                return f"{cloud}: {number} moves or is impaired: {subscription.troubles}"
+        for number, asked in registry.tree.asked.items():
+            if asked.is_ending or asked.waiting is not None or asked.granted is None:
+                return f"{cloud}: {number} awaits its owner"
+            if not registry.tree.stretch(f"{cloud}#{number}", asked.granted.generation):
+                return f"{cloud}: nothing is held of {number}, and it asks why"
+        if registry.tree.begun:
+            return f"{cloud}: answers are not complete: {sorted(registry.tree.begun)[:3]}"
+        return None
+
+    @staticmethod
+    def _absent(leaf: LeafBroker) -> str | None:
+        for name, publication in leaf.registry.publications.items():
+            if publication.is_dormant:
+                return f"{name} is dormant"
+        for name, endpoint in leaf.registry.endpoints.items():
+            if not endpoint.is_up:
+                return f"the broker awaits the return of {name}"
+        return None
+
+    @staticmethod
+    def _unusable(leaf: LeafBroker) -> str | None:
+        resources = leaf.reservations.resources
+        if resources.unusable_channels():
+            return f"channels are not usable: {sorted(resources.unusable_channels())[:5]}"
+        down = resources.down_routers()
+        return f"routers are not usable: {sorted(down)}" if down else None
+
+    def _unrest_of_qos_brokers(self) -> str | None:
+        for name, broker in self.grid.qos_brokers().items():
+            if broker.open_count:
+                return f"{name} plans {broker.open_count} contracts"
+            for holding, stage in broker.state.holdings.unsettled():
+                return f"{name}: {holding.key} is {stage.name}"
+            for account in broker.state.channels.accounts.values():
+                if not account.is_usable:
+                    return f"{name}: channel {account.channel.label} is not usable"
+        return None

@@ -1,0 +1,148 @@
+"""At rest every broker agrees with its parent, and owners with all that is theirs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.tree.records import Stage, body_of
+from lab.simulation.world import PropertyBroken
+from lab.tree_plan import cloud_of
+
+if TYPE_CHECKING:
+    from gridstat.broker.leaf_broker import LeafBroker
+    from gridstat.broker.records.operations import Subscribed
+    from gridstat.broker.tree.records import Holding
+    from lab.simulation.tree.grid import TreeGrid
+
+AGREE: Final = "brokers agree with their parents"
+OWNED: Final = "the lowest common broker owns a contract"
+DISJOINT: Final = "paths are disjoint"
+
+Held = dict[str, dict[str, int]]
+"""By broker and contract the one generation that it holds, committed."""
+
+
+def check_contracts(grid: TreeGrid) -> None:
+    """Every contract across clouds: asked for, owned, and held part by part."""
+    held = _held(grid)
+    owners = _owners(grid)
+    asked = _asked(grid)
+    if owners.keys() != asked.keys():
+        extra, missing = owners.keys() - asked.keys(), asked.keys() - owners.keys()
+        raise PropertyBroken(AGREE, f"owned and not asked {extra}, asked and not owned {missing}")
+    for contract, (owner, holding) in owners.items():
+        name, generation = asked[contract]
+        wanted = grid.swarm.plan.common(cloud_of(name), contract.rpartition("#")[0])
+        if owner != wanted:
+            raise PropertyBroken(OWNED, f"{contract} to {name} is {owner}'s, not {wanted}'s")
+        if holding.generation != generation:
+            raise PropertyBroken(
+                AGREE, f"{contract}: {owner} has {holding.generation}, its cloud {generation}"
+            )
+        _check_parts(grid, owner, holding, held)
+        _check_paths(grid, owner, holding)
+    left = {(who, contract) for who, some in held.items() for contract in some}
+    left -= {(owner, contract) for contract, (owner, _) in owners.items()}
+    for contract, (owner, holding) in owners.items():
+        left -= {(who, contract) for who in _holders(grid, owner, holding)}
+    if left:
+        raise PropertyBroken(AGREE, f"held, and not the owner's: {sorted(left)}")
+
+
+def _asked(grid: TreeGrid) -> dict[str, tuple[str, int]]:
+    """What subscribers have of other clouds: the variable's name, and the generation granted."""
+    found = {}
+    for cloud, leaf in grid.leaves().items():
+        for number, asked in leaf.registry.tree.asked.items():
+            if asked.granted is None or asked.is_ending:
+                raise PropertyBroken(AGREE, f"{cloud}#{number} is still under way")
+            found[f"{cloud}#{number}"] = asked.record.name, asked.granted.generation
+    return found
+
+
+def _owners(grid: TreeGrid) -> dict[str, tuple[str, Holding]]:
+    found: dict[str, tuple[str, Holding]] = {}
+    for name, broker in grid.qos_brokers().items():
+        for holding, _ in broker.state.holdings.all():
+            if holding.is_owned:
+                if holding.contract in found:
+                    raise PropertyBroken(OWNED, f"{holding.contract} has two owners")
+                found[holding.contract] = name, holding
+    return found
+
+
+def _held(grid: TreeGrid) -> Held:
+    found: Held = {name: {} for name in grid.brokers}
+    for name, broker in grid.qos_brokers().items():
+        for holding, stage in broker.state.holdings.all():
+            if stage is not Stage.COMMITTED or holding.contract in found[name]:
+                raise PropertyBroken(AGREE, f"{name} has {holding.key} {stage.name}")
+            found[name][holding.contract] = holding.generation
+    for name, leaf in grid.leaves().items():
+        for subscription in leaf.registry.subscriptions.values():
+            record = subscription.record
+            if not record.contract:
+                continue
+            if record.is_reserved or record.contract in found[name]:
+                raise PropertyBroken(AGREE, f"{name} has a spare stretch of {record.contract}")
+            found[name][record.contract] = record.stretch_generation
+    return found
+
+
+def _holders(grid: TreeGrid, owner: str, holding: Holding) -> set[str]:
+    """All below an owner that hold a part of a contract, by what each knows of its children."""
+    brokers = grid.qos_brokers()
+    found: set[str] = set()
+    open_ = [(owner, holding)]
+    while open_:
+        name, here = open_.pop()
+        for child in here.children:
+            found.add(child)
+            if child in brokers:
+                below = brokers[child].state.holdings.find(*holding.key)
+                if below is None:
+                    raise PropertyBroken(AGREE, f"{child} holds no {holding.key} of {name}'s")
+                open_.append((child, below))
+    return found
+
+
+def _check_parts(grid: TreeGrid, owner: str, holding: Holding, held: Held) -> None:
+    for child in _holders(grid, owner, holding):
+        generation = held[child].get(holding.contract)
+        if generation != holding.generation:
+            raise PropertyBroken(
+                AGREE,
+                f"{child} holds generation {generation} of {holding.contract}, "
+                f"not {holding.generation} as {owner}",
+            )
+
+
+def _stretch(leaf: LeafBroker, holding: Holding) -> Subscribed:
+    number = leaf.registry.tree.stretch(*holding.key)
+    return leaf.registry.subscriptions[number].record
+
+
+def _check_paths(grid: TreeGrid, owner: str, holding: Holding) -> None:
+    """The parts of all clouds together: as many paths as granted, and as disjoint as it says."""
+    body = body_of(holding)
+    count = max(qos.redundancy for qos in body.granted.values())
+    if len(body.paths) != count:
+        raise PropertyBroken("paths are as many as granted", f"{holding.contract}: {body.paths}")
+    used: list[tuple[str, int]] = []
+    inner: list[str] = []
+    clouds = [name for name in _holders(grid, owner, holding) if name in grid.clouds]
+    for cloud in clouds:
+        leaf = grid.leaf(cloud)
+        assert leaf is not None
+        record = _stretch(leaf, holding)
+        gates = [number for _, number in record.exits]
+        used += [(grid.swarm.plan.owner_of(cloud, number), number) for number in gates]
+        for path in record.paths:
+            used += [(cloud, number) for number in path.channel_ids]
+            first = 1 if not record.entries else 0
+            last = len(path.routers) - (0 if record.exits else 1)
+            inner += path.routers[first:last]
+    if len(set(used)) != len(used):
+        raise PropertyBroken(DISJOINT, f"{holding.contract}: {sorted(used)} share a channel")
+    if body.is_node_disjoint and len(set(inner)) != len(inner):
+        raise PropertyBroken(DISJOINT, f"{holding.contract}: {sorted(inner)} share a router")

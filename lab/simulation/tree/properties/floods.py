@@ -1,0 +1,99 @@
+"""What floods: each child has what its parent has, each router what its cloud has; or nobody any.
+
+Nothing is reserved at rest, and what every channel carries by flooding can be counted from here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gridstat.model.flooding import FloodTerm, by_scope, in_force
+from lab.simulation.world import PropertyBroken
+
+if TYPE_CHECKING:
+    from gridstat.broker.leaf_broker import LeafBroker
+    from gridstat.broker.records.operations import FloodingSet
+    from lab.simulation.tree.grid import TreeGrid
+
+AGREE: Final = "all of a scope floods alike, or nobody"
+
+Terms = dict[str, dict[int, FloodTerm]]
+"""How variables flood in each mode, by their names."""
+Flood = tuple[int, int, int]
+"""Level, modes, every n-th slot: as a router has it."""
+
+
+def unrest_of_floods(grid: TreeGrid) -> str | None:
+    """What may yet be committed or given back."""
+    for name, broker in grid.qos_brokers().items():
+        for held in broker.state.flooding.floods.values():
+            if held.reserved_generation:
+                return f"{name}: room for {held.variable.name} to flood is reserved"
+    for cloud, leaf in grid.leaves().items():
+        for found in leaf.registry.floods.values():
+            if found.reserved_generation:
+                return f"{cloud}: room for {found.variable.name} to flood is reserved"
+    return _unlike(grid)
+
+
+def check_floods(grid: TreeGrid) -> None:
+    unlike = _unlike(grid)
+    if unlike is not None:
+        raise PropertyBroken(AGREE, unlike)
+    for leaf in grid.leaves().values():
+        _check_routers(grid, leaf)
+
+
+def check_nothing_floods(grid: TreeGrid) -> None:
+    """Neither brokers nor routers have anything of it left."""
+    left = {
+        name: sorted(broker.state.flooding.floods) for name, broker in grid.qos_brokers().items()
+    }
+    left |= {cloud: sorted(leaf.registry.floods) for cloud, leaf in grid.leaves().items()}
+    left |= {
+        name: sorted(str(one.variable_id) for one in node.table.variables.values() if one.floods)
+        for name, node in grid.routers.items()
+    }
+    if any(left.values()):
+        found = {name: some for name, some in left.items() if some}
+        raise PropertyBroken("nothing is left behind", f"floods at {found}")
+
+
+def _unlike(grid: TreeGrid) -> str | None:
+    """A child that has not just what its parent wants of it, if there is one."""
+    brokers, leaves = grid.qos_brokers(), grid.leaves()
+    for name, broker in brokers.items():
+        state = broker.state
+        wanted: Terms = {
+            known: terms
+            for known, held in state.flooding.floods.items()
+            if (terms := held.terms(state.depth))
+        }
+        for child in state.families.children:
+            held = brokers[child].state.flooding.floods if child in brokers else {}
+            some = held or (leaves[child].registry.floods if child in leaves else {})
+            found: Terms = {known: one.above for known, one in some.items() if one.above}
+            if found != wanted:
+                return f"{child} has {found} of {name}, not {wanted}"
+    return None
+
+
+def flooded(leaf: LeafBroker, found: FloodingSet) -> list[Flood]:
+    """What a router of the cloud has of it, by which channel whatsoever it comes."""
+    level = leaf.registry.tree.depth or 0
+    own = {mode: FloodTerm(level, term.every) for mode, term in found.own.items()}
+    terms = by_scope(in_force(own, found.above))
+    return sorted((term.level, modes, term.every) for term, modes in terms)
+
+
+def _check_routers(grid: TreeGrid, leaf: LeafBroker) -> None:
+    floods = leaf.registry.floods.values()
+    wanted = {int(found.variable.variable_id): flooded(leaf, found) for found in floods}
+    for name in leaf.registry.routers:
+        found = {
+            number: sorted((one.level, one.modes, one.every) for one in order.floods)
+            for number, order in grid.routers[name].table.variables.items()
+            if order.floods
+        }
+        if found != wanted:
+            raise PropertyBroken(AGREE, f"router {name} floods {found}, not {wanted}")

@@ -1,0 +1,44 @@
+"""Records: what a broker writes, its next life reads; a journal that it cannot read ends it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.leaf_broker import LeafBroker
+from gridstat.broker.records import operations as of_leaf
+from gridstat.broker.records.operations import SNAPSHOT_MARK, Answered
+from gridstat.broker.tree import records as of_tree
+from gridstat.model.errors import GridStatError
+from gridstat.net.command.frames import decode_outcomes
+from lab.simulation.world import PropertyBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lab.simulation.tree.broker_node import Broker
+
+RULE: Final = "what is written can be read"
+
+
+def check_readable(name: str, broker: Broker | None, written: Sequence[bytes]) -> None:
+    """Under the schema of its own journal, and what is encoded inside a record as well."""
+    read = _read_of_leaf if isinstance(broker, LeafBroker) else _read_of_tree
+    for data in written:
+        if data == SNAPSHOT_MARK:
+            continue
+        try:
+            read(data)
+        except GridStatError as error:
+            raise PropertyBroken(RULE, f"{name}: {error.args[0]}") from error
+
+
+def _read_of_leaf(data: bytes) -> None:
+    operation = of_leaf.decode(data)
+    if isinstance(operation, Answered):
+        decode_outcomes(operation.body)
+
+
+def _read_of_tree(data: bytes) -> None:
+    for operation in of_tree.operations_of([data]):
+        if isinstance(operation, of_tree.HoldingTaken):
+            of_tree.body_of(operation.holding)

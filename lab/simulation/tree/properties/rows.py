@@ -1,0 +1,177 @@
+"""The rows of all routers, worked out anew from what the brokers hold; nothing more is anywhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from lab.simulation.world import PropertyBroken
+from lab.tree_plan import cloud_of
+
+if TYPE_CHECKING:
+    from gridstat.broker.leaf_broker import LeafBroker
+    from gridstat.broker.records.operations import Subscribed
+    from lab.simulation.endpoint_node import EndPointNode
+    from lab.simulation.router_node import RouterNode
+    from lab.simulation.tree.grid import TreeGrid
+
+ROWS: Final = "tables are those of the contracts"
+ARRIVE: Final = "events arrive exactly once"
+SLOTS: Final = (0, 1, 2, 3, 4, 6)
+
+Row = tuple[int, int, int]
+"""Variable, channel, every n-th slot."""
+
+
+def check_rows(grid: TreeGrid) -> None:
+    """Broker, agent and core of every router hold the rows of the contracts, and no other."""
+    for leaf in grid.leaves().values():
+        expected = _expected(leaf)
+        for name in leaf.registry.routers:
+            node, wanted = grid.routers[name], leaf.tables[name].wanted
+            found = Counter(
+                (order.variable_id, order.channel_id, order.every)
+                for order in node.table.paths.values()
+            )
+            if found != expected[name]:
+                raise PropertyBroken(
+                    ROWS, f"{name} has {found - expected[name]}, lacks {expected[name] - found}"
+                )
+            _check_in_step(name, node, wanted.digest)
+            carried = {order.variable_id for order in node.table.paths.values()}
+            published = _published_at(leaf, name)
+            flooded = {int(one.variable.variable_id) for one in leaf.registry.floods.values()}
+            if node.table.variables.keys() != carried | published | flooded:
+                raise PropertyBroken(ROWS, f"{name} carries {sorted(node.table.variables)}")
+
+
+def check_bare(grid: TreeGrid) -> None:
+    """Nobody is attached: routers hold their channels with each other, and nothing else."""
+    for leaf in grid.leaves().values():
+        known = leaf.registry.channels.keys() | leaf.registry.tree.borders.keys()
+        for name in leaf.registry.routers:
+            node = grid.routers[name]
+            extra = [*node.table.variables, *node.table.paths]
+            extra += (node.table.channels.keys() | node.table.sources.keys()) - known
+            if extra:
+                raise PropertyBroken("nothing is left behind", f"orders {extra} of router {name}")
+            _check_in_step(name, node, leaf.tables[name].wanted.digest)
+
+
+def _check_in_step(name: str, node: RouterNode, digest: int) -> None:
+    if node.agent is None or node.agent.table.digest != digest:
+        raise PropertyBroken("tables are in step", f"{name} has another digest")
+
+
+def _published_at(leaf: LeafBroker, router: str) -> set[int]:
+    registry = leaf.registry
+    return {
+        int(publication.variable.variable_id)
+        for publication in registry.publications.values()
+        if router in registry.endpoints[publication.publisher].attachments
+    }
+
+
+def _expected(leaf: LeafBroker) -> dict[str, Counter[Row]]:
+    found: dict[str, Counter[Row]] = {name: Counter() for name in leaf.registry.routers}
+    for subscription in leaf.registry.subscriptions.values():
+        record = subscription.record
+        if record.is_reserved:
+            continue
+        number = int(subscription.variable.variable_id)
+        lasts = _lasts(leaf, record)
+        for index, path in enumerate(record.paths):
+            everys = {qos.every for qos in record.granted.values() if qos.redundancy > index}
+            channels = (*path.channel_ids, lasts[index])
+            for router, channel_id in zip(path.routers, channels, strict=True):
+                found[router].update((number, channel_id, every) for every in everys)
+    return found
+
+
+def _lasts(leaf: LeafBroker, record: Subscribed) -> list[int]:
+    """By which channel each path leaves its last router: to another cloud, or its subscriber."""
+    if not record.exits:
+        attachments = leaf.registry.endpoints[record.subscriber].attachments
+        return [attachments[path.routers[-1]].down_channel_id for path in record.paths]
+    left = list(record.exits)
+    found = []
+    for path in record.paths:
+        gate = next(one for one in left if one[0] == path.routers[-1])
+        left.remove(gate)
+        found.append(gate[1])
+    return found
+
+
+# Whether events arrive.
+
+
+def check_deliveries(grid: TreeGrid) -> None:
+    """Every slot of every variable comes to those who take it, in any cloud, and to nobody else."""
+    takers = _takers(grid)
+    owners = {
+        (edge, here.down_channel_id): name
+        for leaf in grid.leaves().values()
+        for name, endpoint in leaf.registry.endpoints.items()
+        for edge, here in endpoint.attachments.items()
+    }
+    for publisher in grid.endpoints.values():
+        for name, variable in publisher.application.publications.items():
+            everys = takers.get(name, {})
+            for slot in SLOTS:
+                arrived = arrivals(grid, publisher, variable.variable_id, slot)
+                reached = {owners.get(where, "nobody") for where in arrived}
+                due = {who for who, some in everys.items() if any(not slot % n for n in some)}
+                if reached != due:
+                    raise PropertyBroken(
+                        ARRIVE,
+                        f"slot {slot} of {name} reached {sorted(reached)}, not {sorted(due)}",
+                    )
+
+
+def _takers(grid: TreeGrid) -> dict[str, dict[str, list[int]]]:
+    """Who takes which variable, at which divisors: of all that the leaf brokers have granted."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for leaf in grid.leaves().values():
+        for subscription in leaf.registry.subscriptions.values():
+            record = subscription.record
+            if not record.contract:
+                takers = found.setdefault(record.name, {})
+                takers.setdefault(record.subscriber, []).append(record.granted[0].every)
+        for asked in leaf.registry.tree.asked.values():
+            assert asked.granted is not None
+            takers = found.setdefault(asked.record.name, {})
+            takers.setdefault(asked.record.subscriber, []).append(asked.granted.granted[0].every)
+    return found
+
+
+def arrivals(
+    grid: TreeGrid, publisher: EndPointNode, variable_id: int, slot: int
+) -> set[tuple[str, int]]:
+    """Edges and channels by which an event of this slot leaves for an end-point."""
+    found: set[tuple[str, int]] = set()
+    seen: set[str] = set()
+    open_routers: list[RouterNode] = []
+    for edge, up in sorted(publisher.channels_up.items()):
+        router = grid.routers[edge]
+        order = router.table.variables.get(variable_id)
+        if order is not None and order.source == up and up in router.table.sources:
+            open_routers.append(router)
+            seen.add(edge)
+    while open_routers:
+        here = open_routers.pop()
+        leaving = {
+            path.channel_id
+            for path in here.table.paths.values()
+            if path.variable_id == variable_id and not slot % path.every
+        }
+        for channel_id in sorted(leaving):
+            name = grid.wires.receiver(cloud_of(here.name), channel_id)
+            if not name:
+                found.add((here.name, channel_id))
+                continue
+            router = grid.routers[name]
+            is_taken = channel_id in router.table.sources and variable_id in router.table.variables
+            if name not in seen and is_taken:
+                seen.add(name)
+                open_routers.append(router)
+    return found

@@ -1,0 +1,43 @@
+"""Terms: whoever has heard a newer one never goes back to an older, not even by a restart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lab.simulation.world import PropertyBroken
+
+if TYPE_CHECKING:
+    from lab.simulation.tree.grid import TreeGrid
+
+RULE: Final = "terms only grow"
+
+
+class Terms:
+    """`highest` is what each broker was seen to know of another, at some moment."""
+
+    def __init__(self) -> None:
+        self._highest: dict[tuple[str, str], int] = {}
+
+    def check(self, grid: TreeGrid) -> None:
+        """Of those whose journals are written: what is not on the disk yet may be forgotten."""
+        settled = {name for name, node in grid.brokers.items() if node.journal.is_idle}
+        for name, leaf in grid.leaves().items():
+            if name not in settled:
+                continue
+            self._see(name, "its parent", leaf.registry.tree.parent_term)
+            self._see(name, "itself", leaf.registry.term)
+        for name, broker in grid.qos_brokers().items():
+            state = broker.state
+            if name not in settled:
+                continue
+            self._see(name, "itself", state.term)
+            if state.placed is not None:
+                self._see(name, "its parent", state.placed.term)
+            for child, found in state.families.children.items():
+                self._see(name, child, found.term)
+
+    def _see(self, who: str, whom: str, term: int) -> None:
+        before = self._highest.get((who, whom), 0)
+        if term < before:
+            raise PropertyBroken(RULE, f"{who} takes {whom} for {term} after {before}")
+        self._highest[who, whom] = term

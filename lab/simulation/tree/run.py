@@ -1,0 +1,131 @@
+"""What one seed of a tree does: start, chaos, and then all comes to rest and ends clean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gridstat.net.command.endpoint_messages import Detach
+from lab.simulation.bugs import planted
+from lab.simulation.run import Verdict
+from lab.simulation.tree.bugs import BUGS
+from lab.simulation.tree.faults import TreeFaults
+from lab.simulation.tree.flooding import TreeFlooding
+from lab.simulation.tree.grid import TreeGrid
+from lab.simulation.tree.properties.checks import TreeProperties
+from lab.simulation.tree.properties.floods import check_nothing_floods
+from lab.simulation.tree.settled import settled_tree
+from lab.simulation.tree.swarm import draw
+from lab.simulation.workload import Workload
+from lab.simulation.world import NS_PER_MS, NS_PER_S, PropertyBroken
+
+if TYPE_CHECKING:
+    from lab.simulation.tree.swarm import TreeSwarm
+
+START_NS: Final = 4 * NS_PER_S
+ATTACH_NS: Final = 300 * NS_PER_MS
+SLICE_NS: Final = 250 * NS_PER_MS
+"""How often safety is looked at during chaos."""
+LOOK_NS: Final = 250 * NS_PER_MS
+QUIET_LOOKS: Final = 2
+"""So often in a row nothing is to be done: the last word may still be on its way."""
+REST_NS_MAX: Final = 60 * NS_PER_S
+"""Within so long after the last fault everything must have come to rest."""
+END_NS_MAX: Final = 30 * NS_PER_S
+
+
+def run_seed(seed: int, *, bug: str = "", is_told: bool = False) -> Verdict:
+    """Everything from the first session to the last check, with a planted bug if one is named."""
+    with planted(bug, BUGS):
+        return Run(draw(seed), bug=bug, is_told=is_told).verdict()
+
+
+class Run:
+    """One seed under way."""
+
+    def __init__(self, swarm: TreeSwarm, *, bug: str = "", is_told: bool = False) -> None:
+        self.swarm = swarm
+        self.properties = TreeProperties()
+        found = None if swarm.is_cold else settled_tree(swarm, bug=bug)
+        self._is_settled = found is not None
+        self.grid = found or TreeGrid(swarm)
+        self.grid.adopt(swarm, self.properties, is_told=is_told)
+        self.properties.watch(self.grid)
+        self.faults = TreeFaults(self.grid)
+        self.workload = Workload(self.grid)
+        self.flooding = TreeFlooding(self.grid)
+        for node in self.grid.endpoints.values():
+            node.on_return = self.workload.restart
+
+    def verdict(self) -> Verdict:
+        rule = words = ""
+        try:
+            self.run()
+        except PropertyBroken as broken:
+            rule, words = broken.rule, str(broken)
+        except Exception as error:
+            # A machine's own failure is a finding like any other.
+            rule, words = "machines do not fail", f"{type(error).__name__}: {error}"
+            if self.grid.world.is_told:
+                raise
+        world = self.grid.world
+        return Verdict(
+            self.swarm.seed,
+            world.digest(),
+            world.steps,
+            world.messages,
+            world.now_ns,
+            rule,
+            words,
+            tuple(world.story),
+        )
+
+    def run(self) -> None:
+        self.start()
+        self.chaos()
+        self.rest(REST_NS_MAX)
+        self.properties.check_rest()
+        self.flooding.check()
+        self.end()
+
+    def start(self) -> None:
+        """All that is to be there is there, and whoever will work knows when."""
+        if not self._is_settled:
+            self.grid.start()
+        self.grid.start_endpoints()
+
+    def chaos(self) -> None:
+        world = self.grid.world
+        start_ns = world.now_ns + (ATTACH_NS if self._is_settled else START_NS)
+        self.workload.plan(start_ns)
+        self.flooding.plan(start_ns)
+        self.faults.plan(start_ns)
+        end_ns = start_ns + self.swarm.chaos_ns
+        while world.now_ns < end_ns:
+            world.run_until(min(end_ns, world.now_ns + SLICE_NS))
+            self.properties.check_safety()
+        self.workload.is_over = True
+        self.faults.stop()
+
+    def end(self) -> None:
+        """Everybody leaves, and nothing is left; what flooded ends with what it was."""
+        for node in self.grid.endpoints.values():
+            if node.is_up and not node.application.has_left:
+                node.application.ask(Detach())
+        self.rest(END_NS_MAX)
+        self.properties.check_empty()
+        check_nothing_floods(self.grid)
+
+    def rest(self, within_ns: int) -> None:
+        """Go on until nothing is left to be done, or complain of what is."""
+        world = self.grid.world
+        end_ns = world.now_ns + within_ns
+        quiet = 0
+        while True:
+            world.run_until(world.now_ns + LOOK_NS)
+            self.properties.check_safety()
+            unrest = self.properties.unrest() or self.flooding.unrest()
+            quiet = 0 if unrest is not None else quiet + 1
+            if quiet == QUIET_LOOKS:
+                return
+            if world.now_ns >= end_ns:
+                raise PropertyBroken("everything comes to rest", unrest or "a last word")

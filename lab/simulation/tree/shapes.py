@@ -1,0 +1,110 @@
+"""Shapes of simulated trees: who is above whom, small clouds below, and the channels between them.
+
+Made once for each outline and shared by all seeds, for they never change. Brokers that a tree does
+not name are leaves, called after their cloud.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from random import Random
+from typing import Final
+
+from gridstat.model.cloud import EventChannel, Router, RouterRole
+from gridstat.model.identifiers import ChannelId
+from lab.tree_plan import BorderLink, CloudPlan, TreePlan, plan_tree
+
+Children = dict[str, tuple[str, ...]]
+"""Who is right below whom; whoever has nobody below is a leaf."""
+
+TREES: Final[dict[str, Children]] = {
+    "alone": {},
+    "pair": {"root": ("c1", "c2")},
+    "star": {"root": ("c1", "c2", "c3", "c4")},
+    "deep": {"root": ("east", "west"), "east": ("c1", "c2"), "west": ("c3", "c4")},
+    "unbalanced": {
+        "root": ("c1", "east"),
+        "east": ("c2", "south", "c5"),
+        "south": ("c3", "c4"),
+    },
+    "leaning": {"root": ("east", "c4"), "east": ("south", "c3"), "south": ("c1", "c2")},
+}
+VARIANTS: Final = 3
+BANDWIDTHS: Final = {"ample": (0, 400_000), "tight": (12_000, 24_000)}
+BORDER_BANDWIDTHS: Final = {"ample": BANDWIDTHS["ample"], "tight": (3_000, 12_000)}
+"""Between clouds: in a tight tree one variable fits, and not always two."""
+EVENTS_PER_S: Final = {"ample": (1_000_000,), "tight": (800, 5_000)}
+LATENCIES_US: Final = (100, 400, 900)
+EXTRA_LINKS: Final = (("e0", "i0"), ("i0", "b1"), ("e1", "i0"), ("i0", "b0"), ("b0", "b1"))
+LADDER: Final = (("e0", "b0"), ("e1", "b1"), ("e0", "e1"))
+RING_SHARE: Final = 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """All that a tree is made from."""
+
+    tree: str
+    room: str
+    variant: int
+
+
+@lru_cache(maxsize=256)
+def tree_plan(outline: Outline) -> TreePlan:
+    """The same for the same words."""
+    random = Random(f"tree {outline.tree}/{outline.room}/{outline.variant}")
+    children = TREES[outline.tree]
+    below = {child for some in children.values() for child in some}
+    leaves = sorted(below - children.keys()) or ["c1"]
+    clouds = {name: _cloud(name, outline.room, random) for name in leaves}
+    return plan_tree(children, clouds, _border_links(leaves, outline.room, random))
+
+
+def _cloud(name: str, room: str, random: Random) -> CloudPlan:
+    links = [*LADDER, *random.sample(EXTRA_LINKS, random.randint(1, len(EXTRA_LINKS)))]
+    names = sorted({end for link in links for end in link})
+    roles = {"e": RouterRole.EDGE, "i": RouterRole.INNER, "b": RouterRole.BORDER}
+    bandwidth = random.choice(BANDWIDTHS[room])
+    ways = [way for one, other in links for way in ((one, other), (other, one))]
+    return CloudPlan(
+        name,
+        routers=tuple(
+            Router(
+                f"{name}/{router}",
+                roles[router[0]],
+                events_per_s_max=random.choice(EVENTS_PER_S[room]),
+            )
+            for router in names
+        ),
+        channels=tuple(
+            EventChannel(
+                ChannelId(number),
+                f"{name}/{one}",
+                f"{name}/{other}",
+                bandwidth_bytes_per_s=bandwidth,
+                latency_us=random.choice(LATENCIES_US),
+            )
+            for number, (one, other) in enumerate(ways, start=1)
+        ),
+        edges=(f"{name}/e0", f"{name}/e1"),
+        borders=(f"{name}/b0", f"{name}/b1"),
+    )
+
+
+def _border_links(leaves: list[str], room: str, random: Random) -> list[BorderLink]:
+    """Neighbouring clouds are joined twice; in most trees the last with the first."""
+    joined = list(pairwise(leaves))
+    if len(leaves) > 2 and random.random() < RING_SHARE:  # noqa: PLR2004 — two are joined already.
+        joined.append((leaves[-1], leaves[0]))
+    return [
+        BorderLink(
+            f"{one}/{border}",
+            f"{other}/{border}",
+            latency_us=random.choice(LATENCIES_US),
+            bandwidth_bytes_per_s=random.choice(BORDER_BANDWIDTHS[room]),
+        )
+        for one, other in joined
+        for border in ("b0", "b1")
+    ]

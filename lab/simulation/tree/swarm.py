@@ -1,0 +1,226 @@
+"""What a seed of a tree is about, drawn before anything happens: tree, faults, and work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.settings import BrokerSettings
+from gridstat.broker.tree.settings import TreeSettings
+from lab.simulation.swarm import EndPointPlan, Work
+from lab.simulation.tree.shapes import VARIANTS, Outline, tree_plan
+from lab.simulation.world import NS_PER_MS, NS_PER_S
+
+if TYPE_CHECKING:
+    from lab.tree_plan import TreePlan
+
+TREE_WEIGHTS: Final = {
+    "alone": 1,
+    "pair": 3,
+    "star": 3,
+    "deep": 6,
+    "unbalanced": 4,
+    "leaning": 4,
+}
+"""How often each: most have four clouds or more, and three levels or more."""
+COLD_SHARE: Final = 1 / 12
+TIGHT_SHARE: Final = 0.15
+QUIET_SHARE: Final = 0.15
+ALL_ENCODED_SHARE: Final = 1 / 16
+
+
+class FaultKind(Enum):
+    """What may go wrong in a seed."""
+
+    SESSION_LOSS = auto()
+    BROKER_SESSION_LOSS = auto()
+    ROUTER_CRASH = auto()
+    BROKER_CRASH = auto()
+    END_POINT_CRASH = auto()
+    PAUSE = auto()
+    PARTITION = auto()
+    DISK_FULL = auto()
+    CHANNEL_CUT = auto()
+    BORDER_CUT = auto()
+    CORE_FULL = auto()
+    STALE_BROKER = auto()
+
+
+FAULTS_A_SEED: Final = {
+    FaultKind.SESSION_LOSS: 4,
+    FaultKind.BROKER_SESSION_LOSS: 4,
+    FaultKind.ROUTER_CRASH: 2,
+    FaultKind.BROKER_CRASH: 3,
+    FaultKind.END_POINT_CRASH: 1,
+    FaultKind.PAUSE: 2,
+    FaultKind.PARTITION: 2,
+    FaultKind.DISK_FULL: 1,
+    FaultKind.CHANNEL_CUT: 2,
+    FaultKind.BORDER_CUT: 3,
+    FaultKind.CORE_FULL: 1,
+    FaultKind.STALE_BROKER: 1,
+}
+"""How often at most, over the whole of the first phase."""
+
+WEIGHTS: Final = {
+    Work.PUBLISH: 4,
+    Work.UNPUBLISH: 2,
+    Work.SUBSCRIBE: 12,
+    Work.SUBSCRIBE_PATTERN: 2,
+    Work.CHANGE_QUALITY: 5,
+    Work.UNSUBSCRIBE: 4,
+    Work.LEAVE: 1,
+}
+FLOODED_SEEDS: Final = 5
+"""In every fifth seed operators flood; the others are what they were before there were floods."""
+FLOODS_MIN: Final = 4
+FLOODS_MANY: Final = 16
+END_SHARE: Final = 0.35
+
+
+class FloodWork(Enum):
+    """What operators do."""
+
+    BEGIN = auto()
+    END = auto()
+
+
+WORK_MIN: Final = 3
+WORK_MANY: Final = 30
+END_POINTS: Final = (2, 3, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Paces:
+    """How long things take in a seed, and how patient its brokers are."""
+
+    delay_ns_max: int = NS_PER_MS
+    commit_ns_max: int = NS_PER_MS
+    grace_ns: int = 10 * NS_PER_S
+    confirm_within_ns: int = 5 * NS_PER_S
+    retire_after_ns: int = 2 * NS_PER_S
+    snapshot_after: int = 100_000
+    replan_at_once: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSwarm:
+    """Everything that a seed fixes beforehand; the rest is drawn as it happens."""
+
+    seed: int
+    outline: Outline
+    plan: TreePlan
+    endpoints: tuple[EndPointPlan, ...]
+    paces: Paces
+    faults: tuple[tuple[int, FaultKind], ...] = ()
+    work: tuple[tuple[int, Work, int], ...] = ()
+    floods: tuple[tuple[int, FloodWork], ...] = ()
+    chaos_ns: int = 0
+    is_all_encoded: bool = False
+    is_cold: bool = False
+
+    @property
+    def is_quiet(self) -> bool:
+        return not self.faults
+
+    def settings(self, broker: str) -> BrokerSettings | TreeSettings:
+        """What the file of a broker says beside its routers and channels."""
+        paces, parent = self.paces, self.plan.brokers[broker].parent
+        if broker not in self.plan.clouds:
+            return TreeSettings(
+                broker,
+                parent=parent,
+                snapshot_after=paces.snapshot_after,
+                replan_at_once=paces.replan_at_once,
+            )
+        return BrokerSettings(
+            broker,
+            parent=parent,
+            grace_ns=paces.grace_ns,
+            confirm_within_ns=paces.confirm_within_ns,
+            retire_after_ns=paces.retire_after_ns,
+            snapshot_after=paces.snapshot_after,
+            replan_at_once=paces.replan_at_once,
+        )
+
+
+def draw(seed: int) -> TreeSwarm:
+    """The plan of a seed."""
+    random = Random(f"tree swarm {seed}")
+    tree = random.choices(list(TREE_WEIGHTS), list(TREE_WEIGHTS.values()))[0]
+    room = "tight" if random.random() < TIGHT_SHARE else "ample"
+    outline = Outline(tree, room, random.randrange(VARIANTS))
+    plan = tree_plan(outline)
+    endpoints = _draw_endpoints(random, plan)
+    chaos_ns = random.randint(3, 6) * NS_PER_S
+    return TreeSwarm(
+        seed=seed,
+        outline=outline,
+        plan=plan,
+        endpoints=endpoints,
+        paces=Paces(
+            delay_ns_max=random.choice((1, 5, 40)) * NS_PER_MS,
+            commit_ns_max=random.choice((1, 8, 60)) * NS_PER_MS,
+            grace_ns=random.choice((3, 10)) * NS_PER_S,
+            confirm_within_ns=random.choice((1, 5)) * NS_PER_S,
+            retire_after_ns=random.choice((500, 2_000)) * NS_PER_MS,
+            snapshot_after=random.choice((40, 100_000)),
+            replan_at_once=random.choice((2, 64)),
+        ),
+        faults=_draw_faults(random, chaos_ns),
+        work=_draw_work(random, chaos_ns, len(endpoints)),
+        floods=_draw_floods(seed, chaos_ns),
+        chaos_ns=chaos_ns,
+        is_all_encoded=random.random() < ALL_ENCODED_SHARE,
+        is_cold=random.random() < COLD_SHARE,
+    )
+
+
+def _draw_endpoints(random: Random, plan: TreePlan) -> tuple[EndPointPlan, ...]:
+    """In different clouds as far as there are some, most of them on both edges."""
+    clouds = sorted(plan.clouds)
+    random.shuffle(clouds)
+    found: list[EndPointPlan] = []
+    for number in range(random.choice(END_POINTS)):
+        cloud = plan.clouds[clouds[number % len(clouds)]]
+        edges = random.sample(cloud.edges, random.choice((1, 2, 2)))
+        found.append(EndPointPlan(f"{cloud.name}/z{number % 2}/p{number}", tuple(edges)))
+    return tuple(found)
+
+
+def _draw_faults(random: Random, chaos_ns: int) -> tuple[tuple[int, FaultKind], ...]:
+    if random.random() < QUIET_SHARE:
+        return ()
+    share = random.choice((0.15, 0.4))
+    found = [
+        (random.randint(0, chaos_ns), kind)
+        for kind, most in FAULTS_A_SEED.items()
+        if random.random() < share
+        for _ in range(random.randint(1, most))
+    ]
+    return tuple(sorted(found, key=lambda fault: fault[0]))
+
+
+def _draw_work(random: Random, chaos_ns: int, endpoints: int) -> tuple[tuple[int, Work, int], ...]:
+    weights = [weight * random.choice((0, 1, 1, 2)) for weight in WEIGHTS.values()]
+    if not any(weights):
+        weights = list(WEIGHTS.values())
+    count = WORK_MIN + int(random.random() ** 4 * (WORK_MANY - WORK_MIN + 1))
+    kinds = random.choices(list(WEIGHTS), weights, k=count)
+    times = sorted(random.randint(0, chaos_ns) for _ in range(count))
+    return tuple(
+        (at_ns, kind, random.randrange(endpoints)) for at_ns, kind in zip(times, kinds, strict=True)
+    )
+
+
+def _draw_floods(seed: int, chaos_ns: int) -> tuple[tuple[int, FloodWork], ...]:
+    """Drawn apart, so that nothing else is drawn otherwise."""
+    if seed % FLOODED_SEEDS:
+        return ()
+    random = Random(f"tree floods {seed}")
+    count = random.randint(FLOODS_MIN, FLOODS_MANY)
+    times = sorted(random.randint(0, chaos_ns) for _ in range(count))
+    kinds = (FloodWork.END if random.random() < END_SHARE else FloodWork.BEGIN for _ in times)
+    return tuple(zip(times, kinds, strict=True))

@@ -1,0 +1,48 @@
+"""Event channels of a whole tree: a number names another channel in every owner's scope."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lab.simulation.channels import Channels
+
+if TYPE_CHECKING:
+    from lab.simulation.router_node import RouterNode
+    from lab.simulation.world import World
+    from lab.tree_plan import TreePlan
+
+
+class TreeWires:
+    """`owned` are the channels of each broker, leaf or not, by its name."""
+
+    def __init__(self, world: World, plan: TreePlan) -> None:
+        self.plan = plan
+        self.routers: dict[str, RouterNode] = {}
+        self.owned: dict[str, Channels] = {}
+        for name, broker in plan.brokers.items():
+            channels = self.owned[name] = Channels(world)
+            channels.routers = self.routers
+            channels.add(broker.channels)
+        for name, cloud in plan.clouds.items():
+            self.owned[name].add(cloud.channels)
+
+    def receiver(self, cloud: str, channel_id: int) -> str:
+        """Where a channel leads, as a router of this cloud numbers it; nowhere: to an end-point."""
+        channels = self.owned[self.plan.owner_of(cloud, channel_id)]
+        return channels.ends[channel_id][1] if channel_id in channels.ends else ""
+
+
+class CloudWires:
+    """The channels that the routers of one cloud see: its own, and those of all above it."""
+
+    def __init__(self, wires: TreeWires, cloud: str) -> None:
+        self._wires = wires
+        self._cloud = cloud
+
+    def look_around(self, router: str) -> None:
+        for scope in self._wires.plan.scope(self._cloud):
+            self._wires.owned[scope].look_around(router)
+
+    def look_later(self, channel_id: int) -> None:
+        owner = self._wires.plan.owner_of(self._cloud, channel_id)
+        self._wires.owned[owner].look_later(channel_id)

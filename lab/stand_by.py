@@ -1,0 +1,233 @@
+"""A cloud on this machine whose broker is two processes over one database, one standing by.
+
+e0 ─┬─ i0 ─┬─ e1
+    └─ i1 ─┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from gridstat.console.access import ACCESS_FILE, load_access
+from gridstat.console.config.grid_file import grid_from_text
+from gridstat.console.grid_folder import GridFolder, free_ports
+from gridstat.console.operator_desk import ask_once, operator_desk
+from gridstat.endpoint.asking import qos
+from gridstat.endpoint.connecting import connect
+from gridstat.model.errors import GridStatError
+from gridstat.model.status import BuiltinType
+from gridstat.net.command.address import address_text
+from gridstat.net.command.identity import Role
+from gridstat.net.command.messages import Explain, Survey
+from lab.daemon import Daemon, Here
+from lab.errors import LabError
+from lab.postgres import DatabaseServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from gridstat.endpoint.connection import Connection
+
+CLOUD: Final = "c1"
+HOST: Final = "127.0.0.1"
+ROUTERS: Final = ("e0", "i0", "i1", "e1")
+WAYS: Final = (("e0", "i0"), ("i0", "e1"), ("e0", "i1"), ("i1", "e1"))
+BROKERS: Final = ("first", "second")
+WITHIN_S: Final = 60.0
+POLL_S: Final = 0.02
+SILENT_MS_MAX: Final = 500
+LEASE_S: Final = 2.0
+PATIENT_LEASE_S: Final = 4.0
+"""For tests: a machine with too much to do may keep a broker waiting for seconds."""
+PORT: Final = re.compile(r"\w*port = \d+$")
+MEASURED_RATE: Final = 10
+
+
+class DoubledCloud:
+    """All processes live from `start` to the end of the block, unless somebody harms them."""
+
+    def __init__(self, folder: Path, url: str, *, lease_s: float = LEASE_S) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        text = _grid_text()
+        files = GridFolder(folder, grid_from_text(text, file="lab"), text)
+        files.write()
+        routers = {name: files.router_file(f"{CLOUD}/{name}") for name in ROUTERS}
+        with files.broker_file.open("a") as file:
+            file.write(f"[timing]\nsilent_ms_max = {SILENT_MS_MAX}\nlease_s = {lease_s}\n")
+        brokers = double(files.broker_file, CLOUD, url, finders=routers.values())
+        self.access = load_access(folder)
+        self.daemons = {
+            name: process_of("broker", file) for name, file in zip(BROKERS, brokers, strict=True)
+        }
+        self.daemons |= {name: process_of("router", file) for name, file in routers.items()}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close_connections()
+        for daemon in self.daemons.values():
+            daemon.close()
+
+    def start(self) -> None:
+        """The first broker is in charge, the second stands by, and the cloud is whole."""
+        for name in BROKERS:
+            self.daemons[name].start()
+            self.await_state(name)
+        for name in ROUTERS:
+            self.daemons[name].start()
+        for name in ROUTERS:
+            self.daemons[name].wait_ready(within_s=WITHIN_S)
+        _await(self.complaint)
+
+    @property
+    def in_charge(self) -> str:
+        """Which process has said so last, and lives."""
+        return next(name for name in BROKERS if self.is_ready(name))
+
+    @property
+    def standing_by(self) -> str:
+        return next(name for name in BROKERS if stands_by(self.daemons[name]))
+
+    def is_ready(self, name: str) -> bool:
+        return is_in_charge(self.daemons[name])
+
+    def await_state(self, name: str) -> None:
+        await_state(self.daemons[name])
+
+    def survey(self) -> dict[str, Any]:
+        """Of whichever broker answers."""
+        return ask_once(self.access, Survey(request_id=0))
+
+    def explain(self, names: Iterable[str]) -> list[dict[str, Any]]:
+        """The contracts over each of these variables."""
+
+        async def asking() -> list[dict[str, Any]]:
+            async with operator_desk(self.access) as desk:
+                return [await desk.ask(Explain(request_id=0, name=name)) for name in names]
+
+        return asyncio.run(asking())
+
+    def complaint(self) -> str | None:
+        """None when a broker answers, every router is in step and every channel up."""
+        try:
+            facts = self.survey()
+        except GridStatError as error:
+            return str(error)
+        late = [one["name"] for one in facts["routers"] if not (one["is_up"] and one["in_step"])]
+        down = [one["label"] for one in facts["channels"] if not one["is_up"]]
+        return f"not in step: {late}, down: {down}" if late or down else None
+
+    def connect(self, name: str, edge: str) -> Connection:
+        """An end-point, to be closed with all others."""
+        self.access.files_of(Role.ENDPOINT, name)
+        place = f"{edge}@{address_text(self.access.edges[edge])}"
+        made = connect(
+            [place],
+            name,
+            certificates=self.access.certificates.path,
+            timeout_s=WITHIN_S,
+            answer_within_s=WITHIN_S,
+        )
+        self._stack.callback(made.close)
+        return made
+
+    def close_connections(self) -> None:
+        self._stack.close()
+
+
+def double(file: Path, broker: str, url: str, *, finders: Iterable[Path]) -> tuple[Path, Path]:
+    """A broker's file twice, over one database; who looks for it finds both.
+
+    The second one has other ports. `finders` are the files of those who connect to the broker.
+    """
+    lines = file.read_text().splitlines()
+    head = [f'journal = "{url}"', *(line for line in lines if not line.startswith("journal = "))]
+    file.write_text("\n".join(head) + "\n")
+    ports = {line: int(line.rpartition(" ")[2]) for line in lines if PORT.match(line)}
+    others = dict(zip(ports, free_ports(HOST, len(ports)), strict=True))
+    renamed = {line: f"{line.rpartition(' ')[0]} {other}" for line, other in others.items()}
+    second = file.with_name(f"{file.stem}-second.toml")
+    second.write_text("".join(f"{renamed.get(line, line)}\n" for line in head))
+    ((port, other),) = ((ports[line], others[line]) for line in ports if line.startswith("port "))
+    address = f'"{HOST}:{port}"'
+    for finder in finders:
+        text = finder.read_text()
+        assert address in text, f"{finder.name} does not look for {broker}"
+        finder.write_text(text.replace(address, f'{address}, "{HOST}:{other}"'))
+    with (file.parent / ACCESS_FILE).open("a") as access:
+        place = f'host = "{HOST}"\nport = {other}\n'
+        access.write(f'[[stand_by]]\nname = "{broker}"\n{place}')
+    return file, second
+
+
+def process_of(word: str, file: Path) -> Daemon:
+    """`gridstat WORD FILE`, with a folder of its own beside the file."""
+    command = (sys.executable, "-m", "gridstat", word, str(file))
+    return Daemon(file.stem, Here(), command, file.with_suffix(""))
+
+
+def is_in_charge(broker: Daemon) -> bool:
+    return broker.is_running and " ready " in broker.output
+
+
+def stands_by(broker: Daemon) -> bool:
+    return broker.is_running and "stands by" in broker.output and not is_in_charge(broker)
+
+
+def await_state(broker: Daemon) -> None:
+    """Until a broker's process has said whether it is in charge or stands by."""
+
+    def complaint() -> str | None:
+        if not broker.is_running:
+            raise LabError(f"{broker.name} has ended: {broker.errors[-1_000:]}")
+        is_known = is_in_charge(broker) or stands_by(broker)
+        return None if is_known else f"{broker.name} does not say what it is"
+
+    _await(complaint)
+
+
+def measure_takeover() -> float:
+    """From the kill of a broker until the other one has granted a subscription; in s."""
+    with (
+        tempfile.TemporaryDirectory(prefix="gridstat-") as folder,
+        DatabaseServer() as server,
+        DoubledCloud(Path(folder), server.url()) as cloud,
+    ):
+        cloud.start()
+        publisher = cloud.connect(f"{CLOUD}/measured/pmu", f"{CLOUD}/e0")
+        subscriber = cloud.connect(f"{CLOUD}/measured/desk", f"{CLOUD}/e1")
+        variable = publisher.publish("value", BuiltinType.FLOAT64, rate=MEASURED_RATE)
+        cloud.daemons[cloud.in_charge].kill()
+        killed_s = time.monotonic()
+        subscriber.subscribe(variable.name, qos=qos(latency_ms=1_000))
+        return time.monotonic() - killed_s
+
+
+def _await(condition: Callable[[], str | None]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while (complaint := condition()) is not None:
+        if time.monotonic() > deadline:
+            raise LabError(complaint)
+        time.sleep(POLL_S)
+
+
+def _grid_text() -> str:
+    routers = "".join(
+        f'[[router]]\nname = "{name}"\nrole = "{"edge" if name[0] == "e" else "inner"}"\n'
+        for name in ROUTERS
+    )
+    channels = "".join(
+        f'[[channel]]\nfrom = "{a}"\nto = "{b}"\nboth_ways = true\n'
+        "bandwidth_bytes_per_s = 1000000\n"
+        for a, b in WAYS
+    )
+    return f'cloud = "{CLOUD}"\n{routers}{channels}'
