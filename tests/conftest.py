@@ -6,23 +6,26 @@ one never pays for it.
 
 from __future__ import annotations
 
-import gc
 import os
 import re
-import time
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import hypothesis
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
-from tests.holdings import Holdings
+from lab.postgres import DatabaseServer
+from tests.holdings import nothing_left_behind
+from tests.workers import ByRoom, turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from xdist.remote import Producer
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+"""Before anybody imports NumPy, whose products otherwise start threads: a fork ends them, and the
+next product starts new ones, which would count as left behind by the test that reckons."""
 
 FEATURE_ROW = re.compile(r"S[0-4]-[1-9][0-9]*")
 SETTLE_S = 2.0
@@ -36,7 +39,13 @@ hypothesis.settings.register_profile("explore", deadline=None, max_examples=2_00
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByRoom:
+    return ByRoom(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: turn(item.nodeid))
     for item in items:
         for mark in item.iter_markers("feature"):
             if not mark.args or not all(_is_row(row) for row in mark.args):
@@ -47,21 +56,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _libraries_have_started_their_threads() -> None:
     """Lets libraries open what they keep for good before anybody counts."""
-    np.dot(np.ones((256, 256)), np.ones((256, 256)))
-    pc.sum(pa.array([1, 2]))
+    arrow, compute = import_module("pyarrow"), import_module("pyarrow.compute")
+    compute.sum(arrow.array([1, 2]))
     import_module("deltalake")
+
+
+@pytest.fixture(scope="session")
+def database_server() -> Iterator[DatabaseServer]:
+    """One for all tests, which may stop it if they start it again."""
+    with DatabaseServer() as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind(_libraries_have_started_their_threads: None) -> Iterator[None]:
-    before = Holdings.now()
-    yield
-    deadline = time.monotonic() + SETTLE_S
-    while complaint := Holdings.now().complaint_since(before):
-        if time.monotonic() > deadline:
-            pytest.fail(f"the test left behind: {complaint}", pytrace=False)
-        gc.collect()
-        time.sleep(0.01)
+    with nothing_left_behind("test", within_s=SETTLE_S):
+        yield
 
 
 def _is_row(row: object) -> bool:

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing.resource_tracker
 import os
 import threading
-from dataclasses import dataclass
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+FOR_GOOD = {"jemalloc_bg_thd"}
+"""Threads that a library starts whenever it likes, and keeps: Arrow's memory is tidied by one for
+each arena, and an arena is used when so many threads have been."""
+
+ENDED = (FileNotFoundError, ProcessLookupError)
+"""What the kernel says of a thread that ends before, or while, its file is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +46,22 @@ class Holdings:
         return "; ".join(f"{what} {sorted(new)}" for what, new in gained.items() if new)
 
 
+@contextmanager
+def nothing_left_behind(
+    whose: str, *, within_s: float, but: Callable[[], frozenset[str]] = frozenset
+) -> Iterator[None]:
+    """Fails unless all that the block has gained is gone soon, `but` for these processes."""
+    before = Holdings.now()
+    yield
+    deadline = time.monotonic() + within_s
+    before = replace(before, children=before.children | but())
+    while complaint := Holdings.now().complaint_since(before):
+        if time.monotonic() > deadline:
+            pytest.fail(f"the {whose} left behind: {complaint}", pytrace=False)
+        gc.collect()
+        time.sleep(0.01)
+
+
 def _descriptors() -> frozenset[str]:
     tracker = getattr(multiprocessing.resource_tracker._resource_tracker, "_fd", None)
     found = set()
@@ -47,7 +79,18 @@ def _threads() -> frozenset[str]:
     """Threads of Python by name and of C by kernel identifier."""
     python = {thread.native_id: thread.name for thread in threading.enumerate()}
     kernel = {int(entry) for entry in os.listdir("/proc/self/task")}
-    return frozenset(f"{thread} {python.get(thread, 'of C')}" for thread in kernel)
+    return frozenset(
+        f"{thread} {python.get(thread, 'of C')}"
+        for thread in kernel
+        if _name_of(thread) not in FOR_GOOD
+    )
+
+
+def _name_of(thread: int) -> str:
+    try:
+        return Path(f"/proc/self/task/{thread}/comm").read_text().strip()
+    except ENDED:
+        return ""
 
 
 def _children() -> frozenset[str]:
@@ -56,6 +99,6 @@ def _children() -> frozenset[str]:
     for task in Path("/proc/self/task").iterdir():
         try:
             found.update((task / "children").read_text().split())
-        except FileNotFoundError:
-            continue  # The thread ended meanwhile.
+        except ENDED:
+            continue
     return frozenset(found - {str(tracker)})

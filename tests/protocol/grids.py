@@ -134,10 +134,13 @@ class Grid:
     def __init__(
         self, make_core: MakeCore, ways: Sequence[Way], *, template: ChannelSpec | None = None
     ) -> None:
+        self.ways = tuple(ways)
         self.channel_ids = {(way.start, way.end): i for i, way in enumerate(ways, start=1)}
         names = sorted({name for way in ways for name in (way.start, way.end)})
         self.cores = {name: make_core(SMALL) for name in names}
         self.now_ns = NOW_NS
+        self.swallowed: set[tuple[str, str]] = set()
+        """Channels that lose all they are given."""
         spec = template or ChannelSpec(channel_id=0, floods=True)
         for way in ways:
             channel_id = self.channel_ids[way.start, way.end]
@@ -160,6 +163,8 @@ class Grid:
             (start, end): self.cores[start].take_output(channel_id)
             for (start, end), channel_id in self.channel_ids.items()
         }
+        for way in self.swallowed:
+            sent[way] = []
         for (_, end), outputs in sent.items():
             for port, octets in outputs:
                 self.cores[end].inject(octets, port=port, now_ns=self.now_ns)

@@ -175,7 +175,8 @@ def row(rng: random.Random, open_channels: list[int], now_ns: int) -> Row:
             for channel_id in named
         ),
         floods=tuple(
-            Flood(rng.randrange(4), modes(rng)) for _ in range(rng.choice((0, 0, 0, 1, 2)))
+            Flood(rng.randrange(4), modes(rng), divisor(rng, slot))
+            for _ in range(rng.choice((0, 0, 0, 1, 2)))
         ),
         keeps_newest=rng.random() < 0.7,
         newest_options_max=rng.choice((0, 9, 24, 24, 255)),

@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 
 from gridstat.core.rows import ChannelSpec, Flood, Route, Term
+from gridstat.model.flooding import dropped_copies
 from tests.golden.load import load_golden
+from tests.protocol.flooded_grids import (
+    PERIOD_MS,
+    channels_in_scope,
+    directed_grid,
+    flood_everywhere,
+    reached_on_paper,
+    two_way_grid,
+)
+from tests.protocol.flooded_scopes import FloodedScope, Where
 from tests.protocol.grids import (
     MS,
     NOW_NS,
@@ -32,17 +42,11 @@ CASES = [
     for topology in TOPOLOGIES
     for case in topology["case"]
 ]
-PERIOD_MS = 10
 
 
 def grid_of(make_core: MakeCore, topology: dict[str, Any]) -> Grid:
     ways = [Way(each["from"], each["to"], each["level"]) for each in topology["channels"]]
     return Grid(make_core, ways)
-
-
-def flood_everywhere(grid: Grid, scope_level: int) -> None:
-    for core in grid.cores.values():
-        core.commit([periodic(1, PERIOD_MS, floods=(Flood(scope_level),))])
 
 
 @pytest.mark.feature("S0-78", "S0-80")
@@ -135,17 +139,6 @@ def test_outside_the_scope_the_filtered_stream_still_flows(subject: MakeCore) ->
         assert all(each == way for each, _ in left)
         received += [created // (PERIOD_MS * MS) for _, events in left for _, created in events]
     assert received == outside["slots_received"]
-
-
-def two_way_grid(make_core: MakeCore, rng: random.Random) -> Grid:
-    """A random connected graph of twelve routers; every link is a channel in each direction."""
-    names = [f"r{i:02}" for i in range(12)]
-    links = {(names[rng.randrange(i)], names[i]) for i in range(1, 12)}
-    while len(links) < 20:
-        start, end = sorted(rng.sample(names, 2))
-        links.add((start, end))
-    ordered = sorted(links)
-    return Grid(make_core, [way for a, b in ordered for way in (Way(a, b), Way(b, a))])
 
 
 @pytest.mark.feature("S0-79", "S1-76")
@@ -244,3 +237,85 @@ def test_of_several_active_floods_the_widest_scope_holds(subject: MakeCore) -> N
         served.append([i for i in (1, 2, 3) if core.take_output(i)])
     assert served == [[], [1], [1, 2], [1, 2, 3], [1, 2, 3]]
     assert core.counters()["flooded"] == 4
+
+
+@pytest.mark.feature("S0-139")
+def test_with_a_divisor_only_its_slots_flood_and_contracts_keep_theirs(subject: MakeCore) -> None:
+    core = subject(SMALL)
+    core.open_source(PUBLISHER, is_publisher=True)
+    for channel_id in (1, 2):
+        core.open_channel(ChannelSpec(channel_id, level=2, floods=True))
+    core.open_channel(ChannelSpec(3, level=2, floods=False))
+    routes = (Route(1, (Term(2),)), Route(3, (Term(2),)))
+    core.commit([periodic(1, PERIOD_MS, floods=(Flood(1, every=3),), routes=routes)])
+    for slot in range(7):
+        created_ns = slot * PERIOD_MS * MS
+        core.inject(datagram(PUBLISHER, event(1, created_ns)), now_ns=created_ns + 2)
+    slots = {
+        channel_id: [created // (PERIOD_MS * MS) for _, created in told(core.take_output(i))]
+        for channel_id in (1, 2, 3)
+        for i in (channel_id,)
+    }
+    assert slots == {1: [0, 2, 3, 4, 6], 2: [0, 3, 6], 3: [0, 2, 4, 6]}
+    assert core.counters()["flooded"] == 3
+    assert_reconciled(core, (1, 2, 3))
+
+
+@pytest.mark.feature("S0-83")
+@pytest.mark.parametrize("seed", range(20))
+def test_dropped_copies_are_channels_in_scope_less_reached_routers(
+    subject: MakeCore, seed: int
+) -> None:
+    """Channels are counted on paper: one that carries nothing is missed."""
+    rng = random.Random(seed)
+    grid = directed_grid(subject, rng)
+    scope = rng.randrange(3)
+    flood_everywhere(grid, scope)
+    start = min(grid.cores)
+    grid.publish_at(start, event(1, NOW_NS))
+    used = Counter(way for travelled in grid.rounds() for way in travelled)
+    reached = {name for name, count in grid.counts("flooded").items() if count} - {start}
+    assert reached == reached_on_paper(grid, start, scope) - {start}
+    in_scope = channels_in_scope(grid, {start, *reached}, scope)
+    assert dropped_copies(len(in_scope), len(reached)) == grid.counts("duplicate").total()
+    assert used == Counter(in_scope)
+
+
+def test_a_channel_that_swallows_its_copies_is_missed(subject: MakeCore) -> None:
+    """So the formula above is able to fail, whichever channel it is."""
+    for silent in directed_grid(subject, random.Random(1)).channel_ids:
+        grid = directed_grid(subject, random.Random(1))
+        flood_everywhere(grid, 0)
+        start = min(grid.cores)
+        grid.publish_at(start, event(1, NOW_NS))
+        grid.swallowed = {silent}
+        grid.rounds()
+        reached = {name for name, count in grid.counts("flooded").items() if count}
+        in_scope = channels_in_scope(grid, reached, 0)
+        is_right = dropped_copies(len(in_scope), len(reached) - 1) == (
+            grid.counts("duplicate").total()
+        )
+        assert is_right == (silent[0] not in reached), silent
+
+
+@pytest.mark.feature("S0-139")
+@pytest.mark.parametrize("seed", range(10))
+def test_inside_a_flood_routes_cost_nothing_and_count_at_borders_and_edges_alone(
+    subject: MakeCore, seed: int
+) -> None:
+    """The same deliveries and copies from rows without any route between routers of the scope."""
+    told_of = {}
+    for where in Where:
+        found = FloodedScope(subject, random.Random(seed), where)
+        for slot in range(12):
+            found.publish(slot)
+        told_of[where] = found
+    lean, full, none = told_of[Where.BORDERS], told_of[Where.EVERYWHERE], told_of[Where.EDGES]
+    assert lean.wanted == full.wanted == none.wanted
+    assert lean.delivered() == full.delivered() == full.wanted
+    assert lean.copies == full.copies
+    assert lean.grid.counts("duplicate") == full.grid.counts("duplicate")
+    assert lean.routes_inside == 0 < full.routes_inside
+    # So borders are where routing adds to flooding: without it nobody outside hears anything.
+    outside = {name for name in full.wanted if not full.is_inside(name)}
+    assert {name for name, slots in none.delivered().items() if not slots} == outside != set()

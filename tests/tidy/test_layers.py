@@ -24,13 +24,24 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 COMPOSES_EVERYTHING = "console"
 
-BROKER_ROOMS = ("capacity", "records", "tables", "effects", "routers", "requests", "operators")
+BROKER_ROOMS = (
+    "capacity",
+    "records",
+    "tables",
+    "effects",
+    "routers",
+    "requests",
+    "stretches",
+    "operators",
+    "tree",
+)
 """Each may import those before it; what lies outside the rooms composes them."""
 
 ONLY_UNDER: dict[str, str] = {
     "benchmarks": "gridstat/console/cli/",
     "fastapi": "gridstat/console/web/",
     "lab": "gridstat/console/cli/",
+    "psycopg": "gridstat/broker/records/",
     "pydantic": "gridstat/console/",
     "pydantic_settings": "gridstat/console/",
     "pyspark": "gridstat/pipeline/",

@@ -55,4 +55,4 @@ def test_of_all_leaks_only_those_of_the_core_count() -> None:
 
 def test_requirements_cover_building_running_and_developing() -> None:
     names = " ".join(requirements.requirements(ROOT / "pyproject.toml"))
-    assert all(name in names for name in ("cython", "numpy", "pytest"))
+    assert all(name in names for name in ("cython", "numpy", "psycopg", "pytest"))

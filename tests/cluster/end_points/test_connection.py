@@ -276,7 +276,7 @@ def test_edges_are_found_by_name_or_by_address(cloud: LocalCloud) -> None:
         ["c1/e0", cloud.edge("e1")],
         "c1/finder",
         certificates=cloud.certificates,
-        name_service=service,
+        name_service=[f"{cloud.hosts[BROKER]}:1", service],
         timeout_s=30,
     ) as grid:
         assert grid.edges == ("c1/e0", "c1/e1")

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from gridstat.console.access import load_access
 from gridstat.console.config.grid_file import grid_from_text
@@ -22,16 +22,15 @@ from gridstat.endpoint.connecting import connect
 from gridstat.net.command.address import address_text
 from gridstat.net.command.identity import Role
 from gridstat.net.command.messages import Explain, Survey
-from lab.daemon import Daemon
+from lab.daemon import Daemon, Here
 from tests.cluster.eventually import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from gridstat.endpoint.connection import Connection
     from gridstat.net.command.messages import OperatorCommand
-    from lab.netns import Namespace
 
 READY_WITHIN_S = 60.0
 ROUTERS = ("e0", "e1", "i0", "i1", "e2", "e3")
@@ -50,13 +49,6 @@ def cloud_text(bandwidth_bytes_per_s: int = 200_000) -> str:
         for a, b in ways
     )
     return f'cloud = "c1"\n{routers}{channels}'
-
-
-class Here:
-    """Where the processes run: in no namespace of their own."""
-
-    def start(self, command: Sequence[str | Path], **options: Any) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, **options)
 
 
 class Cloud:
@@ -92,7 +84,7 @@ class Cloud:
 
     def _daemon(self, word: str, file: Path) -> Daemon:
         command = (sys.executable, "-m", "gridstat", word, str(file))
-        return Daemon(file.stem, cast("Namespace", Here()), command, self.folder / file.stem)
+        return Daemon(file.stem, Here(), command, self.folder / file.stem)
 
     @contextmanager
     def further_router(self, name: str) -> Iterator[None]:

@@ -25,8 +25,8 @@ def test_the_program_in_the_readme_runs_on_a_cloud(cloud: Cloud) -> None:
     (program,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert program.count('folder=".gridstat"') == 2
     shown = re.findall(r'"(c1/[\w-]+)"', program)
-    grid = tomllib.loads(default_grid_text())
-    assert shown == [f"{grid['cloud']}/{edge}" for edge in grid["pmu"][0]["edges"]]
+    cloud_shown = tomllib.loads(default_grid_text())["cloud"][0]
+    assert shown == [f"{cloud_shown['name']}/{edge}" for edge in cloud_shown["pmu"][0]["edges"]]
     for written, edge in zip(shown, WEST, strict=True):
         program = program.replace(f'"{written}"', f'"{edge}"')
     ran = subprocess.run(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster.recovery.square import Square
-from tests.holdings import Holdings
+from tests.holdings import nothing_left_behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,13 +18,8 @@ SETTLE_S = 5.0
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_is_left_behind() -> Iterator[None]:
     """As everywhere, but by module: its cloud's processes are killed and started by its tests."""
-    before = Holdings.now()
-    yield
-    deadline = time.monotonic() + SETTLE_S
-    while complaint := Holdings.now().complaint_since(before):
-        if time.monotonic() > deadline:
-            pytest.fail(f"the module left behind: {complaint}", pytrace=False)
-        time.sleep(0.01)
+    with nothing_left_behind("module", within_s=SETTLE_S):
+        yield
 
 
 @pytest.fixture(scope="module")

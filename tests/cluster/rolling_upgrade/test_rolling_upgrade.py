@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gridstat.net.command.messages import SCHEMA_VERSION
 from lab.grid import GRIDSTAT, Grid
 from lab.grid_plan import BROKER, EndPointPlan, GridPlan, LinkPlan, RouterPlan, two_ways
 from lab.ledger import Window
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 HERE = Path(__file__).parent
-BEFORE, PRESENT, NEXT = 1, 2, 3
-"""Versions of the schema; the first two are those of the datagram as well."""
+BEFORE, PRESENT = 1, 2
+"""Versions of the datagram; the first is that of the first schema as well."""
+NEXT = SCHEMA_VERSION + 1
 ORDER = ("i3", "e0", "i1", "e3", "i0", "e1", "i2", "e2")
 
 

@@ -1,0 +1,80 @@
+"""The source's scenarios of limited flooding, with real brokers and routers (S0 A12 b, §5.4.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gridstat.model.status import BuiltinType
+from gridstat.net.command.operator_messages import RemoveFlooding, SetFlooding
+from tests.cluster.eventually import eventually
+from tests.cluster.one_cloud.streams import Stream
+from tests.cluster.seven_clouds.clouds import GOLDEN, PARENTS, WITHIN_S, SevenClouds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gridstat.endpoint.publisher import Publication
+
+pytestmark = [pytest.mark.cluster, pytest.mark.apart, pytest.mark.slow, pytest.mark.timeout(900)]
+EVENTS = 10
+
+
+@pytest.fixture(scope="module")
+def clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SevenClouds]:
+    with SevenClouds(tmp_path_factory.mktemp("clouds")) as running:
+        running.start()
+        yield running
+
+
+def flooded(
+    clouds: SevenClouds, broker: str, stream: Publication
+) -> tuple[dict[str, int], int, int]:
+    """How often each router flooded, how many copies were dropped, and how many events sent."""
+    clouds.ask(broker, SetFlooding(request_id=0, name=stream.name))
+    before, dropped = clouds.counts("flooded"), sum(clouds.counts("duplicate").values())
+    with Stream(stream) as sending:
+        eventually(lambda: sending.complaint_below(EVENTS), within_s=WITHIN_S)
+    sent = len(sending.sent)
+    last: list[dict[str, int]] = [{}]
+
+    def unsettled() -> str | None:
+        """Counters are reported every second or so; the same twice, and complete at the start."""
+        found = clouds.counts("flooded")
+        more = {name: count - before.get(name, 0) for name, count in found.items()}
+        told = {name: count for name, count in more.items() if count}
+        is_same, last[0] = told == last[0], told
+        return None if is_same and set(told.values()) == {sent} else f"{told} of {sent}"
+
+    eventually(unsettled, within_s=WITHIN_S)
+    drops = sum(clouds.counts("duplicate").values()) - dropped
+    clouds.ask(broker, RemoveFlooding(request_id=0, name=stream.name))
+    return last[0], drops, sent
+
+
+@pytest.mark.feature("S0-80", "S0-77")
+@pytest.mark.parametrize("case", GOLDEN["case"], ids=lambda case: str(case["name"]))
+def test_the_scenarios_of_the_source_hold_in_real_clouds(
+    clouds: SevenClouds, case: dict[str, Any]
+) -> None:
+    start = case["publisher_at"]
+    is_everywhere = case["scope_level"] == 0
+    broker = "root" if is_everywhere else PARENTS[start[0]]
+    name = f"{start[0]}/pmu-{case['scope_level']}"
+    with clouds.connect(name, f"{start[0]}/{start[1]}") as publisher:
+        stream = publisher.publish("value", BuiltinType.FLOAT64, rate=10)
+        found, drops, sent = flooded(clouds, broker, stream)
+    # The seventh cloud lies behind d, at the root's own level.
+    beyond = {"g0", "g1"} if is_everywhere else set()
+    assert found.keys() == {start, *case["reached"], *beyond}
+    assert drops == case["drops"] * sent
+
+
+def test_a_cloud_right_below_the_root_is_a_scope_of_its_own(clouds: SevenClouds) -> None:
+    """Its level is the same number as that of p and q, and none of them hears of it."""
+    with clouds.connect("g/pmu", "g/0") as publisher:
+        stream = publisher.publish("value", BuiltinType.FLOAT64, rate=10)
+        found, drops, _ = flooded(clouds, "g", stream)
+    assert found.keys() == {"g0", "g1"}
+    assert drops == 0

@@ -1,0 +1,52 @@
+"""A database that stops answering one process, and lets all others go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from tests.cluster.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+JOURNALS = (
+    "SELECT pid FROM pg_stat_activity, gridstat_brokers WHERE broker = %s "
+    "AND datname = current_database() AND application_name ~ '^gridstat .* journal$' "
+    "AND starts_with(application_name, 'gridstat ' || holder) = %s"
+)
+
+
+WAITS = (
+    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
+    "AND application_name ~ '^gridstat .* journal$' AND wait_event_type = 'Lock'"
+)
+
+
+@contextmanager
+def unread_journals(url: str) -> Iterator[None]:
+    """From when somebody waits for rows of a journal to the end of the block none are read."""
+    with psycopg.connect(url) as locking, psycopg.connect(url, autocommit=True) as administrator:
+        locking.execute("LOCK TABLE gridstat_operations")
+        eventually(
+            lambda: None if administrator.execute(WAITS).fetchone() else "nobody reads a journal"
+        )
+        yield
+
+
+@contextmanager
+def silence(url: str, broker: str, *, of_who_is_in_charge: bool) -> Iterator[None]:
+    """What serves the journal of one process is stopped, and goes on after the block."""
+    with psycopg.connect(url, autocommit=True) as administrator:
+        found = administrator.execute(JOURNALS, (broker, of_who_is_in_charge)).fetchall()
+    ((server,),) = found
+    os.kill(server, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(server, signal.SIGCONT)

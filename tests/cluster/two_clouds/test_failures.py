@@ -1,0 +1,74 @@
+"""Whatever fails singly, a contract between clouds over two disjoint ways loses nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gridstat.endpoint.asking import qos
+from gridstat.model.status import BuiltinType
+from tests.cluster.eventually import eventually
+from tests.cluster.one_cloud.streams import Stream
+from tests.cluster.two_clouds.clouds import EAST, WEST, is_up
+from tests.cluster.two_clouds.test_contracts import missing, residue
+
+if TYPE_CHECKING:
+    from tests.cluster.two_clouds.clouds import TwoClouds
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+KEEP = 65_536
+SOME = 25
+"""Events before, during and after each failure."""
+KILLED = ("c1/e0", "c1/b0", "c2/b1", "c2/e0", "c1", "c2", "root")
+CUT = "c1/b0→c2/b0"
+
+
+@pytest.mark.feature("S0-129")
+def test_nothing_is_lost_by_any_broker_edge_or_border_router_or_channel_that_fails(
+    own_clouds: TwoClouds,
+) -> None:
+    clouds = own_clouds
+    stream = clouds.connect("c1/firm/pmu", WEST).publish("value", BuiltinType.FLOAT64, rate=50)
+    desk = clouds.connect("c2/firm/desk", EAST)
+    wish = qos(latency_ms=1_000, redundancy=2)
+    subscription = desk.subscribe(stream.name, qos=wish, keep_events=KEEP)
+    taken: list[int] = []
+    with Stream(stream) as sending:
+
+        def some_more() -> None:
+            wanted = len(sending.sent) + SOME
+            eventually(lambda: sending.complaint_below(wanted))
+
+        for name in KILLED:
+            some_more()
+            clouds.daemons[name].kill()
+            some_more()
+            clouds.restart(name)
+        some_more()
+        clouds.wire.cut(channel_id(clouds, CUT))
+        eventually(lambda: complaint_unless_down(clouds, CUT))
+        some_more()
+        clouds.wire.mend()
+        eventually(clouds.complaint)
+        some_more()
+    eventually(lambda: missing(subscription, taken, sending.sent))
+    assert taken == sorted(set(taken)), "each slot once, in order"
+    ledger = subscription.ledger()
+    assert (ledger.lost, ledger.delivered) == (0, len(sending.sent))
+    assert clouds.survey("root")["contracts"] == 1
+    subscription.unsubscribe()
+    eventually(lambda: residue(clouds))
+
+
+def channel_id(clouds: TwoClouds, label: str) -> int:
+    channels = clouds.survey("root")["channels"]
+    (number,) = (one["channel_id"] for one in channels if one["channel"] == label)
+    assert isinstance(number, int)
+    return number
+
+
+def complaint_unless_down(clouds: TwoClouds, label: str) -> str | None:
+    channels = clouds.survey("root")["channels"]
+    still_up = any(is_up(one) for one in channels if one["channel"] == label)
+    return f"{label} is still up" if still_up else None
