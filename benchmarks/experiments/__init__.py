@@ -16,6 +16,7 @@ from benchmarks.experiments.recovery import RECOVERY
 from benchmarks.experiments.split import SPLIT
 from benchmarks.experiments.subscribe import SUBSCRIBE
 from benchmarks.experiments.throughput import THROUGHPUT
+from benchmarks.experiments.tree import TREE
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -34,6 +35,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         SUBSCRIBE,
         RECOVERY,
         PIPELINE,
+        TREE,
     )
 }
 
