@@ -40,7 +40,7 @@ up: install ## Install everything, start a grid and its pipeline; Ctrl-C ends it
 test: install ## Install everything, check the source, run all tests
 	@tools/test.sh $(BIN)
 
-test-apart: install ## Run the long tests of whole chains: up with its pipeline, Spark on pip's Java
+test-apart: install ## Run the long tests of whole chains: up with its pipeline, pip's Java, seven clouds
 	@$(BIN)/pytest -q -m apart tests
 
 install: $(VENV)/.built ## Make .venv with gridstat (editable) and the tools in it
@@ -107,6 +107,9 @@ SIMULATION_SEEDS ?= 10000
 soak-simulation: install ## Run 10,000 clouds in virtual time, and find every planted bug in as many
 	@$(BIN)/python -m lab.simulation --bugs --seeds $(SIMULATION_SEEDS) --jobs 2
 	@$(BIN)/python -m lab.simulation --seeds $(SIMULATION_SEEDS) --jobs 2
+	@$(BIN)/python -m lab.simulation.tree --bugs --seeds $(SIMULATION_SEEDS) --jobs 2
+	@$(BIN)/python -m lab.simulation.tree --seeds $(SIMULATION_SEEDS) --jobs 2
+	@$(BIN)/python -m lab.simulation.tree --failpoints
 
 promtool: install ## Hold a running cloud's metrics against Prometheus' checker (Debian: prometheus)
 	@$(BIN)/python tools/promtool.py

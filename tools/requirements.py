@@ -16,7 +16,7 @@ def requirements(project: Path) -> list[str]:
     build: list[str] = tables["build-system"]["requires"]
     run: list[str] = tables["project"]["dependencies"]
     extras: dict[str, list[str]] = tables["project"]["optional-dependencies"]
-    return sorted({*build, *run, *extras["dev"], *extras["spark"]})
+    return sorted({*build, *run, *extras["dev"], *extras["postgres"], *extras["spark"]})
 
 
 if __name__ == "__main__":

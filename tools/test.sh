@@ -15,7 +15,7 @@ checks=$!
 "$bin/python" -m gridstat.pipeline.class_archive > build/classes.log 2>&1 &
 classes=$!
 tests=0
-"$bin/pytest" -q -m "not apart" tests || tests=$?
+"$bin/pytest" -q -n 2 --no-loadscope-reorder -m "not apart" tests || tests=$?
 wait $classes || true
 wait $checks || { echo "lint or type failed, see above" >&2; exit 1; }
 exit $tests
