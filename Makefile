@@ -27,7 +27,7 @@ STRESS_RUNS := $(addprefix build/sanitize/address/,$(STRESSES)) \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install up test test-apart lint type tidy features sanitize sanitize-python sanitize-c fuzz \
-	bench wheel fmt clean soak-faults soak-pipeline soak-simulation promtool
+	bench wheel pins fmt clean soak-faults soak-pipeline soak-simulation promtool
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ tidy: $(VENV)/.tools ## Test the source itself: layers, caps, words, docs
 
 features: $(VENV)/.tools ## List which checklist rows a test verifies, and which not
 	@$(BIN)/python tools/features.py
+
+pins: ## Renew tools/constraints.txt with the newest versions of all that is installed
+	@tools/pins.sh $(PYTHON)
 
 fmt: $(VENV)/.tools ## Format Python and C
 	@$(BIN)/ruff check -q --fix --select I $(CODE)
@@ -130,10 +133,11 @@ $(BIN)/python:
 		echo "gridstat needs Python 3.11 or newer; try: make PYTHON=python3.11" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "hint: apt install python3-venv" >&2; exit 1; }
 
-$(VENV)/.tools: pyproject.toml tools/requirements.py | $(BIN)/python
+$(VENV)/.tools: pyproject.toml tools/requirements.py tools/constraints.txt | $(BIN)/python
 	@echo "Fetching tools and libraries into $(VENV)"
 	@$(BIN)/python tools/requirements.py > $(VENV)/requirements.txt
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -r $(VENV)/requirements.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
+		-r $(VENV)/requirements.txt -c tools/constraints.txt
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.tools setup.py $(CORE_C) $(CORE_H) $(CORE_PYX)

@@ -100,7 +100,7 @@ def warm_up_s(kind: str, seconds: float) -> float:
 class Rig:
     """The processes of one measurement, all ended when the block is left."""
 
-    def __init__(self, *, ends: Place = Place(), hops: Place = Place()) -> None:  # noqa: B008
+    def __init__(self, *, ends: Place = Place(), hops: Place = Place()) -> None:
         self._ends = ends
         self._hops = hops
         self._stack = ExitStack()

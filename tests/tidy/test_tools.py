@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,6 +52,20 @@ def test_the_required_rows_carry_their_source() -> None:
 def test_of_all_leaks_only_those_of_the_core_count() -> None:
     (leak,) = leaks.core_leaks(REPORT)
     assert "gs_allocate" in leak
+
+
+def test_every_requirement_is_pinned_for_tests() -> None:
+    """A newer linter once failed a commit that it had nothing to do with."""
+    pinned = {
+        re.sub(r"[._]", "-", line.partition("==")[0]).lower()
+        for line in (ROOT / "tools" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        if "==" in line
+    }
+    wanted = {
+        re.split(r"[\[=<>]", line)[0].lower()
+        for line in requirements.requirements(ROOT / "pyproject.toml")
+    }
+    assert wanted <= pinned
 
 
 def test_requirements_cover_building_running_and_developing() -> None:
