@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Renews tools/constraints.txt: the newest of all that pyproject.toml asks for, in an empty environment.
+# Renews tools/constraints.txt with the newest of all that pyproject.toml asks for.
 # What a test run is made of changes by a commit then, never because somebody released something.
 set -eu
 
