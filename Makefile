@@ -27,7 +27,7 @@ STRESS_RUNS := $(addprefix build/sanitize/address/,$(STRESSES)) \
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install up test test-apart lint type tidy features sanitize sanitize-python sanitize-c fuzz \
-	bench wheel pins fmt clean soak-faults soak-pipeline soak-simulation promtool
+	bench instructions wheel pins fmt clean soak-faults soak-pipeline soak-simulation promtool
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,9 @@ promtool: install ## Hold a running cloud's metrics against Prometheus' checker 
 
 bench: install ## Run the forwarding experiment; others: gridstat experiment run NAME
 	@$(BIN)/gridstat experiment run forwarding
+
+instructions: ## Count the core's instructions by event (Debian: valgrind); AGAINST=checkout compares
+	@$(PYTHON) tools/instructions.py $(if $(AGAINST),--against $(AGAINST))
 
 wheel: $(VENV)/.tools ## Build a wheel and prove that it installs without a compiler
 	@tools/wheel.sh $(BIN)

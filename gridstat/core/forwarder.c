@@ -28,6 +28,11 @@ typedef struct {
 } flight;
 
 typedef struct {
+    uint32_t scope;
+    uint32_t copies;
+} flooding;
+
+typedef struct {
     const uint8_t *events[GROUP];
     uint32_t count;
 } group;
@@ -141,22 +146,25 @@ static uint32_t flooding_scope(const gs_row *row, uint64_t active, int64_t slot)
     return scope;
 }
 
-/* To every channel in scope but the one that leads back to where the event came from. */
-static uint32_t flood(const passage *way, flight *event, uint32_t scope)
+/* To every channel in scope but the one that leads back to where the event came from. Apart, so
+ * that the rows that do not flood stay short. */
+static __attribute__((noinline)) flooding flood(const passage *way, flight *event, int64_t slot)
 {
     const gs_flood_set *set = way->root->floods;
-    uint32_t copies = 0;
+    flooding done = {.scope = flooding_scope(event->row, way->active, slot)};
+    if (done.scope == NO_SCOPE)
+        return done;
     for (uint32_t i = 0; i < set->count; i++) {
-        if (set->ways[i].level < scope || set->ways[i].channel_id == way->source->back_channel)
+        if (set->ways[i].level < done.scope || set->ways[i].channel_id == way->source->back_channel)
             continue;
         gs_channel *channel = channel_at(way->core, set->ways[i].channel_index);
         if (channel != NULL) {
             dispatch(way->core, channel, event, 0);
-            copies++;
+            done.copies++;
         }
     }
     gs_add(&way->core->counters.flooded, 1);
-    return copies;
+    return done;
 }
 
 /* One copy to each way whose bit is set, in the order of the ways. */
@@ -327,13 +335,10 @@ static inline gs_counter *pass(const passage *way, const gs_row *row, const uint
         note_copy(way, row, slot, GS_ACCEPTED);
     if (row->flags & GS_ROW_PLAIN_BUT_KEEPS)
         return route_plain(way, &event, slot) ? &counters->dispatched : &counters->not_due;
-    uint32_t copies = 0, scope = NO_SCOPE;
-    if (__builtin_expect(row->flood_count != 0, 0)) {
-        scope = flooding_scope(row, way->active, slot);
-        if (scope != NO_SCOPE)
-            copies = flood(way, &event, scope);
-    }
-    copies += route(way, &event, slot, scope);
+    flooding done = {NO_SCOPE, 0};
+    if (__builtin_expect(row->flood_count != 0, 0))
+        done = flood(way, &event, slot);
+    uint32_t copies = done.copies + route(way, &event, slot, done.scope);
     return copies != 0 ? &counters->dispatched : &counters->not_due;
 }
 

@@ -1,0 +1,128 @@
+/* Forwards made-up events through a core in memory, for tools/instructions.py to count.
+ *
+ * Arguments: a kind of row, how many events lie in a datagram, how many datagrams. Nothing is sent:
+ * what the channels hold is thrown away, so that the count is of our own code.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "egress.h"
+#include "forwarder.h"
+
+enum { SOURCE = 77, VARIABLES = 500, CHANNELS = 4, PERIOD_NS = 1000000 };
+
+typedef struct {
+    const char *name;
+    uint32_t flags, routes, floods;
+} kind;
+
+static const kind KINDS[] = {
+    {"plain", GS_ROW_PERIODIC, 1, 0},
+    {"newest", GS_ROW_PERIODIC | GS_ROW_KEEPS_NEWEST, 1, 0},
+    {"routes", GS_ROW_PERIODIC, CHANNELS, 0},
+    {"alerts", GS_ROW_URGENT, 1, 0},
+    {"flooded", GS_ROW_PERIODIC, 1, 1},
+};
+
+static const kind *kind_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++)
+        if (strcmp(KINDS[i].name, name) == 0)
+            return &KINDS[i];
+    return NULL;
+}
+
+static void put_row(gs_core *core, const kind *of, uint32_t variable_id)
+{
+    static const gs_term term = {.modes = 1, .every = 1};
+    static const gs_flood flood = {.modes = 1, .level = 1};
+    gs_route routes[CHANNELS];
+    for (uint32_t i = 0; i < CHANNELS; i++)
+        routes[i] = (gs_route){.channel_index = i, .event_class = 3, .term_count = 1};
+    gs_row_words words = {.variable_id = variable_id,
+                          .flags = of->flags,
+                          .seconds = 1,
+                          .per_seconds = 1000,
+                          .source = SOURCE,
+                          .route_count = of->routes,
+                          .routes = routes,
+                          .terms = &term,
+                          .flood_count = of->floods,
+                          .floods = &flood};
+    if (gs_table_commit(core->table, &words, 1, NULL, 0) != GS_COMMITTED)
+        exit(3);
+}
+
+static gs_core *open_core(const kind *of)
+{
+    gs_limits limits = {.versions_max = GS_VERSIONS_MAX,
+                        .variables_max = 1024,
+                        .rings_max = 1024,
+                        .channels_max = CHANNELS,
+                        .pool_small = 64,
+                        .pool_large = 8,
+                        .ring_expiry_ns = 1000000000};
+    gs_core *core = gs_core_open(&limits);
+    for (uint32_t i = 0; i < CHANNELS; i++) {
+        gs_channel_words words = {.channel_id = i + 1,
+                                  .index = i,
+                                  .level = i,
+                                  .mtu_bytes = 1232,
+                                  .version = GS_VERSION_PLAIN,
+                                  .floods = i != 0};
+        if (gs_channel_open(&words, &core->channels[i]) != 0)
+            exit(3);
+    }
+    struct gs_flood_way ways[] = {{1, 2, 1}, {2, 3, 2}, {3, 4, 3}};
+    gs_table_set_floods(core->table, ways, CHANNELS - 1);
+    gs_source source = {.channel_id = SOURCE, .is_publisher = true};
+    gs_table_set_sources(core->table, &source, 1);
+    for (uint32_t id = 0; id < VARIABLES; id++)
+        put_row(core, of, id);
+    return core;
+}
+
+static uint64_t forward(gs_core *core, uint32_t packed, uint64_t datagrams)
+{
+    static uint8_t bytes[GS_HEADER_BYTES + 64 * GS_EVENT_BYTES];
+    uint32_t size = GS_HEADER_BYTES + packed * GS_EVENT_BYTES;
+    uint64_t begun_ns = 1700000000000000000ULL, events = 0;
+    for (uint64_t i = 0; i < datagrams; i++) {
+        uint64_t now_ns = begun_ns;
+        for (uint32_t j = 0; j < packed; j++, events++) {
+            uint8_t *event = bytes + GS_HEADER_BYTES + (size_t)j * GS_EVENT_BYTES;
+            now_ns = begun_ns + events / VARIABLES * PERIOD_NS;
+            gs_store_u64(event, now_ns);
+            gs_store_u32(event + 8, (uint32_t)(events % VARIABLES));
+            gs_store_u16(event + 14, (uint16_t)(events / VARIABLES));
+        }
+        gs_header_write(bytes, GS_VERSION_PLAIN, size, SOURCE, i + 1);
+        gs_arrival arrival = {.at = bytes, .bytes = size, .step = size};
+        gs_view view = gs_enter(core);
+        gs_forward(core, &view, &arrival, (gs_now){now_ns, now_ns});
+        for (uint32_t channel = 0; channel < CHANNELS; channel++)
+            core->channels[channel]->sink.used = 0;
+        gs_flush(core, now_ns);
+    }
+    return events;
+}
+
+int main(int count, char **words)
+{
+    const kind *of = count == 4 ? kind_of(words[1]) : NULL;
+    uint32_t packed = of != NULL ? (uint32_t)strtoul(words[2], NULL, 10) : 0;
+    if (packed == 0 || packed > 48) {
+        fprintf(stderr, "forwarded_events KIND EVENTS_A_DATAGRAM(1-48) DATAGRAMS\n");
+        return 2;
+    }
+    gs_core *core = open_core(of);
+    uint64_t events = forward(core, packed, strtoull(words[3], NULL, 10));
+    if (core->counters.dispatched != events) {
+        fprintf(stderr, "%lu of %lu events were dispatched\n",
+                (unsigned long)core->counters.dispatched, (unsigned long)events);
+        return 1;
+    }
+    gs_core_close(core);
+    return 0;
+}
