@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "benchmarks" / "micro" / "forwarded_events.c"
-KINDS = ("plain", "newest", "routes", "alerts", "flooded")
+KINDS = ("plain", "inner", "newest", "routes", "alerts", "flooded")
 PACKED = (1, 12)
 EVENTS = 24_000
 FLAGS = ("-std=gnu11", "-pthread", "-O2")  # As setup.py compiles the core.

@@ -15,14 +15,16 @@ enum { SOURCE = 77, VARIABLES = 500, CHANNELS = 4, PERIOD_NS = 1000000 };
 typedef struct {
     const char *name;
     uint32_t flags, routes, floods;
+    bool is_inner; /* The events come from another router. */
 } kind;
 
 static const kind KINDS[] = {
-    {"plain", GS_ROW_PERIODIC, 1, 0},
-    {"newest", GS_ROW_PERIODIC | GS_ROW_KEEPS_NEWEST, 1, 0},
-    {"routes", GS_ROW_PERIODIC, CHANNELS, 0},
-    {"alerts", GS_ROW_URGENT, 1, 0},
-    {"flooded", GS_ROW_PERIODIC, 1, 1},
+    {"plain", GS_ROW_PERIODIC, 1, 0, false},
+    {"inner", GS_ROW_PERIODIC, 1, 0, true},
+    {"newest", GS_ROW_PERIODIC | GS_ROW_KEEPS_NEWEST, 1, 0, false},
+    {"routes", GS_ROW_PERIODIC, CHANNELS, 0, false},
+    {"alerts", GS_ROW_URGENT, 1, 0, false},
+    {"flooded", GS_ROW_PERIODIC, 1, 1, true},
 };
 
 static const kind *kind_of(const char *name)
@@ -76,7 +78,7 @@ static gs_core *open_core(const kind *of)
     }
     struct gs_flood_way ways[] = {{1, 2, 1}, {2, 3, 2}, {3, 4, 3}};
     gs_table_set_floods(core->table, ways, CHANNELS - 1);
-    gs_source source = {.channel_id = SOURCE, .is_publisher = true};
+    gs_source source = {.channel_id = SOURCE, .is_publisher = !of->is_inner};
     gs_table_set_sources(core->table, &source, 1);
     for (uint32_t id = 0; id < VARIABLES; id++)
         put_row(core, of, id);

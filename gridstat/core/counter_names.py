@@ -13,7 +13,7 @@ CORE_COUNTERS: Final = (
     "in", None, "malformed_short", "malformed_version", "malformed_epoch", "malformed_length",
     "malformed_option", "unknown_channel", "unknown_variable", "policed_port", "policed_source",
     "policed_stamp", "policed_slot", "policed_jump", "policed_interval", "duplicate", "not_due",
-    "dispatched", "flooded", "newest_too_large", "datagrams_in", "bytes_in",
+    "dispatched", "flooded", "flood_withheld", "newest_too_large", "datagrams_in", "bytes_in",
 )  # fmt: skip
 CHANNEL_COUNTERS: Final = (
     "due", "sent", "queued", "queue_full", "pool_empty", "send_failed", "datagrams_out",

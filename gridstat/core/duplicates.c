@@ -141,20 +141,11 @@ static bool is_too_fast(gs_ring *ring, const gs_occurrence *event)
                                                       event->tolerance_ns, event->now_ns);
 }
 
-/* Copies of an event that floods come round again: were it forgotten before they do, they would
- * flood for ever. */
-static bool is_crowded(const gs_ring *ring, const gs_occurrence *event)
-{
-    uint64_t oldest_ns = ring->arrived_ns[ring->next];
-    return ring->count == GS_RING_EVENTS && event->now_ns >= oldest_ns &&
-           event->now_ns - oldest_ns < event->hold_ns;
-}
-
 gs_verdict gs_ring_accept(gs_ring *ring, const gs_occurrence *event)
 {
     if (has_seen(ring, event))
         return GS_DUPLICATE;
-    if (is_crowded(ring, event) || is_too_fast(ring, event))
+    if (is_too_fast(ring, event))
         return GS_POLICED_INTERVAL;
     uint32_t at = ring->next;
     ring->created_ns[at] = event->created_ns;
@@ -166,4 +157,11 @@ gs_verdict gs_ring_accept(gs_ring *ring, const gs_occurrence *event)
     if (ring->count < GS_RING_EVENTS)
         ring->count++;
     return GS_ACCEPTED;
+}
+
+bool gs_ring_is_crowded(const gs_ring *ring, uint64_t now_ns)
+{
+    uint64_t oldest_ns = ring->arrived_ns[ring->next];
+    return ring->count == GS_RING_EVENTS &&
+           (now_ns < oldest_ns || now_ns - oldest_ns < GS_FLOOD_HOLD_NS);
 }

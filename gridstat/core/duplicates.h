@@ -20,7 +20,7 @@
 #define GS_POLICED_SLOTS 64
 #define GS_RING_EVENTS   128
 #define GS_QUIET_NS      1000000000ULL
-#define GS_FLOOD_HOLD_NS 1000000000ULL /* What floods is remembered for so long at least. */
+#define GS_FLOOD_HOLD_NS 1000000000ULL /* What is not remembered for so long does not flood. */
 
 typedef enum {
     GS_ACCEPTED = 0,
@@ -79,10 +79,13 @@ typedef struct {
     uint64_t expiry_ns;
     uint64_t interval_ns_min; /* 0: not policed here. */
     uint64_t tolerance_ns;    /* How much ahead of its pace it may come. */
-    uint64_t hold_ns;         /* 0: the oldest may be forgotten at any time. */
     uint16_t sequence;
 } gs_occurrence;
 
 gs_verdict gs_ring_accept(gs_ring *ring, const gs_occurrence *event);
+
+/* Whether all that a full ring knows has come within the hold: then the event that was accepted
+ * last may be one that was here and is forgotten. */
+bool gs_ring_is_crowded(const gs_ring *ring, uint64_t now_ns);
 
 #endif

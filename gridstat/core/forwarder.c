@@ -146,6 +146,21 @@ static uint32_t flooding_scope(const gs_row *row, uint64_t active, int64_t slot)
     return scope;
 }
 
+/* Copies come round in a cycle of routers, and die where their event is remembered. What may be
+ * such a copy of something forgotten is routed, but floods no more: `model/flooding.py`. */
+static bool may_flood(const passage *way, const flight *event)
+{
+    const gs_row *row = event->row;
+    const gs_core *core = way->core;
+    if (!(row->flags & GS_ROW_PERIODIC) &&
+        gs_ring_is_crowded(&core->states.rings[row->state], way->arrived_ns))
+        return false;
+    uint64_t created_ns = gs_event_created_ns(event->bytes);
+    uint64_t age_ns = way->now.wall_ns > created_ns ? way->now.wall_ns - created_ns : 0;
+    return row->flags & GS_ROW_STAMP_EXEMPT || age_ns <= GS_FLOOD_HOLD_NS ||
+           age_ns - GS_FLOOD_HOLD_NS <= core->limits.stamp_bound_ns;
+}
+
 /* To every channel in scope but the one that leads back to where the event came from. Apart, so
  * that the rows that do not flood stay short. */
 static __attribute__((noinline)) flooding flood(const passage *way, flight *event, int64_t slot)
@@ -154,6 +169,10 @@ static __attribute__((noinline)) flooding flood(const passage *way, flight *even
     flooding done = {.scope = flooding_scope(event->row, way->active, slot)};
     if (done.scope == NO_SCOPE)
         return done;
+    if (!may_flood(way, event)) {
+        gs_add(&way->core->counters.flood_withheld, 1);
+        return (flooding){.scope = NO_SCOPE};
+    }
     for (uint32_t i = 0; i < set->count; i++) {
         if (set->ways[i].level < done.scope || set->ways[i].channel_id == way->source->back_channel)
             continue;
@@ -237,6 +256,18 @@ static __attribute__((noinline)) gs_counter *policed_apart(const passage *way, c
     return keeps ? NULL : &counters->policed_interval;
 }
 
+/* Behind the first hop nobody is ahead by more than it allows, and a second for the clocks: one
+ * forged stamp of the future would silence a sparse flood in all its scope. */
+static __attribute__((noinline)) gs_counter *policed_ahead(const passage *way, const gs_row *row,
+                                                           uint64_t created_ns)
+{
+    uint64_t bound_ns = way->core->limits.stamp_bound_ns, now_ns = way->now.wall_ns;
+    uint64_t ahead_ns = created_ns > now_ns ? created_ns - now_ns : 0;
+    bool is_forged = ahead_ns > GS_FLOOD_HOLD_NS && ahead_ns - GS_FLOOD_HOLD_NS > bound_ns;
+    return is_forged && !(row->flags & GS_ROW_STAMP_EXEMPT) ? &way->core->counters.policed_stamp
+                                                            : NULL;
+}
+
 /* The first hop holds a publisher to its own variables and to the present. */
 static inline gs_counter *policed_by(const passage *way, const gs_row *row, uint64_t created_ns)
 {
@@ -244,7 +275,8 @@ static inline gs_counter *policed_by(const passage *way, const gs_row *row, uint
     if (way->port == GS_PORT_URGENT && !(row->flags & GS_ROW_URGENT))
         return &counters->policed_port;
     if (!way->source->is_publisher)
-        return NULL;
+        return __builtin_expect(row->flood_count != 0, 0) ? policed_ahead(way, row, created_ns)
+                                                          : NULL;
     if (row->source != way->source->channel_id)
         return &counters->policed_source;
     uint64_t bound_ns = way->core->limits.stamp_bound_ns;
@@ -271,7 +303,6 @@ static inline gs_verdict first_copy(const passage *way, const gs_row *row, const
         .expiry_ns = way->core->limits.ring_expiry_ns,
         .interval_ns_min = from_publisher ? row->interval_ns_min : 0,
         .tolerance_ns = row->tolerance_ns,
-        .hold_ns = row->flood_count != 0 ? GS_FLOOD_HOLD_NS : 0,
         .sequence = gs_event_sequence(event),
     };
     *slot = 0; /* Every divisor of an aperiodic row is 1. */
@@ -295,11 +326,13 @@ static inline gs_counter *rejected_by(gs_core_counters *counters, gs_verdict ver
     return NULL;
 }
 
-/* Apart, as few rows of few routers count. */
+/* Apart, as few rows of few routers count. What floods comes by ways that no path has. */
 static __attribute__((noinline)) void note_copy(const passage *way, const gs_row *row, int64_t slot,
                                                 gs_verdict verdict)
 {
-    if (verdict == GS_ACCEPTED || verdict == GS_DUPLICATE)
+    if (verdict != GS_ACCEPTED && verdict != GS_DUPLICATE)
+        return;
+    if (row->flood_count == 0 || flooding_scope(row, way->active, slot) == NO_SCOPE)
         gs_row_note_copy(row, way->source, slot, verdict == GS_ACCEPTED);
 }
 
@@ -453,46 +486,4 @@ void gs_forward(gs_core *core, const gs_view *view, const gs_arrival *arrival, g
     note_heard(&way);
     gs_add(&core->counters.datagrams_in, datagrams);
     gs_add(&core->counters.bytes_in, arrival->bytes);
-}
-
-static void note_backlog(gs_core *core, gs_channel *channel, uint64_t again_ns)
-{
-    if (again_ns == GS_IDLE_NS)
-        return;
-    channel->is_backlogged = true;
-    core->backlog[core->backlog_count++] = channel;
-    if (again_ns < core->wake_ns)
-        core->wake_ns = again_ns;
-}
-
-static void pump_channel(gs_core *core, gs_channel *channel, uint64_t steady_ns)
-{
-    gs_pumping pumping = {.pool = &core->pool, .latency = &core->latency, .now_ns = steady_ns};
-    note_backlog(core, channel, gs_egress_pump(channel, &pumping));
-}
-
-void gs_pump(gs_core *core, uint64_t steady_ns)
-{
-    uint32_t count = core->backlog_count;
-    core->backlog_count = 0;
-    core->wake_ns = GS_IDLE_NS;
-    for (uint32_t i = 0; i < count; i++) {
-        core->backlog[i]->is_backlogged = false;
-        pump_channel(core, core->backlog[i], steady_ns);
-    }
-}
-
-void gs_flush(gs_core *core, uint64_t steady_ns)
-{
-    for (uint32_t i = 0; i < core->dirty_count; i++) {
-        gs_channel *channel = core->dirty[i];
-        channel->is_dirty = false;
-        if (channel->queues == NULL)
-            gs_channel_flush(channel);
-        else if (!channel->is_backlogged)
-            pump_channel(core, channel, steady_ns);
-    }
-    core->dirty_count = 0;
-    if (core->wake_ns <= steady_ns)
-        gs_pump(core, steady_ns);
 }

@@ -29,7 +29,7 @@ typedef struct {
     gs_counter unknown_channel, unknown_variable;
     gs_counter policed_port, policed_source, policed_stamp, policed_slot, policed_jump,
         policed_interval;
-    gs_counter duplicate, not_due, dispatched, flooded, newest_too_large;
+    gs_counter duplicate, not_due, dispatched, flooded, flood_withheld, newest_too_large;
     gs_counter datagrams_in, bytes_in, kernel_dropped, receive_calls;
 } gs_core_counters;
 

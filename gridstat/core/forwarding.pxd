@@ -148,7 +148,8 @@ cdef extern from "forwarder.h" nogil:
         gs_counter in_ "in"
         gs_counter unknown_channel, unknown_variable
         gs_counter policed_port, policed_source, policed_stamp, policed_slot, policed_jump
-        gs_counter policed_interval, duplicate, not_due, dispatched, flooded, newest_too_large
+        gs_counter policed_interval, duplicate, not_due, dispatched, flooded, flood_withheld
+        gs_counter newest_too_large
         gs_counter datagrams_in, bytes_in, kernel_dropped, receive_calls
     ctypedef struct gs_core:
         gs_limits limits

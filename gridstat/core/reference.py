@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gridstat.core.reference_copies import copies_of
 from gridstat.core.reference_datagram import read_datagram
 from gridstat.core.reference_egress import BufferPool, Mouth, Outgoing, PacedEgress, PackedEgress
+from gridstat.core.reference_flooding import flooding_scope, is_forged, is_in_scope, may_flood
 from gridstat.core.reference_newest import Newest
 from gridstat.core.reference_sockets import MemoryLine, Sockets, UdpLine
 from gridstat.core.reference_sources import Source, SourceState
@@ -231,14 +232,20 @@ class ReferenceCore:
             return refusal
         slot = None if row.period is None else slot_of(event.created_ns, row.period, row.phase_ns)
         again = _offer(entry, event, slot, is_publisher=source.is_publisher, now_ns=now_ns)
-        if entry.copies is not None and slot is not None and again in {None, "duplicate"}:
+        scope = flooding_scope(row, self._modes | BASELINE, slot)
+        is_counted = scope is None and again in {None, "duplicate"}
+        if is_counted and entry.copies is not None and slot is not None:
             channel_id = 0 if source.is_publisher else source.channel_id
             entry.copies.note(channel_id, slot, is_first=again is None)
         if again is not None:
             return again
         if entry.newest is not None and not entry.newest.keep(event, now_ns):
             self._counts["newest_too_large"] += 1
-        return "dispatched" if self._dispatch(event, row, slot, source) else "not_due"
+        age_ns, bound_ns = now_ns - event.created_ns, self._limits.stamp_bound_ns
+        if scope is not None and not may_flood(row, entry.seen, age_ns, now_ns, bound_ns):
+            self._counts["flood_withheld"] += 1
+            scope = None
+        return "dispatched" if self._dispatch(event, row, slot, source, scope) else "not_due"
 
     def _police(
         self, event: Event, entry: Entry, source: Source, *, port: int, now_ns: int
@@ -247,27 +254,23 @@ class ReferenceCore:
         row = entry.row
         if port == PORT_URGENT and not row.is_urgent:
             return "policed_port"
-        if not source.is_publisher:
-            return None  # The first hop has looked already.
+        bound_ns = self._limits.stamp_bound_ns
+        if not source.is_publisher:  # The first hop has looked already.
+            return "policed_stamp" if is_forged(row, event.created_ns - now_ns, bound_ns) else None
         if row.source != source.channel_id:
             return "policed_source"
         if not row.is_stamp_exempt:
-            is_apart = 0 < self._limits.stamp_bound_ns < abs(event.created_ns - now_ns)
+            is_apart = 0 < bound_ns < abs(event.created_ns - now_ns)
             return "policed_stamp" if is_apart else None
         if row.period is None:
             return None  # Its ring looks at the pace of what is no copy.
         keeps = entry.seen.pace.keeps(row.interval_ns_min, now_ns=now_ns, is_burst=True)
         return None if keeps else "policed_interval"
 
-    def _dispatch(self, event: Event, row: Row, slot: int | None, source: Source) -> bool:
+    def _dispatch(
+        self, event: Event, row: Row, slot: int | None, source: Source, scope: int | None
+    ) -> bool:
         """One copy to every channel that the event is due on; whether there was one."""
-        active = self._modes | BASELINE
-        levels = (
-            flood.level
-            for flood in row.floods
-            if flood.modes & active and (slot is None or slot % flood.every == 0)
-        )
-        scope = min(levels, default=None)
         flooded: list[tuple[Channel, int]] = []
         if scope is not None:
             self._counts["flooded"] += 1
@@ -283,7 +286,7 @@ class ReferenceCore:
     def _flooded(self, scope: int, source: Source) -> Iterator[tuple[Channel, int]]:
         """All channels in the scope but the one that leads back to the sender."""
         for channel_id, channel in sorted(self._channels.items()):
-            if _is_in_scope(channel.spec, scope) and channel_id != source.back_channel:
+            if is_in_scope(channel.spec, scope) and channel_id != source.back_channel:
                 yield channel, CLASS_ALERT
 
     def _routed(
@@ -293,7 +296,7 @@ class ReferenceCore:
         active = self._modes | BASELINE
         for route in row.routes:
             channel = self._channels.get(route.channel_id)
-            if channel is None or (scope is not None and _is_in_scope(channel.spec, scope)):
+            if channel is None or (scope is not None and is_in_scope(channel.spec, scope)):
                 continue
             if any(
                 term.modes & active and (slot is None or slot % term.every == 0)
@@ -380,7 +383,6 @@ def _offer(
         Arrival(event.created_ns, event.sequence, now_ns),
         interval_ns_min=entry.row.interval_ns_min if is_publisher else 0,
         is_burst=entry.row.is_stamp_exempt,
-        is_flooded=bool(entry.row.floods),
     )
 
 
@@ -389,12 +391,8 @@ def _clock_of(row: Row) -> tuple[Period, int] | None:
     return None if row.period is None else (row.period, row.phase_ns)
 
 
-def _is_in_scope(spec: ChannelSpec, scope: int) -> bool:
-    return spec.floods and spec.level >= scope
-
-
 def _counter_names() -> Iterator[str]:
     for end, reasons in REASONS.items():
         yield from (f"{end}_{reason}" for reason in reasons)
     yield from ("duplicate", "not_due", "dispatched", "flooded", "datagrams_in", "bytes_in")
-    yield "newest_too_large"
+    yield from ("newest_too_large", "flood_withheld")

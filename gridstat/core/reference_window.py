@@ -179,22 +179,15 @@ class ArrivalRing:
         *,
         interval_ns_min: int,
         is_burst: bool = False,
-        is_flooded: bool = False,
     ) -> Refusal | None:
         """Take the event, or say why not; an `interval_ns_min` of 0 is not policed.
 
         Stamps may be chosen and arrivals may jitter: each alone forgives too much, or too little.
-        Copies of an event that floods come round again: were it forgotten before they do, they
-        would flood for ever.
         """
         for known in self.arrivals:
             is_same = known.created_ns == arrival.created_ns and known.sequence == arrival.sequence
             if is_same and arrival.arrived_ns - known.arrived_ns <= self.expiry_ns:
                 return "duplicate"
-        if is_flooded and len(self.arrivals) == RING_EVENTS:
-            elapsed_ns = arrival.arrived_ns - self.arrivals[0].arrived_ns
-            if 0 <= elapsed_ns < FLOOD_HOLD_NS:
-                return "policed_interval"
         # The newest entry is the last accepted event: entries leave only at the old end.
         if self.arrivals and arrival.is_too_soon_after(self.arrivals[-1], interval_ns_min):
             return "policed_interval"
@@ -204,3 +197,8 @@ class ArrivalRing:
             return "policed_interval"
         self.arrivals.append(arrival)
         return None
+
+    def is_crowded(self, now_ns: int) -> bool:
+        """Whether the event accepted last may be one that was here and is forgotten."""
+        is_full = len(self.arrivals) == RING_EVENTS
+        return is_full and now_ns - self.arrivals[0].arrived_ns < FLOOD_HOLD_NS

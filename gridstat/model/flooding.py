@@ -29,7 +29,7 @@ NS_PER_MS: Final = 1_000_000
 FLOOD_EVENTS_MAX: Final = 128
 """Events of an aperiodic variable that a router remembers."""
 FLOOD_HOLD_NS: Final = 1_000_000_000
-"""How long at least, while it floods: no copy is under way for longer."""
+"""What a router cannot remember for so long it does not flood."""
 BURST_NS: Final = 1_000_000_000
 """Belated alerts may come so much ahead of their pace."""
 MARGIN: Final = 2
@@ -63,11 +63,27 @@ def checked_every(every: int) -> int:
 def flood_interval_ms_min(*, is_belated: bool) -> int:
     """The shortest interval of an aperiodic variable that may flood.
 
-    Copies come round in a cycle of routers, and die where their event is remembered. So a router
-    that floods forgets no event within the hold, and rather drops what comes too fast.
+    Copies come round in a cycle of routers, and die where their event is remembered. What comes
+    faster than can be remembered within the hold is routed, and floods no more.
     """
     held_ns = FLOOD_HOLD_NS + (BURST_NS if is_belated else 0)
     return -(-MARGIN * held_ns // (FLOOD_EVENTS_MAX * NS_PER_MS))
+
+
+def is_fresh(age_ns: int, stamp_bound_ns: int) -> bool:
+    """Whether an event may still flood: what is older has come round, or will.
+
+    Its stamp may be as old as the first hop allows, and the way may take a hold; 0 bounds nothing.
+    """
+    return stamp_bound_ns == 0 or age_ns <= FLOOD_HOLD_NS + stamp_bound_ns
+
+
+def is_ahead(ahead_ns: int, stamp_bound_ns: int) -> bool:
+    """Whether a stamp is of a future that the first hop would not have let pass.
+
+    Clocks of routers may differ by a hold.
+    """
+    return 0 < stamp_bound_ns < ahead_ns - FLOOD_HOLD_NS
 
 
 def in_force(own: Mapping[int, FloodTerm], above: Mapping[int, FloodTerm]) -> dict[int, FloodTerm]:
