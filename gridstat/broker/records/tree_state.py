@@ -114,6 +114,14 @@ class TreeState:
         """What a parent is told of them; as long as it has never been heard, they are all."""
         return variable_id_last if self.depth is None else self.numbers_used
 
+    def borders_at(self, router: str) -> list[BorderChannel]:
+        """The channels between clouds that begin or end at a router."""
+        return [
+            border
+            for _, border in sorted(self.borders.items())
+            if router in (border.channel.from_router, border.channel.to_router)
+        ]
+
     def stretch(self, contract: str, generation: int) -> int:
         """The number under which it is held, or 0."""
         return self.stretches.get(contract, {}).get(generation, 0)
