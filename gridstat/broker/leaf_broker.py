@@ -168,7 +168,7 @@ class LeafBroker:
             ASK_TIMER: self._tree.asking.ask_all,
             PATIENCE_TIMER: self._tree.asking.patience.look,
             RELEASE_TIMER: self._tree.reserving.release_due,
-            NUMBERS_TIMER: self._tree.numbers.ask_if_low,
+            NUMBERS_TIMER: self._tree.numbers.ask_again,
             CROSSINGS_TIMER: self._tree.borders.look_at_crossings,
             KNOTS_TIMER: self._tree.borders.look_for_knots,
             START_TIMER: self._begin,

@@ -171,7 +171,7 @@ class StretchDesk:
         self.borders.forget()
         self._watching.forget()
         self.reserving.tell_held()
-        self.numbers.ask_if_low()
+        self.numbers.ask_again()
         self.asking.ask_all()
         self._watching.watch_all()
 
