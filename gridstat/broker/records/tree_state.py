@@ -64,6 +64,8 @@ class TreeNews:
     patterns: list[int] = field(default_factory=list)
     freed: list[int] = field(default_factory=list)
     """Identifiers of variables that are gone."""
+    left: list[str] = field(default_factory=list)
+    """End-points that are gone."""
 
     def take(self) -> TreeNews:
         """All of it; what comes later is news again."""
@@ -83,6 +85,7 @@ class TreeNews:
             self.published,
             self.patterns,
             self.freed,
+            self.left,
         )
 
 

@@ -128,6 +128,8 @@ class StretchDesk:
         if not self._desk.registry.tree.news:
             return
         news = self._desk.registry.tree.news.take()
+        for endpoint in news.left:
+            self.asking.answers.leave(endpoint)
         for number in news.ending:
             self.asking.end(number)
         if not self._desk.settings.parent:
