@@ -40,7 +40,7 @@ from gridstat.broker.routers.refusals import REFUSAL_TIMER
 from gridstat.broker.routers.router_desk import WHOLE_TIMER, RouterDesk
 from gridstat.broker.routers.router_health import ABSENT_TIMER, RouterHealth
 from gridstat.broker.stretches.asking import ASK_TIMER
-from gridstat.broker.stretches.borders import CROSSINGS_TIMER, KNOTS_TIMER
+from gridstat.broker.stretches.borders import CROSSINGS_TIMER, SEARCH_TIMER
 from gridstat.broker.stretches.numbers import NUMBERS_TIMER
 from gridstat.broker.stretches.patience import PATIENCE_TIMER
 from gridstat.broker.stretches.reserving import RELEASE_TIMER
@@ -170,7 +170,7 @@ class LeafBroker:
             RELEASE_TIMER: self._tree.reserving.release_due,
             NUMBERS_TIMER: self._tree.numbers.ask_again,
             CROSSINGS_TIMER: self._tree.borders.look_at_crossings,
-            KNOTS_TIMER: self._tree.borders.look_for_knots,
+            SEARCH_TIMER: self._tree.borders.look_further,
             START_TIMER: self._begin,
         }
         self._named_timers: dict[str, Callable[[str], None]] = {
