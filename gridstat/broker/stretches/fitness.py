@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -11,6 +12,7 @@ from gridstat.broker.requests.type_check import encode_type
 from gridstat.model.errors import (
     GridStatError,
     IntervalNotSatisfiable,
+    LayoutError,
     NoSuchVariable,
     TypeMismatch,
 )
@@ -27,6 +29,18 @@ def mismatch_of(asked: ContractAsked, word: ContractGranted) -> GridStatError | 
     if not asked.type_encoded or asked.type_encoded == encode_type(word.variable.value_type):
         return None
     return TypeMismatch(f"{asked.name} is of another type than asked for")
+
+
+def break_of(word: ContractGranted) -> LayoutError | None:
+    """Where one of its paths is none: channels lead from router to router, and pieces meet."""
+    for path in word.paths:
+        if any(len(piece.channel_ids) != len(piece.routers) - 1 for piece in path.pieces):
+            return LayoutError(f"{word.contract} was granted over routers without channels between")
+        for piece, after in pairwise(path.pieces):
+            if piece.routers[-1] != after.routers[0]:
+                ends = f"{piece.routers[-1]} and {after.routers[0]}"
+                return LayoutError(f"{word.contract} was granted with a gap between {ends}")
+    return None
 
 
 def is_known(held: ContractGranted | None, word: ContractGranted) -> bool:
