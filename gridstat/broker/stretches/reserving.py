@@ -11,28 +11,25 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from gridstat.broker.capacity.admission import Limit
 from gridstat.broker.capacity.contracts import Refusal
 from gridstat.broker.records.operations import Unsubscribed
 from gridstat.broker.records.tree_operations import StretchCommitted
 from gridstat.broker.records.tree_state import contract_number
-from gridstat.broker.requests.outcomes import few_words, refused
+from gridstat.broker.requests.outcomes import few_words
 from gridstat.broker.requests.subscriptions import record_of
 from gridstat.broker.routers.moves import has_a_way, routers_of
 from gridstat.broker.stretches.pieces import gate_channels, is_disjoint, pieced_paths
 from gridstat.broker.stretches.requesting import Requesting, unfit
+from gridstat.broker.stretches.stretch_words import not_reserved, pages_of_held
 from gridstat.model.errors import (
     GridStatError,
     StorageFailed,
 )
 from gridstat.net.command.stretch_messages import (
     REASON_LENGTH_MAX,
-    HeldStretch,
-    NotReserved,
     Released,
     Reserved,
     StretchBroken,
-    StretchesHeld,
     StretchMended,
     StretchUp,
 )
@@ -50,8 +47,6 @@ if TYPE_CHECKING:
     from gridstat.net.command.stretch_messages import Commit, Release, Reserve
 
 RELEASE_TIMER: Final = "release"
-PAGE_MAX: Final = 1_000
-_LIMITS: Final = {limit.value.code: limit.name for limit in Limit}
 
 
 class Reserving:
@@ -79,6 +74,7 @@ class Reserving:
             if held is not None:
                 self._reserve_again(held, word)
                 return
+            self._answer_due((word.contract, word.generation))
             answer = self._allocate(word)
         except GridStatError as error:
             self._refuse(word, error)
@@ -153,6 +149,12 @@ class Reserving:
         self._give_back({key: self._due_rounds.pop(key, 0) for key in due})
         self._set_timer()
 
+    def _answer_due(self, key: tuple[str, int]) -> None:
+        """What was to go later has ended before; it must not take a newer one of its name along."""
+        if self._due.pop(key, None) is not None:
+            round_ = self._due_rounds.pop(key, 0)
+            self._when_durable(partial(self._tell_released, key, round_))
+
     def _give_back_later(self, key: tuple[str, int], round_: int) -> None:
         """The round that the parent has said last is the one that is answered."""
         self._due_rounds[key] = round_
@@ -180,23 +182,16 @@ class Reserving:
 
     def tell_held(self) -> None:
         """After a join: all that is held, by pages, and what of it does not work."""
-        registry, held = self._desk.registry, []
-        for contract, generations in sorted(registry.tree.stretches.items()):
-            for generation, number in sorted(generations.items()):
-                found = registry.subscriptions.get(number)
-                if found is not None:
-                    is_committed = not found.record.is_reserved
-                    held.append(
-                        HeldStretch(
-                            contract=contract, generation=generation, is_committed=is_committed
-                        )
-                    )
-        pages = [held[at : at + PAGE_MAX] for at in range(0, len(held), PAGE_MAX)] or [[]]
-        for page in pages:
-            is_last = page is pages[-1]
-            self._link.tell(StretchesHeld(term=self._link.term, held=tuple(page), is_last=is_last))
-        for one in held:
-            found = registry.subscriptions[registry.tree.stretch(one.contract, one.generation)]
+        registry, tree = self._desk.registry, self._desk.registry.tree
+        held = [
+            found
+            for _, generations in sorted(tree.stretches.items())
+            for _, number in sorted(generations.items())
+            if (found := registry.subscriptions.get(number)) is not None
+        ]
+        for page in pages_of_held(self._link.term, [found.record for found in held]):
+            self._link.tell(page)
+        for found in held:
             if found.troubles:
                 self.stretch_changed(found)
             else:
@@ -361,16 +356,7 @@ class Reserving:
             self._when_durable(partial(self._tell_reserved, record, is_moved=True))
 
     def _refuse(self, word: Reserve, error: GridStatError | Refusal) -> None:
-        self._link.tell(
-            NotReserved(
-                term=self._link.term,
-                contract=word.contract,
-                generation=word.generation,
-                refused=refused(error),
-                limit=_LIMITS.get(error.code, ""),
-                round=word.round,
-            )
-        )
+        self._link.tell(not_reserved(self._link.term, word, error))
 
     def _tell_released(self, key: tuple[str, int], round_: int) -> None:
         self._link.tell(
