@@ -18,10 +18,13 @@ from gridstat.broker.routers.router_health import ends_of
 from gridstat.net.command.endpoint_messages import ContractChanged, Unpublished
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gridstat.broker.capacity.contracts import Allocation
     from gridstat.broker.desk import Desk
     from gridstat.broker.records.applied import Applied
     from gridstat.broker.records.operations import Subscribed
+    from gridstat.broker.records.registry import Subscription
     from gridstat.broker.requests.notices import Notices
 
 HOUSE_TIMER: Final = "house"
@@ -34,6 +37,7 @@ class Housing:
         self._desk = desk
         self._notices = notices
         self._end_ns = 0
+        self.stretch_changed: Callable[[Subscription], None] = _nobody
 
     def resume(self) -> None:
         """After a start."""
@@ -96,10 +100,18 @@ class Housing:
 
     def _told(self, housed: Subscribed, _: Applied) -> None:
         found = self._desk.registry.subscriptions.get(housed.subscription_id)
-        if found is not None and not housed.contract:
+        if found is None:
+            return
+        if housed.contract:
+            self.stretch_changed(found)
+        else:
             outcome = granted(found.record, found.variable, found.troubles)
             self._notices.push(housed.subscriber, ContractChanged(granted=outcome))
 
     def _later(self, _: str) -> None:
         """The disk is full."""
         self._desk.set_timer(HOUSE_TIMER, self._desk.settings.retry_after_ns)
+
+
+def _nobody(_: Subscription) -> None:
+    """A cloud without a parent has no stretches."""

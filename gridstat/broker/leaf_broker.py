@@ -127,6 +127,7 @@ class LeafBroker:
             self._desk, self._requests, notices, self._tree.numbers.take
         )
         self._recovery.stretch_changed = self._tree.stretch_changed
+        self._housing.stretch_changed = self._tree.stretch_changed
         self._set_up_flooding()
         self._subscriptions.elsewhere = self._tree.asking
         self._publications = Publications(

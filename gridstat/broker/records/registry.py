@@ -317,6 +317,19 @@ class Registry:
         self._unindex(record)
         return subscription
 
+    def contract(self, subscription_id: int) -> Subscribed | None:
+        """As it is held here, homeless or not."""
+        found = self.subscriptions.get(subscription_id)
+        return self.homeless.get(subscription_id) if found is None else found.record
+
+    def stretches(self) -> Iterator[Subscribed]:
+        """All that is held here of contracts across clouds, homeless or not."""
+        for generations in self.tree.stretches.values():
+            for number in generations.values():
+                record = self.contract(number)
+                if record is not None:
+                    yield record
+
     def contracts_of(self, endpoint: EndPoint) -> set[int]:
         """All that an end-point has, homeless or not."""
         return set[int]().union(*self.contracts_by_pattern(endpoint).values())

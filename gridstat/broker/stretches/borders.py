@@ -130,14 +130,11 @@ class Borders:
 
     def _used(self) -> set[int]:
         """The channels by which stretches enter or leave."""
-        registry = self._desk.registry
-        used: set[int] = set()
-        for held in registry.tree.stretches.values():
-            for number in held.values():
-                found = registry.subscriptions.get(number)
-                if found is not None:
-                    used |= {gate[1] for gate in (*found.record.entries, *found.record.exits)}
-        return used
+        return {
+            channel_id
+            for record in self._desk.registry.stretches()
+            for _, channel_id in (*record.entries, *record.exits)
+        }
 
     def _commit(self, operations: list[TreeOperation]) -> None:
         if operations:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.stretch_messages import Commit, Release, Reserve
 
 RELEASE_TIMER: Final = "release"
+ROUTERS_GONE: Final = "its routers are gone"
 
 
 class Reserving:
@@ -90,13 +91,15 @@ class Reserving:
 
     def _reserve_again(self, held: Subscribed, word: Reserve) -> None:
         is_leaving = self._due.pop((word.contract, word.generation), None) is not None
-        if not is_leaving and self._requesting.is_met(held, word):
+        is_here = held.subscription_id in self._desk.registry.subscriptions
+        if not is_leaving and is_here and self._requesting.is_met(held, word):
             self._when_durable(partial(self._tell_reserved, held, word.round))
         else:
             self._reserve_anew(held, word, is_released=is_leaving)
 
     def _reserve_anew(self, held: Subscribed, word: Reserve, *, is_released: bool) -> None:
-        """What is held was released, or an earlier life of the parent asked for something else."""
+        """What is held was released, or has no place, or an earlier life of the parent asked for
+        something else."""
         key = word.contract, word.generation
         released_round = self._due_rounds.pop(key, 0)
         if not held.is_reserved:
@@ -182,20 +185,20 @@ class Reserving:
 
     def tell_held(self) -> None:
         """After a join: all that is held, by pages, and what of it does not work."""
-        registry, tree = self._desk.registry, self._desk.registry.tree
-        held = [
-            found
-            for _, generations in sorted(tree.stretches.items())
-            for _, number in sorted(generations.items())
-            if (found := registry.subscriptions.get(number)) is not None
-        ]
-        for page in pages_of_held(self._link.term, [found.record for found in held]):
+        held = sorted(
+            self._desk.registry.stretches(),
+            key=lambda record: (record.contract, record.stretch_generation),
+        )
+        for page in pages_of_held(self._link.term, held):
             self._link.tell(page)
-        for found in held:
-            if found.troubles:
+        for record in held:
+            found = self._desk.registry.subscriptions.get(record.subscription_id)
+            if found is None:
+                self._tell_homeless(record)
+            elif found.troubles:
                 self.stretch_changed(found)
             else:
-                self._tell_if_moved(found.record)
+                self._tell_if_moved(record)
 
     # What happens to a stretch.
 
@@ -238,16 +241,14 @@ class Reserving:
         if contract_number(registry.cloud, contract):
             return  # Its subscriber has ended it, and the parent hears that of the contract.
         is_over = bool(name) and name not in registry.publications
-        reason = f"nobody publishes {name} any more" if is_over else "its routers are gone"
+        reason = f"nobody publishes {name} any more" if is_over else ROUTERS_GONE
         self._tell_broken(contract, generation, reason, is_over=is_over)
 
     # Reserving.
 
     def _held(self, contract: str, generation: int) -> Subscribed | None:
         registry = self._desk.registry
-        number = registry.tree.stretch(contract, generation)
-        found = registry.subscriptions.get(number)
-        return registry.homeless.get(number) if found is None else found.record
+        return registry.contract(registry.tree.stretch(contract, generation))
 
     def _is_committed(self, contract: str, generation: int) -> bool:
         """Of one that is, and of no other, the end is news."""
@@ -279,6 +280,8 @@ class Reserving:
 
     def _await_routers(self, number: int) -> None:
         found = self._desk.registry.subscriptions.get(number)
+        if found is None and (homeless := self._desk.registry.homeless.get(number)) is not None:
+            self._tell_homeless(homeless)
         if found is None or number in self._awaited:
             return
         self._awaited.add(number)
@@ -375,6 +378,13 @@ class Reserving:
                 is_over=is_over,
             )
         )
+
+    def _tell_homeless(self, record: Subscribed) -> None:
+        """It is held, and leads nowhere until it has found a place."""
+        if not record.is_reserved:
+            key = record.contract, record.stretch_generation
+            self._broken.add(key)
+            self._tell_broken(*key, ROUTERS_GONE)
 
     def _not_released(self, keys: Iterable[tuple[str, int]], _: str) -> None:
         """The disk is full: the parent says it again."""
