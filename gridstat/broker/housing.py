@@ -33,11 +33,13 @@ HOUSE_TIMER: Final = "house"
 class Housing:
     """A homeless contract is housed or ended; until `_end_ns` it is tried again."""
 
-    def __init__(self, desk: Desk, notices: Notices) -> None:
+    def __init__(
+        self, desk: Desk, notices: Notices, stretch_changed: Callable[[Subscription], None]
+    ) -> None:
         self._desk = desk
         self._notices = notices
+        self._stretch_changed = stretch_changed
         self._end_ns = 0
-        self.stretch_changed: Callable[[Subscription], None] = _nobody
 
     def resume(self) -> None:
         """After a start."""
@@ -103,7 +105,7 @@ class Housing:
         if found is None:
             return
         if housed.contract:
-            self.stretch_changed(found)
+            self._stretch_changed(found)
         else:
             outcome = granted(found.record, found.variable, found.troubles)
             self._notices.push(housed.subscriber, ContractChanged(granted=outcome))
@@ -111,7 +113,3 @@ class Housing:
     def _later(self, _: str) -> None:
         """The disk is full."""
         self._desk.set_timer(HOUSE_TIMER, self._desk.settings.retry_after_ns)
-
-
-def _nobody(_: Subscription) -> None:
-    """A cloud without a parent has no stretches."""

@@ -114,7 +114,6 @@ class LeafBroker:
             self._desk, self._requests, notices, channel_plan, self._presence
         )
         self._health = RouterHealth(self._desk)
-        self._housing = Housing(self._desk, notices)
         self._recovery = Recovery(self._desk, self._health, notices, self._moves, self._presence)
         surveyor = Surveyor(self._desk, self._router_desk, self._health, channel_plan)
         self.flooding = Flooding(self._desk)
@@ -127,7 +126,7 @@ class LeafBroker:
             self._desk, self._requests, notices, self._tree.numbers.take
         )
         self._recovery.stretch_changed = self._tree.stretch_changed
-        self._housing.stretch_changed = self._tree.stretch_changed
+        self._housing = Housing(self._desk, notices, self._tree.stretch_changed)
         self._set_up_flooding()
         self._subscriptions.elsewhere = self._tree.asking
         self._publications = Publications(
