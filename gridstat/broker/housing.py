@@ -18,10 +18,13 @@ from gridstat.broker.routers.router_health import ends_of
 from gridstat.net.command.endpoint_messages import ContractChanged, Unpublished
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gridstat.broker.capacity.contracts import Allocation
     from gridstat.broker.desk import Desk
     from gridstat.broker.records.applied import Applied
     from gridstat.broker.records.operations import Subscribed
+    from gridstat.broker.records.registry import Subscription
     from gridstat.broker.requests.notices import Notices
 
 HOUSE_TIMER: Final = "house"
@@ -30,9 +33,12 @@ HOUSE_TIMER: Final = "house"
 class Housing:
     """A homeless contract is housed or ended; until `_end_ns` it is tried again."""
 
-    def __init__(self, desk: Desk, notices: Notices) -> None:
+    def __init__(
+        self, desk: Desk, notices: Notices, stretch_changed: Callable[[Subscription], None]
+    ) -> None:
         self._desk = desk
         self._notices = notices
+        self._stretch_changed = stretch_changed
         self._end_ns = 0
 
     def resume(self) -> None:
@@ -96,7 +102,11 @@ class Housing:
 
     def _told(self, housed: Subscribed, _: Applied) -> None:
         found = self._desk.registry.subscriptions.get(housed.subscription_id)
-        if found is not None and not housed.contract:
+        if found is None:
+            return
+        if housed.contract:
+            self._stretch_changed(found)
+        else:
             outcome = granted(found.record, found.variable, found.troubles)
             self._notices.push(housed.subscriber, ContractChanged(granted=outcome))
 

@@ -40,7 +40,7 @@ from gridstat.broker.routers.refusals import REFUSAL_TIMER
 from gridstat.broker.routers.router_desk import WHOLE_TIMER, RouterDesk
 from gridstat.broker.routers.router_health import ABSENT_TIMER, RouterHealth
 from gridstat.broker.stretches.asking import ASK_TIMER
-from gridstat.broker.stretches.borders import CROSSINGS_TIMER, KNOTS_TIMER
+from gridstat.broker.stretches.borders import CROSSINGS_TIMER, SEARCH_TIMER
 from gridstat.broker.stretches.numbers import NUMBERS_TIMER
 from gridstat.broker.stretches.patience import PATIENCE_TIMER
 from gridstat.broker.stretches.reserving import RELEASE_TIMER
@@ -114,7 +114,6 @@ class LeafBroker:
             self._desk, self._requests, notices, channel_plan, self._presence
         )
         self._health = RouterHealth(self._desk)
-        self._housing = Housing(self._desk, notices)
         self._recovery = Recovery(self._desk, self._health, notices, self._moves, self._presence)
         surveyor = Surveyor(self._desk, self._router_desk, self._health, channel_plan)
         self.flooding = Flooding(self._desk)
@@ -127,6 +126,7 @@ class LeafBroker:
             self._desk, self._requests, notices, self._tree.numbers.take
         )
         self._recovery.stretch_changed = self._tree.stretch_changed
+        self._housing = Housing(self._desk, notices, self._tree.stretch_changed)
         self._set_up_flooding()
         self._subscriptions.elsewhere = self._tree.asking
         self._publications = Publications(
@@ -168,9 +168,9 @@ class LeafBroker:
             ASK_TIMER: self._tree.asking.ask_all,
             PATIENCE_TIMER: self._tree.asking.patience.look,
             RELEASE_TIMER: self._tree.reserving.release_due,
-            NUMBERS_TIMER: self._tree.numbers.ask_if_low,
+            NUMBERS_TIMER: self._tree.numbers.ask_again,
             CROSSINGS_TIMER: self._tree.borders.look_at_crossings,
-            KNOTS_TIMER: self._tree.borders.look_for_knots,
+            SEARCH_TIMER: self._tree.borders.look_further,
             START_TIMER: self._begin,
         }
         self._named_timers: dict[str, Callable[[str], None]] = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.broker.tree.records import body_of
-from gridstat.model.errors import ChannelFull, NoSuchVariable
+from gridstat.model.errors import ChannelFull, LatencyNotSatisfiable, NoSuchVariable
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.net.command.endpoint_messages import (
     ChangeSubscription,
@@ -20,12 +20,15 @@ from gridstat.net.command.endpoint_messages import (
     RefusedOutcome,
     Unsubscribe,
 )
+from gridstat.net.command.machine import Received
 from gridstat.net.command.router_messages import ChannelStateChanged
+from gridstat.net.command.stretch_messages import ContractGranted
 from tests.unit.broker.stand_ins import subscribe
 from tests.unit.broker.tree.family import Family
 
 if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
+    from gridstat.net.command.machine import Event
 
 CLOUDS = ("a", "b", "c", "d")
 PARENTS = {"a": "west", "b": "west", "c": "east", "d": "east", "west": "root", "east": "root"}
@@ -136,6 +139,17 @@ def test_a_change_of_quality_crosses_the_tree() -> None:
     assert residue(family) == []
 
 
+def test_a_change_to_modes_of_different_redundancy_crosses_the_tree() -> None:
+    family = grid()
+    (first,) = ask(family, "d", subscribe("a/pmu/v", QosRequest(redundancy=1)))
+    assert isinstance(first, GrantedOutcome)
+    qos = ModalQos({0: QosRequest(redundancy=1, every=2), 1: QosRequest(redundancy=2)})
+    change = ChangeSubscription(subscription_id=first.subscription_id, qos=qos)
+    (second,) = ask(family, "d", change)
+    assert isinstance(second, GrantedOutcome), second
+    assert {mode: found.every for mode, found in second.granted.items()} == {0: 2, 1: 1}
+
+
 @pytest.mark.feature("S0-5")
 def test_a_full_channel_between_clouds_is_named_to_the_end_point() -> None:
     narrow = dict.fromkeys([("a/0", "c/0"), ("b/1", "d/1")], 1_000)
@@ -200,6 +214,33 @@ def test_a_channel_between_clouds_that_falls_silent_is_planned_round() -> None:
     assert [one["is_up"] for one in survey["channels"] if one["channel"] == used.label] == [False]
     ask(family, "d", Unsubscribe())
     assert residue(family) == []
+
+
+def test_a_change_that_crosses_a_new_plan_on_its_way_is_answered_by_what_comes_of_it() -> None:
+    family = grid()
+    (outcome,) = ask(family, "d", subscribe("a/pmu/v"))
+    assert isinstance(outcome, GrantedOutcome)
+    leaf, tell, sent = family.leaves["d"], family.leaves["d"].tell, list[int]()
+    qos = ModalQos({0: QosRequest(latency_us=10)})
+    change = ChangeSubscription(subscription_id=outcome.subscription_id, qos=qos)
+
+    def crossing(event: Event) -> None:
+        if isinstance(event, Received) and isinstance(event.message, ContractGranted) and not sent:
+            sent.append(0)
+            sent[0] = leaf.send("d/centre", "d/e", change)
+        tell(event)
+
+    leaf.tell = crossing  # type: ignore[method-assign]
+    accounts = family.brokers["root"].broker.state.channels.accounts.values()
+    (used,) = [account.channel for account in accounts if account.carriage.streams]
+    silence(family, used.to_router, used.channel_id, is_up=False)
+    family.settle()
+    family.pass_time(6_000_000_000)
+    (answer,) = leaf.answers["d/centre", sent[0]]
+    assert isinstance(answer, RefusedOutcome), answer
+    assert answer.code == LatencyNotSatisfiable.code
+    (found,) = leaf.broker.registry.tree.asked.values()
+    assert found.record.qos == ModalQos({0: QosRequest()})
 
 
 def silence(family: Family, router: str, channel_id: int, *, is_up: bool) -> None:

@@ -60,12 +60,11 @@ class CloudEffects:
     ) -> None:
         match operation:
             case RouterAdded(router=router):
-                if router.name not in self._registry.routers:
-                    self._add_router(router)
-                    done.undo.append(partial(self._remove_router, router.name))
-                    self._flooding.router_added(router.name, done)
+                add = partial(self._change_to_added, router, done)
+                self._flooding.change_router(router.name, add, done)
             case RouterRemoved(name=name):
-                self._change_to_removed(name, done)
+                remove = partial(self._change_to_removed, name, done)
+                self._flooding.change_router(name, remove, done)
             case RouterReported():
                 # Where a router listens is a fact, journalled or not: it is not undone.
                 if operation.name in self._registry.routers:
@@ -98,6 +97,12 @@ class CloudEffects:
         registry = self._registry
         ends = channel.from_router, channel.to_router
         return all(end in registry.routers for end in ends) and ends not in registry.channel_between
+
+    def _change_to_added(self, router: Router, done: Applied) -> None:
+        if router.name not in self._registry.routers:
+            self._add_router(router)
+            done.undo.append(partial(self._remove_router, router.name))
+            self._flooding.router_added(router.name, done)
 
     def _change_to_removed(self, name: str, done: Applied) -> None:
         router = self._registry.routers.get(name)

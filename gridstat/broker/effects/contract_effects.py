@@ -82,8 +82,13 @@ class ContractEffects:
             return
         if record.contract:
             key = record.contract, record.stretch_generation
+            before = registry.tree.stretch(*key)  # Of a homeless one that moves in.
             registry.tree.add_stretch(*key, record.subscription_id)
-            done.undo.append(partial(registry.tree.remove_stretch, *key))
+            done.undo.append(
+                partial(registry.tree.add_stretch, *key, before)
+                if before
+                else partial(registry.tree.remove_stretch, *key)
+            )
         if not self._reservations.holds(record.subscription_id):
             if not self._reservations.has_a_place(record.paths):
                 registry.homeless[record.subscription_id] = record

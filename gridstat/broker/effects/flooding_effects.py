@@ -87,6 +87,13 @@ class FloodingEffects:
         self._reservations.take(after)
         done.undo.append(partial(self._reservations.give_back, after))
 
+    def change_router(self, name: str, change: Callable[[], None], done: Applied) -> None:
+        """A router comes or goes by this; at a border it is charged for as long as it is there."""
+        if self._registry.tree.borders_at(name):
+            self.change_borders(change, done)
+        else:
+            change()
+
     def claims(self, found: FloodingSet) -> list[Claim]:
         """All that a flooded variable takes of this cloud."""
         inside = flooding_claims(found, sorted(self._registry.channels))

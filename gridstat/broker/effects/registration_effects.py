@@ -124,6 +124,7 @@ class RegistrationEffects:
         begun = registry.tree.begun
         for key in [key for key in begun if key[0] == operation.endpoint]:
             done.undo.append(partial(begun.__setitem__, key, begun.pop(key)))
+        done.tables.append(partial(registry.tree.news.left.append, operation.endpoint))
         if endpoint is not None:
             done.undo += [
                 partial(registry.endpoints.__setitem__, endpoint.name, endpoint),

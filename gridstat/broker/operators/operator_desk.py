@@ -17,7 +17,7 @@ from gridstat.broker.records.operations import (
     RouterRemoved,
 )
 from gridstat.broker.records.registry import ALLOTTED_CHANNEL_ID_MIN
-from gridstat.broker.requests.outcomes import refused
+from gridstat.broker.requests.outcomes import few_words, refused
 from gridstat.model.errors import (
     GridStatError,
     LayoutError,
@@ -131,6 +131,12 @@ class OperatorDesk:
             labels = sorted(registry.channels[one].label for one in registry.channels_of[name])
             raise StillInUse(
                 f"router {name} still has channels: {', '.join(labels)}", hint="remove them first"
+            )
+        if self._desk.settings.parent and (borders := registry.tree.borders_at(name)):
+            raise StillInUse(
+                f"router {name} still has channels to other clouds: "
+                f"{', '.join(few_words([border.channel.label for border in borders]))}",
+                hint="remove them first, at the broker above this cloud that owns them",
             )
 
         def removed(_: Applied) -> None:

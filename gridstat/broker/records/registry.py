@@ -317,24 +317,37 @@ class Registry:
         self._unindex(record)
         return subscription
 
-    def contracts_of(self, endpoint: EndPoint, *, pattern_id: int | None = None) -> set[int]:
-        """All that an end-point has, homeless or not; or what one of its patterns has caught.
+    def contract(self, subscription_id: int) -> Subscribed | None:
+        """As it is held here, homeless or not."""
+        found = self.subscriptions.get(subscription_id)
+        return self.homeless.get(subscription_id) if found is None else found.record
+
+    def stretches(self) -> Iterator[Subscribed]:
+        """All that is held here of contracts across clouds, homeless or not."""
+        for generations in self.tree.stretches.values():
+            for number in generations.values():
+                record = self.contract(number)
+                if record is not None:
+                    yield record
+
+    def contracts_of(self, endpoint: EndPoint) -> set[int]:
+        """All that an end-point has, homeless or not."""
+        return set[int]().union(*self.contracts_by_pattern(endpoint).values())
+
+    def contracts_by_pattern(self, endpoint: EndPoint) -> dict[int, set[int]]:
+        """The same by the pattern that has caught them; those of 0 were asked for by name.
 
         A contract across clouds is one, whatever stretches this cloud has of it.
         """
         records = [self.subscriptions[number].record for number in endpoint.subscriptions]
         records += [each for each in self.homeless.values() if each.subscriber == endpoint.name]
-        found = {
-            record.subscription_id
-            for record in records
-            if not record.contract and (pattern_id is None or record.pattern_id == pattern_id)
-        }
-        asked = self.tree.asked
-        return found | {
-            number
-            for number in self.tree.asked_by.get(endpoint.name, ())
-            if pattern_id is None or asked[number].record.pattern_id == pattern_id
-        }
+        found: dict[int, set[int]] = {}
+        for record in records:
+            if not record.contract:
+                found.setdefault(record.pattern_id, set()).add(record.subscription_id)
+        for number in self.tree.asked_by.get(endpoint.name, ()):
+            found.setdefault(self.tree.asked[number].record.pattern_id, set()).add(number)
+        return found
 
     def replace_record(
         self, subscription: Subscription, record: Subscribed, variable: StatusVariable

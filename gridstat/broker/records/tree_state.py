@@ -64,6 +64,8 @@ class TreeNews:
     patterns: list[int] = field(default_factory=list)
     freed: list[int] = field(default_factory=list)
     """Identifiers of variables that are gone."""
+    left: list[str] = field(default_factory=list)
+    """End-points that are gone."""
 
     def take(self) -> TreeNews:
         """All of it; what comes later is news again."""
@@ -83,6 +85,7 @@ class TreeNews:
             self.published,
             self.patterns,
             self.freed,
+            self.left,
         )
 
 
@@ -113,6 +116,14 @@ class TreeState:
     def numbers_used_in(self, variable_id_last: int) -> int:
         """What a parent is told of them; as long as it has never been heard, they are all."""
         return variable_id_last if self.depth is None else self.numbers_used
+
+    def borders_at(self, router: str) -> list[BorderChannel]:
+        """The channels between clouds that begin or end at a router."""
+        return [
+            border
+            for _, border in sorted(self.borders.items())
+            if router in (border.channel.from_router, border.channel.to_router)
+        ]
 
     def stretch(self, contract: str, generation: int) -> int:
         """The number under which it is held, or 0."""

@@ -22,6 +22,8 @@ from gridstat.model.errors import (
 from gridstat.net.command.endpoint_messages import DoneOutcome
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gridstat.broker.desk import Desk
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.records.registry import EndPoint, Subscription
@@ -50,14 +52,17 @@ class ContractChanges:
 
     def unsubscribe(self, request: Request, command: Unsubscribe) -> None:
         endpoint = self._desk.registry.endpoints[request.endpoint]
-        outcomes: list[Outcome] = []
-        ending = Ending()
+        outcomes: list[Outcome] = [DoneOutcome()]
         if command.subscription_ids:
-            outcomes = [self._end(endpoint, number, ending) for number in command.subscription_ids]
+            going = self._named(endpoint, command.subscription_ids)
+            outcomes = [
+                DoneOutcome() if number in going else refused(_unknown(endpoint.name, number))
+                for number in command.subscription_ids
+            ]
         else:
-            everything = self._desk.registry.contracts_of(endpoint) | endpoint.patterns
-            ending.unsubscribe(self._desk.registry, everything)
-            outcomes = [DoneOutcome()]
+            going = self._desk.registry.contracts_of(endpoint) | endpoint.patterns
+        ending = Ending()
+        ending.unsubscribe(self._desk.registry, going)
         if not ending.operations:
             self._requests.answer(request, outcomes)
             return
@@ -177,17 +182,15 @@ class ContractChanges:
         homeless = self._desk.registry.homeless.get(number)
         return homeless is not None and homeless.subscriber == endpoint and not homeless.contract
 
-    def _end(self, endpoint: EndPoint, number: int, ending: Ending) -> Outcome:
-        registry = self._desk.registry
-        if number in endpoint.patterns:
-            caught = registry.contracts_of(endpoint, pattern_id=number)
-            ending.unsubscribe(registry, caught | {number})
-            return DoneOutcome()
-        if not self._has(endpoint, number):
-            error: GridStatError = _unknown(endpoint.name, number)
-            return refused(error)
-        ending.unsubscribe(registry, (number,))
-        return DoneOutcome()
+    def _named(self, endpoint: EndPoint, numbers: Iterable[int]) -> set[int]:
+        """What ends with these, each once: a pattern with all that it has caught."""
+        named = set(numbers)
+        going = {number for number in named - endpoint.patterns if self._has(endpoint, number)}
+        patterns = named & endpoint.patterns
+        if patterns:
+            caught = self._desk.registry.contracts_by_pattern(endpoint)
+            going |= patterns.union(*(caught.get(pattern, ()) for pattern in patterns))
+        return going
 
 
 def _unknown(endpoint: str, number: int) -> NoSuchSubscription:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.capacity.contracts import AllocationRequest, Refusal
@@ -66,7 +67,7 @@ class PublicationChanges:
             from_ns = 0 if publication.change is None else publication.change.from_ns
             self._requests.answer(request, (PublishedOutcome(variable=old, from_ns=from_ns),))
             return
-        if any(registry.subscriptions[one].record.exits for one in publication.subscriptions):
+        if self._is_taken_elsewhere(publication):
             raise StillInUse(
                 f"{old.name} is taken in other clouds, which know it by its period",
                 hint="unpublish it and publish it anew, with the other period",
@@ -97,6 +98,13 @@ class PublicationChanges:
         operations: list[Operation] = [PublicationMoved(variable=new), *moves]
         then = partial(self._when_durable, new.name, request)
         self._desk.commit_applied(applied, operations, then, self._requests.fail(request))
+
+    def _is_taken_elsewhere(self, publication: Publication) -> bool:
+        """Also by what looks for a place at the moment."""
+        registry, name = self._desk.registry, publication.variable.name
+        live = (registry.subscriptions[one].record for one in publication.subscriptions)
+        homeless = (one for one in registry.homeless.values() if one.name == name)
+        return any(record.exits for record in chain(live, homeless))
 
     def resume(self) -> None:
         """After a start: go on with the changes that were under way."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import structs
@@ -262,9 +263,10 @@ class Subscriptions:
         )
         operations.append(held)
         self._desk.effects.apply(held, applied)
-        found = list(registry.matching(held.pattern))
         room = max(0, self._desk.settings.catch_at_once - len(operations))
-        if found[room:]:
+        # One more than is caught now tells that there is more; with no room nobody has to search.
+        found = list(islice(registry.matching(held.pattern), room + 1)) if room else []
+        if found[room:] or not room:
             self.catching.later(CatchingLeft(pattern_id=held.pattern_id), applied, operations)
         words = [
             words

@@ -24,7 +24,7 @@ from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.requests.subscriptions import targets_of
 from gridstat.broker.requests.type_check import encode_type, expected_type
 from gridstat.broker.stretches.begun_answers import BegunAnswers, place_of
-from gridstat.broker.stretches.fitness import fits, is_known, mismatch_of
+from gridstat.broker.stretches.fitness import answers, break_of, is_known, mismatch_of
 from gridstat.broker.stretches.patience import Patience
 from gridstat.broker.stretches.pieces import whole_outcome
 from gridstat.model.cloud import check_name
@@ -223,8 +223,14 @@ class Asking:
             return
         if is_known(found.granted, word) and not self._is_in_doubt(number, found):
             return
+        gap = break_of(word)
+        if gap is not None:
+            self._desk.note("grant_refused", contract=word.contract, reason=str(gap.args[0]))
+            if found.granted is None:
+                self._give_up(found.record, gap)
+            return
         asked = found.waiting
-        if asked is not None and (word.generation < asked.generation or not fits(asked, word)):
+        if asked is not None and not answers(asked, word):
             asked = None  # A new plan of the owner, which has not heard of the change yet.
         record = asked or found.record
         mismatch = mismatch_of(record, word)

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gridstat.broker.records.operations import Answered
 from gridstat.broker.records.tree_operations import OutcomeKnown
-from gridstat.broker.requests.outcomes import encode_outcome, join_outcomes, refused
-from gridstat.model.errors import NoSuchSubscription
+from gridstat.broker.requests.outcomes import (
+    encode_outcome,
+    encode_outcomes,
+    join_outcomes,
+    refused,
+)
+from gridstat.model.errors import NoSuchSubscription, ShuttingDown
 from gridstat.net.command.frames import decode_outcomes
 
 if TYPE_CHECKING:
@@ -120,6 +125,17 @@ class BegunAnswers:
         if operations or self._misses(where):
             gone = NoSuchSubscription("it was ended before it was granted")
             self.fill(where, refused(gone), operations, _nobody)
+
+    def leave(self, endpoint: str) -> None:
+        """An end-point is gone, durably, and with it all answers that had begun: nobody fills them.
+
+        It may be back already, and have asked anew.
+        """
+        begun = self._desk.registry.tree.begun
+        gone = [key for key in self._waiting if key[0] == endpoint and key not in begun]
+        error = ShuttingDown(f"{endpoint} has left before this was done")
+        for key in gone:
+            self._requests.send(self._waiting.pop(key).request, encode_outcomes((refused(error),)))
 
     def _misses(self, where: Place) -> bool:
         """Whether an answer has begun there, and this outcome of it is not known yet."""

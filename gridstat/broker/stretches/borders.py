@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.records.tree_operations import BorderClosed, BorderOpened
 from gridstat.broker.routers.addresses import check_host, check_ports, check_versions
+from gridstat.broker.stretches.crossings import BORDERS_A_TURN, CrossingSearch, are_alike
 from gridstat.broker.stretches.knots import PAUSE_NS, KnotSearch
 from gridstat.broker.turn import nothing
 from gridstat.model.errors import LayoutError, StorageFailed
@@ -18,7 +19,6 @@ from gridstat.net.command.tree_messages import (
     BORDER_CHANNELS_MAX,
     BorderChannelTold,
     BorderTold,
-    Crossing,
     CrossingsTold,
 )
 from gridstat.net.command.tree_pages import Arriving, pages_of_crossings
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gridstat.broker.desk import Desk
     from gridstat.broker.records.tree_operations import TreeOperation
     from gridstat.broker.routers.router_health import RouterHealth
+    from gridstat.broker.stretches.crossings import Crossings
     from gridstat.broker.stretches.parent_link import ParentLink
     from gridstat.broker.stretches.ways import Ways
     from gridstat.net.command.router_messages import BackPressureChanged, ChannelStateChanged
@@ -41,9 +42,7 @@ if TYPE_CHECKING:
     )
 
 CROSSINGS_TIMER: Final = "crossings"
-KNOTS_TIMER: Final = "knots"
-WORTH_TELLING: Final = 10
-"""A change of a tenth of what was told before is worth telling."""
+SEARCH_TIMER: Final = "search"
 
 
 class Borders:
@@ -60,12 +59,13 @@ class Borders:
         self._closing: set[int] = set()
         self._arriving: Arriving[int] = Arriving(BORDER_CHANNELS_MAX)
         self._told: dict[str, BorderTold] = {}
-        self._crossings: dict[tuple[str, str], Crossing] | None = None
+        self._crossings: Crossings | None = None
         """None as long as nothing is told: then also that there is no way is news."""
         self._knots: tuple[Knot, ...] = ()
-        self._search = KnotSearch()
+        self._knot_search = KnotSearch()
+        self._crossing_search = CrossingSearch(ways)
         self._is_searching = False
-        self._is_timer_set = False
+        self._due_ns: int | None = None
 
     # What the parent wants.
 
@@ -130,14 +130,11 @@ class Borders:
 
     def _used(self) -> set[int]:
         """The channels by which stretches enter or leave."""
-        registry = self._desk.registry
-        used: set[int] = set()
-        for held in registry.tree.stretches.values():
-            for number in held.values():
-                found = registry.subscriptions.get(number)
-                if found is not None:
-                    used |= {gate[1] for gate in (*found.record.entries, *found.record.exits)}
-        return used
+        return {
+            channel_id
+            for record in self._desk.registry.stretches()
+            for _, channel_id in (*record.entries, *record.exits)
+        }
 
     def _commit(self, operations: list[TreeOperation]) -> None:
         if operations:
@@ -225,53 +222,57 @@ class Borders:
                 self._link.tell(told)
 
     def look_later(self) -> None:
-        """Something may have changed on the ways between the borders."""
-        if self._link.is_joined and len(self.wanted) > 1 and not self._is_timer_set:
-            self._is_timer_set = True
-            self._desk.set_timer(CROSSINGS_TIMER, self._desk.settings.retry_after_ns)
+        """Something may have changed on the ways between the borders.
+
+        Loads change all the time: where many borders make a look long, it is seldom because of
+        them alone.
+        """
+        if not self._link.is_joined or len(self.wanted) <= 1:
+            return
+        wait_ns = self._desk.settings.retry_after_ns
+        if not self._crossing_search.is_outdated:
+            wait_ns *= -(-len(self.wanted) // BORDERS_A_TURN)
+        due_ns = self._desk.now_ns + wait_ns
+        if self._due_ns is None or due_ns < self._due_ns:
+            self._due_ns = due_ns
+            self._desk.set_timer(CROSSINGS_TIMER, wait_ns)
 
     def look_at_crossings(self) -> None:
-        self._is_timer_set = False
-        if self._link.is_joined:
+        self._due_ns = None
+        if self._crossing_search.is_under_way:
+            self.look_later()
+        elif self._link.is_joined:
             self.tell_crossings()
 
     def tell_crossings(self) -> None:
         """All ways between the wanted borders, if one of them has changed by enough."""
-        self._search_knots()
-        now = {}
-        for start in self.wanted:
-            reach = self._ways.reach((start,), self._desk.now_ns)
-            for end in self.wanted:
-                if end != start and end in reach:
-                    free_bytes = reach[end].free_bytes_per_s
-                    now[start, end] = Crossing(
-                        from_router=start,
-                        to_router=end,
-                        latency_us=reach[end].latency_us,
-                        free_bytes_per_s=None if free_bytes is None else {0: free_bytes},
-                        free_events_per_s={0: reach[end].free_events_per_s},
-                    )
-        found, told = self._search.known, self._crossings
-        if told is not None and found == self._knots and _are_alike(told, now):
-            return
-        self._crossings, self._knots = now, found
-        whole = CrossingsTold(term=self._link.term, crossings=tuple(now.values()), knots=found)
-        for page in pages_of_crossings(whole):
-            self._link.tell(page)
+        self._crossing_search.begin(self.wanted)
+        self._search()
 
-    def look_for_knots(self) -> None:
-        """Some more of them; the parent hears when all are known, and are others than before."""
+    def look_further(self) -> None:
+        """Some more of what is being looked for."""
         self._is_searching = False
         if self._link.is_joined:
-            self._search_knots()
-            if self._search.known != self._knots:
-                self.tell_crossings()
+            self._search()
 
-    def _search_knots(self) -> None:
-        is_more = self._search.look(self._desk.reservations.resources, self.wanted)
-        if is_more and not self._is_searching:
+    def _search(self) -> None:
+        """The parent hears when all crossings are known, and again when all knots are."""
+        is_knotted = self._knot_search.look(self._desk.reservations.resources, self.wanted)
+        is_crossing = self._crossing_search.look(self._desk.now_ns)
+        if (is_knotted or is_crossing) and not self._is_searching:
             self._is_searching = True
-            self._desk.set_timer(KNOTS_TIMER, PAUSE_NS)
+            self._desk.set_timer(SEARCH_TIMER, PAUSE_NS)
+        if not is_crossing:
+            self._tell_found()
+
+    def _tell_found(self) -> None:
+        now, knots, told = self._crossing_search.known, self._knot_search.known, self._crossings
+        if told is not None and knots == self._knots and are_alike(told, now):
+            return
+        self._crossings, self._knots = now, knots
+        whole = CrossingsTold(term=self._link.term, crossings=tuple(now.values()), knots=knots)
+        for page in pages_of_crossings(whole):
+            self._link.tell(page)
 
     def nearness(self, edges: Iterable[str], *, is_start: bool) -> tuple[Nearness, ...]:
         """How far the wanted borders are from a publisher's edges, or a subscriber's edges from
@@ -296,22 +297,3 @@ class Borders:
             urgent_port=report.urgent_port,
             datagram_versions=report.datagram_versions,
         )
-
-
-def _are_alike(
-    before: dict[tuple[str, str], Crossing], now: dict[tuple[str, str], Crossing]
-) -> bool:
-    return before.keys() == now.keys() and not any(_has_moved(before[key], now[key]) for key in now)
-
-
-def _has_moved(before: Crossing, now: Crossing) -> bool:
-    amounts = (
-        (before.latency_us, now.latency_us),
-        (_free(before.free_bytes_per_s), _free(now.free_bytes_per_s)),
-        (_free(before.free_events_per_s), _free(now.free_events_per_s)),
-    )
-    return any(abs(new - old) * WORTH_TELLING > max(old, 1) for old, new in amounts)
-
-
-def _free(amounts: dict[int, int] | None) -> int:
-    return -1 if amounts is None else amounts.get(0, 0)

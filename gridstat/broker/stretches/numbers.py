@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from gridstat.broker.records.tree_operations import NumbersAllotted
 from gridstat.model.errors import GridStatError, LimitReached, QuotaReached, ShuttingDown
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from gridstat.broker.desk import Desk
     from gridstat.broker.records.applied import Applied
+    from gridstat.broker.records.registry import EndPoint
     from gridstat.broker.requests.requests import Request, Requests
     from gridstat.broker.stretches.parent_link import ParentLink
     from gridstat.net.command.endpoint_messages import Publish
@@ -31,10 +32,22 @@ HELD_MAX: Final = 1_024
 LOW_SHARE: Final = 4
 """Below a fourth of a block the next one is asked for."""
 
+Process: TypeAlias = tuple[str, int]
+"""The incarnation of an end-point, and the request by which it became known."""
+
+
+class _Held(NamedTuple):
+    """A publication that waits for a block, and the process that wants it."""
+
+    request: Request
+    command: Publish
+    process: Process
+
 
 class Numbers:
     """`_held` are publications that wait for a block, in their order.
 
+    `_open` is the question that the parent has not answered yet, and for how many it asks.
     Quarantine is measured by the steady clock: a step of the other must not end it.
     """
 
@@ -43,7 +56,8 @@ class Numbers:
         self._requests = requests
         self._link = link
         self._pool = IdentifierPool(desk.settings.quarantine_ns)
-        self._held: deque[tuple[Request, Publish]] = deque()
+        self._held: deque[_Held] = deque()
+        self._open = (0, 0)
         self._is_exhausted = False
         self.publish: Callable[[Request, Publish], None] = _nobody
 
@@ -89,7 +103,8 @@ class Numbers:
                 "too many publications wait for identifiers of variables",
                 hint="the parent has to give some; see whether the cloud has joined it",
             )
-        self._held.append((request, command))
+        process = _process_of(self._desk.registry.endpoints.get(request.endpoint))
+        self._held.append(_Held(request, command, process))
         self.ask_if_low()
 
     def free(self, number: int) -> None:
@@ -99,19 +114,27 @@ class Numbers:
 
     # The talk with the parent.
 
+    def ask_again(self) -> None:
+        """What was asked before may be lost: the session is new, or the disk had no room."""
+        self._open = (0, 0)
+        self.ask_if_low()
+
     def ask_if_low(self) -> None:
         at_once = self._desk.settings.numbers_at_once
-        wanted = sum(len(command.publications) for _, command in self._held)
+        wanted = sum(len(held.command.publications) for held in self._held)
         if self._pool.fresh() < max(wanted, at_once // LOW_SHARE, 1):
-            request = len(self._desk.registry.tree.blocks) + 1
-            count = max(at_once, wanted)
-            self._link.tell(AskNumbers(term=self._link.term, request=request, count=count))
+            question = len(self._desk.registry.tree.blocks) + 1, max(at_once, wanted)
+            if question != self._open:
+                self._open = question
+                request, count = question
+                self._link.tell(AskNumbers(term=self._link.term, request=request, count=count))
 
     def leased(self, word: NumbersLeased) -> None:
         if word.request != len(self._desk.registry.tree.blocks) + 1:
             return  # Said again; it is known.
         if word.count < 1 or word.first < 1 or word.first + word.count - 1 > U32_MAX:
             self._is_exhausted = True
+            self._open = (0, 0)
             self._desk.note("numbers_exhausted", request=word.request)
             self._publish_held()
             return
@@ -126,9 +149,10 @@ class Numbers:
 
     def _publish_held(self) -> None:
         held, self._held = self._held, deque()
-        for request, command in held:
+        for request, command, process in held:
+            endpoint = self._desk.registry.endpoints.get(request.endpoint)
             try:
-                if request.endpoint not in self._desk.registry.endpoints:
+                if endpoint is None or _process_of(endpoint) != process:
                     raise ShuttingDown(f"{request.endpoint} has left before this was done")
                 self.publish(request, command)
             except GridStatError as error:
@@ -137,6 +161,11 @@ class Numbers:
     def _later(self, _: str) -> None:
         """The disk is full."""
         self._desk.set_timer(NUMBERS_TIMER, self._desk.settings.retry_after_ns)
+
+
+def _process_of(endpoint: EndPoint | None) -> Process:
+    """One that has left and comes again is another, also by the same incarnation."""
+    return ("", 0) if endpoint is None else (endpoint.incarnation, endpoint.known_since)
 
 
 def _nobody(request: Request, command: Publish) -> None:

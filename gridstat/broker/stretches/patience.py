@@ -17,18 +17,20 @@ PATIENCE_TIMER: Final = "patience"
 
 
 class Patience:
-    """`_since` are the contracts that requests wait for, by when they were asked in this life."""
+    """`_since` are the contracts that requests wait for, and the generations of them, by when they
+    were asked in this life."""
 
     def __init__(self, desk: Desk, give_up: Callable[[int], None]) -> None:
         self._desk = desk
         self._give_up = give_up
-        self._since: dict[int, int] = {}
+        self._since: dict[tuple[int, int], int] = {}
         self._is_timer_set = False
 
     def begin(self, number: int) -> None:
         """A contract has been asked for; a pattern's has nobody who waits for it."""
-        if self._is_awaited(number):
-            self._since.setdefault(number, self._desk.now_ns)
+        generation = self._awaited(number)
+        if generation is not None:
+            self._since.setdefault((number, generation), self._desk.now_ns)
             self._set_timer()
 
     def resume(self) -> None:
@@ -40,18 +42,20 @@ class Patience:
         """Give up what has waited for so long."""
         self._is_timer_set = False
         late_ns = self._desk.now_ns - self._desk.settings.ask_within_ns
-        for number, since_ns in sorted(self._since.items()):
-            if not self._is_awaited(number):
-                del self._since[number]
+        for key, since_ns in sorted(self._since.items()):
+            number, generation = key
+            if generation != self._awaited(number):
+                del self._since[key]
             elif since_ns <= late_ns:
-                del self._since[number]
+                del self._since[key]
                 self._give_up(number)
         self._set_timer()
 
-    def _is_awaited(self, number: int) -> bool:
+    def _awaited(self, number: int) -> int | None:
+        """The generation that a request waits for; each change has its own time."""
         found = self._desk.registry.tree.asked.get(number)
         asked = None if found is None else found.waiting
-        return asked is not None and bool(asked.request_id)
+        return asked.generation if asked is not None and asked.request_id else None
 
     def _set_timer(self) -> None:
         if self._since and not self._is_timer_set:

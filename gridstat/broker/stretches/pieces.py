@@ -86,11 +86,11 @@ def current_pieces(path: PiecedPath, stretch: Subscribed | None) -> tuple[Piece,
     """The pieces, the last as this cloud has it now: it may have been led another way."""
     if stretch is None or len(path.pieces) < 2:  # noqa: PLR2004 — a channel and what follows it.
         return path.pieces
-    entry = path.pieces[-2].channel_ids[-1]
+    come_by = path.pieces[-2].channel_ids[-1:]
     entries, _ = gate_channels(stretch)
-    if entry not in entries:
+    if not come_by or come_by[0] not in entries:
         return path.pieces
-    now, last = stretch.paths[entries.index(entry)], path.pieces[-1]
+    now, last = stretch.paths[entries.index(come_by[0])], path.pieces[-1]
     current = Piece(
         owner=last.owner,
         routers=now.routers,

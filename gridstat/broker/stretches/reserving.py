@@ -11,28 +11,25 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from gridstat.broker.capacity.admission import Limit
 from gridstat.broker.capacity.contracts import Refusal
 from gridstat.broker.records.operations import Unsubscribed
 from gridstat.broker.records.tree_operations import StretchCommitted
 from gridstat.broker.records.tree_state import contract_number
-from gridstat.broker.requests.outcomes import few_words, refused
+from gridstat.broker.requests.outcomes import few_words
 from gridstat.broker.requests.subscriptions import record_of
 from gridstat.broker.routers.moves import has_a_way, routers_of
 from gridstat.broker.stretches.pieces import gate_channels, is_disjoint, pieced_paths
 from gridstat.broker.stretches.requesting import Requesting, unfit
+from gridstat.broker.stretches.stretch_words import not_reserved, pages_of_held
 from gridstat.model.errors import (
     GridStatError,
     StorageFailed,
 )
 from gridstat.net.command.stretch_messages import (
     REASON_LENGTH_MAX,
-    HeldStretch,
-    NotReserved,
     Released,
     Reserved,
     StretchBroken,
-    StretchesHeld,
     StretchMended,
     StretchUp,
 )
@@ -50,8 +47,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.stretch_messages import Commit, Release, Reserve
 
 RELEASE_TIMER: Final = "release"
-PAGE_MAX: Final = 1_000
-_LIMITS: Final = {limit.value.code: limit.name for limit in Limit}
+ROUTERS_GONE: Final = "its routers are gone"
 
 
 class Reserving:
@@ -79,6 +75,7 @@ class Reserving:
             if held is not None:
                 self._reserve_again(held, word)
                 return
+            self._answer_due((word.contract, word.generation))
             answer = self._allocate(word)
         except GridStatError as error:
             self._refuse(word, error)
@@ -94,13 +91,15 @@ class Reserving:
 
     def _reserve_again(self, held: Subscribed, word: Reserve) -> None:
         is_leaving = self._due.pop((word.contract, word.generation), None) is not None
-        if not is_leaving and self._requesting.is_met(held, word):
+        is_here = held.subscription_id in self._desk.registry.subscriptions
+        if not is_leaving and is_here and self._requesting.is_met(held, word):
             self._when_durable(partial(self._tell_reserved, held, word.round))
         else:
             self._reserve_anew(held, word, is_released=is_leaving)
 
     def _reserve_anew(self, held: Subscribed, word: Reserve, *, is_released: bool) -> None:
-        """What is held was released, or an earlier life of the parent asked for something else."""
+        """What is held was released, or has no place, or an earlier life of the parent asked for
+        something else."""
         key = word.contract, word.generation
         released_round = self._due_rounds.pop(key, 0)
         if not held.is_reserved:
@@ -153,6 +152,12 @@ class Reserving:
         self._give_back({key: self._due_rounds.pop(key, 0) for key in due})
         self._set_timer()
 
+    def _answer_due(self, key: tuple[str, int]) -> None:
+        """What was to go later has ended before; it must not take a newer one of its name along."""
+        if self._due.pop(key, None) is not None:
+            round_ = self._due_rounds.pop(key, 0)
+            self._when_durable(partial(self._tell_released, key, round_))
+
     def _give_back_later(self, key: tuple[str, int], round_: int) -> None:
         """The round that the parent has said last is the one that is answered."""
         self._due_rounds[key] = round_
@@ -180,27 +185,20 @@ class Reserving:
 
     def tell_held(self) -> None:
         """After a join: all that is held, by pages, and what of it does not work."""
-        registry, held = self._desk.registry, []
-        for contract, generations in sorted(registry.tree.stretches.items()):
-            for generation, number in sorted(generations.items()):
-                found = registry.subscriptions.get(number)
-                if found is not None:
-                    is_committed = not found.record.is_reserved
-                    held.append(
-                        HeldStretch(
-                            contract=contract, generation=generation, is_committed=is_committed
-                        )
-                    )
-        pages = [held[at : at + PAGE_MAX] for at in range(0, len(held), PAGE_MAX)] or [[]]
-        for page in pages:
-            is_last = page is pages[-1]
-            self._link.tell(StretchesHeld(term=self._link.term, held=tuple(page), is_last=is_last))
-        for one in held:
-            found = registry.subscriptions[registry.tree.stretch(one.contract, one.generation)]
-            if found.troubles:
+        held = sorted(
+            self._desk.registry.stretches(),
+            key=lambda record: (record.contract, record.stretch_generation),
+        )
+        for page in pages_of_held(self._link.term, held):
+            self._link.tell(page)
+        for record in held:
+            found = self._desk.registry.subscriptions.get(record.subscription_id)
+            if found is None:
+                self._tell_homeless(record)
+            elif found.troubles:
                 self.stretch_changed(found)
             else:
-                self._tell_if_moved(found.record)
+                self._tell_if_moved(record)
 
     # What happens to a stretch.
 
@@ -243,16 +241,14 @@ class Reserving:
         if contract_number(registry.cloud, contract):
             return  # Its subscriber has ended it, and the parent hears that of the contract.
         is_over = bool(name) and name not in registry.publications
-        reason = f"nobody publishes {name} any more" if is_over else "its routers are gone"
+        reason = f"nobody publishes {name} any more" if is_over else ROUTERS_GONE
         self._tell_broken(contract, generation, reason, is_over=is_over)
 
     # Reserving.
 
     def _held(self, contract: str, generation: int) -> Subscribed | None:
         registry = self._desk.registry
-        number = registry.tree.stretch(contract, generation)
-        found = registry.subscriptions.get(number)
-        return registry.homeless.get(number) if found is None else found.record
+        return registry.contract(registry.tree.stretch(contract, generation))
 
     def _is_committed(self, contract: str, generation: int) -> bool:
         """Of one that is, and of no other, the end is news."""
@@ -284,6 +280,8 @@ class Reserving:
 
     def _await_routers(self, number: int) -> None:
         found = self._desk.registry.subscriptions.get(number)
+        if found is None and (homeless := self._desk.registry.homeless.get(number)) is not None:
+            self._tell_homeless(homeless)
         if found is None or number in self._awaited:
             return
         self._awaited.add(number)
@@ -361,16 +359,7 @@ class Reserving:
             self._when_durable(partial(self._tell_reserved, record, is_moved=True))
 
     def _refuse(self, word: Reserve, error: GridStatError | Refusal) -> None:
-        self._link.tell(
-            NotReserved(
-                term=self._link.term,
-                contract=word.contract,
-                generation=word.generation,
-                refused=refused(error),
-                limit=_LIMITS.get(error.code, ""),
-                round=word.round,
-            )
-        )
+        self._link.tell(not_reserved(self._link.term, word, error))
 
     def _tell_released(self, key: tuple[str, int], round_: int) -> None:
         self._link.tell(
@@ -389,6 +378,13 @@ class Reserving:
                 is_over=is_over,
             )
         )
+
+    def _tell_homeless(self, record: Subscribed) -> None:
+        """It is held, and leads nowhere until it has found a place."""
+        if not record.is_reserved:
+            key = record.contract, record.stretch_generation
+            self._broken.add(key)
+            self._tell_broken(*key, ROUTERS_GONE)
 
     def _not_released(self, keys: Iterable[tuple[str, int]], _: str) -> None:
         """The disk is full: the parent says it again."""

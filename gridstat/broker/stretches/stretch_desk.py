@@ -128,6 +128,8 @@ class StretchDesk:
         if not self._desk.registry.tree.news:
             return
         news = self._desk.registry.tree.news.take()
+        for endpoint in news.left:
+            self.asking.answers.leave(endpoint)
         for number in news.ending:
             self.asking.end(number)
         if not self._desk.settings.parent:
@@ -171,7 +173,7 @@ class StretchDesk:
         self.borders.forget()
         self._watching.forget()
         self.reserving.tell_held()
-        self.numbers.ask_if_low()
+        self.numbers.ask_again()
         self.asking.ask_all()
         self._watching.watch_all()
 

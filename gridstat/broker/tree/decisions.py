@@ -91,4 +91,5 @@ def granted_word(desk: TreeDesk, holding: Holding, troubles: tuple[str, ...]) ->
         paths=body.paths,
         is_node_disjoint=body.is_node_disjoint,
         degraded=(*body.degraded, *troubles),
+        asked=body.asked,
     )

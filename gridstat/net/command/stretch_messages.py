@@ -104,7 +104,11 @@ Paths: TypeAlias = Annotated[tuple[PiecedPath, ...], msgspec.Meta(max_length=PAT
 
 
 class ContractGranted(TreeWord, frozen=True):
-    """The contract holds, all stretches are up as far as `degraded` does not say otherwise."""
+    """The contract holds, all stretches are up as far as `degraded` does not say otherwise.
+
+    `asked` is the generation of the question that it answers: a new plan of the owner's has a
+    higher one of its own. None of an owner that does not tell.
+    """
 
     contract: ContractText
     generation: Generation
@@ -114,6 +118,7 @@ class ContractGranted(TreeWord, frozen=True):
     paths: Paths
     is_node_disjoint: bool = True
     degraded: tuple[str, ...] = ()
+    asked: Generation | None = None
 
 
 class ContractRefused(TreeWord, frozen=True):

@@ -13,6 +13,7 @@ from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched, Unsu
 from gridstat.net.command.machine import TimerFired
 from tests.unit.broker.conversation import Conversation, pair
 from tests.unit.broker.stand_ins import CENTRE, CLOUD, PMU, publish, subscribe, variable
+from tests.unit.broker.stretches.counted import Counted
 
 COUNT = 50
 AT_ONCE = 4
@@ -54,6 +55,15 @@ def test_a_pattern_over_many_variables_catches_a_few_in_each_turn(cloud: Convers
         if isinstance(notice, Matched) and notice.granted.variable is not None
     }
     assert matched == {f"{PMU}/v{at}" for at in range(COUNT)}
+
+
+def test_many_patterns_in_one_request_are_not_searched_in_one_turn(cloud: Conversation) -> None:
+    publish_all(cloud)
+    names = cloud.broker.registry.names = Counted(cloud.broker.registry.names)
+    patterns = ["c1/**", f"{PMU}/*"] * 10
+    cloud.send(CENTRE, "c1/e2", subscribe(*patterns))
+    assert names.looks <= 2 * AT_ONCE
+    assert turns(cloud)[-1] == COUNT * len(patterns)
 
 
 def test_many_new_variables_are_caught_a_few_in_each_turn(cloud: Conversation) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gridstat.broker.records.operations import Unsubscribed, decode
 from gridstat.model.errors import (
     LatencyNotSatisfiable,
     LayoutError,
@@ -81,6 +82,27 @@ def test_unsubscribing_from_all_leaves_nothing(cloud: Conversation) -> None:
     assert (tables(cloud), promised(cloud)) == with_publications != before
     assert cloud.broker.registry.subscriptions == {}
     assert cloud.broker.registry.patterns == {}
+
+
+def test_what_is_named_often_in_one_request_ends_once(cloud: Conversation) -> None:
+    """A pattern, one of the two variables that it has caught, and a number that nobody has."""
+    cloud.publish(f"{PMU}/more", "c1/e0")
+    pattern = cloud.subscribe(CENTRE, "c1/e2", f"{PMU}/*").subscription_id
+    numbers = {pattern, *cloud.broker.registry.subscriptions}
+    cloud.settle()
+    written = len(cloud.journal)
+    ids = (pattern, max(numbers), 999) * 100
+    outcomes = cloud.ask(CENTRE, "c1/e2", Unsubscribe(subscription_ids=ids))
+    assert [type(outcome) for outcome in outcomes] == [
+        DoneOutcome,
+        DoneOutcome,
+        RefusedOutcome,
+    ] * 100
+    ended = [decode(data) for data in cloud.journal[written:]]
+    assert [one.subscription_id for one in ended if isinstance(one, Unsubscribed)] == sorted(
+        numbers
+    )
+    assert not cloud.broker.registry.subscriptions
 
 
 def test_nobody_ends_or_changes_the_subscription_of_another(cloud: Conversation) -> None:

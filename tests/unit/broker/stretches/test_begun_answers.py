@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from gridstat.model.errors import NoSuchSubscription, NoSuchVariable
-from gridstat.net.command.endpoint_messages import GrantedOutcome, RefusedOutcome, Unsubscribe
+from gridstat.model.errors import NoSuchSubscription, NoSuchVariable, ShuttingDown
+from gridstat.net.command.endpoint_messages import (
+    Attach,
+    Detach,
+    GrantedOutcome,
+    RefusedOutcome,
+    Unsubscribe,
+)
 from gridstat.net.command.stretch_messages import (
     AskContract,
     ContractEnded,
     ContractRefused,
     EndContract,
 )
+from tests.unit.broker.conversation import refusal
 from tests.unit.broker.stand_ins import CENTRE, subscribe
 from tests.unit.broker.stretches.counted import Counted
 from tests.unit.broker.stretches.family import FAR, Family, family
@@ -119,3 +128,50 @@ def test_an_answer_grants_nothing_that_has_ended_before_it_was_whole() -> None:
 
 def no_way() -> RefusedOutcome:
     return RefusedOutcome(code=NoSuchVariable.code, reason="it is gone")
+
+
+def test_what_an_end_point_waits_for_is_answered_when_it_leaves() -> None:
+    """Else it would wait, in the broker's eyes, and have no room for more requests one day."""
+    cloud = family()
+    quotas = replace(cloud.settings.quotas, pending_requests_max=3)
+    cloud.settings = replace(cloud.settings, quotas=quotas)
+    cloud.kill_broker()
+    cloud.start()
+    cloud.lose_parent()
+    for _ in range(4):
+        asked = cloud.send(CENTRE, "c1/e2", subscribe(FAR.name))
+        cloud.settle()
+        assert (CENTRE, asked) not in cloud.answers
+        cloud.ask(CENTRE, "c1/e2", Detach())
+        assert refusal(cloud.answers[CENTRE, asked]).code == ShuttingDown.code
+        cloud.attach(CENTRE, "c1/e2", "c1/e3")
+
+
+def test_what_it_asks_when_it_is_back_waits_on_while_its_leave_is_written() -> None:
+    cloud = family()
+    first = cloud.send(CENTRE, "c1/e2", subscribe(FAR.name))
+    cloud.settle()
+    cloud.is_journal_held = True
+    cloud.send(CENTRE, "c1/e2", Detach())
+    cloud.send(CENTRE, "c1/e2", attach("c1/e2"))
+    second = cloud.send(CENTRE, "c1/e2", subscribe(FAR.name))
+    cloud.is_journal_held = False
+    cloud.write()
+    cloud.settle()
+    assert refusal(cloud.answers[CENTRE, first]).code == ShuttingDown.code
+    assert (CENTRE, second) not in cloud.answers
+    cloud.grant(cloud.last(AskContract))
+    assert isinstance(cloud.answers[CENTRE, second][0], GrantedOutcome)
+
+
+def attach(edge: str) -> Attach:
+    return Attach(
+        edge=edge,
+        certificate=f"endpoint/{CENTRE}".encode(),
+        incarnation="a",
+        first_time=True,
+        host="10.1.0.1",
+        data_port=5_000,
+        urgent_port=5_001,
+        datagram_versions=(1, 2),
+    )

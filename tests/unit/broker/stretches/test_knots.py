@@ -28,7 +28,7 @@ def searched(cloud: Family, search: KnotSearch) -> int:
 
 
 def test_no_turn_has_more_than_a_few_searches(cloud: Family) -> None:
-    search = cloud.broker._tree.borders._search
+    search = cloud.broker._tree.borders._knot_search
     cloud.words.clear()
     cloud.say(WantBorders(term=7, routers=SIX))
     assert search.searches == SEARCHES_A_TURN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gridstat.broker.settings import BrokerSettings
-from gridstat.model.errors import LimitReached
+from gridstat.model.errors import LimitReached, ShuttingDown
 from gridstat.model.rate_law import Period
 from gridstat.net.command.endpoint_messages import Detach, PublishedOutcome, Unpublish
 from gridstat.net.command.tree_messages import AskNumbers, JoinTree, NumbersLeased
@@ -48,6 +48,37 @@ def test_a_waiting_publication_whose_publisher_has_left_comes_to_nothing(cloud: 
     cloud.ask(PMU, "c1/e0", Detach())
     cloud.join()
     assert cloud.broker.registry.publications == {}
+
+
+@pytest.mark.parametrize("incarnation", ["a", "b"])
+def test_a_publication_waits_for_the_process_that_wanted_it_and_for_no_other(
+    cloud: Family, incarnation: str
+) -> None:
+    """The second says another period, by another process or by the same that had left."""
+    first = cloud.send(PMU, "c1/e0", publish(variable(VOLTAGE)))
+    if incarnation == "a":
+        cloud.ask(PMU, "c1/e0", Detach())
+    cloud.lose(PMU, "c1/e0", "c1/e1")
+    cloud.attach(PMU, "c1/e0", data_port=0, incarnation=incarnation)
+    second = cloud.send(PMU, "c1/e0", publish(variable(VOLTAGE, period=Period(1, 10))))
+    cloud.join()
+    assert refusal(cloud.answers[PMU, first]).code == ShuttingDown.code
+    assert isinstance(cloud.answers[PMU, second][0], PublishedOutcome)
+    assert cloud.broker.registry.publications[VOLTAGE].variable.period == Period(1, 10)
+
+
+def test_a_block_is_asked_for_once_as_long_as_it_does_not_come() -> None:
+    cloud = Family(numbers_at_once=40)
+    cloud.start()
+    cloud.attach(PMU, "c1/e0", "c1/e1", data_port=0)
+    cloud.join()
+    names = [f"{PMU}/{number}" for number in range(38)]
+    cloud.ask(PMU, "c1/e0", publish(*(variable(name) for name in names)))
+    cloud.publish(VOLTAGE, "c1/e0")
+    assert [word.request for word in cloud.heard(AskNumbers)] == [1, 2]
+    cloud.lose_parent()
+    cloud.join(is_leasing=False)
+    assert [word.request for word in cloud.heard(AskNumbers)] == [1, 2, 2]
 
 
 def test_the_next_block_is_asked_for_in_time_and_under_the_next_number(cloud: Family) -> None:

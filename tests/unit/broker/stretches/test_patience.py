@@ -73,3 +73,15 @@ def test_a_change_that_nobody_answers_leaves_the_contract(cloud: Family) -> None
     found = cloud.broker.registry.tree.asked[number]
     assert found.change is not None
     assert (found.change.qos, found.is_ending) == (found.record.qos, False)
+
+
+def test_a_change_has_the_whole_time_also_soon_after_its_contract(cloud: Family) -> None:
+    number = have(cloud)
+    cloud.advance(cloud.settings.ask_within_ns - 1_000_000_000)
+    qos = ModalQos({0: QosRequest(redundancy=2)})
+    changed = cloud.send(CENTRE, "c1/e2", ChangeSubscription(subscription_id=number, qos=qos))
+    cloud.settle()
+    cloud.advance(cloud.settings.ask_within_ns - 1_000_000_000)
+    assert (CENTRE, changed) not in cloud.answers
+    cloud.advance(2_000_000_000)
+    assert refusal(cloud.answers[CENTRE, changed]).code == DeadlinePassed.code

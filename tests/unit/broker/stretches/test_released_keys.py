@@ -102,3 +102,15 @@ def test_what_was_released_and_could_not_be_reserved_anew_is_given_back(cloud: F
     cloud.advance(cloud.settings.release_after_ns)
     assert cloud.last(Released).contract == CONTRACT
     assert cloud.broker.registry.tree.stretches == {}
+
+
+def test_a_release_that_is_due_does_not_take_what_was_reserved_since(cloud: Family) -> None:
+    begin(cloud)
+    cloud.commit(CONTRACT)
+    cloud.say(Release(term=7, contract=CONTRACT, generation=0, round=1))
+    withdraw(cloud)
+    begin(cloud)
+    assert cloud.last(Released).round == 1
+    cloud.advance(2 * cloud.settings.release_after_ns)
+    assert cloud.broker.registry.tree.stretch(CONTRACT, 0)
+    assert len(cloud.heard(Released)) == 1

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from gridstat.broker.stretches.pieces import current_pieces
 from gridstat.model.errors import LayoutError, Refused, VariableExists
 from gridstat.model.flooding import FloodTerm
 from gridstat.model.rate_law import Period
 from gridstat.net.command.messages import Message
 from gridstat.net.command.stretch_messages import (
     AskContract,
+    ContractGranted,
+    EndContract,
     NotReserved,
     Piece,
     PiecedPath,
@@ -25,6 +28,7 @@ from gridstat.net.command.tree_messages import (
     ReserveFlooding,
     TreeJoined,
 )
+from tests.unit.broker.conversation import refusal
 from tests.unit.broker.stand_ins import CENTRE, VOLTAGE, subscribe
 from tests.unit.broker.stretches.family import (
     ENTRIES,
@@ -132,3 +136,47 @@ def test_a_word_that_the_broker_fails_over_ends_the_session_and_nothing_else(
     cloud.join()
     cloud.say(granted)
     assert cloud.answers[CENTRE, cloud.request_id]
+
+
+def ways_apart(cloud: Family) -> list[ContractGranted]:
+    """Grants of what was asked last: without a channel between two clouds, or within one."""
+    cloud.ask(CENTRE, "c1/e2", subscribe(FAR.name))
+    asked = cloud.last(AskContract)
+    cloud.reserve(asked.contract, entries=ENTRIES[:1], subscriber=CENTRE)
+    word = cloud.granted(asked, generation=0)
+    (path,) = word.paths
+    far, over, here = path.pieces
+    torn = msgspec.structs.replace(far, channel_ids=())
+    return [
+        msgspec.structs.replace(word, paths=(msgspec.structs.replace(path, pieces=pieces),))
+        for pieces in ((far, here), (torn, over, here))
+    ]
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_grant_of_paths_that_are_none_is_refused_and_given_back(cloud: Family, at: int) -> None:
+    word = ways_apart(cloud)[at]
+    cloud.say(word)
+    cloud.settle()
+    assert refusal(cloud.answers[CENTRE, cloud.request_id]).code == LayoutError.code
+    assert cloud.last(EndContract).contract == word.contract
+
+
+def test_a_contract_keeps_its_paths_when_it_is_granted_some_that_are_none(cloud: Family) -> None:
+    word = ways_apart(cloud)[0]
+    cloud.grant(cloud.last(AskContract))
+    (found,) = cloud.broker.registry.tree.asked.values()
+    before = found.granted
+    assert before is not None
+    cloud.say(msgspec.structs.replace(word, generation=1))
+    assert found.granted == before
+    assert cloud.notes[-1].word == "grant_refused"
+
+
+def test_paths_that_are_none_in_an_old_journal_are_shown_as_they_are(cloud: Family) -> None:
+    word = ways_apart(cloud)[0]
+    (path,) = word.paths
+    alone = msgspec.structs.replace(path.pieces[0], routers=("c2/e",), channel_ids=())
+    path = msgspec.structs.replace(path, pieces=(alone, path.pieces[-1]))
+    (found,) = cloud.broker.registry.subscriptions.values()
+    assert current_pieces(path, found.record) == path.pieces
