@@ -15,7 +15,7 @@ from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.flooding_book import flooded_of
 from gridstat.broker.tree.flooding_changes import FloodingChange, FloodingChanges
 from gridstat.broker.tree.flooding_records import FloodingHeld
-from gridstat.model.errors import GridStatError, LinkDown, QuotaReached, Refused, StorageFailed
+from gridstat.model.errors import GridStatError, LinkDown, Refused, StorageFailed
 from gridstat.model.flooding import (
     NO_GENERATION,
     FloodTerm,
@@ -31,7 +31,6 @@ from gridstat.net.command.operator_messages import (
     RemoveFlooding,
     SetFlooding,
 )
-from gridstat.net.command.session_messages import MANY_MAX
 from gridstat.net.command.tree_messages import (
     CommitFlooding,
     FloodedVariable,
@@ -203,11 +202,6 @@ class TreeFlooding:
         held = self._book.floods.get(name)
         is_reserved = held is not None and bool(held.reserved_generation)
         self._check_unchanging(name, is_reserved=is_reserved)
-        if held is None and len(self._book.floods) >= MANY_MAX:
-            raise QuotaReached(
-                f"{MANY_MAX} variables flood the scope of this broker",
-                hint="stop flooding some of them: `gridstat flood --list`",
-            )
 
     @staticmethod
     def _check_kind(variable: StatusVariable, every: int) -> None:

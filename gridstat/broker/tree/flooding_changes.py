@@ -14,7 +14,8 @@ from msgspec import structs
 
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.flooding_book import flooded_of, told_of
-from gridstat.model.errors import DeadlinePassed, Refused
+from gridstat.model.errors import DeadlinePassed, QuotaReached, Refused
+from gridstat.net.command.session_messages import MANY_MAX
 from gridstat.net.command.tree_messages import (
     CommitFlooding,
     FloodingCommitted,
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 FLOOD_TIMER: Final = "flood/"
 REASON_MAX: Final = 500
 """Characters that are kept of a child's reason."""
+_TOO_MANY: Final = QuotaReached(
+    f"{MANY_MAX} variables flood the scope of this broker",
+    hint="stop flooding some of them: `gridstat flood --list`",
+)
 FloodingOrder: TypeAlias = ReserveFlooding | CommitFlooding | ReleaseFlooding
 """What a parent says to a child."""
 FloodingWord: TypeAlias = FloodingReserved | FloodingRefused | FloodingCommitted | FloodingEnded
@@ -113,6 +118,9 @@ class FloodingChanges:
         """Children have room for what is less than before, and for what all have reserved."""
         name = change.after.variable.name
         assert name not in self._open, f"{name} is being changed"
+        if self._is_full(change.after):
+            change.refused(refused(_TOO_MANY))
+            return
         self._open[name] = change
         if is_reserved or (not change.is_held and self.is_less(change.after)):
             self._decide(name)
@@ -126,6 +134,12 @@ class FloodingChanges:
         self._set_timer(name)
         self._tell_children(ReserveFlooding(term=0, flooded=change.flooded(self._depth)))
         self._heard(name, change, "")
+
+    def _is_full(self, after: FloodingHeld) -> bool:
+        """Whether one more is one too many, whoever asks: a child is told all of them in a word."""
+        if after.is_over or after.variable.name in self._book.floods:
+            return False
+        return len(self._book.floods.keys() | self._open.keys()) >= MANY_MAX
 
     def joined(self, child: str) -> None:
         """Tell a child all that counts, and what may yet; a change under way waits for it.

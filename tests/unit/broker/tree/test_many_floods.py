@@ -1,0 +1,80 @@
+"""As many floods as there may be, whoever asks for them, and as many words of a child about one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridstat.model.errors import QuotaReached
+from gridstat.net.command.operator_messages import RemoveFlooding, SetFlooding
+from gridstat.net.command.session_messages import MANY_MAX
+from gridstat.net.command.tree_messages import (
+    CommitFlooding,
+    FloodingCommitted,
+    FloodingReserved,
+    ReserveFlooding,
+)
+from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
+from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, variable
+
+if TYPE_CHECKING:
+    from gridstat.net.command.endpoint_messages import RefusedOutcome
+    from gridstat.net.command.messages import Message
+
+OF_WEST = 600
+
+
+class FloodedCloud(CloudStandIn):
+    """It has room for whatever floods."""
+
+    def _hear(self, message: Message) -> None:
+        match message:
+            case ReserveFlooding(flooded=one):
+                name, number = one.variable.name, one.generation
+                self._say(FloodingReserved(term=self.term, name=name, generation=number))
+            case CommitFlooding(flooded=many):
+                for one in many:
+                    name, number = one.variable.name, one.generation
+                    self._say(FloodingCommitted(term=self.term, name=name, generation=number))
+            case _:
+                super()._hear(message)
+
+
+def name_of(index: int) -> str:
+    return f"c1/v{index}"
+
+
+def flood(world: TreeWorld, broker: str, index: int) -> RefusedOutcome | None:
+    asked = SetFlooding(request_id=0, name=name_of(index), modes=(0,))
+    return world.operate(broker, asked).refused
+
+
+def full_west() -> TreeWorld:
+    """Its operators and those of its parent have asked for as many floods as there may be."""
+    brokers = {
+        "root": ("", ("west", "c3"), both_ways("c1/r", "c3/r")),
+        "west": ("root", ("c1", "c2"), both_ways("c1/w0", "c2/w0")),
+    }
+    owners = {"c1": "west", "c2": "west", "c3": "root"}
+    world = TreeWorld(brokers, [FloodedCloud(name, owner) for name, owner in owners.items()])
+    for index in range(MANY_MAX + 1):
+        world.clouds["c1"].variables[name_of(index)] = variable(name_of(index), index + 1, 1)
+    world.start()
+    world.rest()
+    for index in range(MANY_MAX):
+        assert flood(world, "west" if index < OF_WEST else "root", index) is None
+    return world
+
+
+def test_a_parents_flood_beyond_the_limit_is_refused_and_children_still_join() -> None:
+    world = full_west()
+    for broker in ("root", "west"):
+        no = flood(world, broker, MANY_MAX)
+        assert no is not None
+        assert no.code == QuotaReached.code
+    assert len(world.brokers["west"].machine.state.flooding.floods) == MANY_MAX
+    world.kill("c2")
+    world.settle()
+    assert world.clouds["c2"].is_joined
+    gone = RemoveFlooding(request_id=0, name=name_of(0))
+    assert world.operate("west", gone).refused is None
+    assert flood(world, "root", MANY_MAX) is None
