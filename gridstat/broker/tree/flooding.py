@@ -333,7 +333,7 @@ class TreeFlooding:
 
     def hear(self, child: str, word: FloodingWord) -> None:
         if isinstance(word, FloodingEnded):
-            self._when_free(word.name, partial(self._ended, word))
+            self._changes.when_free(word.name, partial(self._ended, word), child)
         else:
             self._changes.hear(child, word)
 

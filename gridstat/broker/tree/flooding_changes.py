@@ -6,6 +6,7 @@ presumed abort does the rest: a child that joins is told all that counts, and wh
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -98,7 +99,9 @@ class FloodingChanges:
         self._desk = desk
         self._book = book
         self._open: dict[str, FloodingChange] = {}
-        self._waiting: dict[str, list[Callable[[], None]]] = {}
+        self._waiting: dict[str, OrderedDict[str | int, Callable[[], None]]] = {}
+        """By variable what follows its change, in order: by a child's name, or a number."""
+        self._waiting_last = 0
         self._refusing: dict[str, dict[str, str]] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -107,12 +110,16 @@ class FloodingChanges:
     def __iter__(self) -> Iterator[str]:
         return iter(self._open)
 
-    def when_free(self, name: str, do: Callable[[], None]) -> None:
-        """At once, or in its order after the change that is under way."""
-        if name in self._open:
-            self._waiting.setdefault(name, []).append(do)
-        else:
+    def when_free(self, name: str, do: Callable[[], None], child: str = "") -> None:
+        """At once, or in its order after the change that is under way.
+
+        Of what a child says only the last waits, so that none can fill the broker with words.
+        """
+        if name not in self._open:
             do()
+            return
+        self._waiting_last += 1
+        self._waiting.setdefault(name, OrderedDict())[child or self._waiting_last] = do
 
     def begin(self, change: FloodingChange, *, is_reserved: bool = False) -> None:
         """Children have room for what is less than before, and for what all have reserved."""
@@ -332,10 +339,11 @@ class FloodingChanges:
         self._desk.cancel_timer(FLOOD_TIMER + name)
         self._forget_if_over(name)
         then()
-        while name not in self._open and (waiting := self._waiting.pop(name, [])):
-            if waiting[1:]:
-                self._waiting[name] = waiting[1:]
-            waiting[0]()
+        while name not in self._open and (waiting := self._waiting.get(name)):
+            _, do = waiting.popitem(last=False)
+            if not waiting:
+                del self._waiting[name]
+            do()
 
     def _forget_if_over(self, name: str) -> None:
         if name not in self._book.floods:

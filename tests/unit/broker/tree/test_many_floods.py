@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gridstat.model.errors import QuotaReached
+from gridstat.model.flooding import FloodTerm
 from gridstat.net.command.operator_messages import RemoveFlooding, SetFlooding
 from gridstat.net.command.session_messages import MANY_MAX
 from gridstat.net.command.tree_messages import (
     CommitFlooding,
+    FloodedVariable,
     FloodingCommitted,
+    FloodingEnded,
     FloodingReserved,
     ReserveFlooding,
 )
@@ -48,8 +51,7 @@ def flood(world: TreeWorld, broker: str, index: int) -> RefusedOutcome | None:
     return world.operate(broker, asked).refused
 
 
-def full_west() -> TreeWorld:
-    """Its operators and those of its parent have asked for as many floods as there may be."""
+def west_and_root() -> TreeWorld:
     brokers = {
         "root": ("", ("west", "c3"), both_ways("c1/r", "c3/r")),
         "west": ("root", ("c1", "c2"), both_ways("c1/w0", "c2/w0")),
@@ -60,13 +62,13 @@ def full_west() -> TreeWorld:
         world.clouds["c1"].variables[name_of(index)] = variable(name_of(index), index + 1, 1)
     world.start()
     world.rest()
-    for index in range(MANY_MAX):
-        assert flood(world, "west" if index < OF_WEST else "root", index) is None
     return world
 
 
 def test_a_parents_flood_beyond_the_limit_is_refused_and_children_still_join() -> None:
-    world = full_west()
+    world = west_and_root()
+    for index in range(MANY_MAX):
+        assert flood(world, "west" if index < OF_WEST else "root", index) is None
     for broker in ("root", "west"):
         no = flood(world, broker, MANY_MAX)
         assert no is not None
@@ -78,3 +80,23 @@ def test_a_parents_flood_beyond_the_limit_is_refused_and_children_still_join() -
     gone = RemoveFlooding(request_id=0, name=name_of(0))
     assert world.operate("west", gone).refused is None
     assert flood(world, "root", MANY_MAX) is None
+
+
+def test_however_often_a_child_says_that_a_flood_is_over_the_parent_hears_it_once() -> None:
+    world = west_and_root()
+    assert flood(world, "west", 0) is None
+    world.clouds["c2"].is_silent = True  # So that the change stays open.
+    wanted = FloodedVariable(
+        variable=world.clouds["c1"].variables[name_of(0)], generation=1, terms={1: FloodTerm(0)}
+    )
+    world.post("root", "west", ReserveFlooding(term=1, flooded=wanted))
+    world.settle()
+    ended = FloodingEnded(term=1, name=name_of(0), variable_id=1)
+    for _ in range(100):
+        world.post("c1", "west", ended)
+    world.settle()
+    world.sent.clear()
+    world.rest()
+    told = [word for _, to, word in world.sent if to == "root" and isinstance(word, FloodingEnded)]
+    assert len(told) == 1
+    assert name_of(0) not in world.brokers["west"].machine.state.flooding.floods
