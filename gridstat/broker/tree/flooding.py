@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import structs
 
+from gridstat.broker.flood_pages import page_of, refusing_facts
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.flooding_book import flooded_of
 from gridstat.broker.tree.flooding_changes import FloodingChange, FloodingChanges
@@ -120,7 +121,7 @@ class TreeFlooding:
         try:
             match command:
                 case ListFlooding():
-                    asker.answer({"floods": self.listed()})
+                    asker.answer(page_of(self._book.floods, command.after, self._facts))
                 case RemoveFlooding():
                     self._remove(command, asker)
                 case SetFlooding():
@@ -149,9 +150,6 @@ class TreeFlooding:
                 f"{', '.join(sorted(absent))} below {self._desk.settings.name} cannot be reached",
                 hint="every broker in the scope has to be there when flooding begins",
             )
-
-    def listed(self) -> list[Facts]:
-        return [self._facts(name) for name in sorted(self._book.floods)]
 
     def _set(self, command: SetFlooding, asker: _Asker, found: LookedUp) -> None:
         if found.variable is None:
@@ -387,5 +385,5 @@ class TreeFlooding:
                 }
                 for mode, term in terms.items()
             ],
-            "refusing": self._changes.refusing(name),
+            "refusing": refusing_facts(self._changes.refusing(name)),
         }

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from gridstat.model.errors import QuotaReached
 from gridstat.model.flooding import FloodTerm
-from gridstat.net.command.operator_messages import RemoveFlooding, SetFlooding
+from gridstat.model.qos import MODES_MAX
+from gridstat.net.command.frames import FRAME_BYTES_MAX, frame
+from gridstat.net.command.operator_messages import ListFlooding, RemoveFlooding, SetFlooding
 from gridstat.net.command.session_messages import MANY_MAX
 from gridstat.net.command.tree_messages import (
     CommitFlooding,
@@ -80,6 +82,22 @@ def test_a_parents_flood_beyond_the_limit_is_refused_and_children_still_join() -
     gone = RemoveFlooding(request_id=0, name=name_of(0))
     assert world.operate("west", gone).refused is None
     assert flood(world, "root", MANY_MAX) is None
+
+
+def test_an_operator_is_told_of_all_floods_in_answers_that_fit_into_frames() -> None:
+    world = west_and_root()
+    many_modes = tuple(range(1, MODES_MAX // 2))
+    for index in range(MANY_MAX):
+        asked = SetFlooding(request_id=0, name=name_of(index), modes=many_modes)
+        assert world.operate("west", asked).refused is None
+    listed: list[str] = []
+    after, is_last = "", False
+    while not is_last:
+        answer = world.operate("west", ListFlooding(request_id=0, after=after))
+        assert len(frame(answer)) < FRAME_BYTES_MAX // 2
+        listed += [found["name"] for found in answer.facts["floods"]]
+        after, is_last = answer.facts["next"], not answer.facts["next"]
+    assert listed == sorted(map(name_of, range(MANY_MAX)))
 
 
 def test_however_often_a_child_says_that_a_flood_is_over_the_parent_hears_it_once() -> None:
