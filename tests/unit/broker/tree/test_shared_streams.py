@@ -80,7 +80,7 @@ def test_charges_of_several_kinds_are_those_counted_anew_and_end_at_nothing(
     for charge in sorted(charges.elements()):
         carriage.give_back(*of(charge))
     assert not is_charged(carriage)
-    assert amounts(carriage) == (0, {}, (0, 0))
+    assert amounts(carriage) == amounts(Carriage((), MODE_SETS_DEFAULT, CHANNEL))
 
 
 def row_of_three() -> TreeWorld:
