@@ -9,33 +9,56 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(slots=True, order=True)
+class _Block:
+    """From `next` on all are fresh; below it each is in use or at rest, never both."""
+
+    first: int
+    end: int
+    next: int
 
 
 class IdentifierPool:
-    """`last` is the highest that was ever given out of the blocks; above it all are fresh.
-
-    Below it each is in use or at rest, never both, and at rest once.
-    """
+    """Each block counts for itself: a parent may give a lower one after a higher one."""
 
     def __init__(self, quarantine_ns: int) -> None:
         assert quarantine_ns >= 0
         self._quarantine_ns = quarantine_ns
-        self._blocks: list[tuple[int, int]] = []
+        self._blocks: list[_Block] = []
         self._resting: deque[tuple[int, int]] = deque()
         self._used: set[int] = set()
-        self.last = 0
+        self._others: frozenset[int] = frozenset()
+        """In use since before the start, and of no block."""
 
     def lease(self, first: int, count: int) -> None:
-        """A block of `count` from `first` on is ours; a block that is known changes nothing."""
+        """A block of `count` from `first` on is ours; what of it is known changes nothing."""
         assert first > 0
         assert count > 0
-        block = first, first + count - 1
-        if block not in self._blocks:
-            insort(self._blocks, block)
+        for start, end in list(self._unknown(first, first + count - 1)):
+            insort(self._blocks, _Block(start, end, start))
+
+    def _unknown(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """What of these is in no block, nor in use: nothing is given out twice."""
+        known = [(block.first, block.end) for block in self._blocks]
+        known += [(number, number) for number in self._others]
+        for known_first, known_end in sorted(known):
+            if first <= known_end and known_first <= end:
+                if first < known_first:
+                    yield first, known_first - 1
+                first = known_end + 1
+        if first <= end:
+            yield first, end
 
     def fresh(self) -> int:
         """How many have never been given out."""
-        return sum(max(0, end - max(first - 1, self.last)) for first, end in self._blocks)
+        return sum(block.end - block.next + 1 for block in self._blocks)
 
     def rested(self, now_ns: int, most: int) -> int:
         """How many have been given back long enough ago, but no more than `most` are counted."""
@@ -61,23 +84,23 @@ class IdentifierPool:
 
     def resume(self, used: set[int], last: int, now_ns: int) -> None:
         """After a start: all up to `last` that are not used begin to rest now."""
-        self.last = last
         self._resting.clear()
-        self._used.clear()
-        for first, end in self._blocks:
-            for number in range(first, min(end, last) + 1):
-                if number in used:
-                    self._used.add(number)
-                else:
-                    self._resting.append((now_ns, number))
+        ours: set[int] = set()
+        for block in self._blocks:
+            block.next = max(block.first, min(block.end, last) + 1)
+            numbers = range(block.first, block.next)
+            ours.update(used.intersection(numbers))
+            self._resting.extend((now_ns, number) for number in numbers if number not in used)
+        self._used = ours
+        self._others = frozenset(used - ours)
 
     def _next(self, now_ns: int) -> int | None:
         if self._resting and self._has_rested(self._resting[0][0], now_ns):
             return self._resting.popleft()[1]
-        for first, end in self._blocks:
-            if end > self.last:
-                self.last = max(first, self.last + 1)
-                return self.last
+        for block in self._blocks:
+            if block.next <= block.end:
+                block.next += 1
+                return block.next - 1
         return None
 
     def _has_rested(self, since_ns: int, now_ns: int) -> bool:

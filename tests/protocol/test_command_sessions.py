@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.model.errors import EndPointExists, LinkDown, ShuttingDown
+from gridstat.model.errors import EndPointExists, FrameTooLarge, LinkDown, ShuttingDown
 from gridstat.net.command.identity import Role
 from gridstat.net.command.machine import Close, Connected, Disconnected, Received, Send
 from gridstat.net.command.messages import Bye, OperatorAnswer, Ping, Survey, TableChanged
@@ -214,7 +214,7 @@ def test_what_is_said_to_nobody_is_counted(registry: Registry) -> None:
     asyncio.run(talk())
 
 
-def test_a_message_too_large_is_dropped_and_nothing_else(registry: Registry) -> None:
+def test_an_answer_too_large_is_a_refusal_and_what_follows_arrives(registry: Registry) -> None:
     def answer(event: Event) -> Sequence[Instruction]:
         if isinstance(event, Connected):
             huge = OperatorAnswer(request_id=1, facts={"x": "y" * 5_000_000})
@@ -228,8 +228,12 @@ def test_a_message_too_large_is_dropped_and_nothing_else(registry: Registry) -> 
             party(registry.credentials(ROUTER)) as router,
         ):
             router.connect_to(broker)
-            await until(lambda: bool(router.machine.messages(BROKER.peer)))
-            assert router.machine.messages(BROKER.peer) == [OperatorAnswer(request_id=2)]
+            await until(lambda: len(router.machine.messages(BROKER.peer)) > 1)
+            first, second = router.machine.messages(BROKER.peer)
+            assert isinstance(first, OperatorAnswer)
+            assert first.refused is not None
+            assert (first.request_id, first.refused.code) == (1, FrameTooLarge.code)
+            assert second == OperatorAnswer(request_id=2)
             assert broker.driver.counters.too_large_messages == 1
 
     asyncio.run(talk())

@@ -25,6 +25,7 @@ from gridstat.net.command.router_messages import ChannelStateChanged
 from gridstat.net.command.stretch_messages import ContractGranted
 from tests.unit.broker.stand_ins import subscribe
 from tests.unit.broker.tree.family import Family
+from tests.unit.broker.tree.worlds import is_charged
 
 if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
@@ -81,7 +82,7 @@ def residue(family: Family) -> list[str]:
         found += [
             f"{name} charges {account.channel.label}"
             for account in state.channels.accounts.values()
-            if account.carriage.streams
+            if is_charged(account.carriage)
         ]
         found += [
             f"{name}: {survey[what]} {what}"

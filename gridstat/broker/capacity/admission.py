@@ -142,7 +142,10 @@ def replay_obstacle(resources: Resources, name: str, more: Fraction | int = 0) -
 
 
 def back_pressure(resources: Resources, channel_id: int) -> Obstacle:
-    label = channel_label(resources, channel_id)
+    return congested(channel_label(resources, channel_id), channel_id)
+
+
+def congested(label: str, channel_id: int) -> Obstacle:
     return Obstacle(
         Limit.BACK_PRESSURE,
         channel_id,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import structs
 
 from gridstat.broker.capacity.admission import back_pressure, obstacles
+from gridstat.broker.flood_pages import page_of
 from gridstat.broker.records.operations import FloodingSet
 from gridstat.broker.requests.identifier_check import check_identifier
 from gridstat.broker.requests.outcomes import refused
@@ -87,13 +88,12 @@ class Flooding:
             case RemoveFlooding():
                 self._remove(peer, command)
             case ListFlooding():
-                self._answer(peer, command.request_id, {"floods": self.listed()})
+                self._answer(peer, command.request_id, self._listed(command.after))
 
-    def listed(self) -> list[Facts]:
-        """All that floods this cloud, and who asked for it."""
-        depth = self._desk.registry.tree.depth or 0
-        found = sorted(self._desk.registry.floods.items())
-        return [flooding_facts(each, depth) for _, each in found]
+    def _listed(self, after: str) -> Facts:
+        """What floods this cloud, and who asked for it."""
+        floods, depth = self._desk.registry.floods, self._desk.registry.tree.depth or 0
+        return page_of(floods, after, lambda name: flooding_facts(floods[name], depth))
 
     def orphaned(self) -> list[FloodingSet]:
         """At a start: without a parent nothing counts that one had said, and nobody will end it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gridstat.broker.capacity.admission import Limit, Obstacle, channel_obstacles
+from gridstat.broker.capacity.admission import Limit, Obstacle, channel_obstacles, congested
 from gridstat.broker.tree.shared_streams import SharedCarriage
 from gridstat.model.errors import LayoutError, LimitReached, NoSuchChannel, StillInUse
 from gridstat.model.identifiers import ChannelId
@@ -248,6 +248,14 @@ class OwnChannels:
                     Obstacle(Limit.BURST, number, f"channel {label}", missing_us, "µs", text)
                 )
         return found
+
+    def congested(self) -> list[Obstacle]:
+        """The channels that admit nothing for now; one that is down is no obstacle to a flood."""
+        return [
+            congested(account.channel.label, number)
+            for number, account in sorted(self.accounts.items())
+            if account.is_pressed and not account.down_at
+        ]
 
     def predictions(
         self, variable: StatusVariable, everys: Mapping[int, int], channel_ids: Iterable[int]

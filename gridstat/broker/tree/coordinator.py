@@ -11,7 +11,7 @@ from gridstat.broker.tree.deadlines import Deadlines
 from gridstat.broker.tree.promises import kept_within
 from gridstat.broker.tree.refusals import no_way, not_found, too_slow, unfit
 from gridstat.broker.tree.routes import END, START, Question
-from gridstat.broker.tree.shares import divide, is_answered, join
+from gridstat.broker.tree.shares import are_own, divide, is_answered, join
 from gridstat.model.errors import DeadlinePassed, NoSuchSubscription, Refused
 from gridstat.model.paths import NotFound
 from gridstat.net.command.stretch_messages import Reserve
@@ -107,7 +107,8 @@ class Coordinator:
         assert transaction.division is not None
         part = transaction.division.parts[child]
         self._hear(transaction, child)
-        if not is_answered(part, message.paths):
+        is_own = are_own(child, message.paths, self._desk.state.families)
+        if not is_own or not is_answered(part, message.paths):
             self._desk.note("not_as_asked", child=child, contract=message.contract)
             strange = Refused(f"broker {child} has reserved other ways than it was asked for")
             self._refused(transaction, part, refused(strange), transaction.children())

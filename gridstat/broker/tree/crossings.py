@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.model.paths import Found, disjoint_paths
 from gridstat.model.paths.graph import Arc, PathGraph
@@ -36,9 +36,20 @@ KNOT_BORDERS_MAX: Final = 6
 TOLD_AGAIN_SHARE: Final = 10
 """A hint is told anew when it has moved by more than a tenth."""
 CROSSINGS_TIMER: Final = "crossings"
+LOOKED_AT_MAX: Final = 500_000
+"""Ways that are looked at in one turn for what the parent is told; with more it takes turns."""
 _FAR_US: Final = LATENCY_TOLD_MAX
 
 Distances = dict[str, int]
+Free = tuple[dict[int, int] | None, dict[int, int] | None]
+"""Bytes and events a second, by mode; None where nobody has named a bound."""
+
+
+class Reach(NamedTuple):
+    """How far routers are from one, and by which other each is reached."""
+
+    distances: Distances
+    before: dict[str, str]
 
 
 class BorderGraph:
@@ -54,10 +65,16 @@ class BorderGraph:
         self._seen: tuple[int, int, int] = (-1, -1, -1)
         self._out: dict[str, list[tuple[str, int]]] = {}
         self._into: dict[str, list[tuple[str, int]]] = {}
-        self._from: dict[str, Distances] = {}
-        self._to: dict[str, Distances] = {}
+        self._way_count = 0
+        self._from: dict[str, Reach] = {}
+        self._to: dict[str, Reach] = {}
         self._channels: dict[str, list[int]] = {}
         self._told: CrossingsTold | None = None
+        self._rows: dict[str, list[Crossing]] = {}
+        """What is about to be told, by the border that is entered by."""
+        self._looking_at: list[str] = []
+        self._is_forced = False
+        self._is_changed = False
         self._is_timer_set = False
 
     # What children tell.
@@ -139,7 +156,7 @@ class BorderGraph:
         """From the parent's borders to a subscriber below a child, who is so near to its own."""
         near = {found.router: found.latency_us for found in ends}
         return self._nearness(
-            child, near, {border: self.distances_from(border) for border in self._above()}
+            child, near, {border: self._reach(border).distances for border in self._above()}
         )
 
     def starts_above(self, child: str, starts: Iterable[Nearness]) -> tuple[Nearness, ...]:
@@ -166,19 +183,19 @@ class BorderGraph:
                 found.append(Nearness(router=border, latency_us=min(sums)))
         return tuple(found)
 
-    def distances_from(self, border: str) -> Distances:
+    def _reach(self, border: str) -> Reach:
         self._refresh()
         known = self._from.get(border)
         if known is None:
-            known = self._from[border] = _distances(self._out, border)
+            known = self._from[border] = _reached(self._out, border)
         return known
 
     def distances_to(self, border: str) -> Distances:
         self._refresh()
         known = self._to.get(border)
         if known is None:
-            known = self._to[border] = _distances(self._into, border)
-        return known
+            known = self._to[border] = _reached(self._into, border)
+        return known.distances
 
     def _above(self) -> list[str]:
         return sorted(self._borders.wanted_above)
@@ -192,6 +209,7 @@ class BorderGraph:
             index.clear()
         self._from.clear()
         self._to.clear()
+        self._way_count = 0
         self._channels.clear()
         channels, families = self._desk.state.channels, self._desk.state.families
         for number, account in channels.accounts.items():
@@ -208,72 +226,86 @@ class BorderGraph:
     def _join(self, from_router: str, to_router: str, latency_us: int) -> None:
         self._out.setdefault(from_router, []).append((to_router, latency_us))
         self._into.setdefault(to_router, []).append((from_router, latency_us))
+        self._way_count += 1
 
     # What the parent is told.
 
     def changed(self) -> None:
         """Something may be other than it was told; the parent hears of it in a little while."""
+        self._is_changed = True
         if self._desk.has_parent and not self._is_timer_set:
-            self._is_timer_set = True
-            self._desk.set_timer(CROSSINGS_TIMER, self._desk.settings.crossings_after_ns)
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        self._is_timer_set = True
+        self._desk.set_timer(CROSSINGS_TIMER, self._desk.settings.crossings_after_ns)
 
     def tell_parent(self, *, is_forced: bool = False) -> None:
+        """Look at all, or on where the last turn ended, and tell when all is seen."""
         self._is_timer_set = False
         if not self._desk.is_parent_joined:
+            self._looking_at = []
             return
-        told = self.seen_from_above()
-        if is_forced or self._told is None or _has_moved(self._told, told):
+        borders = self._above()
+        if is_forced or not self._looking_at or self._looking_at != borders:
+            self._looking_at, self._rows = borders, {}
+            self._is_forced, self._is_changed = self._is_forced or is_forced, False
+        self._look(borders)
+        if len(self._rows) < len(borders):
+            self._set_timer()
+            return
+        self._tell(borders)
+        self._looking_at, self._rows = [], {}
+        if self._is_changed:
+            self._set_timer()
+
+    def _look(self, borders: list[str]) -> None:
+        self._refresh()
+        count = len(self._rows) + max(1, LOOKED_AT_MAX // max(1, self._way_count))
+        for entry in borders[len(self._rows) : count]:
+            self._rows[entry] = self._row(entry, borders)
+
+    def _tell(self, borders: list[str]) -> None:
+        crossings = tuple(found for row in self._rows.values() for found in row)
+        knots = self._knots_above(borders)
+        told = CrossingsTold(term=self._desk.term, crossings=crossings, knots=knots)
+        if self._is_forced or self._told is None or _has_moved(self._told, told):
             self._told = told
             for page in pages_of_crossings(told):
                 self._desk.send_parent(page)
+        self._is_forced = False
 
-    def seen_from_above(self) -> CrossingsTold:
-        borders = self._above()
-        crossings = [
-            self._crossing(entry, leaving, distances[leaving])
-            for entry in borders
-            for distances in [self.distances_from(entry)]
-            for leaving in borders
-            if leaving != entry and leaving in distances
-        ]
-        return CrossingsTold(
-            term=self._desk.term, crossings=tuple(crossings), knots=self._knots_above(borders)
-        )
+    def _row(self, entry: str, borders: list[str]) -> list[Crossing]:
+        """The nearest ways from one border to all others."""
+        reach = self._reach(entry)
+        free: dict[str, Free] = {entry: (None, None)}
+        row = []
+        for leaving in borders:
+            if leaving != entry and leaving in reach.distances:
+                free_bytes, free_events = self._free_on_the_way(leaving, reach, free)
+                found = Crossing(
+                    from_router=entry,
+                    to_router=leaving,
+                    latency_us=reach.distances[leaving],
+                    free_bytes_per_s=free_bytes,
+                    free_events_per_s=free_events,
+                )
+                row.append(found)
+        return row
 
-    def _crossing(self, entry: str, leaving: str, latency_us: int) -> Crossing:
-        free_bytes: dict[int, int] | None = None
-        free_events: dict[int, int] | None = None
-        for from_router, to_router in self._steps(entry, leaving):
-            bytes_here, events_here = self._free(from_router, to_router)
-            free_bytes = _least(free_bytes, bytes_here)
-            free_events = _least(free_events, events_here)
-        return Crossing(
-            from_router=entry,
-            to_router=leaving,
-            latency_us=latency_us,
-            free_bytes_per_s=free_bytes,
-            free_events_per_s=free_events,
-        )
-
-    def _steps(self, entry: str, leaving: str) -> list[tuple[str, str]]:
-        """The shortest way, step by step."""
-        to_end = self.distances_to(leaving)
-        steps, at = [], entry
-        while at != leaving:
-            onward = min(
-                (latency_us + to_end[router], router)
-                for router, latency_us in self._out[at]
-                if router in to_end
-            )[1]
-            steps.append((at, onward))
+    def _free_on_the_way(self, leaving: str, reach: Reach, free: dict[str, Free]) -> Free:
+        """The least of all steps; `free` has that of routers on ways that were seen before."""
+        way, at = [], leaving
+        while at not in free:
+            way.append(at)
+            at = reach.before[at]
+        for onward in reversed(way):
+            bytes_here, events_here = self._free(at, onward)
+            free[onward] = _least(free[at][0], bytes_here), _least(free[at][1], events_here)
             at = onward
-            if len(steps) > len(to_end):
-                break  # Steps without latency may turn in a ring; what is free is a hint only.
-        return steps
+        return free[leaving]
 
-    def _free(
-        self, from_router: str, to_router: str
-    ) -> tuple[dict[int, int] | None, dict[int, int] | None]:
+    def _free(self, from_router: str, to_router: str) -> Free:
         channels = self._desk.state.channels
         number = channels.between.get((from_router, to_router))
         if number is not None:
@@ -308,8 +340,9 @@ def _no_clock() -> float:
     return 0.0
 
 
-def _distances(out: Mapping[str, list[tuple[str, int]]], origin: str) -> Distances:
+def _reached(out: Mapping[str, list[tuple[str, int]]], origin: str) -> Reach:
     found: Distances = {origin: 0}
+    before: dict[str, str] = {}
     heap = [(0, origin)]
     while heap:
         distance, router = heappop(heap)
@@ -319,8 +352,9 @@ def _distances(out: Mapping[str, list[tuple[str, int]]], origin: str) -> Distanc
             total = distance + latency_us
             if total < found.get(onward, _FAR_US):
                 found[onward] = total
+                before[onward] = router
                 heappush(heap, (total, onward))
-    return found
+    return Reach(found, before)
 
 
 def _least(one: dict[int, int] | None, other: dict[int, int] | None) -> dict[int, int] | None:

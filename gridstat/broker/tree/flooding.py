@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import structs
 
+from gridstat.broker.flood_pages import page_of, refusing_facts
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.flooding_book import flooded_of
 from gridstat.broker.tree.flooding_changes import FloodingChange, FloodingChanges
 from gridstat.broker.tree.flooding_records import FloodingHeld
-from gridstat.model.errors import GridStatError, LinkDown, QuotaReached, Refused, StorageFailed
+from gridstat.model.errors import GridStatError, LinkDown, Refused, StorageFailed
 from gridstat.model.flooding import (
     NO_GENERATION,
     FloodTerm,
@@ -31,7 +32,6 @@ from gridstat.net.command.operator_messages import (
     RemoveFlooding,
     SetFlooding,
 )
-from gridstat.net.command.session_messages import MANY_MAX
 from gridstat.net.command.tree_messages import (
     CommitFlooding,
     FloodedVariable,
@@ -121,7 +121,7 @@ class TreeFlooding:
         try:
             match command:
                 case ListFlooding():
-                    asker.answer({"floods": self.listed()})
+                    asker.answer(page_of(self._book.floods, command.after, self._facts))
                 case RemoveFlooding():
                     self._remove(command, asker)
                 case SetFlooding():
@@ -150,9 +150,6 @@ class TreeFlooding:
                 f"{', '.join(sorted(absent))} below {self._desk.settings.name} cannot be reached",
                 hint="every broker in the scope has to be there when flooding begins",
             )
-
-    def listed(self) -> list[Facts]:
-        return [self._facts(name) for name in sorted(self._book.floods)]
 
     def _set(self, command: SetFlooding, asker: _Asker, found: LookedUp) -> None:
         if found.variable is None:
@@ -203,11 +200,6 @@ class TreeFlooding:
         held = self._book.floods.get(name)
         is_reserved = held is not None and bool(held.reserved_generation)
         self._check_unchanging(name, is_reserved=is_reserved)
-        if held is None and len(self._book.floods) >= MANY_MAX:
-            raise QuotaReached(
-                f"{MANY_MAX} variables flood the scope of this broker",
-                hint="stop flooding some of them: `gridstat flood --list`",
-            )
 
     @staticmethod
     def _check_kind(variable: StatusVariable, every: int) -> None:
@@ -339,7 +331,7 @@ class TreeFlooding:
 
     def hear(self, child: str, word: FloodingWord) -> None:
         if isinstance(word, FloodingEnded):
-            self._when_free(word.name, partial(self._ended, word))
+            self._changes.when_free(word.name, partial(self._ended, word), child)
         else:
             self._changes.hear(child, word)
 
@@ -393,5 +385,5 @@ class TreeFlooding:
                 }
                 for mode, term in terms.items()
             ],
-            "refusing": self._changes.refusing(name),
+            "refusing": refusing_facts(self._changes.refusing(name)),
         }

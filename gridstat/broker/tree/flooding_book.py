@@ -73,7 +73,7 @@ class FloodingBook:
         if before is not None:
             self._charge(before)
         self._uncharge(after)
-        return found
+        return found if after.is_over else found + self._channels.congested()
 
     def channel_added(self, channel_id: int, done: Applied) -> None:
         """A new channel carries all that floods, like any other."""

@@ -6,6 +6,7 @@ presumed abort does the rest: a child that joins is told all that counts, and wh
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -14,7 +15,8 @@ from msgspec import structs
 
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.flooding_book import flooded_of, told_of
-from gridstat.model.errors import DeadlinePassed, Refused
+from gridstat.model.errors import DeadlinePassed, QuotaReached, Refused
+from gridstat.net.command.session_messages import MANY_MAX
 from gridstat.net.command.tree_messages import (
     CommitFlooding,
     FloodingCommitted,
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
 FLOOD_TIMER: Final = "flood/"
 REASON_MAX: Final = 500
 """Characters that are kept of a child's reason."""
+_TOO_MANY: Final = QuotaReached(
+    f"{MANY_MAX} variables flood the scope of this broker",
+    hint="stop flooding some of them: `gridstat flood --list`",
+)
 FloodingOrder: TypeAlias = ReserveFlooding | CommitFlooding | ReleaseFlooding
 """What a parent says to a child."""
 FloodingWord: TypeAlias = FloodingReserved | FloodingRefused | FloodingCommitted | FloodingEnded
@@ -93,7 +99,9 @@ class FloodingChanges:
         self._desk = desk
         self._book = book
         self._open: dict[str, FloodingChange] = {}
-        self._waiting: dict[str, list[Callable[[], None]]] = {}
+        self._waiting: dict[str, OrderedDict[str | int, Callable[[], None]]] = {}
+        """By variable what follows its change, in order: by a child's name, or a number."""
+        self._waiting_last = 0
         self._refusing: dict[str, dict[str, str]] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -102,17 +110,24 @@ class FloodingChanges:
     def __iter__(self) -> Iterator[str]:
         return iter(self._open)
 
-    def when_free(self, name: str, do: Callable[[], None]) -> None:
-        """At once, or in its order after the change that is under way."""
-        if name in self._open:
-            self._waiting.setdefault(name, []).append(do)
-        else:
+    def when_free(self, name: str, do: Callable[[], None], child: str = "") -> None:
+        """At once, or in its order after the change that is under way.
+
+        Of what a child says only the last waits, so that none can fill the broker with words.
+        """
+        if name not in self._open:
             do()
+            return
+        self._waiting_last += 1
+        self._waiting.setdefault(name, OrderedDict())[child or self._waiting_last] = do
 
     def begin(self, change: FloodingChange, *, is_reserved: bool = False) -> None:
         """Children have room for what is less than before, and for what all have reserved."""
         name = change.after.variable.name
         assert name not in self._open, f"{name} is being changed"
+        if self._is_full(change.after):
+            change.refused(refused(_TOO_MANY))
+            return
         self._open[name] = change
         if is_reserved or (not change.is_held and self.is_less(change.after)):
             self._decide(name)
@@ -126,6 +141,12 @@ class FloodingChanges:
         self._set_timer(name)
         self._tell_children(ReserveFlooding(term=0, flooded=change.flooded(self._depth)))
         self._heard(name, change, "")
+
+    def _is_full(self, after: FloodingHeld) -> bool:
+        """Whether one more is one too many, whoever asks: a child is told all of them in a word."""
+        if after.is_over or after.variable.name in self._book.floods:
+            return False
+        return len(self._book.floods.keys() | self._open.keys()) >= MANY_MAX
 
     def joined(self, child: str) -> None:
         """Tell a child all that counts, and what may yet; a change under way waits for it.
@@ -318,10 +339,11 @@ class FloodingChanges:
         self._desk.cancel_timer(FLOOD_TIMER + name)
         self._forget_if_over(name)
         then()
-        while name not in self._open and (waiting := self._waiting.pop(name, [])):
-            if waiting[1:]:
-                self._waiting[name] = waiting[1:]
-            waiting[0]()
+        while name not in self._open and (waiting := self._waiting.get(name)):
+            _, do = waiting.popitem(last=False)
+            if not waiting:
+                del self._waiting[name]
+            do()
 
     def _forget_if_over(self, name: str) -> None:
         if name not in self._book.floods:

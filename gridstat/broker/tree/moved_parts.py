@@ -12,6 +12,7 @@ from msgspec import structs
 
 from gridstat.broker.tree.decisions import granted_word
 from gridstat.broker.tree.records import Stage
+from gridstat.broker.tree.shares import are_own
 
 if TYPE_CHECKING:
     from gridstat.broker.tree.commits import Commits
@@ -37,8 +38,7 @@ class MovedParts:
             return
         if state.holdings.stage(holding) is not Stage.COMMITTED:
             return
-        routers = {name for path in word.paths for piece in path.pieces for name in piece.routers}
-        if any(state.families.child_at(name) != child for name in routers):
+        if not are_own(child, word.paths, state.families):
             self._desk.note("not_its_own", child=child, said="Reserved")
             return
         if state.holdings.lead(holding, child, structs.replace(word, term=0, round=0)):

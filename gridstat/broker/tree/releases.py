@@ -1,8 +1,13 @@
-"""Giving back: children are asked to release until they have, however often they come and go."""
+"""Giving back: children are asked to release until they have, however often they come and go.
+
+Within a session nothing is lost, so a release is said again only for a child that was too busy to
+see to it: ever more rarely, and never so much at once that others wait for it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.net.command.stretch_messages import Release
 
@@ -12,9 +17,24 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.desk import TreeDesk
 
 RELEASE_TIMER: Final = "release"
+TURN_MAX: Final = 2_000
+"""Releases that are said to one child in one turn, beside those that are new."""
+TURNS_PER_RETRY: Final = 10
+"""What is left over follows after such a part of the time of a retry."""
+RETRIES_APART_MAX: Final = 32
+"""The longest time between two tries, in times of the first."""
 
 Key = tuple[str, int]
 """A contract and its generation."""
+
+
+class _Again(NamedTuple):
+    """When a child is told next, and how long after that it would be told again."""
+
+    due_ns: int
+    delay_ns: int
+    key: Key
+    round: int
 
 
 class Releases:
@@ -25,6 +45,8 @@ class Releases:
         self._open: dict[Key, dict[str, int]] = {}
         """By child the round of the release, which its answer carries."""
         self._of_child: dict[str, set[Key]] = {}
+        self._again: dict[str, list[_Again]] = {}
+        """By child a heap of what it was told in this session, or is about to be."""
         self._unknown: dict[str, set[Key]] = {}
         """What of it nobody here had asked for."""
         self._then: dict[Key, list[Callable[[], None]]] = {}
@@ -45,14 +67,16 @@ class Releases:
         if then is not None:
             self._then.setdefault(key, []).append(then)
         for child in children:
-            self._open.setdefault(key, {}).setdefault(child, self._desk.next_question())
-            self._of_child.setdefault(child, set()).add(key)
+            found = self._open.setdefault(key, {})
+            if child not in found:
+                found[child] = self._desk.next_question()
+                self._of_child.setdefault(child, set()).add(key)
+                self._plan(key, child, self._desk.settings.retry_after_ns)
             self._say(key, child)
         if not self._open.get(key):
             self._finish(key)
         elif not self._is_timer_set:
-            self._is_timer_set = True
-            self._desk.set_timer(RELEASE_TIMER, self._desk.settings.retry_after_ns)
+            self._set_timer()
 
     def start_unknown(self, key: Key, child: str) -> bool:
         """What a child holds and nobody here knows of; not of one that tells of too much of it."""
@@ -86,8 +110,11 @@ class Releases:
             self._finish(key)
 
     def child_joined(self, child: str) -> None:
+        self._again[child] = []
         for key in sorted(self._of_child.get(child, ())):
-            self._say(key, child)
+            self._plan(key, child, 0)
+        if self._say_due(child):
+            self._set_timer(TURNS_PER_RETRY)
 
     def child_holds(self, child: str, held: set[Key]) -> None:
         """It has told all that it holds: whatever else it was to give back, it has."""
@@ -97,14 +124,37 @@ class Releases:
     def child_is_gone(self, child: str) -> None:
         """It is no child any more."""
         self.child_holds(child, set())
+        self._again.pop(child, None)
 
     def say_again(self) -> None:
         self._is_timer_set = False
-        for child in sorted(self._desk.joined & self._of_child.keys()):
-            self.child_joined(child)
+        behind = [self._say_due(child) for child in sorted(self._desk.joined & self._again.keys())]
         if self._open:
-            self._is_timer_set = True
-            self._desk.set_timer(RELEASE_TIMER, self._desk.settings.retry_after_ns)
+            self._set_timer(TURNS_PER_RETRY if any(behind) else 1)
+
+    def _set_timer(self, part: int = 1) -> None:
+        self._is_timer_set = True
+        self._desk.set_timer(RELEASE_TIMER, self._desk.settings.retry_after_ns // part)
+
+    def _plan(self, key: Key, child: str, delay_ns: int) -> None:
+        """To a child that is away nothing is said; it is told all when it joins."""
+        if child not in self._desk.joined:
+            return
+        retry_ns = self._desk.settings.retry_after_ns
+        delay_next_ns = min(max(retry_ns, 2 * delay_ns), RETRIES_APART_MAX * retry_ns)
+        again = _Again(self._desk.now_ns + delay_ns, delay_next_ns, key, self._open[key][child])
+        heappush(self._again.setdefault(child, []), again)
+
+    def _say_due(self, child: str) -> bool:
+        """Whether more is due than is said in one turn."""
+        heap, said = self._again[child], 0
+        while heap and heap[0].due_ns <= self._desk.now_ns and said < TURN_MAX:
+            _, delay_ns, key, round_ = heappop(heap)
+            if self._open.get(key, {}).get(child) == round_:  # Else it is done, or asked anew.
+                self._say(key, child)
+                self._plan(key, child, delay_ns)
+                said += 1
+        return said == TURN_MAX
 
     def _say(self, key: Key, child: str) -> None:
         self._desk.send_child(

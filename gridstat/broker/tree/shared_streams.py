@@ -43,48 +43,81 @@ class SharedStream(Stream):
 
 
 class SharedCarriage(Carriage):
-    """Takes and gives back by variable; every number is as if each had a stream of its own."""
+    """Takes and gives back by variable; every number is as if each had a stream of its own.
 
-    __slots__ = ("_known",)
+    A publisher may change how often it sends while a contract of before is still leaving. Its
+    identifier stays, so whoever takes it at another price has another stream beside the first.
+    """
+
+    __slots__ = ("_known", "_others")
 
     def __init__(self, channel: EventChannel) -> None:
         super().__init__((), MODE_SETS_DEFAULT, channel)
         self._known: dict[tuple[Kind, Counts], SharedStream] = {}
+        self._others: dict[int, dict[Kind, SharedStream]] = {}
+        """Streams of an identifier beside the one in `streams`, which is there while any is."""
 
     def take(self, variable: StatusVariable, everys: Mapping[int, int]) -> bool:
         """One more contract takes the variable here; whether that changes any number."""
-        number = variable.variable_id
-        before = self.streams.get(number)
-        after = self._with(variable, before, everys, 1)
-        assert after is not None
-        self.streams[number] = after
-        return self._pass(before, after)
+        return self._change(variable, everys, 1)
 
     def give_back(self, variable: StatusVariable, everys: Mapping[int, int]) -> bool:
         """Exactly undo `take` of the same."""
-        number = variable.variable_id
-        before = self.streams[number]
-        after = self._with(variable, before, everys, -1)
-        if after is None:
-            del self.streams[number]
+        return self._change(variable, everys, -1)
+
+    def _change(self, variable: StatusVariable, everys: Mapping[int, int], by: int) -> bool:
+        number, kind = variable.variable_id, _kind(variable)
+        before = self._find(number, kind)
+        assert before is not None or by > 0, f"variable {number} was not taken so"
+        after = self._with(variable, before, everys, by)
+        if after is not None:
+            self._keep(number, after)
         else:
-            self.streams[number] = after
+            self._drop(number, kind)
         return self._pass(before, after)
 
+    def _find(self, number: int, kind: Kind) -> SharedStream | None:
+        found = self.streams.get(number)
+        assert found is None or isinstance(found, SharedStream)
+        if found is None or found.kind == kind:
+            return found
+        return self._others.get(number, {}).get(kind)
+
+    def _keep(self, number: int, stream: SharedStream) -> None:
+        first = self.streams.setdefault(number, stream)
+        assert isinstance(first, SharedStream)
+        if first.kind == stream.kind:
+            self.streams[number] = stream
+        else:
+            self._others.setdefault(number, {})[stream.kind] = stream
+
+    def _drop(self, number: int, kind: Kind) -> None:
+        first, others = self.streams[number], self._others.get(number, {})
+        assert isinstance(first, SharedStream)
+        if first.kind != kind:
+            del others[kind]
+        elif others:
+            self.streams[number] = others.pop(next(iter(others)))
+        else:
+            del self.streams[number]
+        if not others:
+            self._others.pop(number, None)
+
     def _with(
-        self, variable: StatusVariable, before: Stream | None, everys: Mapping[int, int], by: int
+        self,
+        variable: StatusVariable,
+        before: SharedStream | None,
+        everys: Mapping[int, int],
+        by: int,
     ) -> SharedStream | None:
         counts: dict[tuple[int, int], int] = {}
         if before is not None:
-            assert isinstance(before, SharedStream)
             counts = {(mode, every): count for mode, every, count in before.count_of}
-            kind = before.kind
-        else:
-            kind = _kind(variable)
         for mode, every in everys.items():
             counts[mode, every] = counts.get((mode, every), 0) + by
+            assert counts[mode, every] >= 0, f"divisor {every} was not taken in mode {mode}"
         key = (
-            kind,
+            _kind(variable) if before is None else before.kind,
             tuple((mode, every, count) for (mode, every), count in sorted(counts.items()) if count),
         )
         if not key[1]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from gridstat.broker.capacity.negotiation import Quality
     from gridstat.broker.tree.channels import OwnChannels, Prediction
+    from gridstat.broker.tree.families import Families
     from gridstat.broker.tree.routes import PlannedWay, Step, Use
     from gridstat.model.qos import Qos
 
@@ -124,6 +125,16 @@ def is_answered(part: Part, paths: Sequence[PiecedPath]) -> bool:
             ([path.entry for path in paths], part.entries),
             ([path.exit for path in paths], part.exits),
         )
+    )
+
+
+def are_own(child: str, paths: Sequence[PiecedPath], families: Families) -> bool:
+    """Whether a child leads them over routers of its own, with a channel between two at most."""
+    pieces = [piece for path in paths for piece in path.pieces]
+    return all(
+        len(piece.channel_ids) < len(piece.routers)
+        and all(families.child_at(name) == child for name in piece.routers)
+        for piece in pieces
     )
 
 

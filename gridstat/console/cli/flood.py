@@ -51,13 +51,26 @@ def flood(
     json: AsJson = False,
 ) -> None:
     command = command_of(name, mode_numbers(modes), every, is_stop=stop, is_list=listing)
-    facts = ask_once(broker_of(load_access(folder), name, at), command, ANSWER_S_MAX)
+    broker = broker_of(load_access(folder), name, at)
+    facts = all_floods(broker) if listing else ask_once(broker, command, ANSWER_S_MAX)
     console = Console()
     if json:
         print_plainly(console, json_text.dumps(facts))
         return
     for line in listed(facts) if listing else told(facts):
         print_plainly(console, line)
+
+
+def all_floods(broker: Access) -> dict[str, Any]:
+    """Page by page; a broker of before tells all in one."""
+    floods: list[dict[str, Any]] = []
+    after = ""
+    while True:
+        facts = ask_once(broker, ListFlooding(request_id=0, after=after), ANSWER_S_MAX)
+        floods += facts["floods"]
+        if facts.get("next", "") <= after:
+            return {"floods": floods}
+        after = facts["next"]
 
 
 def command_of(

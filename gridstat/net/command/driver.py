@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
+from msgspec import structs
+
 from gridstat.model.error_index import error_from
 from gridstat.model.errors import FrameTooLarge, StorageFailed
 from gridstat.net.clock import SystemClock
 from gridstat.net.command.client import Target
+from gridstat.net.command.endpoint_messages import RefusedOutcome
 from gridstat.net.command.machine import (
     CancelTimer,
     Close,
@@ -32,6 +35,7 @@ from gridstat.net.command.machine import (
     SetTimer,
     TimerFired,
 )
+from gridstat.net.command.operator_messages import OperatorAnswer
 from gridstat.net.command.session_table import SessionTable, TableSettings
 from gridstat.net.last_words import end_at_once
 
@@ -232,6 +236,9 @@ class Driver(Generic[ExtraEvent]):
             # Whoever waits for it will ask again or give up; that is no reason to end.
             self.counters.too_large_messages += 1
             log.error("message_too_large peer=%s reason=%r", peer, error.args[0])
+            if isinstance(message, OperatorAnswer):
+                no = RefusedOutcome(code=error.code, reason=f"the answer: {error.args[0]}")
+                self._sessions.send(peer, structs.replace(message, facts={}, refused=no))
 
     def _set_timer(self, name: str, after_ns: int) -> None:
         self._cancel_timer(name)

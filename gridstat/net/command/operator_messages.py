@@ -91,11 +91,15 @@ class RemoveFlooding(Struct, frozen=True):
 
 
 class ListFlooding(Struct, frozen=True):
-    """Which variables flood, how far, in which modes, and who asked for it."""
+    """Which variables flood, how far, in which modes, and who asked for it, page by page.
+
+    `next` in the facts is the name after which to ask for more, empty with the last page.
+    """
 
     since: ClassVar[int] = 3
 
     request_id: int
+    after: str = ""
 
 
 class AddChild(Struct, frozen=True):

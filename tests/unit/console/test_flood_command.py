@@ -92,6 +92,21 @@ def test_people_are_told_in_sentences() -> None:
     assert len(list(listed({"floods": [facts, facts]}))) == 12
 
 
+def test_the_list_of_floods_is_asked_for_page_by_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages = {"": ("c1/a", "c1/a"), "c1/a": ("c1/b", "")}
+
+    def ask(_access: Access, command: ListFlooding, _within_s: float) -> dict[str, Any]:
+        name, onward = pages[command.after]
+        return {"floods": [{"name": name, "modes": []}], "next": onward}
+
+    monkeypatch.setattr("gridstat.console.cli.flood.ask_once", ask)
+    monkeypatch.setattr("gridstat.console.cli.flood.load_access", lambda _: access())
+    flood(listing=True)
+    assert capsys.readouterr().out == "c1/a does not flood\nc1/b does not flood\n"
+
+
 def test_a_flood_is_waited_for_as_long_as_a_tree_of_brokers_may_take(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

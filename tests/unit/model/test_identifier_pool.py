@@ -29,6 +29,44 @@ def test_blocks_are_used_in_ascending_order_and_then_there_are_none() -> None:
     assert found.fresh() == 0
 
 
+def test_a_lower_block_that_comes_after_a_higher_one_is_used_too() -> None:
+    found = pool((1, 2))
+    assert [found.take(0) for _ in range(2)] == [1, 2]
+    found.lease(100, 2)
+    assert [found.take(0) for _ in range(2)] == [100, 101]
+    found.lease(10, 2)
+    assert found.fresh() == 2
+    assert [found.take(0) for _ in range(3)] == [10, 11, None]
+
+
+def test_after_a_start_a_lower_block_that_was_never_used_rests_and_is_used_then() -> None:
+    found = pool((100, 2), (10, 2))
+    found.resume({100}, 100, now_ns=0)
+    assert [found.take(0) for _ in range(2)] == [101, None]
+    assert [found.take(100) for _ in range(3)] == [10, 11, None]
+
+
+@given(st.lists(st.tuples(st.integers(1, 30), st.integers(1, 9), st.booleans()), max_size=30))
+def test_however_blocks_come_and_overlap_no_identifier_comes_twice(
+    steps: list[tuple[int, int, bool]],
+) -> None:
+    before = {3, 17}
+    found = pool((1, 2), quarantine_ns=1_000)
+    found.resume(before, 17, now_ns=0)
+    leased: list[tuple[int, int]] = [(1, 2)]
+    taken = set(before)
+    for first, count, is_restarted in steps:
+        found.lease(first, count)
+        leased.append((first, count))
+        for _ in range(count // 2):
+            number = found.take(0)
+            assert number not in taken
+            taken |= {number} if number is not None else set()
+        if is_restarted:
+            found = pool(*leased, quarantine_ns=1_000)
+            found.resume(taken, max(taken), now_ns=0)
+
+
 def test_a_block_that_is_leased_twice_is_one() -> None:
     found = pool((5, 2), (5, 2))
     assert found.fresh() == 2

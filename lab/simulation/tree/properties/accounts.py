@@ -42,25 +42,23 @@ def check_fitting(grid: TreeGrid) -> None:
 
 def _check_borders(name: str, broker: QosBroker) -> None:
     """What contracts and floods take of each channel between clouds, counted anew from them."""
-    taken: dict[tuple[int, int], set[int]] = {}
-    variables: dict[int, StatusVariable] = {}
+    taken: dict[tuple[int, int, Fraction], set[int]] = {}
     accounts = broker.state.channels.accounts
     for holding, _ in broker.state.holdings.all():
         body = body_of(holding)
         number = int(body.variable.variable_id)
-        variables[number] = body.variable
         for channel_id in {one for way in body.ways for one in way.channel_ids}:
-            some = taken.setdefault((channel_id, number), set())
+            some = taken.setdefault((channel_id, number, rate_of(body.variable)), set())
             some |= {qos.every for qos in body.granted.values()}
     for variable, everys in broker.state.flooding.taken():
-        variables[int(variable.variable_id)] = variable
+        number = int(variable.variable_id)
         for channel_id in accounts if everys else ():
-            some = taken.setdefault((channel_id, int(variable.variable_id)), set())
+            some = taken.setdefault((channel_id, number, rate_of(variable)), set())
             some |= set(everys.values())
     counted: dict[int, Fraction] = {}
-    for (channel_id, number), some in taken.items():
-        rate = union_rate(tuple(sorted(some))) * rate_of(variables[number])
-        counted[channel_id] = counted.get(channel_id, NOTHING) + rate * EVENT_BYTES
+    for (channel_id, _, rate), some in taken.items():
+        carried = union_rate(tuple(sorted(some))) * rate
+        counted[channel_id] = counted.get(channel_id, NOTHING) + carried * EVENT_BYTES
     for channel_id, bytes_per_s in counted.items():
         account = accounts[channel_id]
         bandwidth = account.channel.bandwidth_bytes_per_s
@@ -107,7 +105,9 @@ def check_nothing_promised(grid: TreeGrid) -> None:
         check_no_promise(leaf)
     for name, broker in grid.qos_brokers().items():
         for account in broker.state.channels.accounts.values():
-            if account.carriage.streams or account.carriage.bytes or account.relied_us:
+            carriage = account.carriage
+            is_charged = carriage.streams or carriage.bytes or carriage.burst.events
+            if is_charged or account.relied_us:
                 raise PropertyBroken(RULE, f"{name}: {account.channel.label} is still charged")
 
 

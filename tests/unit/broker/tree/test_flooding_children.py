@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.model.errors import ChannelFull, StillInUse
+from gridstat.model.errors import BackPressured, ChannelFull, StillInUse
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import RefusedOutcome
 from gridstat.net.command.machine import Received
@@ -20,6 +20,7 @@ from gridstat.net.command.operator_messages import (
 )
 from gridstat.net.command.router_messages import FloodOrder
 from gridstat.net.command.tree_messages import (
+    BorderChannelTold,
     FloodingCommitted,
     FloodingEnded,
     FloodingRefused,
@@ -166,3 +167,32 @@ def test_a_refusal_goes_with_the_flood(pair: Family, monkeypatch: pytest.MonkeyP
         pair.pass_time(60 * NS_PER_S)
     assert pair.answers("root")[-1].facts["unconfirmed"] == ["b"]
     assert refusing(pair) == {}
+
+
+def press(family: Family, *, is_pressed: bool) -> None:
+    """Cloud a says it of its channel to b."""
+    leaf = family.leaves["a"].broker
+    channels = family.brokers["root"].broker.state.channels
+    number = channels.between["a/0", "b/0"]
+    word = BorderChannelTold(
+        term=leaf.registry.term, channel_id=number, is_up=True, is_pressed=is_pressed
+    )
+    say(family, "a", word)
+    assert channels.account(number).is_pressed is is_pressed
+
+
+def test_a_congested_channel_between_clouds_admits_no_flood_and_keeps_those_that_it_has() -> None:
+    family = two_clouds(dict.fromkeys("ab", "root"))
+    press(family, is_pressed=True)
+    refused = family.operate("root", FLOOD).refused
+    assert refused is not None
+    assert refused.code == BackPressured.code
+    assert refused.bottleneck == "channel a/0→b/0"
+    assert flooding_clouds(family) == set()
+    press(family, is_pressed=False)
+    assert family.operate("root", FLOOD).refused is None
+    press(family, is_pressed=True)
+    assert family.operate("root", FLOOD).refused is None
+    assert flooding_clouds(family) == BOTH
+    assert family.operate("root", RemoveFlooding(request_id=1, name=VOLTAGE)).refused is None
+    assert flooding_clouds(family) == set()

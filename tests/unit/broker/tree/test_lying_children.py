@@ -87,8 +87,37 @@ def _by_another_exit(paths: Paths) -> Paths:
     return tuple(msgspec.structs.replace(path, exit=path.exit + 1) for path in paths)
 
 
+def _with_piece(paths: Paths, **facts: Any) -> Paths:
+    """Each with one more piece, at the router where it ends."""
+    return tuple(
+        msgspec.structs.replace(path, pieces=(*path.pieces, msgspec.structs.replace(last, **facts)))
+        for path in paths
+        for last in [msgspec.structs.replace(path.pieces[-1], channel_ids=(), latency_us=0)]
+    )
+
+
+def _over_a_strangers_router(paths: Paths) -> Paths:
+    return _with_piece(paths, routers=(paths[0].pieces[-1].routers[-1], "c9/x"))
+
+
+def _over_channels_to_nowhere(paths: Paths) -> Paths:
+    """Many such would make a grant that goes into no frame."""
+    routers = (paths[0].pieces[-1].routers[-1],)
+    return _with_piece(paths, routers=routers, channel_ids=(1 << 62,) * 1_024)
+
+
 @pytest.mark.parametrize("liar", ["c1", "c2"])
-@pytest.mark.parametrize("lie", [_one_more, _one_twice, _one_less, _by_another_exit])
+@pytest.mark.parametrize(
+    "lie",
+    [
+        _one_more,
+        _one_twice,
+        _one_less,
+        _by_another_exit,
+        _over_a_strangers_router,
+        _over_channels_to_nowhere,
+    ],
+)
 def test_a_child_that_reserves_other_ways_than_it_was_asked_for_has_refused(
     liar: str, lie: Callable[[Paths], Paths]
 ) -> None:

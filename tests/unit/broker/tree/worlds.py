@@ -10,6 +10,7 @@ from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
 from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, variable
 
 if TYPE_CHECKING:
+    from gridstat.broker.capacity.accounts import Carriage
     from gridstat.broker.tree.settings import TreeSettings
 
 VOLTAGE = "c1/pmu/v"
@@ -93,6 +94,11 @@ def _published(world: TreeWorld) -> TreeWorld:
     return world
 
 
+def is_charged(carriage: Carriage) -> bool:
+    """Whether anything is left of what it was charged with: a stream, or an amount of none."""
+    return bool(carriage.streams or carriage.bytes or carriage.burst.events or carriage.burst.bytes)
+
+
 def residue(world: TreeWorld) -> list[str]:
     """Whatever anybody still holds, is charged for, or waits for."""
     found = [
@@ -104,7 +110,7 @@ def residue(world: TreeWorld) -> list[str]:
         found += [
             f"{name} charges {account.channel.label}"
             for account in state.channels.accounts.values()
-            if account.carriage.streams or account.relied_us
+            if account.relied_us or is_charged(account.carriage)
         ]
         found += [
             f"{name} has {survey[what]} {what}"
