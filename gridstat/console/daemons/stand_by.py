@@ -136,32 +136,40 @@ async def in_charge(
     while not stopping.is_set():
         try:
             candidate = make()
+            is_ready = False
+            try:
+                is_ready = await _follow(candidate, stopping, telling)
+            finally:
+                if not is_ready:
+                    await candidate.close()
         except LinkDown as error:
             telling.away(error)
             await _pause(stopping, AGAIN_AFTER_S)
             continue
-        try:
-            is_ready = await _follow(candidate, stopping, telling)
-        except BaseException:
-            await candidate.close()
-            raise
         if is_ready:
             return candidate
-        await candidate.close()
     return None
 
 
 async def _follow(candidate: Candidate, stopping: asyncio.Event, telling: _Telling) -> bool:
-    """False if it has to begin anew: a snapshot has replaced what it has read, or it is to end."""
+    """False if it has to begin anew: a snapshot has replaced what it has read, or it is to end.
+
+    Nobody takes charge of what it cannot read. `LinkDown` is raised where that shows only after the
+    claim: whoever kept the lease would keep it from those who can.
+    """
     journal = candidate.journal
-    has_read = False
+    has_answered = has_read = False
     while not stopping.is_set():
+        wait_s = FOLLOW_EVERY_S
         try:
-            wait_s = await _answer(journal.claim, journal, stopping)
+            if has_answered:
+                wait_s = await _answer(journal.claim, journal, stopping)
             written = await _answer(journal.load, journal, stopping)
         except LinkDown as error:
             if stopping.is_set():
                 return False
+            if not wait_s:
+                raise
             telling.away(error)
             await _pause(stopping, AGAIN_AFTER_S)
             continue
@@ -173,8 +181,10 @@ async def _follow(candidate: Candidate, stopping: asyncio.Event, telling: _Telli
             has_read = True
         if not wait_s:
             return True
-        telling.another()
-        await _pause(stopping, min(wait_s, FOLLOW_EVERY_S))
+        if has_answered:
+            telling.another()
+            await _pause(stopping, min(wait_s, FOLLOW_EVERY_S))
+        has_answered = True
     return False
 
 

@@ -210,19 +210,39 @@ def test_who_waits_for_its_database_can_be_stopped() -> None:
     assert stand_by(shared, stop_after=1) == (None, ["the database is away"])
 
 
-def test_a_database_that_goes_away_right_after_the_claim_is_read_when_it_is_back(
+@pytest.mark.feature("S0-123")
+def test_who_cannot_read_the_journal_does_not_take_its_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def away(*_: object) -> list[JournalRow]:
+        raise LinkDown("long answers are lost")
+
+    monkeypatch.setattr(SharedStore, "read", away)
+    shared = SharedRows(b"a")
+    assert stand_by(shared, stop_after=1) == (None, ["long answers are lost"])
+    assert (shared.asked, shared.opened) == (0, 0)
+
+
+@pytest.mark.feature("S0-123")
+def test_who_cannot_read_what_it_has_claimed_gives_it_back_before_it_tries_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read = SharedStore.read
+    shared = SharedRows(b"a")
+    claims_at_start: list[int] = []
 
-    def away_once(store: SharedStore, after: JournalRow) -> list[JournalRow]:
-        monkeypatch.setattr(SharedStore, "read", read)
-        raise LinkDown("the database is away")
+    def away_after_claim(store: SharedStore, after: JournalRow) -> list[JournalRow]:
+        if shared.asked == 1 and shared.tries == 1:
+            raise LinkDown("the database is away")
+        claims_at_start.append(shared.asked)
+        return read(store, after)
 
-    monkeypatch.setattr(SharedStore, "read", away_once)
-    found, _ = stand_by(SharedRows(b"a"))
+    monkeypatch.setattr(SharedStore, "read", away_after_claim)
+    found, waits = stand_by(shared)
     assert found is not None
-    assert found.parts == [[b"a"]]
+    assert (found.parts, waits) == ([[b"a"]], ["the database is away"])
+    assert shared.tries == 2, "the first one was left, and its lease with it"
+    assert claims_at_start == [0, 1, 2], "the second one reads before it claims, too"
 
 
 def test_who_is_stopped_while_it_waits_leaves_nothing_open() -> None:
