@@ -17,6 +17,7 @@ from gridstat.broker.records.journal_rows import (
     BEGINNING,
     SCHEMA,
     JournalRow,
+    Unsettled,
     check_schema,
     checked_rows,
     damaged,
@@ -65,10 +66,6 @@ _MOVE_END: Final = (
 Found = TypeVar("Found")
 
 log = logging.getLogger(__name__)
-
-
-class Unsettled(Exception):  # noqa: N818
-    """Whether something is durable cannot be found out in time; nobody may be told anything."""
 
 
 class PostgresStore:

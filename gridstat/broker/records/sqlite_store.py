@@ -21,6 +21,7 @@ from gridstat.broker.records.journal_rows import (
     BEGINNING,
     SCHEMA,
     JournalRow,
+    Unsettled,
     check_schema,
     checked_rows,
     damaged,
@@ -36,6 +37,9 @@ _INSERTS: Final = tuple(
     (size, f"INSERT INTO operations VALUES {', '.join(['(?, ?, ?)'] * size)}")
     for size in (128, 64, 32, 16, 8, 4, 2, 1)
 )
+_PRIMARY_CODE: Final = 0xFF
+_UNWRITTEN: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY})
+"""Of a commit that has not reached the end of the log."""
 _HEAD: Final = struct.Struct(">Q16s")
 _HEAD_CHECKSUM_BYTES: Final = 8
 
@@ -78,7 +82,7 @@ class SqliteStore:
             if is_whole:
                 database.execute("DELETE FROM operations")
             _insert(database, rows)
-            database.execute("COMMIT")
+            _commit(database)
         except sqlite3.Error as error:
             if database.in_transaction:
                 database.execute("ROLLBACK")
@@ -200,6 +204,20 @@ def _insert(database: sqlite3.Connection, rows: Sequence[JournalRow]) -> None:
             values = [value for row in rows[at : at + size] for value in row]
             database.execute(statement, values)
             at += size
+
+
+def _commit(database: sqlite3.Connection) -> None:
+    """Raises `Unsettled` unless it is known that nothing was committed.
+
+    Where the log cannot be synced, or not be written to its end, all of it may be there after a
+    crash all the same.
+    """
+    try:
+        database.execute("COMMIT")
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE in _UNWRITTEN:
+            raise
+        raise Unsettled(f"the journal may have been written, or not: {error}") from error
 
 
 def _check(head: bytes) -> bytes:

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import shutil
 import sqlite3
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -220,3 +220,60 @@ def test_a_head_that_cannot_be_written_is_counted_and_the_commit_stands(
     journal.close()
     assert journal.figures()["head_failures"] == 2
     assert load(path) == [b"a", b"a"]
+
+
+class Committing:
+    """A database whose commit says that it failed, whether it did or not."""
+
+    def __init__(self, inner: sqlite3.Connection, code: int, *, is_written: bool) -> None:
+        self._inner = inner
+        self._code = code
+        self._is_written = is_written
+
+    def execute(self, statement: str, *words: Any) -> Any:
+        if statement != "COMMIT":
+            return self._inner.execute(statement, *words)
+        self._inner.execute("COMMIT" if self._is_written else "ROLLBACK")
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = self._code
+        raise error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_WRITE])
+def test_nobody_hears_that_a_commit_has_failed_which_may_be_there_after_a_crash(
+    path: Path, code: int
+) -> None:
+    deaths: list[str] = []
+    store = SqliteStore(path)
+    journal = Journal(store, died=lambda: deaths.append("died"))
+    journal.load()
+    store._database = cast("Any", Committing(store._database, code, is_written=True))
+    with pytest.raises(StorageFailed, match="its thread has failed"):
+        asyncio.run(persist_one(journal))
+    journal.close()
+    assert deaths == ["died"]
+    assert load(path) == [b"a"]
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY])
+def test_a_commit_that_found_no_room_is_told_and_the_journal_goes_on(path: Path, code: int) -> None:
+    deaths: list[str] = []
+    store = SqliteStore(path)
+    journal = Journal(store, died=lambda: deaths.append("died"))
+    journal.load()
+    inner = store._database
+    store._database = cast("Any", Committing(inner, code, is_written=False))
+    with pytest.raises(StorageFailed, match="disk I/O error"):
+        asyncio.run(persist_one(journal))
+    store._database = inner
+    asyncio.run(persist_one(journal, token=1 << 32))
+    journal.close()
+    assert deaths == []
+    assert load(path) == [b"a"]
+
+
+async def persist_one(journal: Journal, token: int = 1) -> None:
+    await asyncio.wait_for(journal.persist(token, (b"a",)), 5)
