@@ -11,6 +11,7 @@ offset | size | field of the head, big-endian
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import struct
@@ -43,16 +44,22 @@ _UNWRITTEN: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY})
 _HEAD: Final = struct.Struct(">Q16s")
 _HEAD_CHECKSUM_BYTES: Final = 8
 
+log = logging.getLogger(__name__)
+
 
 class SqliteStore:
-    """One broker a file; the lock goes with the process, also with a killed one."""
+    """One broker a file; the lock goes with the process, also with a killed one.
 
-    def __init__(self, path: Path) -> None:
+    One that may be older than its head was restored from a copy, or begins anew, and somebody has
+    said so.
+    """
+
+    def __init__(self, path: Path, *, may_be_older: bool = False) -> None:
         self._path = path
+        self._may_be_older = may_be_older
         self._schema = SCHEMA
         self._head_failure_count = 0
-        self._database = self._open()
-        self._head = JournalHead(path)
+        self._database, self._head = self._open()
 
     def __str__(self) -> str:
         return str(self._path)
@@ -70,7 +77,7 @@ class SqliteStore:
             rows = checked_rows(found, after, journal=str(self))
         except sqlite3.Error as error:
             raise StorageFailed(f"journal {self} cannot be read: {error}") from error
-        self._head.compare(rows[-1] if rows else after)
+        self._compare(rows[-1] if rows else after)
         return rows
 
     def write(self, rows: Sequence[JournalRow], *, is_whole: bool) -> None:
@@ -112,7 +119,16 @@ class SqliteStore:
         self._database.close()
         self._head.close()
 
-    def _open(self) -> sqlite3.Connection:
+    def _compare(self, last: JournalRow) -> None:
+        try:
+            self._head.compare(last)
+        except StorageFailed as error:
+            if not self._may_be_older:
+                raise
+            log.warning("older_journal_taken reason=%r", error.args[0])
+            self._head.begin_anew(last)
+
+    def _open(self) -> tuple[sqlite3.Connection, JournalHead]:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             database = sqlite3.connect(
@@ -120,6 +136,7 @@ class SqliteStore:
             )
             try:
                 self._prepare(database)
+                return database, JournalHead(self._path)
             except BaseException:
                 database.close()
                 raise
@@ -128,7 +145,6 @@ class SqliteStore:
                 f"journal {self} cannot be opened: {error}",
                 hint="does another broker use it, and may this user write there?",
             ) from error
-        return database
 
     def _prepare(self, database: sqlite3.Connection) -> None:
         database.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -151,13 +167,21 @@ class JournalHead:
 
     def __init__(self, journal: Path) -> None:
         self._journal = journal
-        path = journal.with_name(journal.name + ".head")
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._path = journal.with_name(journal.name + ".head")
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def write(self, last: JournalRow) -> None:
         """Not synced: a power cut may leave an older head, which still tells no lie."""
         head = _HEAD.pack(last.number, last.checksum)
         os.pwrite(self._file, head + _check(head), 0)
+
+    def begin_anew(self, last: JournalRow) -> None:
+        """Synced: an older head would know of rows that are gone."""
+        try:
+            self.write(last)
+            os.fsync(self._file)
+        except OSError as error:
+            raise StorageFailed(f"{self._path} cannot be written: {error}") from error
 
     def compare(self, last: JournalRow) -> None:
         """Raise `StorageFailed` if the journal ends before the head does."""
@@ -167,10 +191,16 @@ class JournalHead:
             return  # New, or torn by a power cut: the journal speaks for itself.
         number, checksum = _HEAD.unpack(head)
         if number > last.number:
-            what = f"rows {last.number + 1} to {number} are missing"
-            raise damaged(str(self._journal), what)
+            raise self._damaged(f"rows {last.number + 1} to {number} are missing")
         if number == last.number and last != BEGINNING and checksum != last.checksum:
-            raise damaged(str(self._journal), f"row {number} is not the one that was written")
+            raise self._damaged(f"row {number} is not the one that was written")
+
+    def _damaged(self, what: str) -> StorageFailed:
+        hint = (
+            f"{self._path} knows of a later end. Restore the newest copy; if this is it, or the "
+            "journal is to begin anew, start the broker with --begin-at-term above its last term"
+        )
+        return damaged(str(self._journal), what, hint=hint)
 
     def close(self) -> None:
         os.close(self._file)

@@ -57,10 +57,13 @@ def journal_plan(file: Path, text: str, *, broker: str, lease_s: float) -> Journ
     return JournalPlan(broker, beside(file, text), lease_s)
 
 
-def open_journal(plan: JournalPlan) -> Journal:
-    """It can be read from now on, and be written once it is claimed."""
+def open_journal(plan: JournalPlan, *, may_be_older: bool = False) -> Journal:
+    """It can be read from now on, and be written once it is claimed.
+
+    It may be older than the one that was last written there only where the terms are raised.
+    """
     if isinstance(plan.place, Path):
-        return Journal(SqliteStore(plan.place))
+        return Journal(SqliteStore(plan.place, may_be_older=may_be_older))
     try:
         # The driver of PostgreSQL is an extra.
         from gridstat.broker.records.postgres_store import PostgresStore

@@ -277,3 +277,65 @@ def test_a_commit_that_found_no_room_is_told_and_the_journal_goes_on(path: Path,
 
 async def persist_one(journal: Journal, token: int = 1) -> None:
     await asyncio.wait_for(journal.persist(token, (b"a",)), 5)
+
+
+def older(path: Path) -> list[bytes]:
+    """As of a broker that is told of a new term."""
+    journal = Journal(SqliteStore(path, may_be_older=True))
+    try:
+        return journal.load()
+    finally:
+        journal.close()
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_an_older_copy_is_taken_where_somebody_says_so_and_from_then_on(
+    path: Path, is_gone: bool
+) -> None:
+    write(path, (b"a",))
+    copy = path.read_bytes()
+    write(path, (b"b",), (b"c",))
+    path.unlink()
+    if not is_gone:
+        path.write_bytes(copy)
+    with pytest.raises(StorageFailed, match="to 3 are missing") as refused:
+        load(path)
+    assert "journal.db.head" in refused.value.hint
+    assert "--begin-at-term" in refused.value.hint
+    kept = [] if is_gone else [b"a"]
+    assert older(path) == kept
+    assert load(path) == kept
+    write(path, (b"d",))
+    assert load(path) == [*kept, b"d"]
+
+
+def test_a_copy_that_went_on_otherwise_is_taken_where_somebody_says_so(path: Path) -> None:
+    write(path, (b"a",))
+    head = path.with_name("journal.db.head")
+    other = head.read_bytes()
+    path.unlink()
+    head.unlink()
+    write(path, (b"b",))
+    head.write_bytes(other)
+    with pytest.raises(StorageFailed, match="row 1 is not the one"):
+        load(path)
+    assert older(path) == [b"b"]
+    assert load(path) == [b"b"]
+
+
+def test_rows_that_are_damaged_are_not_taken_whatever_somebody_says(path: Path) -> None:
+    write(path, (b"a",), (b"b",), (b"c",))
+    with sqlite3.connect(path) as database:
+        database.execute("DELETE FROM operations WHERE number = 2")
+    database.close()
+    with pytest.raises(StorageFailed, match="row 2 is missing"):
+        older(path)
+
+
+def test_a_head_that_cannot_be_opened_is_named_and_leaves_nothing_open(path: Path) -> None:
+    head = path.with_name("journal.db.head")
+    head.mkdir(parents=True)
+    with pytest.raises(StorageFailed, match=r"cannot be opened.*journal\.db\.head"):
+        SqliteStore(path)
+    head.rmdir()
+    write(path, (b"a",))
