@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 FOLLOW_EVERY_S: Final = 0.25
 AGAIN_AFTER_S: Final = 0.5
 URLS: Final = ("postgresql://", "postgres://")
+_ALMOST_URL: Final = re.compile(r"[@=]|://|^[^/]*:|^\s*postgres", re.IGNORECASE)
 
 log = logging.getLogger(__name__)
 
@@ -46,13 +48,13 @@ def journal_plan(file: Path, text: str, *, broker: str, lease_s: float) -> Journ
     """
     if text.startswith(URLS):
         return JournalPlan(broker, text, lease_s)
-    if "://" in text or "=" in text:
+    if _ALMOST_URL.search(text):
         raise complaint(  # Without the text: it may have a password in it.
             str(file),
             "journal",
             "neither a file nor a database",
-            hint=f"a database is written as in {URLS[0]}gridstat@192.0.2.9/gridstat; "
-            "the name of a file has no = and no ://",
+            hint=f"a database is written as in {URLS[0]}gridstat@192.0.2.9/gridstat; the name of "
+            "a file has no @, no = and no ://, no : before a /, and does not begin with postgres",
         )
     return JournalPlan(broker, beside(file, text), lease_s)
 

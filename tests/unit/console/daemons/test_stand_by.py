@@ -290,9 +290,8 @@ def test_a_damaged_journal_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_journal_is_a_file_beside_the_broker_s_own_or_a_database() -> None:
     file = Path("/etc/gridstat/c1.toml")
-    assert journal_plan(file, "j.sqlite", broker="c1", lease_s=2).place == file.with_name(
-        "j.sqlite"
-    )
+    for name in ("j.sqlite", "journals/c1 of postgres.db", "./postgres.db", "/var/c1/a:b.db"):
+        assert journal_plan(file, name, broker="c1", lease_s=2).place == file.parent / name
     assert journal_plan(file, URL, broker="c1", lease_s=2).place == URL
 
 
@@ -304,6 +303,12 @@ def test_a_journal_is_a_file_beside_the_broker_s_own_or_a_database() -> None:
         "postgresql+psycopg://gridstat:secret@192.0.2.9/gridstat",
         " postgresql://gridstat:secret@192.0.2.9/gridstat",
         "host=192.0.2.9 dbname=gridstat password=secret",
+        "postgresql:/gridstat:secret@192.0.2.9/gridstat",
+        "postgresql//gridstat@192.0.2.9/gridstat",
+        " postgresql:gridstat@192.0.2.9/gridstat",
+        "Postgresql//192.0.2.9/gridstat",
+        "pg:/192.0.2.9/secret",
+        "//gridstat:secret@192.0.2.9/gridstat",
     ],
 )
 def test_a_database_that_is_misspelled_is_not_taken_for_a_file(text: str) -> None:
