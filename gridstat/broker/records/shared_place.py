@@ -40,9 +40,10 @@ _SETTLE: Final = (
     "set_config('default_transaction_isolation', 'read committed', false)"
 )
 _END_SESSIONS: Final = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-    "WHERE starts_with(application_name, %s) AND pid <> pg_backend_pid()"
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = session_user "
+    "AND starts_with(application_name, %s) AND pid <> pg_backend_pid()"
 )
+"""Only our own role's: anybody may give a session any name, and only we may end ours."""
 
 _AWAY: Final = frozenset({"25006", "55P03"})
 """Of a server that only reads, and of a lock that another has kept for the time of a lease."""
@@ -164,9 +165,16 @@ def session_name(holder: str, use: str) -> str:
 
 
 def end_sessions(connection: Connection, holder: str, use: str = "") -> None:
-    """What a process has left behind there must not hold locks, nor commit any more."""
-    if holder:
+    """What a process has left behind there must not hold locks, nor commit any more.
+
+    The fence holds without it; so a server that refuses it keeps nobody from taking over.
+    """
+    if not holder:
+        return
+    try:
         connection.execute(_END_SESSIONS, (session_name(holder, use),))
+    except psycopg.errors.InsufficientPrivilege as error:
+        log.warning("sessions_not_ended reason=%r", words_of(error))
 
 
 def create_tables(connection: Connection, place: SharedPlace) -> None:
