@@ -1,8 +1,8 @@
 """A PostgreSQL database that keeps the journals of brokers, and how one of them connects to it.
 
-gridstat_brokers has a row a broker: who may write its journal, until when and for the how-manieth
-time (`tenure`), and where the journal ends. gridstat_operations has the journals themselves. Times
-are the database's own. All brokers that share a journal use the same role.
+gridstat_brokers has a row a broker: who may write its journal, until when, for how long at a time
+and for the how-manieth time (`tenure`), and where the journal ends. gridstat_operations has the
+journals themselves. Times are the database's own. All brokers that share a journal use one role.
 """
 
 from __future__ import annotations
@@ -34,6 +34,12 @@ _CREATE: Final = (
     "CREATE TABLE IF NOT EXISTS gridstat_operations ("
     "broker text NOT NULL, number bigint NOT NULL, operation bytea NOT NULL, "
     "checksum bytea NOT NULL, PRIMARY KEY (broker, number))",
+    # Tables of earlier releases lack it; a holder of one leaves it as it was.
+    "ALTER TABLE gridstat_brokers ADD COLUMN IF NOT EXISTS lease_s float8 NOT NULL DEFAULT 0",
+)
+_IS_CREATED: Final = (
+    "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('gridstat_brokers') "
+    "AND attname = 'lease_s' AND to_regclass('gridstat_operations') IS NOT NULL"
 )
 _SETTLE: Final = (
     "SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', '0', false), "
@@ -179,8 +185,7 @@ def end_sessions(connection: Connection, holder: str, use: str = "") -> None:
 
 def create_tables(connection: Connection, place: SharedPlace) -> None:
     """Tables for all brokers, and a row for this one; nobody holds its lease yet."""
-    found = connection.execute("SELECT to_regclass('gridstat_operations')").fetchone()
-    if found is None or found[0] is None:
+    if connection.execute(_IS_CREATED).fetchone() != (1,):
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE_LOCK,))
             for statement in _CREATE:
