@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import threading
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,7 +142,9 @@ async def in_charge(
     telling = _Telling(waits)
     while not stopping.is_set():
         try:
-            candidate = make()
+            candidate = await _made(make, stopping)
+            if candidate is None:
+                return None
             is_ready = False
             try:
                 is_ready = await _follow(candidate, stopping, telling)
@@ -191,6 +195,34 @@ async def _follow(candidate: Candidate, stopping: asyncio.Event, telling: _Telli
             await _pause(stopping, min(wait_s, FOLLOW_EVERY_S))
         has_answered = True
     return False
+
+
+async def _made(make: Callable[[], CandidateT], stopping: asyncio.Event) -> CandidateT | None:
+    """None if the process is to end, however long the database may take to be opened.
+
+    From a thread of its own: for those of the event loop a process waits before it ends.
+    """
+    made: Future[CandidateT] = Future()
+    threading.Thread(target=_make, args=(make, made), name="candidate", daemon=True).start()
+    making = asyncio.wrap_future(made)
+    ending = asyncio.create_task(stopping.wait())
+    await asyncio.wait((making, ending), return_when=asyncio.FIRST_COMPLETED)
+    ending.cancel()
+    return None if made.cancel() else await making
+
+
+def _make(make: Callable[[], CandidateT], made: Future[CandidateT]) -> None:
+    """What nobody waits for any more is left at once; nothing but its journal is open yet."""
+    try:
+        candidate = make()
+    except BaseException as error:
+        if made.set_running_or_notify_cancel():
+            made.set_exception(error)
+        return
+    if made.set_running_or_notify_cancel():
+        made.set_result(candidate)
+    else:
+        candidate.journal.close()
 
 
 async def _answer(

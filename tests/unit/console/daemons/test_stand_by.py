@@ -277,6 +277,43 @@ def test_who_is_stopped_while_the_database_does_not_answer_leaves_nothing_open(
     assert (waits, caplog.text) == ([], ""), "a database that is not waited for is not away"
 
 
+def test_who_is_stopped_while_its_journal_is_being_opened_does_not_wait_for_that() -> None:
+    shared = SharedRows(b"a")
+    answers = threading.Event()
+    made_by: list[threading.Thread] = []
+
+    async def standing() -> Candidate | None:
+        stopping, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def make() -> Candidate:
+            made_by.append(threading.current_thread())
+            loop.call_soon_threadsafe(stopping.set)
+            answers.wait(INTERRUPTED_WITHIN_S / 4)
+            return Candidate(Journal(SharedStore(shared, {})))
+
+        found = await in_charge(make, stopping, waits=print)
+        assert shared.tries == 0, "it has waited for the database"
+        return found
+
+    try:
+        assert asyncio.run(standing()) is None
+    finally:
+        answers.set()
+        made_by[0].join()
+    assert (shared.tries, shared.opened) == (1, 0), "what comes too late is not left open"
+
+
+def test_what_keeps_a_broker_from_being_made_ends_it() -> None:
+    def make() -> Candidate:
+        raise ConfigurationError("no such certificate")
+
+    async def standing() -> None:
+        await in_charge(make, asyncio.Event(), waits=print)
+
+    with pytest.raises(ConfigurationError, match="no such certificate"):
+        asyncio.run(standing())
+
+
 def test_a_damaged_journal_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def damaged(*_: object) -> list[JournalRow]:
         raise StorageFailed("row 1 is not as it was written")
