@@ -69,10 +69,11 @@ from gridstat.net.command.router_messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gridstat.broker.operators.survey import ReportedLedger
     from gridstat.broker.records.applied import Applied
+    from gridstat.broker.records.operations import Operation
     from gridstat.broker.settings import BrokerSettings
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.net.command.machine import Event, Instruction
@@ -188,13 +189,12 @@ class LeafBroker:
         assert not self._has_begun, "a broker is restored before it starts"
         for operation in since_snapshot(written):
             self._desk.effects.replay(operation)
-        self._desk.since_snapshot += len(written)
+        self._desk.restored(len(written))
         self.registry.tree.news.take()  # Of an earlier life: what it has left is seen at the start.
 
     def snapshot(self) -> list[bytes]:
         """The durable state as operations; with all that is decided, durable yet or not."""
-        found = snapshot_operations(self.registry, self._routers, self._channels)
-        return [encode(operation) for operation in found]
+        return [encode(operation) for operation in self._operations()]
 
     def survey(self) -> dict[str, Any]:
         """The cloud at a glance, for metrics; operators ask for the same."""
@@ -220,7 +220,7 @@ class LeafBroker:
             return self._desk.end_turn()
         self._take(event)
         self._tree.end_turn()
-        self._compact_if_due()
+        self._desk.compact_if_due(self._desk.settings.snapshot_after, self._operations)
         return self._desk.end_turn()
 
     def _lay_out(self) -> None:
@@ -240,7 +240,7 @@ class LeafBroker:
         term = max(before + 1, self._desk.settings.term_min)
         if term > before + 1:
             self._desk.note("term_raised", before=before, term=term)
-        journal = "" if self._desk.since_snapshot else self._desk.outside.new_identity()
+        journal = "" if self._desk.has_journal else self._desk.outside.new_identity()
         self._desk.commit(
             [TermBegan(term=term, journal=journal), *self.flooding.orphaned()],
             self._begun,
@@ -261,9 +261,8 @@ class LeafBroker:
         for event in early:
             self._take(event)
 
-    def _compact_if_due(self) -> None:
-        if self._desk.is_compaction_due(self._desk.settings.snapshot_after):
-            self._desk.compact(snapshot_operations(self.registry, self._routers, self._channels))
+    def _operations(self) -> Iterator[Operation]:
+        return snapshot_operations(self.registry, self._routers, self._channels)
 
     # Events.
 

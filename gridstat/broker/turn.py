@@ -62,8 +62,9 @@ class Turn(Generic[OperationT]):
         self._state = state
         self.now_ns = 0
         self.out: list[Instruction] = []
-        self.since_snapshot = 0
-        self.snapshot_size = 0
+        self._since_snapshot = 0
+        self._snapshot_size = 0
+        self._is_size_known = True
         self._epoch = 0
         self._number = 0
         self._pending: dict[int, _Pending] = {}
@@ -118,16 +119,44 @@ class Turn(Generic[OperationT]):
             applied.roll_back()
         self._state.unwritten.clear()
 
-    def compact(self, operations: Iterable[OperationT]) -> None:
-        """Let the journal begin anew with a snapshot."""
-        self.since_snapshot = 0
+    def restored(self, operation_count: int) -> None:
+        """So many operations were read before the start; some may be of a snapshot."""
+        self._since_snapshot += operation_count
+        self._is_size_known = self._is_size_known and not operation_count
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether anything was ever written."""
+        return self._since_snapshot > 0 or self._snapshot_size > 0
+
+    def compact_if_due(
+        self, snapshot_after: int, snapshot: Callable[[], Iterable[OperationT]]
+    ) -> None:
+        """Let the journal begin anew with a snapshot, if the operations since the last are many.
+
+        Where the last one ended is not written down. So after a start it counts as one of today:
+        else each start of a large broker would write a snapshot before anything else.
+        """
+        if not self._is_compaction_due(snapshot_after):
+            return
+        if not self._is_size_known:
+            self._is_size_known = True
+            self._snapshot_size = min(sum(1 for _ in snapshot()), self._since_snapshot)
+            self._since_snapshot -= self._snapshot_size
+            if not self._is_compaction_due(snapshot_after):
+                return
+        self._compact(snapshot())
+
+    def _compact(self, operations: Iterable[OperationT]) -> None:
+        self._since_snapshot = 0
         encoded = (SNAPSHOT_MARK, *(_ENCODER.encode(operation) for operation in operations))
-        self.snapshot_size = len(encoded)
+        self._snapshot_size = len(encoded)
+        self._is_size_known = True
         self._persist(_Pending(Applied(), 0, nothing, nobody), encoded)
 
-    def is_compaction_due(self, snapshot_after: int) -> bool:
+    def _is_compaction_due(self, snapshot_after: int) -> bool:
         """A snapshot twice the size of the last is worth as much as the operations since."""
-        return self.since_snapshot > max(snapshot_after, 2 * self.snapshot_size)
+        return self._since_snapshot > max(snapshot_after, 2 * self._snapshot_size)
 
     def persisted(self, token: int) -> None:
         pending = self._pending.pop(token, None)
@@ -135,7 +164,7 @@ class Turn(Generic[OperationT]):
             # A journal that writes on after a failure would break the order of operations.
             self.note("journal_out_of_order", token=token)
             return
-        self.since_snapshot += pending.operation_count
+        self._since_snapshot += pending.operation_count
         for step in pending.applied.tables:
             step()
         pending.then(pending.applied)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 EPOCH_BITS: Final = 32
 """A token is an epoch and a number; after a failure only a later epoch is taken."""
 TIMINGS_MAX: Final = 4_096
+SLOW_NS: Final = 2_000_000_000
+"""A commit that takes longer than this is a matter of health."""
 EXIT_CODE: Final = 70
 """Of a process whose journal failed in a way that nobody foresaw: EX_SOFTWARE of sysexits."""
 
@@ -76,6 +78,7 @@ class Journal:
         self._operation_count = 0
         self._failure_count = 0
         self._trouble = ""
+        self._writing_since_ns: int | None = None
         self._row_count = 0
         self._last = BEGINNING
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -138,8 +141,15 @@ class Journal:
         self._store.close()
 
     def complaint(self) -> str:
-        """Why the latest operations are not durable; empty where they are."""
-        return self._trouble or self._store.complaint()
+        """Why the latest operations are not durable; empty where they are, or soon will be."""
+        return self._trouble or self._store.complaint() or self._slowness()
+
+    def _slowness(self) -> str:
+        """A disk that stands still reports no error."""
+        since_ns = self._writing_since_ns
+        if since_ns is None or self._clock_ns() - since_ns < SLOW_NS:
+            return ""
+        return f"the journal has not answered for {(self._clock_ns() - since_ns) // 10**9} s"
 
     def figures(self) -> dict[str, int | float]:
         """For people and experiments; times are of whole commits, fsync included."""
@@ -188,7 +198,7 @@ class Journal:
             self._answer(stale, "an earlier operation could not be made durable")
         if not fresh:
             return
-        started_ns = self._clock_ns()
+        self._writing_since_ns = started_ns = self._clock_ns()
         try:
             self._commit(fresh)
         except StorageFailed as error:
@@ -197,6 +207,8 @@ class Journal:
             self._trouble = f"the journal cannot be written: {error.args[0]}"
             self._answer(fresh, str(error.args[0]))
             return
+        finally:
+            self._writing_since_ns = None
         self._trouble = ""
         self._commit_ns.append(self._clock_ns() - started_ns)
         self._commit_count += 1

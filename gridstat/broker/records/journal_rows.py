@@ -15,6 +15,10 @@ SCHEMA: Final = 3
 """Of what this release writes: 2 has moves that retire apart, 3 what brokers of a tree write. It
 reads all before it too."""
 CHECKSUM_BYTES: Final = 16
+_RESTORE: Final = (
+    "restore it from a copy; routers go on forwarding meanwhile. With an empty journal all "
+    "end-points have to register anew"
+)
 
 
 class JournalRow(NamedTuple):
@@ -27,6 +31,10 @@ class JournalRow(NamedTuple):
 
 BEGINNING: Final = JournalRow(0, b"", b"")
 """Before the first row of a journal."""
+
+
+class Unsettled(Exception):  # noqa: N818
+    """Whether something is durable cannot be found out; nobody may be told anything."""
 
 
 class Store(Protocol):
@@ -44,7 +52,10 @@ class Store(Protocol):
         ...
 
     def write(self, rows: Sequence[JournalRow], *, is_whole: bool) -> None:
-        """Make them durable, all or, with `StorageFailed`, none; in place of all if `is_whole`."""
+        """Make them durable, all or, with `StorageFailed`, none; in place of all if `is_whole`.
+
+        `Unsettled` if it may be either; only a new process, which reads, can tell.
+        """
         ...
 
     def complaint(self) -> str:
@@ -102,9 +113,5 @@ def check_schema(schema: int, *, journal: str) -> None:
         )
 
 
-def damaged(journal: str, what: str) -> StorageFailed:
-    return StorageFailed(
-        f"journal {journal} is damaged: {what}",
-        hint="restore it from a copy; routers go on forwarding meanwhile. With an empty journal "
-        "all end-points have to register anew",
-    )
+def damaged(journal: str, what: str, *, hint: str = _RESTORE) -> StorageFailed:
+    return StorageFailed(f"journal {journal} is damaged: {what}", hint=hint)

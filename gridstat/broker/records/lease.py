@@ -35,13 +35,13 @@ NEVER_S: Final = float("inf")
 STILL_LEASES: Final = 2
 """For how many times of a lease one must stand still to be nobody's, whatever its end says."""
 _LEFT: Final = (
-    "SELECT holder, tenure, expires, extract(epoch FROM expires - clock_timestamp())::float8 "
-    "FROM gridstat_brokers WHERE broker = %s"
+    "SELECT holder, tenure, expires, extract(epoch FROM expires - clock_timestamp())::float8, "
+    "lease_s FROM gridstat_brokers WHERE broker = %s"
 )
 _TAKE: Final = (
-    "UPDATE gridstat_brokers SET holder = %s, tenure = tenure + 1, "
-    "expires = clock_timestamp() + make_interval(secs => %s) "
-    "WHERE broker = %s AND tenure = %s AND expires = %s RETURNING tenure"
+    "UPDATE gridstat_brokers SET holder = %(holder)s, tenure = tenure + 1, "
+    "lease_s = %(lease_s)s, expires = clock_timestamp() + make_interval(secs => %(lease_s)s) "
+    "WHERE broker = %(broker)s AND tenure = %(tenure)s AND expires = %(expires)s RETURNING tenure"
 )
 _RENEW: Final = (
     "UPDATE gridstat_brokers SET expires = clock_timestamp() + make_interval(secs => %s) "
@@ -95,17 +95,19 @@ class Lease:
         place = self._place
         found = connection.execute(_LEFT, (place.broker,)).fetchone()
         assert found is not None, "a store has a row for its broker"
-        holder, tenure, expires, left_s = found
+        holder, tenure, expires, left_s, held_s = found
         still_s = self._stillness.lasting_s((tenure, expires), time.monotonic())
         # A database whose clock has gone back, as that of another server may be behind, would
-        # honour a dead holder's lease for as long as its clock needs to catch up.
-        if left_s > 0 and still_s < STILL_LEASES * place.lease_s:
+        # honour a dead holder's lease for as long as its clock needs to catch up. A holder whose
+        # lease is longer than ours moves it more rarely.
+        if left_s > 0 and still_s < STILL_LEASES * max(place.lease_s, held_s):
             return float(left_s)
         # A stopped process, or one behind a broken wire, may hold locks that we would wait for.
         end_sessions(connection, holder)
         asked_s = time.monotonic()
+        seen = {"broker": place.broker, "tenure": tenure, "expires": expires}
         taken = connection.execute(
-            _TAKE, (place.holder, place.lease_s, place.broker, tenure, expires)
+            _TAKE, {"holder": place.holder, "lease_s": place.lease_s, **seen}
         ).fetchone()
         if taken is None:
             return place.renew_after_s

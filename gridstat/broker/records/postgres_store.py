@@ -17,6 +17,7 @@ from gridstat.broker.records.journal_rows import (
     BEGINNING,
     SCHEMA,
     JournalRow,
+    Unsettled,
     check_schema,
     checked_rows,
     damaged,
@@ -34,7 +35,7 @@ from gridstat.broker.records.shared_place import (
 from gridstat.model.errors import StorageFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from gridstat.broker.records.patient_connection import PatientConnection
     from gridstat.broker.records.shared_place import SharedPlace
@@ -44,11 +45,15 @@ ROWS_AT_ONCE: Final = 4_096
 _END: Final = (
     "SELECT schema, number, checksum, tenure, holder FROM gridstat_brokers WHERE broker = %s"
 )
+_NEXT: Final = (
+    "SELECT number FROM gridstat_operations WHERE broker = %s AND number > %s "
+    "ORDER BY number LIMIT 1"
+)
 _READ: Final = (
     "SELECT number, operation, checksum FROM gridstat_operations "
-    "WHERE broker = %s AND number > %s ORDER BY number"
+    "WHERE broker = %s AND number BETWEEN %s AND %s ORDER BY number"
 )
-_EMPTY: Final = "DELETE FROM gridstat_operations WHERE broker = %s"
+_DELETE: Final = "DELETE FROM gridstat_operations WHERE broker = %s AND number BETWEEN %s AND %s"
 _INSERT: Final = (
     "INSERT INTO gridstat_operations SELECT %s, * "
     "FROM unnest(%b::bigint[], %b::bytea[], %b::bytea[])"
@@ -61,10 +66,6 @@ _MOVE_END: Final = (
 Found = TypeVar("Found")
 
 log = logging.getLogger(__name__)
-
-
-class Unsettled(Exception):  # noqa: N818
-    """Whether something is durable cannot be found out in time; nobody may be told anything."""
 
 
 class PostgresStore:
@@ -98,7 +99,12 @@ class PostgresStore:
         return self._reaching(lambda: self._lease.claim(self._connection))
 
     def read(self, after: JournalRow) -> list[JournalRow]:
-        return self._reaching(lambda: self._read(after))
+        """Who holds the lease has no more time than for a write: another may be able to read."""
+        self._lease.journal_is_asked()
+        try:
+            return self._reaching(lambda: self._read(after))
+        finally:
+            self._lease.journal_has_answered()
 
     def write(self, rows: Sequence[JournalRow], *, is_whole: bool) -> None:
         """As long as the lease lasts it is tried anew, over another connection if need be."""
@@ -146,10 +152,7 @@ class PostgresStore:
                 raise damaged(name, "it is gone")
             schema, number, checksum, *_ = end
             check_schema(schema, journal=name)
-            found = connection.cursor(binary=True).execute(
-                _READ, (self._place.broker, after.number)
-            )
-            rows = checked_rows(found, after, journal=name)
+            rows = checked_rows(self._rows_after(after.number), after, journal=name)
         last = rows[-1] if rows else after
         if number > last.number:
             raise damaged(name, f"rows {last.number + 1} to {number} are missing")
@@ -157,6 +160,24 @@ class PostgresStore:
             raise damaged(name, f"row {last.number} is not the one that was written")
         self._end = number, checksum
         return rows
+
+    def _rows_after(self, number: int) -> Iterator[tuple[int, bytes, bytes]]:
+        with self._connection.cursor(binary=True) as cursor:
+            for first, last in self._pages_after(number):
+                yield from cursor.execute(_READ, (self._place.broker, first, last))
+
+    def _pages_after(self, number: int) -> Iterator[tuple[int, int]]:
+        """First and last number of one page of rows after another; each has the time of a lease.
+
+        A statement about all rows at once may say nothing for longer: a server that knows little
+        of its table sorts it first. A page is a range of numbers and not a count, so that it is
+        short whatever the server's plan is.
+        """
+        while found := self._connection.execute(_NEXT, (self._place.broker, number)).fetchone():
+            (first,) = found
+            number = first + ROWS_AT_ONCE - 1
+            yield first, number
+            self._lease.journal_is_asked()
 
     def _write_at_last(self, rows: Sequence[JournalRow], *, is_whole: bool) -> None:
         give_up_s = time.monotonic() + self._place.lease_s
@@ -193,8 +214,8 @@ class PostgresStore:
             connection.cursor() as cursor,
         ):
             if is_whole:
-                cursor.execute(_EMPTY, (broker,))
-                self._lease.journal_is_asked()
+                for first, until in self._pages_after(0):
+                    cursor.execute(_DELETE, (broker, first, until))
             for at in range(0, len(rows), ROWS_AT_ONCE):
                 columns = zip(*rows[at : at + ROWS_AT_ONCE], strict=True)
                 cursor.execute(_INSERT, (broker, *(list(column) for column in columns)))

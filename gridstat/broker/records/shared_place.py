@@ -1,8 +1,8 @@
 """A PostgreSQL database that keeps the journals of brokers, and how one of them connects to it.
 
-gridstat_brokers has a row a broker: who may write its journal, until when and for the how-manieth
-time (`tenure`), and where the journal ends. gridstat_operations has the journals themselves. Times
-are the database's own. All brokers that share a journal use the same role.
+gridstat_brokers has a row a broker: who may write its journal, until when, for how long at a time
+and for the how-manieth time (`tenure`), and where the journal ends. gridstat_operations has the
+journals themselves. Times are the database's own. All brokers that share a journal use one role.
 """
 
 from __future__ import annotations
@@ -34,15 +34,22 @@ _CREATE: Final = (
     "CREATE TABLE IF NOT EXISTS gridstat_operations ("
     "broker text NOT NULL, number bigint NOT NULL, operation bytea NOT NULL, "
     "checksum bytea NOT NULL, PRIMARY KEY (broker, number))",
+    # Tables of earlier releases lack it; a holder of one leaves it as it was.
+    "ALTER TABLE gridstat_brokers ADD COLUMN IF NOT EXISTS lease_s float8 NOT NULL DEFAULT 0",
+)
+_IS_CREATED: Final = (
+    "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('gridstat_brokers') "
+    "AND attname = 'lease_s' AND to_regclass('gridstat_operations') IS NOT NULL"
 )
 _SETTLE: Final = (
     "SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', '0', false), "
     "set_config('default_transaction_isolation', 'read committed', false)"
 )
 _END_SESSIONS: Final = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-    "WHERE starts_with(application_name, %s) AND pid <> pg_backend_pid()"
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = session_user "
+    "AND starts_with(application_name, %s) AND pid <> pg_backend_pid()"
 )
+"""Only our own role's: anybody may give a session any name, and only we may end ours."""
 
 _AWAY: Final = frozenset({"25006", "55P03"})
 """Of a server that only reads, and of a lock that another has kept for the time of a lease."""
@@ -164,15 +171,21 @@ def session_name(holder: str, use: str) -> str:
 
 
 def end_sessions(connection: Connection, holder: str, use: str = "") -> None:
-    """What a process has left behind there must not hold locks, nor commit any more."""
-    if holder:
+    """What a process has left behind there must not hold locks, nor commit any more.
+
+    The fence holds without it; so a server that refuses it keeps nobody from taking over.
+    """
+    if not holder:
+        return
+    try:
         connection.execute(_END_SESSIONS, (session_name(holder, use),))
+    except psycopg.errors.InsufficientPrivilege as error:
+        log.warning("sessions_not_ended reason=%r", words_of(error))
 
 
 def create_tables(connection: Connection, place: SharedPlace) -> None:
     """Tables for all brokers, and a row for this one; nobody holds its lease yet."""
-    found = connection.execute("SELECT to_regclass('gridstat_operations')").fetchone()
-    if found is None or found[0] is None:
+    if connection.execute(_IS_CREATED).fetchone() != (1,):
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE_LOCK,))
             for statement in _CREATE:

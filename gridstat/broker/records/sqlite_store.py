@@ -11,6 +11,7 @@ offset | size | field of the head, big-endian
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import struct
@@ -21,6 +22,7 @@ from gridstat.broker.records.journal_rows import (
     BEGINNING,
     SCHEMA,
     JournalRow,
+    Unsettled,
     check_schema,
     checked_rows,
     damaged,
@@ -36,19 +38,28 @@ _INSERTS: Final = tuple(
     (size, f"INSERT INTO operations VALUES {', '.join(['(?, ?, ?)'] * size)}")
     for size in (128, 64, 32, 16, 8, 4, 2, 1)
 )
+_PRIMARY_CODE: Final = 0xFF
+_UNWRITTEN: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY})
+"""Of a commit that has not reached the end of the log."""
 _HEAD: Final = struct.Struct(">Q16s")
 _HEAD_CHECKSUM_BYTES: Final = 8
 
+log = logging.getLogger(__name__)
+
 
 class SqliteStore:
-    """One broker a file; the lock goes with the process, also with a killed one."""
+    """One broker a file; the lock goes with the process, also with a killed one.
 
-    def __init__(self, path: Path) -> None:
+    One that may be older than its head was restored from a copy, or begins anew, and somebody has
+    said so.
+    """
+
+    def __init__(self, path: Path, *, may_be_older: bool = False) -> None:
         self._path = path
+        self._may_be_older = may_be_older
         self._schema = SCHEMA
         self._head_failure_count = 0
-        self._database = self._open()
-        self._head = JournalHead(path)
+        self._database, self._head = self._open()
 
     def __str__(self) -> str:
         return str(self._path)
@@ -66,7 +77,7 @@ class SqliteStore:
             rows = checked_rows(found, after, journal=str(self))
         except sqlite3.Error as error:
             raise StorageFailed(f"journal {self} cannot be read: {error}") from error
-        self._head.compare(rows[-1] if rows else after)
+        self._compare(rows[-1] if rows else after)
         return rows
 
     def write(self, rows: Sequence[JournalRow], *, is_whole: bool) -> None:
@@ -78,7 +89,7 @@ class SqliteStore:
             if is_whole:
                 database.execute("DELETE FROM operations")
             _insert(database, rows)
-            database.execute("COMMIT")
+            _commit(database)
         except sqlite3.Error as error:
             if database.in_transaction:
                 database.execute("ROLLBACK")
@@ -108,7 +119,16 @@ class SqliteStore:
         self._database.close()
         self._head.close()
 
-    def _open(self) -> sqlite3.Connection:
+    def _compare(self, last: JournalRow) -> None:
+        try:
+            self._head.compare(last)
+        except StorageFailed as error:
+            if not self._may_be_older:
+                raise
+            log.warning("older_journal_taken reason=%r", error.args[0])
+            self._head.begin_anew(last)
+
+    def _open(self) -> tuple[sqlite3.Connection, JournalHead]:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             database = sqlite3.connect(
@@ -116,6 +136,7 @@ class SqliteStore:
             )
             try:
                 self._prepare(database)
+                return database, JournalHead(self._path)
             except BaseException:
                 database.close()
                 raise
@@ -124,7 +145,6 @@ class SqliteStore:
                 f"journal {self} cannot be opened: {error}",
                 hint="does another broker use it, and may this user write there?",
             ) from error
-        return database
 
     def _prepare(self, database: sqlite3.Connection) -> None:
         database.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -147,13 +167,21 @@ class JournalHead:
 
     def __init__(self, journal: Path) -> None:
         self._journal = journal
-        path = journal.with_name(journal.name + ".head")
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._path = journal.with_name(journal.name + ".head")
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def write(self, last: JournalRow) -> None:
         """Not synced: a power cut may leave an older head, which still tells no lie."""
         head = _HEAD.pack(last.number, last.checksum)
         os.pwrite(self._file, head + _check(head), 0)
+
+    def begin_anew(self, last: JournalRow) -> None:
+        """Synced: an older head would know of rows that are gone."""
+        try:
+            self.write(last)
+            os.fsync(self._file)
+        except OSError as error:
+            raise StorageFailed(f"{self._path} cannot be written: {error}") from error
 
     def compare(self, last: JournalRow) -> None:
         """Raise `StorageFailed` if the journal ends before the head does."""
@@ -163,10 +191,16 @@ class JournalHead:
             return  # New, or torn by a power cut: the journal speaks for itself.
         number, checksum = _HEAD.unpack(head)
         if number > last.number:
-            what = f"rows {last.number + 1} to {number} are missing"
-            raise damaged(str(self._journal), what)
+            raise self._damaged(f"rows {last.number + 1} to {number} are missing")
         if number == last.number and last != BEGINNING and checksum != last.checksum:
-            raise damaged(str(self._journal), f"row {number} is not the one that was written")
+            raise self._damaged(f"row {number} is not the one that was written")
+
+    def _damaged(self, what: str) -> StorageFailed:
+        hint = (
+            f"{self._path} knows of a later end. Restore the newest copy; if this is it, or the "
+            "journal is to begin anew, start the broker with --begin-at-term above its last term"
+        )
+        return damaged(str(self._journal), what, hint=hint)
 
     def close(self) -> None:
         os.close(self._file)
@@ -200,6 +234,20 @@ def _insert(database: sqlite3.Connection, rows: Sequence[JournalRow]) -> None:
             values = [value for row in rows[at : at + size] for value in row]
             database.execute(statement, values)
             at += size
+
+
+def _commit(database: sqlite3.Connection) -> None:
+    """Raises `Unsettled` unless it is known that nothing was committed.
+
+    Where the log cannot be synced, or not be written to its end, all of it may be there after a
+    crash all the same.
+    """
+    try:
+        database.execute("COMMIT")
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE in _UNWRITTEN:
+            raise
+        raise Unsettled(f"the journal may have been written, or not: {error}") from error
 
 
 def _check(head: bytes) -> bytes:

@@ -83,7 +83,7 @@ class QosBroker:
         assert not self._has_begun, "a broker is restored before it starts"
         for operation in operations_of(written):
             self.state.replay(operation)
-        self._desk.since_snapshot += len(written)
+        self._desk.restored(len(written))
 
     def snapshot(self) -> list[bytes]:
         """The durable state as operations; with all that is decided, durable yet or not."""
@@ -113,15 +113,14 @@ class QosBroker:
                 self._early.append(event)
             return self._desk.end_turn()
         self._take(event)
-        if self._desk.is_compaction_due(self._desk.settings.snapshot_after):
-            self._desk.compact(self.state.operations())
+        self._desk.compact_if_due(self._desk.settings.snapshot_after, self.state.operations)
         return self._desk.end_turn()
 
     def _begin(self) -> None:
         """The term grows with every start, durably, before anybody hears from this broker."""
         self._has_begun = True
         term = max(self.state.term + 1, self._desk.settings.term_min)
-        journal = "" if self._desk.since_snapshot else self._desk.outside.new_identity()
+        journal = "" if self._desk.has_journal else self._desk.outside.new_identity()
         self._desk.decide(
             [
                 TermBegan(term=term, journal=journal),

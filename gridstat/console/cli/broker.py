@@ -89,8 +89,8 @@ def broker(
             "--begin-at-term",
             min=0,
             max=TERM_MAX,
-            help="After the loss of a journal: a term above the one that routers obey. Make sure "
-            "that no other broker of this cloud is alive.",
+            help="After the loss of a journal, or with an older copy: a term above the one that "
+            "routers obey. Make sure that no other broker of this cloud is alive.",
             show_default=False,
         ),
     ] = 0,

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
+SECRET_KEYS = frozenset({"journal"})
+"""Whose values may have a password in them."""
 KINDS = {
     "int_type": "a whole number without quotes",
     "string_type": "text in quotes",
@@ -72,6 +74,7 @@ def _problem_and_hint(
     detail: ErrorDetails, path: Sequence[str | int], *, model: type[BaseModel]
 ) -> tuple[str, str]:
     kind = detail["type"]
+    shown = "this value" if SECRET_KEYS.intersection(path) else repr(detail["input"])
     match kind:
         case "extra_forbidden":
             told = ("unknown key", unknown_key_hint(str(path[-1]), known_keys(path, model)))
@@ -81,18 +84,18 @@ def _problem_and_hint(
             told = ("missing", f"this key is needed in {_table_words(path)}")
         case "value_error":
             problem, _, hint = detail["msg"].removeprefix("Value error, ").partition("|")
-            told = (f"{detail['input']!r}: {problem}", hint)
+            told = (f"{shown}: {problem}", hint)
         case "list_type" if len(path) == 1:
-            told = (f"{detail['input']!r} is not a list", f"write it as a table, [[{path[0]}]]")
+            told = (f"{shown} is not a list", f"write it as a table, [[{path[0]}]]")
         case "too_short":
             told = ("empty", "give at least one")
         case "too_long":
             most = detail.get("ctx", {}).get("max_length")
             told = ("too many", f"one file may have {most}; start the others from a second file")
         case _ if kind in KINDS:
-            told = (f"{detail['input']!r} is not {KINDS[kind]}", f"write {KINDS[kind]}")
+            told = (f"{shown} is not {KINDS[kind]}", f"write {KINDS[kind]}")
         case _:
-            told = (f"{detail['input']!r} is out of range", _range_hint(detail, str(path[-1])))
+            told = (f"{shown} is out of range", _range_hint(detail, str(path[-1])))
     return told
 
 

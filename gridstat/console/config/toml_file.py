@@ -19,7 +19,14 @@ FILE_BYTES_MAX = 16 * 1024 * 1024
 class Section(BaseModel):
     """What all tables share: no unknown keys, no guessed types."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, populate_by_name=True)
+    # A traceback would repeat values too, of which one may have a password in it.
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        populate_by_name=True,
+        hide_input_in_errors=True,
+    )
 
 
 Settings = TypeVar("Settings", bound=BaseModel)

@@ -78,7 +78,7 @@ class BrokerDaemon:
             Identity(Role.BROKER, plan.settings.cloud)
         )
         self._credentials = Credentials(files)
-        self.journal = open_journal(plan.journal)
+        self.journal = open_journal(plan.journal, may_be_older=plan.term_min > 0)
         outside = Outside(
             verifier=AuthorityVerifier(read_pem(files.authority)),
             wall_clock_ns=time.time_ns,

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import threading
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 FOLLOW_EVERY_S: Final = 0.25
 AGAIN_AFTER_S: Final = 0.5
 URLS: Final = ("postgresql://", "postgres://")
+_ALMOST_URL: Final = re.compile(r"[@=]|://|^[^/]*:|^\s*postgres", re.IGNORECASE)
 
 log = logging.getLogger(__name__)
 
@@ -46,21 +50,24 @@ def journal_plan(file: Path, text: str, *, broker: str, lease_s: float) -> Journ
     """
     if text.startswith(URLS):
         return JournalPlan(broker, text, lease_s)
-    if "://" in text or "=" in text:
+    if _ALMOST_URL.search(text):
         raise complaint(  # Without the text: it may have a password in it.
             str(file),
             "journal",
             "neither a file nor a database",
-            hint=f"a database is written as in {URLS[0]}gridstat@192.0.2.9/gridstat; "
-            "the name of a file has no = and no ://",
+            hint=f"a database is written as in {URLS[0]}gridstat@192.0.2.9/gridstat; the name of "
+            "a file has no @, no = and no ://, no : before a /, and does not begin with postgres",
         )
     return JournalPlan(broker, beside(file, text), lease_s)
 
 
-def open_journal(plan: JournalPlan) -> Journal:
-    """It can be read from now on, and be written once it is claimed."""
+def open_journal(plan: JournalPlan, *, may_be_older: bool = False) -> Journal:
+    """It can be read from now on, and be written once it is claimed.
+
+    It may be older than the one that was last written there only where the terms are raised.
+    """
     if isinstance(plan.place, Path):
-        return Journal(SqliteStore(plan.place))
+        return Journal(SqliteStore(plan.place, may_be_older=may_be_older))
     try:
         # The driver of PostgreSQL is an extra.
         from gridstat.broker.records.postgres_store import PostgresStore
@@ -135,33 +142,43 @@ async def in_charge(
     telling = _Telling(waits)
     while not stopping.is_set():
         try:
-            candidate = make()
+            candidate = await _made(make, stopping)
+            if candidate is None:
+                return None
+            is_ready = False
+            try:
+                is_ready = await _follow(candidate, stopping, telling)
+            finally:
+                if not is_ready:
+                    await candidate.close()
         except LinkDown as error:
             telling.away(error)
             await _pause(stopping, AGAIN_AFTER_S)
             continue
-        try:
-            is_ready = await _follow(candidate, stopping, telling)
-        except BaseException:
-            await candidate.close()
-            raise
         if is_ready:
             return candidate
-        await candidate.close()
     return None
 
 
 async def _follow(candidate: Candidate, stopping: asyncio.Event, telling: _Telling) -> bool:
-    """False if it has to begin anew: a snapshot has replaced what it has read, or it is to end."""
+    """False if it has to begin anew: a snapshot has replaced what it has read, or it is to end.
+
+    Nobody takes charge of what it cannot read. `LinkDown` is raised where that shows only after the
+    claim: whoever kept the lease would keep it from those who can.
+    """
     journal = candidate.journal
-    has_read = False
+    has_answered = has_read = False
     while not stopping.is_set():
+        wait_s = FOLLOW_EVERY_S
         try:
-            wait_s = await _answer(journal.claim, journal, stopping)
+            if has_answered:
+                wait_s = await _answer(journal.claim, journal, stopping)
             written = await _answer(journal.load, journal, stopping)
         except LinkDown as error:
             if stopping.is_set():
                 return False
+            if not wait_s:
+                raise
             telling.away(error)
             await _pause(stopping, AGAIN_AFTER_S)
             continue
@@ -173,9 +190,39 @@ async def _follow(candidate: Candidate, stopping: asyncio.Event, telling: _Telli
             has_read = True
         if not wait_s:
             return True
-        telling.another()
-        await _pause(stopping, min(wait_s, FOLLOW_EVERY_S))
+        if has_answered:
+            telling.another()
+            await _pause(stopping, min(wait_s, FOLLOW_EVERY_S))
+        has_answered = True
     return False
+
+
+async def _made(make: Callable[[], CandidateT], stopping: asyncio.Event) -> CandidateT | None:
+    """None if the process is to end, however long the database may take to be opened.
+
+    From a thread of its own: for those of the event loop a process waits before it ends.
+    """
+    made: Future[CandidateT] = Future()
+    threading.Thread(target=_make, args=(make, made), name="candidate", daemon=True).start()
+    making = asyncio.wrap_future(made)
+    ending = asyncio.create_task(stopping.wait())
+    await asyncio.wait((making, ending), return_when=asyncio.FIRST_COMPLETED)
+    ending.cancel()
+    return None if made.cancel() else await making
+
+
+def _make(make: Callable[[], CandidateT], made: Future[CandidateT]) -> None:
+    """What nobody waits for any more is left at once; nothing but its journal is open yet."""
+    try:
+        candidate = make()
+    except BaseException as error:
+        if made.set_running_or_notify_cancel():
+            made.set_exception(error)
+        return
+    if made.set_running_or_notify_cancel():
+        made.set_result(candidate)
+    else:
+        candidate.journal.close()
 
 
 async def _answer(

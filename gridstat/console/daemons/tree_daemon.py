@@ -73,7 +73,7 @@ class TreeDaemon:
         self._plan = plan
         files = CertificateFolder(plan.certificates).files(Identity(Role.BROKER, plan.name))
         self._credentials = Credentials(files)
-        self.journal = open_journal(plan.journal)
+        self.journal = open_journal(plan.journal, may_be_older=plan.term_min > 0)
         outside = Outside(
             verifier=AuthorityVerifier(read_pem(files.authority)),
             wall_clock_ns=time.time_ns,

@@ -25,6 +25,8 @@ BACK_OFF_MOST_OF_SEVERAL_S: Final = 0.5
 """Of a peer with several addresses: when one falls silent, another takes over within seconds."""
 CONNECT_MOST_OF_SEVERAL_S: Final = 1.0
 """Likewise: a dead host must not keep us from asking the next one."""
+OPEN_MOST_OF_SEVERAL_S: Final = 2.0
+"""Nor a stopped process, whose system accepts connections for it: from the call to its Hello."""
 SETTLED_S: Final = 1.0
 """A session that lasted so long was a success; a shorter one does not reset the back-off, or two
 processes that push each other out would do so twenty times a second."""
@@ -104,17 +106,17 @@ class Dialler:
         while True:
             addresses = self._target.addresses
             has_several = len(addresses) > 1
-            within_s = self._connect_within_s
             for address in addresses:
-                await self._one_session(
-                    address, min(within_s, CONNECT_MOST_OF_SEVERAL_S) if has_several else within_s
-                )
+                await self._one_session(address, has_others=has_several)
             wait_s = self._back_off.next_s(BACK_OFF_MOST_OF_SEVERAL_S if has_several else inf)
             await asyncio.sleep(wait_s)
 
-    async def _one_session(self, address: Address, within_s: float) -> None:
+    async def _one_session(self, address: Address, *, has_others: bool) -> None:
         loop = asyncio.get_running_loop()
         where = f"{self._target.identity} at {address_text(address)}"
+        within_s, called_s = self._connect_within_s, loop.time()
+        if has_others:
+            within_s = min(within_s, CONNECT_MOST_OF_SEVERAL_S)
         try:
             async with asyncio.timeout(within_s):
                 session = await self._connect(address)
@@ -126,6 +128,9 @@ class Dialler:
             return
         began_s = loop.time()
         self._session = session
+        if has_others:
+            silence = DeadlinePassed(f"{where}: no answer")
+            loop.call_at(called_s + OPEN_MOST_OF_SEVERAL_S, _abort_unopened, session, silence)
         await asyncio.shield(session.finished)
         if session.was_open and loop.time() - began_s >= SETTLED_S:
             self._back_off.reset()
@@ -142,3 +147,9 @@ class Dialler:
             self._told.add(text)
         if self._target.on_failure is not None:
             self._target.on_failure(error)
+
+
+def _abort_unopened(session: Session, error: GridStatError) -> None:
+    """Without farewell: nobody is there to hear it."""
+    if not session.was_open:
+        session.abort(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import traceback
 from typing import TYPE_CHECKING
 
 import pytest
@@ -151,6 +152,22 @@ def test_a_mistake_is_told_with_its_key_and_a_hint(tmp_path: Path, text: str, pr
     assert "cloud.toml" in str(found.value)
     assert problem in str(found.value)
     assert found.value.hint
+
+
+@pytest.mark.parametrize(
+    "journal",
+    [
+        'journal = ["postgresql://gridstat:secret@192.0.2.9/gridstat"]',
+        'journal.url = "postgresql://gridstat:secret@192.0.2.9/gridstat"',
+        'journal = "postgresql://gridstat:secret@192.0.2.9/gridstat"\n[parent]\nname = "c1"\n'
+        'addresses = ["r:1"]',
+    ],
+)
+def test_a_journal_s_place_is_not_repeated_with_its_password(tmp_path: Path, journal: str) -> None:
+    text = f'cloud = "c1"\n{journal}\n[[router]]\nname = "a"\n'
+    with pytest.raises(ConfigurationError) as refused:
+        load_cloud(written(tmp_path, text))
+    assert "secret" not in "".join(traceback.format_exception(refused.value))
 
 
 def test_the_same_way_twice_is_told(tmp_path: Path) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
+from gridstat.broker.records.journal import SLOW_NS, Journal
 from gridstat.broker.records.operations import SNAPSHOT_MARK
 from gridstat.model.errors import StorageFailed
 from tests.unit.broker.records.places import load, opened, write
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gridstat.broker.records.journal_rows import JournalRow
     from tests.unit.broker.records.places import Place
 
 
@@ -136,3 +141,39 @@ def test_a_thread_that_fails_ends_the_process_and_lets_nobody_wait(
     asyncio.run(persist_one())
     journal.close()
     assert deaths == ["died"]
+
+
+def test_a_disk_that_stands_still_is_complained_of_until_it_goes_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns = [0]
+    store = place.store()
+    journal = Journal(store, clock_ns=lambda: now_ns[0])
+    assert journal.claim() == 0
+    journal.load()
+    is_writing, goes_on = threading.Event(), threading.Event()
+    write_at_once = store.write
+
+    def write_late(rows: Sequence[JournalRow], *, is_whole: bool) -> None:
+        is_writing.set()
+        goes_on.wait()
+        write_at_once(rows, is_whole=is_whole)
+
+    monkeypatch.setattr(store, "write", write_late)
+
+    async def persist() -> list[str]:
+        written = journal.persist(1, (b"a",))
+        await asyncio.to_thread(is_writing.wait)
+        complaints = [journal.complaint()]
+        now_ns[0] = 3 * SLOW_NS // 2
+        complaints.append(journal.complaint())
+        goes_on.set()
+        await written
+        return [*complaints, journal.complaint()]
+
+    try:
+        complaints = asyncio.run(persist())
+    finally:
+        goes_on.set()
+        journal.close()
+    assert complaints == ["", "the journal has not answered for 3 s", ""]

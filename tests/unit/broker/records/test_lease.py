@@ -5,15 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
 from gridstat.broker.records.lease import Lease, Stillness
 from tests.cluster.eventually import eventually
 from tests.unit.broker.records.holders import holder
-from tests.unit.broker.records.places import EXPIRES, do, expire, renewed, write
+from tests.unit.broker.records.places import (
+    EXPIRES,
+    DatabasePlace,
+    do,
+    expire,
+    load,
+    renewed,
+    write,
+)
 
 if TYPE_CHECKING:
-    from tests.unit.broker.records.places import DatabasePlace
+    from lab.postgres import DatabaseServer
 
 
 def test_who_comes_second_is_told_how_long_to_wait(shared: DatabasePlace) -> None:
@@ -64,6 +73,43 @@ def test_a_dead_holder_s_lease_ends_though_the_database_s_clock_has_gone_back(
         assert found.journal.figures()["tenure"] == 0, "a lease that was just seen is honoured"
         eventually(lambda: "it waits for the clock" if found.journal.claim() else None)
         assert found.journal.load() == [b"a"]
+
+
+class Still:
+    """Whatever is seen has been so for some time."""
+
+    def __init__(self, lasting_s: float) -> None:
+        self._lasting_s = lasting_s
+
+    def lasting_s(self, seen: object, now_s: float) -> float:
+        return self._lasting_s
+
+
+@pytest.mark.parametrize(("still_leases", "is_taken"), [(0.5, False), (1.5, False), (2.5, True)])
+def test_a_holder_of_a_longer_lease_is_honoured_for_the_time_of_its_own(
+    shared: DatabasePlace, monkeypatch: pytest.MonkeyPatch, still_leases: float, is_taken: bool
+) -> None:
+    with holder(shared) as first, holder(replace(shared, lease_s=0.2)) as second:
+        monkeypatch.setattr(second.store._lease, "_stillness", Still(still_leases * shared.lease_s))
+        assert (second.journal.claim() == 0) is is_taken
+        if not is_taken:
+            first.persist(b"a")
+
+
+def test_tables_of_an_earlier_release_are_taken_over_with_what_they_hold(
+    database_server: DatabaseServer,
+) -> None:
+    with psycopg.connect(database_server.url(), autocommit=True) as connection:
+        connection.execute("CREATE DATABASE earlier")
+    place = DatabasePlace(database_server.url().replace("/postgres?", "/earlier?"))
+    write(place, (b"a",))
+    with psycopg.connect(place.url, autocommit=True) as connection:
+        connection.execute("ALTER TABLE gridstat_brokers DROP COLUMN lease_s")
+    with holder(place) as first, holder(place) as second:
+        assert second.journal.claim() > 0
+        first.persist(b"b")
+    assert load(place) == [b"a", b"b"]
+    assert do(place, "SELECT lease_s FROM gridstat_brokers WHERE broker = %s") == [(place.lease_s,)]
 
 
 def test_a_lease_that_moves_stands_still_for_no_time() -> None:

@@ -54,10 +54,17 @@ def test_a_holder_whose_journal_does_not_answer_ends_though_its_lease_is_renewed
         assert second.journal.load() == [b"a"]
 
 
+@pytest.mark.parametrize(
+    ("ask", "failure"),
+    [(lambda h: h.persist(b"b"), StorageFailed), (lambda h: h.journal.load(), OSError)],
+)
 def test_a_holder_ends_also_where_its_journal_s_thread_never_comes_back(
-    shared: DatabasePlace, monkeypatch: pytest.MonkeyPatch
+    shared: DatabasePlace,
+    monkeypatch: pytest.MonkeyPatch,
+    ask: Callable[[Holder], object],
+    failure: type[Exception],
 ) -> None:
-    """As from a look-up of the database's name."""
+    """As from a look-up of the database's name, for whatever it does."""
     is_over = threading.Event()
 
     def hang(*_: object) -> None:
@@ -68,24 +75,21 @@ def test_a_holder_ends_also_where_its_journal_s_thread_never_comes_back(
         found.persist(b"a")
         found.store._connection.close()
         monkeypatch.setattr(SharedPlace, "connect", hang)
-        writing = threading.Thread(target=lambda: _failing(found))
-        writing.start()
-        try:
-            eventually(lambda: None if found.losses else "it still thinks it is in charge")
-        finally:
-            is_over.set()
-            writing.join()
+        with ThreadPoolExecutor(1) as other:
+            asked = other.submit(ask, found)
+            try:
+                eventually(lambda: None if found.losses else "it still thinks it is in charge")
+            finally:
+                is_over.set()
+            with pytest.raises(failure):
+                asked.result()
     assert found.losses == ["the journal does not answer"]
-
-
-def _failing(found: Holder) -> None:
-    with pytest.raises(StorageFailed):
-        found.persist(b"b")
 
 
 def test_a_journal_that_is_not_asked_owes_no_answer(shared: DatabasePlace) -> None:
     with holder(shared) as found:
         found.persist(b"a")
+        found.journal.load()
         assert found.store._lease._asked_since_s == NEVER_S
 
 

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import shutil
 import sqlite3
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -220,3 +220,122 @@ def test_a_head_that_cannot_be_written_is_counted_and_the_commit_stands(
     journal.close()
     assert journal.figures()["head_failures"] == 2
     assert load(path) == [b"a", b"a"]
+
+
+class Committing:
+    """A database whose commit says that it failed, whether it did or not."""
+
+    def __init__(self, inner: sqlite3.Connection, code: int, *, is_written: bool) -> None:
+        self._inner = inner
+        self._code = code
+        self._is_written = is_written
+
+    def execute(self, statement: str, *words: Any) -> Any:
+        if statement != "COMMIT":
+            return self._inner.execute(statement, *words)
+        self._inner.execute("COMMIT" if self._is_written else "ROLLBACK")
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = self._code
+        raise error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_WRITE])
+def test_nobody_hears_that_a_commit_has_failed_which_may_be_there_after_a_crash(
+    path: Path, code: int
+) -> None:
+    deaths: list[str] = []
+    store = SqliteStore(path)
+    journal = Journal(store, died=lambda: deaths.append("died"))
+    journal.load()
+    store._database = cast("Any", Committing(store._database, code, is_written=True))
+    with pytest.raises(StorageFailed, match="its thread has failed"):
+        asyncio.run(persist_one(journal))
+    journal.close()
+    assert deaths == ["died"]
+    assert load(path) == [b"a"]
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY])
+def test_a_commit_that_found_no_room_is_told_and_the_journal_goes_on(path: Path, code: int) -> None:
+    deaths: list[str] = []
+    store = SqliteStore(path)
+    journal = Journal(store, died=lambda: deaths.append("died"))
+    journal.load()
+    inner = store._database
+    store._database = cast("Any", Committing(inner, code, is_written=False))
+    with pytest.raises(StorageFailed, match="disk I/O error"):
+        asyncio.run(persist_one(journal))
+    store._database = inner
+    asyncio.run(persist_one(journal, token=1 << 32))
+    journal.close()
+    assert deaths == []
+    assert load(path) == [b"a"]
+
+
+async def persist_one(journal: Journal, token: int = 1) -> None:
+    await asyncio.wait_for(journal.persist(token, (b"a",)), 5)
+
+
+def older(path: Path) -> list[bytes]:
+    """As of a broker that is told of a new term."""
+    journal = Journal(SqliteStore(path, may_be_older=True))
+    try:
+        return journal.load()
+    finally:
+        journal.close()
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_an_older_copy_is_taken_where_somebody_says_so_and_from_then_on(
+    path: Path, is_gone: bool
+) -> None:
+    write(path, (b"a",))
+    copy = path.read_bytes()
+    write(path, (b"b",), (b"c",))
+    path.unlink()
+    if not is_gone:
+        path.write_bytes(copy)
+    with pytest.raises(StorageFailed, match="to 3 are missing") as refused:
+        load(path)
+    assert "journal.db.head" in refused.value.hint
+    assert "--begin-at-term" in refused.value.hint
+    kept = [] if is_gone else [b"a"]
+    assert older(path) == kept
+    assert load(path) == kept
+    write(path, (b"d",))
+    assert load(path) == [*kept, b"d"]
+
+
+def test_a_copy_that_went_on_otherwise_is_taken_where_somebody_says_so(path: Path) -> None:
+    write(path, (b"a",))
+    head = path.with_name("journal.db.head")
+    other = head.read_bytes()
+    path.unlink()
+    head.unlink()
+    write(path, (b"b",))
+    head.write_bytes(other)
+    with pytest.raises(StorageFailed, match="row 1 is not the one"):
+        load(path)
+    assert older(path) == [b"b"]
+    assert load(path) == [b"b"]
+
+
+def test_rows_that_are_damaged_are_not_taken_whatever_somebody_says(path: Path) -> None:
+    write(path, (b"a",), (b"b",), (b"c",))
+    with sqlite3.connect(path) as database:
+        database.execute("DELETE FROM operations WHERE number = 2")
+    database.close()
+    with pytest.raises(StorageFailed, match="row 2 is missing"):
+        older(path)
+
+
+def test_a_head_that_cannot_be_opened_is_named_and_leaves_nothing_open(path: Path) -> None:
+    head = path.with_name("journal.db.head")
+    head.mkdir(parents=True)
+    with pytest.raises(StorageFailed, match=r"cannot be opened.*journal\.db\.head"):
+        SqliteStore(path)
+    head.rmdir()
+    write(path, (b"a",))

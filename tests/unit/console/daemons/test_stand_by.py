@@ -210,19 +210,39 @@ def test_who_waits_for_its_database_can_be_stopped() -> None:
     assert stand_by(shared, stop_after=1) == (None, ["the database is away"])
 
 
-def test_a_database_that_goes_away_right_after_the_claim_is_read_when_it_is_back(
+@pytest.mark.feature("S0-123")
+def test_who_cannot_read_the_journal_does_not_take_its_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def away(*_: object) -> list[JournalRow]:
+        raise LinkDown("long answers are lost")
+
+    monkeypatch.setattr(SharedStore, "read", away)
+    shared = SharedRows(b"a")
+    assert stand_by(shared, stop_after=1) == (None, ["long answers are lost"])
+    assert (shared.asked, shared.opened) == (0, 0)
+
+
+@pytest.mark.feature("S0-123")
+def test_who_cannot_read_what_it_has_claimed_gives_it_back_before_it_tries_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read = SharedStore.read
+    shared = SharedRows(b"a")
+    claims_at_start: list[int] = []
 
-    def away_once(store: SharedStore, after: JournalRow) -> list[JournalRow]:
-        monkeypatch.setattr(SharedStore, "read", read)
-        raise LinkDown("the database is away")
+    def away_after_claim(store: SharedStore, after: JournalRow) -> list[JournalRow]:
+        if shared.asked == 1 and shared.tries == 1:
+            raise LinkDown("the database is away")
+        claims_at_start.append(shared.asked)
+        return read(store, after)
 
-    monkeypatch.setattr(SharedStore, "read", away_once)
-    found, _ = stand_by(SharedRows(b"a"))
+    monkeypatch.setattr(SharedStore, "read", away_after_claim)
+    found, waits = stand_by(shared)
     assert found is not None
-    assert found.parts == [[b"a"]]
+    assert (found.parts, waits) == ([[b"a"]], ["the database is away"])
+    assert shared.tries == 2, "the first one was left, and its lease with it"
+    assert claims_at_start == [0, 1, 2], "the second one reads before it claims, too"
 
 
 def test_who_is_stopped_while_it_waits_leaves_nothing_open() -> None:
@@ -257,6 +277,43 @@ def test_who_is_stopped_while_the_database_does_not_answer_leaves_nothing_open(
     assert (waits, caplog.text) == ([], ""), "a database that is not waited for is not away"
 
 
+def test_who_is_stopped_while_its_journal_is_being_opened_does_not_wait_for_that() -> None:
+    shared = SharedRows(b"a")
+    answers = threading.Event()
+    made_by: list[threading.Thread] = []
+
+    async def standing() -> Candidate | None:
+        stopping, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def make() -> Candidate:
+            made_by.append(threading.current_thread())
+            loop.call_soon_threadsafe(stopping.set)
+            answers.wait(INTERRUPTED_WITHIN_S / 4)
+            return Candidate(Journal(SharedStore(shared, {})))
+
+        found = await in_charge(make, stopping, waits=print)
+        assert shared.tries == 0, "it has waited for the database"
+        return found
+
+    try:
+        assert asyncio.run(standing()) is None
+    finally:
+        answers.set()
+        made_by[0].join()
+    assert (shared.tries, shared.opened) == (1, 0), "what comes too late is not left open"
+
+
+def test_what_keeps_a_broker_from_being_made_ends_it() -> None:
+    def make() -> Candidate:
+        raise ConfigurationError("no such certificate")
+
+    async def standing() -> None:
+        await in_charge(make, asyncio.Event(), waits=print)
+
+    with pytest.raises(ConfigurationError, match="no such certificate"):
+        asyncio.run(standing())
+
+
 def test_a_damaged_journal_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def damaged(*_: object) -> list[JournalRow]:
         raise StorageFailed("row 1 is not as it was written")
@@ -270,9 +327,8 @@ def test_a_damaged_journal_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_journal_is_a_file_beside_the_broker_s_own_or_a_database() -> None:
     file = Path("/etc/gridstat/c1.toml")
-    assert journal_plan(file, "j.sqlite", broker="c1", lease_s=2).place == file.with_name(
-        "j.sqlite"
-    )
+    for name in ("j.sqlite", "journals/c1 of postgres.db", "./postgres.db", "/var/c1/a:b.db"):
+        assert journal_plan(file, name, broker="c1", lease_s=2).place == file.parent / name
     assert journal_plan(file, URL, broker="c1", lease_s=2).place == URL
 
 
@@ -284,6 +340,12 @@ def test_a_journal_is_a_file_beside_the_broker_s_own_or_a_database() -> None:
         "postgresql+psycopg://gridstat:secret@192.0.2.9/gridstat",
         " postgresql://gridstat:secret@192.0.2.9/gridstat",
         "host=192.0.2.9 dbname=gridstat password=secret",
+        "postgresql:/gridstat:secret@192.0.2.9/gridstat",
+        "postgresql//gridstat@192.0.2.9/gridstat",
+        " postgresql:gridstat@192.0.2.9/gridstat",
+        "Postgresql//192.0.2.9/gridstat",
+        "pg:/192.0.2.9/secret",
+        "//gridstat:secret@192.0.2.9/gridstat",
     ],
 )
 def test_a_database_that_is_misspelled_is_not_taken_for_a_file(text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -16,6 +16,7 @@ from gridstat.net.command.identity import Identity, Role, parse_peer
 from gridstat.net.command.session_settings import SessionCounters, SessionSettings
 
 if TYPE_CHECKING:
+    from gridstat.model.errors import GridStatError
     from gridstat.net.command.address import Address
     from gridstat.net.command.session import Session
 
@@ -96,6 +97,47 @@ def test_a_peer_that_is_away_is_told_once_for_each_address_however_often_it_is_t
         "no_session peer=broker/c1 reason='broker/c1 at 10.0.0.1:1: refused'",
         "no_session peer=broker/c1 reason='broker/c1 at 10.0.0.2:2: refused'",
     ]
+
+
+class Unanswered:
+    """A session with a stopped process, whose system has accepted the connection."""
+
+    def __init__(self) -> None:
+        self.finished = asyncio.get_running_loop().create_future()
+        self.error: GridStatError | None = None
+        self.was_open = self.is_open = False
+
+    def abort(self, error: GridStatError | None = None) -> None:
+        if not self.finished.done():
+            self.error = error
+            self.finished.set_result(None)
+
+
+def test_a_process_that_accepts_and_says_nothing_does_not_keep_us_from_the_next_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gridstat.net.command.client.OPEN_MOST_OF_SEVERAL_S", 0.01)
+    failures: list[str] = []
+
+    async def dial() -> None:
+        reached = asyncio.Event()
+
+        async def connect(address: Address) -> Session:
+            if address == ("10.0.0.2", 2):
+                reached.set()
+            return cast("Session", Unanswered())
+
+        addresses = [("10.0.0.1", 1), ("10.0.0.2", 2)]
+        target = Target(
+            parse_peer("broker/c1"), addresses, lambda error: failures.append(str(error.args[0]))
+        )
+        dialler = Dialler(target, connect, BackOff(random.Random(1)), connect_within_s=60.0)
+        task = asyncio.create_task(dialler.run())
+        await asyncio.wait_for(reached.wait(), 10)
+        dialler.stop(task)
+
+    asyncio.run(dial())
+    assert failures == ["broker/c1 at 10.0.0.1:1: no answer"]
 
 
 @pytest.mark.parametrize(
