@@ -21,7 +21,7 @@ from gridstat.broker.records.operations import SNAPSHOT_MARK
 from gridstat.broker.records.sqlite_store import SqliteStore
 from gridstat.console.config.complaints import complaint
 from gridstat.console.config.toml_file import beside
-from gridstat.model.errors import ConfigurationError, LinkDown
+from gridstat.model.errors import CertificateRefused, ConfigurationError, LinkDown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,6 +151,8 @@ async def in_charge(
             finally:
                 if not is_ready:
                     await candidate.close()
+        except CertificateRefused:
+            raise  # Of our own certificates: no time mends those.
         except LinkDown as error:
             telling.away(error)
             await _pause(stopping, AGAIN_AFTER_S)

@@ -73,9 +73,10 @@ class TreeDaemon:
         self._plan = plan
         files = CertificateFolder(plan.certificates).files(Identity(Role.BROKER, plan.name))
         self._credentials = Credentials(files)
+        verifier = AuthorityVerifier(read_pem(files.authority))
         self.journal = open_journal(plan.journal, may_be_older=plan.term_min > 0)
         outside = Outside(
-            verifier=AuthorityVerifier(read_pem(files.authority)),
+            verifier=verifier,
             wall_clock_ns=time.time_ns,
             journal_figures=self.journal.figures,
         )
