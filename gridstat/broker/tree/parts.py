@@ -106,7 +106,7 @@ class Parts:
         self.watches.say_all(child)
 
     def _moved(self) -> None:
-        """Channels are numbered by depth: whatever was ordered goes by other numbers now."""
+        """Whatever was ordered may go by other numbers now, and floods by another depth."""
         self.borders.lay_anew(sorted(self.desk.joined))
         self.flooding.moved()
 
