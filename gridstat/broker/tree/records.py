@@ -109,10 +109,12 @@ class Placed(_Operation, frozen=True):
 class Unplaced(_Operation, frozen=True):
     """No parent has said where this broker stands, or none counts any more.
 
-    `numbered_at` is the prefix of the numbers of its channels.
+    `numbered_at` is the prefix of the numbers of its channels, `tree` the root that it stood below
+    last, if it ever did.
     """
 
     numbered_at: int
+    tree: str = ""
 
 
 class ChildHeard(_Operation, frozen=True):

@@ -33,6 +33,7 @@ from gridstat.broker.tree.records import (
     NumbersHeld,
     NumbersKept,
     Placed,
+    Stage,
     TermBegan,
     Unplaced,
     body_of,
@@ -52,6 +53,8 @@ class TreeState:
         self.term = 0
         self.journal = ""
         self.placed: Placed | None = None
+        self.tree = ""
+        """The root that this broker stands below, or stood below last; empty if it never did."""
         self.channels = channels
         self.families = Families(children)
         self.holdings = Holdings()
@@ -142,14 +145,16 @@ class TreeState:
 
     def _place(self, standing: Placed | Unplaced, done: Applied) -> None:
         before, prefix, prefix_next = self.placed, self.channels.prefix, standing.numbered_at
+        tree_before = self.tree
         if isinstance(standing, Placed):
             self.placed = structs.replace(standing, numbered_at=-1)
+            self.tree = standing.above[0] if standing.above else self.tree
             prefix_next = standing.depth if prefix_next < 0 else prefix_next
         else:
-            self.placed = None
+            self.placed, self.tree = None, standing.tree
 
         def undo() -> None:
-            self.placed = before
+            self.placed, self.tree = before, tree_before
 
         done.undo.append(undo)
         if prefix_next != prefix and not self.is_holding:
@@ -163,8 +168,16 @@ class TreeState:
     def standing(self, prefix: int) -> Placed | Unplaced:
         """The operation that keeps this broker's place, with this prefix for its channels."""
         if self.placed is None:
-            return Unplaced(numbered_at=prefix)
+            return Unplaced(numbered_at=prefix, tree=self.tree)
         return structs.replace(self.placed, numbered_at=prefix)
+
+    def orphaned(self) -> list[TreeOperation]:
+        """Without a parent nothing counts that is held for one, and nobody will ask for it back."""
+        held = [holding for holding, _ in self.holdings.all() if not holding.is_owned]
+        found: list[TreeOperation] = [*self.holdings.moves(held, Stage.LEAVING)]
+        if self.placed is not None:
+            found.append(Unplaced(numbered_at=self.channels.prefix, tree=self.tree))
+        return found
 
     def _hold(self, operation: HoldingTaken | HoldingMoved, done: Applied) -> None:
         if isinstance(operation, HoldingMoved):
@@ -213,7 +226,7 @@ class TreeState:
     def operations(self) -> Iterator[TreeOperation]:
         """The shortest journal that leads here."""
         yield TermBegan(term=self.term, journal=self.journal)
-        if self.placed is not None or self.channels.prefix:
+        if self.placed is not None or self.channels.prefix or self.tree:
             yield self.standing(self.channels.prefix)
         yield from self.families.operations(self._file_children)
         yield from self.file_channels.operations()
