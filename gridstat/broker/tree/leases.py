@@ -52,6 +52,19 @@ class Leases:
             "journal, and let its end-points register anew",
         )
 
+    def check_tree(self, above: tuple[str, ...]) -> None:
+        """Raises if what was leased may be others' below these, who know nothing of it."""
+        state = self._desk.state
+        if not state.tree or state.tree in above or not state.numbers.is_leased:
+            return
+        if state.placed is not None and state.placed.above[-len(above) :] == above:
+            return  # Some broker above has lost its parent, and goes on with what it was leased.
+        raise LayoutError(
+            f"identifiers of variables below {self._desk.settings.name} are leased in the tree of "
+            f"{state.tree}, and others may have the same in this one: let it join that tree, or "
+            "start it and all brokers below it with empty journals"
+        )
+
     @property
     def numbers_used(self) -> int:
         """What was given out below this broker before it had a parent, by itself or by a cloud."""

@@ -55,6 +55,7 @@ class Membership:
         self.clouds_changed: Callable[[str], None] = _nothing
         self.parent_joined: Callable[[], None] = _nothing_at_all
         self.moved: Callable[[], None] = _nothing_at_all
+        self.parted: Callable[[], None] = _nothing_at_all
         self.heard: Callable[[TreeWord], object] = _nothing
 
     # Sessions.
@@ -245,9 +246,9 @@ class Membership:
     # The parent.
 
     def take_answer(self, message: TreeJoined) -> None:
-        placed = self._desk.state.placed
-        if placed is not None and message.term < placed.term:
-            self.refuse_parent(message.term, placed.term)
+        known = self._parent_term()
+        if message.term < known:
+            self.refuse_parent(message.term, known)
             return
         try:
             wanted = self._wanted(message)
@@ -260,15 +261,18 @@ class Membership:
             self._take_place(self._parent_session, before)
             return
         self._early = []
+        is_other = before[0] is not None and not before[0].is_below(wanted.parent)
+        parted = self._desk.state.parted() if is_other else []
         self._desk.decide(
-            [] if is_known else [wanted],
-            partial(self._take_place, self._parent_session, before),
+            [] if is_known else [wanted, *parted],
+            partial(self._take_place, self._parent_session, before, has_parted=bool(parted)),
             lambda reason: self.leave_parent(StorageFailed(f"not joined: {reason}")),
         )
 
     def _wanted(self, message: TreeJoined) -> Placed:
         """Where this broker is to stand; raises if it cannot."""
         state, above = self._desk.state, prefixes.told_above(message)
+        self._leases.check_tree(message.above)
         below = state.families.prefixes()
         return Placed(
             term=message.term,
@@ -276,7 +280,14 @@ class Membership:
             above=message.above,
             numbered_at=prefixes.chosen(state, above, below, depth=message.depth),
             prefixes=message.prefixes,
+            parent=self._desk.settings.parent,
         )
+
+    def _parent_term(self) -> int:
+        """The highest that was heard of this parent; another one counts its own."""
+        placed = self._desk.state.placed
+        is_its_own = placed is not None and placed.is_below(self._desk.settings.parent)
+        return placed.term if placed is not None and is_its_own else 0
 
     def keeps(self, message: TreeWord) -> bool:
         """Keep a word that comes while our place is being made durable; it is said only once."""
@@ -286,10 +297,10 @@ class Membership:
         return True
 
     def obeys(self, term: int) -> bool:
-        placed = self._desk.state.placed
-        if placed is None or term >= placed.term:
+        known = self._parent_term()
+        if term >= known:
             return self._desk.is_parent_joined
-        self.refuse_parent(term, placed.term)
+        self.refuse_parent(term, known)
         return False
 
     def refuse_parent(self, term: int, known: int) -> None:
@@ -304,11 +315,13 @@ class Membership:
         """All that children go by, and the term."""
         return self._desk.state.placed, self._desk.state.channels.prefix
 
-    def _take_place(self, session: int, before: Standing) -> None:
+    def _take_place(self, session: int, before: Standing, *, has_parted: bool = False) -> None:
         is_present = session == self._parent_session
         is_first = is_present and not self._desk.is_parent_joined
         if is_present:
             self._desk.is_parent_joined = True
+        if has_parted:
+            self.parted()
         if not _is_same_place(self._standing(), before):
             self._tell_places()
         unplaced, self._unplaced = self._unplaced, {}

@@ -61,6 +61,7 @@ class Parts:
         self.membership.clouds_changed = self._clouds_changed
         self.membership.parent_joined = self._parent_joined
         self.membership.moved = self._moved
+        self.membership.parted = self.parting.resume
         self.coordinator.told_too_much = self._told_too_much
         self.reconciliation.told_too_much = self._told_too_much
         self.contracts.endings_above.say_again = self._say_again

@@ -30,7 +30,7 @@ def chosen(state: TreeState, above: Collection[int], below: Collection[int], *, 
     Else it changes only if it must. Of other brokers the depth is the usual one, so what has to be
     unusual is taken from the other end.
     """
-    present = state.channels.prefix
+    present: int = state.channels.prefix
     if state.is_holding:
         if present in above:
             raise _taken(present)

@@ -94,6 +94,8 @@ class TermBegan(_Operation, frozen=True):
 class Placed(_Operation, frozen=True):
     """The parent has said where this broker stands; no lower term of it is obeyed any more.
 
+    `parent` is its name; in journals of earlier releases only the last of those above is it.
+
     `numbered_at` is the prefix of the numbers of its channels; in journals of earlier releases -1,
     which stands for the depth, or for the prefix from before while anything is held. `prefixes` are
     those above, none in such journals.
@@ -104,6 +106,12 @@ class Placed(_Operation, frozen=True):
     above: tuple[str, ...]
     numbered_at: int = -1
     prefixes: tuple[int, ...] = ()
+    parent: str = ""
+
+    def is_below(self, name: str) -> bool:
+        """Whether it was this parent who has said so, or nobody knows better."""
+        known = self.parent or (self.above[-1] if self.above else name)
+        return known == name
 
 
 class Unplaced(_Operation, frozen=True):

@@ -173,11 +173,15 @@ class TreeState:
 
     def orphaned(self) -> list[TreeOperation]:
         """Without a parent nothing counts that is held for one, and nobody will ask for it back."""
-        held = [holding for holding, _ in self.holdings.all() if not holding.is_owned]
-        found: list[TreeOperation] = [*self.holdings.moves(held, Stage.LEAVING)]
+        found = self.parted()
         if self.placed is not None:
             found.append(Unplaced(numbered_at=self.channels.prefix, tree=self.tree))
         return found
+
+    def parted(self) -> list[TreeOperation]:
+        """What was held for a parent that is none any more is given back."""
+        held = [holding for holding, _ in self.holdings.all() if not holding.is_owned]
+        return [*self.holdings.moves(held, Stage.LEAVING)]
 
     def _hold(self, operation: HoldingTaken | HoldingMoved, done: Applied) -> None:
         if isinstance(operation, HoldingMoved):
