@@ -49,7 +49,7 @@ class Parts:
         self.reconciliation = Reconciliation(
             desk, self.coordinator, self.releases, self.commits, self.failures
         )
-        self.flooding = TreeFlooding(desk, desk.state.flooding, self.lookups.ask)
+        self.flooding = TreeFlooding(desk, desk.state.flooding, self.lookups.find)
         self.leases = Leases(desk)
         self.watches = Watches(desk)
         self.membership = Membership(desk, self.leases)

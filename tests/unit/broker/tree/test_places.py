@@ -141,8 +141,10 @@ def test_a_snapshot_keeps_numbers_that_a_broker_has_from_another_depth() -> None
     world.kill("west")
     assert depths(world) == {1}
     assert west.machine.state.depth == 2
-    above, prefixes = ("top", "root"), (0, 255)
-    assert west.machine.state.placed == Placed(term=2, depth=2, above=above, prefixes=prefixes)
+    placed = west.machine.state.placed
+    assert placed == Placed(
+        term=2, depth=2, above=("top", "root"), prefixes=(0, 255), parent="root"
+    )
 
 
 def test_a_snapshot_of_an_earlier_release_keeps_numbers_that_something_is_held_over() -> None:
