@@ -48,6 +48,8 @@ class Membership:
         """Brokers that have joined before this one knows its own place, and their terms."""
         self._clouds_said: tuple[str, ...] = ()
         self._early: list[TreeWord] | None = None
+        self._placing = 0
+        """Places that the parent has told in this session, and that are not durable yet."""
         self._parent_session = 0
         """Which session with the parent this is: what an earlier one began is not of this one."""
         self.child_joined: Callable[[str], None] = _nothing
@@ -82,6 +84,7 @@ class Membership:
     def _begin_parent_session(self) -> None:
         self._desk.is_parent_joined = False
         self._early = None
+        self._placing = 0
         self._parent_session += 1
 
     def say_joining(self) -> None:
@@ -257,10 +260,12 @@ class Membership:
             return
         before = self._standing()
         is_known = before == (structs.replace(wanted, numbered_at=-1), wanted.numbered_at)
+        self._placing += 1
         if is_known and not self._desk.pending_count:
             self._take_place(self._parent_session, before)
             return
-        self._early = []
+        if self._early is None:
+            self._early = []
         is_other = before[0] is not None and not before[0].is_below(wanted.parent)
         parted = self._desk.state.parted() if is_other else []
         self._desk.decide(
@@ -307,8 +312,7 @@ class Membership:
         self.leave_parent(self._stale(self._desk.settings.parent, term, known))
 
     def leave_parent(self, error: GridStatError) -> None:
-        self._desk.is_parent_joined = False
-        self._early = None
+        self._begin_parent_session()
         self._desk.close(f"broker/{self._desk.settings.parent}", error)
 
     def _standing(self) -> Standing:
@@ -329,11 +333,14 @@ class Membership:
             self._joined(name, term, has_changed=False)
         if not is_present:
             return  # The parent has not taken us in yet in the session that there is now.
+        self._placing -= 1
         if is_first:
             self._desk.note("tree_joined", parent=self._desk.settings.parent)
             if self._clouds_said != self._desk.state.families.clouds():
                 self._say_clouds()  # A child has joined while the parent's answer was on its way.
             self.parent_joined()
+        if self._placing:
+            return  # Another place is being written, and words before and after it keep order.
         early, self._early = self._early or [], None
         for message in early:
             self.heard(message)
