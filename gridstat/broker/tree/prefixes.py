@@ -35,11 +35,12 @@ def chosen(state: TreeState, above: Collection[int], below: Collection[int], *, 
         if present in above:
             raise _taken(present)
         return present
-    usual = [present, depth, *range(PREFIX_MAX, -1, -1)]
+    usual: list[int] = [present, depth, *range(PREFIX_MAX, -1, -1)]
     free = [prefix for prefix in usual if prefix not in above]
     if not free:
         raise _taken(present)
-    return next((prefix for prefix in free if prefix not in below), free[0])
+    unused = [prefix for prefix in free if prefix not in below]
+    return (unused or free)[0]
 
 
 def in_scope(state: TreeState) -> tuple[int, ...]:

@@ -200,9 +200,7 @@ def test_identifiers_of_one_tree_are_not_taken_to_another() -> None:
 def test_brokers_below_one_that_has_lost_its_parent_stay_with_it() -> None:
     world = deep_tree(SMALL)
     lease(world, "c3", 1)
-    start_below(world, "east", "")
-    assert world.closed == []
-    assert world.clouds["c3"].above == ("east", "mid")
-    start_below(world, "east", "root")
-    assert world.closed == []
-    assert world.clouds["c3"].above == ("root", "east", "mid")
+    for parent, above in (("", ("east", "mid")), ("root", ("root", "east", "mid"))):
+        start_below(world, "east", parent)
+        assert world.closed == []
+        assert world.clouds["c3"].above == above

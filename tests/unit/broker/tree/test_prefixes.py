@@ -154,8 +154,14 @@ def test_a_broker_is_not_told_its_place_before_the_one_above_it_knows_its_own() 
     """Else it would hold contracts with numbers that the one above takes a moment later."""
     channels = both_ways("c1/m", "c2/m")
     clouds = [CloudStandIn("c1", "mid"), CloudStandIn("c2", "mid")]
-    brokers = {"root": ("", ("east",), []), "east": ("root", ("mid",), [])}
-    world = TreeWorld({**brokers, "mid": ("east", ("c1", "c2"), channels)}, clouds)
+    world = TreeWorld(
+        {
+            "root": ("", ("east",), []),
+            "east": ("root", ("mid",), []),
+            "mid": ("east", ("c1", "c2"), channels),
+        },
+        clouds,
+    )
     world.clouds["c1"].variables[VOLTAGE] = variable(VOLTAGE, 1)
     world.cut.add("east")
     world.start()
