@@ -182,7 +182,9 @@ class Borders:
             return
         is_changed = False
         if message.is_up is not None:
-            is_changed |= channels.mark(number, child, is_up=message.is_up)
+            # By the router, not by the child: its cloud may lie below another one later.
+            for end in self._ends_at(child, channels.accounts[number].channel):
+                is_changed |= channels.mark(number, end, is_up=message.is_up)
         if message.is_pressed is not None:
             is_changed |= channels.press(number, is_pressed=message.is_pressed)
         if is_changed:
@@ -244,10 +246,13 @@ class Borders:
             )
 
     def _orders(self, channel: EventChannel, child: str) -> list[BorderChannel]:
+        found = [self._ordered(channel, end) for end in self._ends_at(child, channel)]
+        return [order for order in found if order is not None]
+
+    def _ends_at(self, child: str, channel: EventChannel) -> list[str]:
         families = self._desk.state.families
         ends = (channel.from_router, channel.to_router)
-        found = [self._ordered(channel, end) for end in ends if families.child_at(end) == child]
-        return [order for order in found if order is not None]
+        return [end for end in ends if families.child_at(end) == child]
 
     def _ordered(self, channel: EventChannel, end: str) -> BorderChannel | None:
         """The order for the broker of one end, which needs to know where the other listens."""

@@ -16,6 +16,7 @@ from gridstat.model.errors import LayoutError, LimitReached, NoSuchChannel, Stil
 from gridstat.model.identifiers import ChannelId
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT
 from gridstat.model.qos import BASELINE_MODE
+from gridstat.net.command.tree_messages import PREFIX_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,16 +27,15 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
 
 BETWEEN_CLOUDS: Final = 1 << 31
-_DEPTH_SHIFT: Final = 23
-CHANNELS_MAX: Final = (1 << _DEPTH_SHIFT) - 1
-DEPTH_MAX: Final = 255
+_PREFIX_SHIFT: Final = 23
+CHANNELS_MAX: Final = (1 << _PREFIX_SHIFT) - 1
 
 
-def channel_number(depth: int, index: int) -> ChannelId:
-    """The identifier of the n-th channel of a broker at this depth; unlike any inside a cloud."""
-    assert 0 <= depth <= DEPTH_MAX
+def channel_number(prefix: int, index: int) -> ChannelId:
+    """The identifier of the n-th channel of a broker with this prefix; unlike any in a cloud."""
+    assert 0 <= prefix <= PREFIX_MAX
     assert 1 <= index <= CHANNELS_MAX
-    return ChannelId(BETWEEN_CLOUDS | depth << _DEPTH_SHIFT | index)
+    return ChannelId(BETWEEN_CLOUDS | prefix << _PREFIX_SHIFT | index)
 
 
 NOT_IN_FILE: Final = "(file)"
@@ -97,7 +97,7 @@ class OwnChannels:
         self.layout_version = 0
         self.is_charging = False
         """Whether charges are being made, or were when something failed."""
-        self._depth = 0
+        self._prefix = 0
         self.index_last = 0
         """The highest that any channel has had; none is given again."""
         for channel in channels:
@@ -108,17 +108,16 @@ class OwnChannels:
     def next_number(self) -> ChannelId:
         if self.index_last >= CHANNELS_MAX:
             raise LimitReached(f"this broker has had {CHANNELS_MAX} channels, which is the most")
-        return channel_number(self._depth, self.index_last + 1)
+        return channel_number(self._prefix, self.index_last + 1)
 
     def numbered(self, index: int) -> ChannelId:
-        return channel_number(self._depth, index)
+        return channel_number(self._prefix, index)
 
     def add(self, channel: EventChannel) -> None:
         ends = (channel.from_router, channel.to_router)
         if ends in self.between or channel.channel_id in self.accounts:
             raise LayoutError(f"channel {channel.label} is there already")
         number = channel.channel_id
-        channel = replace(channel, level=self._depth)
         self.accounts[number] = ChannelAccount(channel)
         self.index_last = max(self.index_last, number & CHANNELS_MAX)
         self.between[ends] = number
@@ -154,22 +153,22 @@ class OwnChannels:
             self.remove(number)
         self.index_last = 0
 
-    def renumber(self, depth: int) -> None:
-        """This broker stands elsewhere in the tree now, and nothing is held yet."""
+    def renumber(self, prefix: int) -> None:
+        """Another broker above or below has the present prefix, and nothing is held here."""
         accounts = list(self.accounts.values())
         self.accounts.clear()
         self.between.clear()
         self.at_router.clear()
-        self._depth = depth
+        self._prefix = prefix
         for account in accounts:
-            number = channel_number(depth, account.channel.channel_id & CHANNELS_MAX)
+            number = channel_number(prefix, account.channel.channel_id & CHANNELS_MAX)
             self.add(replace(account.channel, channel_id=number))
             self.accounts[number].down_at |= account.down_at & {NOT_IN_FILE}
 
     @property
-    def depth(self) -> int:
-        """The depth that is in their numbers."""
-        return self._depth
+    def prefix(self) -> int:
+        """What their numbers begin with; no broker above or below has the same."""
+        return self._prefix
 
     def account(self, channel_id: int) -> ChannelAccount:
         try:

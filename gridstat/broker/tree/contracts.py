@@ -87,9 +87,8 @@ class Contracts:
     # Questions from below.
 
     def ask(self, child: str, message: AskContract) -> None:
-        families = self._desk.state.families
         self._subscribers.learn(message.subscriber, message.ends)
-        if families.child_at(message.name) in {None, child}:
+        if not self._is_own(message):
             self._pass_up(child, message)
             return
         contract, holdings = message.contract, self._desk.state.holdings
@@ -180,11 +179,15 @@ class Contracts:
         self._send_down(message.contract, structs.replace(message, term=self._desk.term))
 
     def _is_own(self, asked: AskContract | None) -> bool:
+        """Whether it is this broker's to decide; also while the publisher's cloud has left."""
         if asked is None:
             return False
         families = self._desk.state.families
-        child = families.child_of(asked.contract.partition("#")[0])
-        return families.child_at(asked.name) not in {None, child}
+        publisher = families.child_at(asked.name)
+        if publisher is None:
+            held = self._desk.state.holdings.current(asked.contract)
+            return held is not None and is_of(held, asked)
+        return publisher != families.child_of(asked.contract.partition("#")[0])
 
     def _send_down(
         self, contract: str, message: ContractGranted | ContractRefused | ContractEnded

@@ -50,7 +50,7 @@ class TreeDesk(Turn[TreeOperation]):
 
     @property
     def is_placed(self) -> bool:
-        """Whether its depth is known: until then its channels have no number that is theirs."""
+        """Whether its place is known: until then its channels have no number that is theirs."""
         return not self.has_parent or self.state.placed is not None
 
     def next_question(self) -> int:

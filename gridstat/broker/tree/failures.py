@@ -90,14 +90,15 @@ class Failures:
             return
         if child not in holding.children:
             return
-        if message.is_over:
+        name = body_of(holding).variable.name
+        if message.is_over and self._desk.state.families.child_at(name) == child:
             self._over(holding, message.reason)
-            return
+            return  # Of the publisher's side: who is only crossed knows nothing of that.
         self._break(holding, child, message.broken, message.reason)
 
     def stretch_mended(self, child: str, message: StretchMended) -> None:
         holding = self._desk.state.holdings.find(message.contract, message.generation)
-        if holding is not None:
+        if holding is not None and child in holding.children:
             self._mend(holding, child)
 
     def child_joined(self, child: str) -> None:
@@ -166,7 +167,8 @@ class Failures:
             self._take_back(holding, trouble)
             return
         troubles = self._troubles.get(holding.contract)
-        if troubles is not None:
+        is_current = self._desk.state.holdings.current(holding.contract) == holding
+        if troubles is not None and is_current:
             troubles.pop(trouble, None)
             if not troubles:
                 del self._troubles[holding.contract]

@@ -24,6 +24,7 @@ class Child(msgspec.Struct):
     term: int = 0
     clouds: tuple[str, ...] = ()
     height: int = 0
+    prefixes: tuple[int, ...] = ()
 
 
 class Families:
@@ -56,6 +57,10 @@ class Families:
             self._height = min(max(0, highest) + 1, HEIGHT_MAX)
         return self._height
 
+    def prefixes(self) -> frozenset[int]:
+        """Those that channels of brokers below have, as far as it was told."""
+        return frozenset(one for child in self.children.values() for one in child.prefixes)
+
     def check(self, name: str, clouds: Iterable[str]) -> None:
         """Raises if another child has one of these clouds."""
         for cloud in clouds:
@@ -71,7 +76,7 @@ class Families:
         before = self.children.get(name)
         match operation:
             case ChildHeard():
-                self._put(name, Child(name, operation.term, operation.clouds, operation.height))
+                self._put(name, _child_of(operation))
             case ChildAdded():
                 self._put(name, before or Child(name))
             case ChildRemoved():
@@ -87,7 +92,11 @@ class Families:
                 yield ChildAdded(name=name)
             if child.term:
                 yield ChildHeard(
-                    name=name, term=child.term, clouds=child.clouds, height=child.height
+                    name=name,
+                    term=child.term,
+                    clouds=child.clouds,
+                    height=child.height,
+                    prefixes=child.prefixes,
                 )
 
     def _put(self, name: str, child: Child | None) -> None:
@@ -99,3 +108,7 @@ class Families:
             self.children[name] = child
             for cloud in child.clouds:
                 self._child_of[cloud] = name
+
+
+def _child_of(heard: ChildHeard) -> Child:
+    return Child(heard.name, heard.term, heard.clouds, heard.height, heard.prefixes)

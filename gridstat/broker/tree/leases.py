@@ -42,13 +42,27 @@ class Leases:
                 f"{given}, and only a root knows whether others have the same: let it join a "
                 "broker without a parent first, or start it with an empty journal"
             )
-        is_free = kept is None and not numbers.last and not numbers.free
+        is_alone = not self._desk.state.tree and not numbers.free
+        is_free = kept is None and not numbers.last and is_alone
         if is_free and not numbers.has_given:
             return [NumbersKept(child=child, count=numbers_used)]
         raise LayoutError(
             f"{given}, and others may have the same",
             hint="let the cloud that was there first join first; start this one with an empty "
             "journal, and let its end-points register anew",
+        )
+
+    def check_tree(self, above: tuple[str, ...]) -> None:
+        """Raises if what was leased may be others' below these, who know nothing of it."""
+        state = self._desk.state
+        if not state.tree or state.tree in above or not state.numbers.is_leased:
+            return
+        if state.placed is not None and state.placed.above[-len(above) :] == above:
+            return  # Some broker above has lost its parent, and goes on with what it was leased.
+        raise LayoutError(
+            f"identifiers of variables below {self._desk.settings.name} are leased in the tree of "
+            f"{state.tree}, and others may have the same in this one: let it join that tree, or "
+            "start it and all brokers below it with empty journals"
         )
 
     @property
@@ -89,14 +103,12 @@ class Leases:
             self._desk.note("numbers_refused", child=child, given=numbers.total(child))
             self._say(child, request, (0, 0))
             return
-        if self._desk.has_parent:
-            block = numbers.next_of_lease(count)
-            if block is None:
-                self._wait(child, request, count)
-                return
-        else:
-            block = numbers.next_of_root(count)
+        block = self._next(count)
+        if block is None:
+            self._wait(child, request, count)
+            return
         if not block[1]:
+            self._desk.note("numbers_used_up", child=child, tree=self._desk.state.tree)
             self._say(child, request, block)
             return
         journal = self._journals.get(child, "")
@@ -108,6 +120,16 @@ class Leases:
             lambda: self._say(child, request, block),
             lambda _: self._desk.later(lambda: self._answer(child, request, count)),
         )
+
+    def _next(self, count: int) -> Block | None:
+        """The next block; none at all where they are used up, and None if the parent has more."""
+        numbers = self._desk.state.numbers
+        if not self._desk.has_parent and not self._desk.state.tree:
+            return numbers.next_of_root(count)
+        block = numbers.next_of_lease(count)
+        if block is None and not self._desk.has_parent:
+            return 0, 0  # Only the root that was above gives more: others may have any of them.
+        return block
 
     def _wait(self, child: str, request: int, count: int) -> None:
         """Until the parent has given more; a question too many is asked again by its child."""

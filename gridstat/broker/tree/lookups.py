@@ -32,7 +32,11 @@ class _Open:
 
 
 class Lookups:
-    """Every question is answered once: by the child, or by the clock."""
+    """Every question is answered once: by the child, or by the clock.
+
+    Only the publisher's cloud knows that there is no such variable. A broker that knows of no such
+    cloud may have lost its journal, so it answers like the clock: what is held is held on.
+    """
 
     def __init__(self, desk: TreeDesk, graph: BorderGraph) -> None:
         self._desk = desk
@@ -43,9 +47,11 @@ class Lookups:
     def ask(self, name: str, then: Callable[[LookedUp], None]) -> None:
         child = self._desk.state.families.child_at(name)
         if child is None:
-            cloud = name.partition("/")[0]
-            unknown = NoSuchVariable(f"no cloud {cloud} lies below {self._desk.settings.name}")
-            then(LookedUp(term=0, lookup=0, refused=refused(unknown)))
+            absent = DeadlinePassed(
+                self._unknown(name),
+                hint="is that cloud's broker running, and does it reach its parent? Ask again then",
+            )
+            then(LookedUp(term=0, lookup=0, refused=refused(absent)))
             return
         number = self._desk.next_question()
         within_ns = self._desk.settings.reserve_within_ns * self._desk.state.families.height
@@ -53,6 +59,17 @@ class Lookups:
         self._open[number] = _Open(child, name, until_ns, then)
         self._due.add(until_ns, number)
         self._say(number)
+
+    def find(self, name: str, then: Callable[[LookedUp], None]) -> None:
+        """The same for an operator, who may have mistaken the name."""
+        if self._desk.state.families.child_at(name) is None:
+            unknown = NoSuchVariable(self._unknown(name))
+            then(LookedUp(term=0, lookup=0, refused=refused(unknown)))
+            return
+        self.ask(name, then)
+
+    def _unknown(self, name: str) -> str:
+        return f"no cloud {name.partition('/')[0]} lies below {self._desk.settings.name}"
 
     def pass_down(self, asked: Lookup) -> None:
         """The parent asks; the answer tells how near the publisher is to the parent's borders."""

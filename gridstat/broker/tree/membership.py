@@ -7,8 +7,11 @@ not know yet that it is over, and so is such a parent.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from msgspec import structs
+
+from gridstat.broker.tree import prefixes
 from gridstat.broker.tree.records import ChildHeard, Placed
 from gridstat.model.errors import (
     GridStatError,
@@ -24,11 +27,13 @@ if TYPE_CHECKING:
 
     from gridstat.broker.tree.desk import TreeDesk
     from gridstat.broker.tree.leases import Leases
-    from gridstat.broker.tree.records import TreeOperation
+    from gridstat.broker.tree.records import TreeOperation, Unplaced
     from gridstat.net.command.tree_messages import TreeWord
 
 
 EARLY_WORDS_MAX: Final = 100_000
+
+Standing: TypeAlias = tuple[Placed | None, int]
 
 
 class Membership:
@@ -39,8 +44,12 @@ class Membership:
         self._leases = leases
         self._terms: dict[str, int] = {}
         self._sessions: set[str] = set()
+        self._unplaced: dict[str, int] = {}
+        """Brokers that have joined before this one knows its own place, and their terms."""
         self._clouds_said: tuple[str, ...] = ()
         self._early: list[TreeWord] | None = None
+        self._placing = 0
+        """Places that the parent has told in this session, and that are not durable yet."""
         self._parent_session = 0
         """Which session with the parent this is: what an earlier one began is not of this one."""
         self.child_joined: Callable[[str], None] = _nothing
@@ -48,6 +57,7 @@ class Membership:
         self.clouds_changed: Callable[[str], None] = _nothing
         self.parent_joined: Callable[[], None] = _nothing_at_all
         self.moved: Callable[[], None] = _nothing_at_all
+        self.parted: Callable[[], None] = _nothing_at_all
         self.heard: Callable[[TreeWord], object] = _nothing
 
     # Sessions.
@@ -74,6 +84,7 @@ class Membership:
     def _begin_parent_session(self) -> None:
         self._desk.is_parent_joined = False
         self._early = None
+        self._placing = 0
         self._parent_session += 1
 
     def say_joining(self) -> None:
@@ -87,6 +98,7 @@ class Membership:
                 height=families.height,
                 numbers_used=self._leases.numbers_used,
                 journal=self._desk.state.journal,
+                prefixes=prefixes.in_scope(self._desk.state),
             ),
         )
 
@@ -111,29 +123,51 @@ class Membership:
             return
         self._leases.hear_journal(name, message.journal)
         heard = ChildHeard(
-            name=name, term=message.term, clouds=message.clouds, height=message.height
+            name=name,
+            term=message.term,
+            clouds=message.clouds,
+            height=message.height,
+            prefixes=message.prefixes,
         )
         self._sessions.add(name)
         self._terms[name] = message.term
-        is_new = (known.term, known.clouds, known.height) != (
-            heard.term,
-            heard.clouds,
-            heard.height,
-        )
-        operations: list[TreeOperation] = [heard, *kept] if is_new or kept else []
+        has_changed = (known.clouds, known.height) != (heard.clouds, heard.height)
+        is_new = has_changed or (known.term, known.prefixes) != (heard.term, heard.prefixes)
+        moved = self._making_room(heard.prefixes)
+        operations: list[TreeOperation] = [heard] if is_new else []
+        operations += [*kept, *moved]
         if not operations:
             self._joined(name, message.term, has_changed=False)
             return
-        has_changed = (known.clouds, known.height) != (heard.clouds, heard.height)
+
+        def joined() -> None:
+            if moved:
+                self._tell_places()
+            self._joined(name, message.term, has_changed=has_changed or bool(kept))
+
         self._desk.decide(
             operations,
-            partial(self._joined, name, message.term, has_changed=has_changed or bool(kept)),
+            joined,
             lambda reason: self._close(name, StorageFailed(f"not taken in: {reason}")),
         )
+
+    def _making_room(self, taken: tuple[int, ...]) -> list[Placed | Unplaced]:
+        """Another prefix for this broker's channels, if it can have one and a child needs it."""
+        state = self._desk.state
+        own = state.channels.prefix
+        if own not in taken or state.is_holding or not self._desk.is_placed:
+            return []
+        above = set(prefixes.below_parent(state)) - {own}
+        below = state.families.prefixes() | set(taken)
+        prefix = prefixes.chosen(state, above, below, depth=state.depth)
+        return [] if prefix == own else [state.standing(prefix)]
 
     def _joined(self, name: str, term: int, *, has_changed: bool) -> None:
         if name not in self._sessions or self._terms.get(name) != term:
             return  # The session is gone, or another has begun.
+        if not self._desk.is_placed and self._desk.state.families.children[name].height:
+            self._unplaced[name] = term
+            return  # It may hold something in its place by then, and could not leave it.
         self._desk.joined.add(name)
         self._place(name)
         if name not in self._desk.joined:
@@ -151,7 +185,13 @@ class Membership:
         except GridStatError as error:
             self._close(name, error)
             return
-        heard = ChildHeard(name=name, term=known.term, clouds=message.clouds, height=known.height)
+        heard = ChildHeard(
+            name=name,
+            term=known.term,
+            clouds=message.clouds,
+            height=known.height,
+            prefixes=known.prefixes,
+        )
 
         def changed() -> None:
             self._say_clouds()
@@ -192,27 +232,67 @@ class Membership:
             return
         self._desk.send_child(
             name,
-            TreeJoined(term=self._desk.term, depth=self._desk.state.depth + 1, above=above),
+            TreeJoined(
+                term=self._desk.term,
+                depth=self._desk.state.depth + 1,
+                above=above,
+                prefixes=prefixes.below_parent(self._desk.state),
+            ),
         )
+
+    def _tell_places(self) -> None:
+        """Children stand elsewhere, or may not have the same prefixes as before."""
+        for name in sorted(self._desk.joined):
+            self._place(name)
+        self.moved()
 
     # The parent.
 
     def take_answer(self, message: TreeJoined) -> None:
-        placed = self._desk.state.placed
-        if placed is not None and message.term < placed.term:
-            self.refuse_parent(message.term, placed.term)
+        known = self._parent_term()
+        if message.term < known:
+            self.refuse_parent(message.term, known)
             return
-        wanted = Placed(term=message.term, depth=message.depth, above=message.above)
+        try:
+            wanted = self._wanted(message)
+        except GridStatError as error:
+            self.send_away(self._desk.settings.parent, error)
+            return
         before = self._standing()
-        if placed == wanted and not self._desk.pending_count:
+        is_known = before == (structs.replace(wanted, numbered_at=-1), wanted.numbered_at)
+        self._placing += 1
+        if is_known and not self._desk.pending_count:
             self._take_place(self._parent_session, before)
             return
-        self._early = []
+        if self._early is None:
+            self._early = []
+        is_other = before[0] is not None and not before[0].is_below(wanted.parent)
+        parted = self._desk.state.parted() if is_other else []
         self._desk.decide(
-            [] if placed == wanted else [wanted],
-            partial(self._take_place, self._parent_session, before),
+            [] if is_known else [wanted, *parted],
+            partial(self._take_place, self._parent_session, before, has_parted=bool(parted)),
             lambda reason: self.leave_parent(StorageFailed(f"not joined: {reason}")),
         )
+
+    def _wanted(self, message: TreeJoined) -> Placed:
+        """Where this broker is to stand; raises if it cannot."""
+        state, above = self._desk.state, prefixes.told_above(message)
+        self._leases.check_tree(message.above)
+        below = state.families.prefixes()
+        return Placed(
+            term=message.term,
+            depth=message.depth,
+            above=message.above,
+            numbered_at=prefixes.chosen(state, above, below, depth=message.depth),
+            prefixes=message.prefixes,
+            parent=self._desk.settings.parent,
+        )
+
+    def _parent_term(self) -> int:
+        """The highest that was heard of this parent; another one counts its own."""
+        placed = self._desk.state.placed
+        is_its_own = placed is not None and placed.is_below(self._desk.settings.parent)
+        return placed.term if placed is not None and is_its_own else 0
 
     def keeps(self, message: TreeWord) -> bool:
         """Keep a word that comes while our place is being made durable; it is said only once."""
@@ -222,43 +302,45 @@ class Membership:
         return True
 
     def obeys(self, term: int) -> bool:
-        placed = self._desk.state.placed
-        if placed is None or term >= placed.term:
+        known = self._parent_term()
+        if term >= known:
             return self._desk.is_parent_joined
-        self.refuse_parent(term, placed.term)
+        self.refuse_parent(term, known)
         return False
 
     def refuse_parent(self, term: int, known: int) -> None:
         self.leave_parent(self._stale(self._desk.settings.parent, term, known))
 
     def leave_parent(self, error: GridStatError) -> None:
-        self._desk.is_parent_joined = False
-        self._early = None
+        self._begin_parent_session()
         self._desk.close(f"broker/{self._desk.settings.parent}", error)
 
-    def _standing(self) -> tuple[int, tuple[str, ...], int] | None:
-        """All that children go by; channels get the numbers of a depth when nothing is held."""
-        placed = self._desk.state.placed
-        if placed is None:
-            return None
-        return placed.depth, placed.above, self._desk.state.channels.depth
+    def _standing(self) -> Standing:
+        """All that children go by, and the term."""
+        return self._desk.state.placed, self._desk.state.channels.prefix
 
-    def _take_place(self, session: int, before: tuple[int, tuple[str, ...], int] | None) -> None:
+    def _take_place(self, session: int, before: Standing, *, has_parted: bool = False) -> None:
         is_present = session == self._parent_session
         is_first = is_present and not self._desk.is_parent_joined
         if is_present:
             self._desk.is_parent_joined = True
-        if self._standing() != before:
-            for name in sorted(self._desk.joined):
-                self._place(name)
-            self.moved()
+        if has_parted:
+            self.parted()
+        if not _is_same_place(self._standing(), before):
+            self._tell_places()
+        unplaced, self._unplaced = self._unplaced, {}
+        for name, term in unplaced.items():
+            self._joined(name, term, has_changed=False)
         if not is_present:
             return  # The parent has not taken us in yet in the session that there is now.
+        self._placing -= 1
         if is_first:
             self._desk.note("tree_joined", parent=self._desk.settings.parent)
             if self._clouds_said != self._desk.state.families.clouds():
                 self._say_clouds()  # A child has joined while the parent's answer was on its way.
             self.parent_joined()
+        if self._placing:
+            return  # Another place is being written, and words before and after it keep order.
         early, self._early = self._early or [], None
         for message in early:
             self.heard(message)
@@ -293,6 +375,14 @@ class Membership:
     @staticmethod
     def _stale(name: str, term: int, known: int) -> StaleTerm:
         return StaleTerm(f"broker {name} speaks for term {term}, and {known} was heard before")
+
+
+def _is_same_place(one: Standing, other: Standing) -> bool:
+    """Whether children would be told the same."""
+    (placed, prefix), (before, prefix_before) = one, other
+    if placed is None or before is None or prefix != prefix_before:
+        return False
+    return placed == structs.replace(before, term=placed.term)
 
 
 def _nothing(_: object) -> None:

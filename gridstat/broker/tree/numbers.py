@@ -57,6 +57,12 @@ class Numbers:
         return found.blocks if found is not None and found.journal == journal else {}
 
     @property
+    def is_leased(self) -> bool:
+        """Whether any of what is free, or was given, is another broker's to count."""
+        known = [block for answers in self._given.values() for block in answers.blocks.values()]
+        return bool(self.free) or any(first > self.last for first, _ in known)
+
+    @property
     def has_given(self) -> bool:
         return bool(self._given)
 

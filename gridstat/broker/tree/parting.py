@@ -79,7 +79,7 @@ class Parting:
             then()
 
     def resume(self) -> None:
-        """After a start."""
+        """After a start, or when there is another parent."""
         for holding, stage in self._desk.state.holdings.unsettled():
             if stage is Stage.LEAVING:
                 self.leave(holding)

@@ -49,7 +49,7 @@ class Parts:
         self.reconciliation = Reconciliation(
             desk, self.coordinator, self.releases, self.commits, self.failures
         )
-        self.flooding = TreeFlooding(desk, desk.state.flooding, self.lookups.ask)
+        self.flooding = TreeFlooding(desk, desk.state.flooding, self.lookups.find)
         self.leases = Leases(desk)
         self.watches = Watches(desk)
         self.membership = Membership(desk, self.leases)
@@ -61,6 +61,7 @@ class Parts:
         self.membership.clouds_changed = self._clouds_changed
         self.membership.parent_joined = self._parent_joined
         self.membership.moved = self._moved
+        self.membership.parted = self.parting.resume
         self.coordinator.told_too_much = self._told_too_much
         self.reconciliation.told_too_much = self._told_too_much
         self.contracts.endings_above.say_again = self._say_again
@@ -106,7 +107,7 @@ class Parts:
         self.watches.say_all(child)
 
     def _moved(self) -> None:
-        """Channels are numbered by depth: whatever was ordered goes by other numbers now."""
+        """Whatever was ordered may go by other numbers now, and floods by another depth."""
         self.borders.lay_anew(sorted(self.desk.joined))
         self.flooding.moved()
 

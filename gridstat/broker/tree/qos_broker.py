@@ -121,11 +121,13 @@ class QosBroker:
         self._has_begun = True
         term = max(self.state.term + 1, self._desk.settings.term_min)
         journal = "" if self._desk.has_journal else self._desk.outside.new_identity()
+        orphaned = [] if self._desk.has_parent else self.state.orphaned()
         self._desk.decide(
             [
                 TermBegan(term=term, journal=journal),
                 *self.state.numbering(),
                 *self._parts.flooding.orphaned(term),
+                *orphaned,
             ],
             self._begun,
             lambda _: self._desk.set_timer(START_TIMER, self._desk.settings.retry_after_ns),

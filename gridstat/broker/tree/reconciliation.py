@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.coordinator import Coordinator
     from gridstat.broker.tree.desk import TreeDesk
     from gridstat.broker.tree.failures import Failures
+    from gridstat.broker.tree.records import Holding
     from gridstat.broker.tree.releases import Key, Releases
     from gridstat.net.command.stretch_messages import HeldStretch, StretchesHeld
 
@@ -67,8 +68,14 @@ class Reconciliation:
             if not is_wanted and not self._releases.is_open(key, child):
                 return self._releases.start_unknown(key, child)
         elif holdings.stage(holding) is Stage.COMMITTED and not stretch.is_committed:
-            self._commits.say(key, child)
+            self._desk.when_durable(lambda: self._commit(holding, child))
         return True
+
+    def _commit(self, holding: Holding, child: str) -> None:
+        """If it still counts: that was being written when the child told of it."""
+        holdings = self._desk.state.holdings
+        if holdings.find(*holding.key) == holding and holdings.stage(holding) is Stage.COMMITTED:
+            self._commits.say(holding.key, child)
 
     def _find_missing(self, child: str, told: set[Key]) -> None:
         holdings = self._desk.state.holdings

@@ -94,14 +94,35 @@ class TermBegan(_Operation, frozen=True):
 class Placed(_Operation, frozen=True):
     """The parent has said where this broker stands; no lower term of it is obeyed any more.
 
-    `numbered_at` is, in a snapshot, the depth in the numbers of channels, where that is another:
-    they keep it from before, as long as anything is held.
+    `parent` is its name; in journals of earlier releases only the last of those above is it.
+
+    `numbered_at` is the prefix of the numbers of its channels; in journals of earlier releases -1,
+    which stands for the depth, or for the prefix from before while anything is held. `prefixes` are
+    those above, none in such journals.
     """
 
     term: int
     depth: int
     above: tuple[str, ...]
     numbered_at: int = -1
+    prefixes: tuple[int, ...] = ()
+    parent: str = ""
+
+    def is_below(self, name: str) -> bool:
+        """Whether it was this parent who has said so, or nobody knows better."""
+        known = self.parent or (self.above[-1] if self.above else name)
+        return known == name
+
+
+class Unplaced(_Operation, frozen=True):
+    """No parent has said where this broker stands, or none counts any more.
+
+    `numbered_at` is the prefix of the numbers of its channels, `tree` the root that it stood below
+    last, if it ever did.
+    """
+
+    numbered_at: int
+    tree: str = ""
 
 
 class ChildHeard(_Operation, frozen=True):
@@ -111,6 +132,7 @@ class ChildHeard(_Operation, frozen=True):
     term: int
     clouds: tuple[str, ...]
     height: int = 0
+    prefixes: tuple[int, ...] = ()
 
 
 class ChildAdded(_Operation, frozen=True):
@@ -208,6 +230,7 @@ class HoldingGone(_Operation, frozen=True):
 TreeOperation: TypeAlias = (
     TermBegan
     | Placed
+    | Unplaced
     | ChildHeard
     | ChildAdded
     | ChildRemoved

@@ -33,7 +33,9 @@ from gridstat.broker.tree.records import (
     NumbersHeld,
     NumbersKept,
     Placed,
+    Stage,
     TermBegan,
+    Unplaced,
     body_of,
 )
 
@@ -51,6 +53,8 @@ class TreeState:
         self.term = 0
         self.journal = ""
         self.placed: Placed | None = None
+        self.tree = ""
+        """The root that this broker stands below, or stood below last; empty if it never did."""
         self.channels = channels
         self.families = Families(children)
         self.holdings = Holdings()
@@ -69,9 +73,13 @@ class TreeState:
     def depth(self) -> int:
         return 0 if self.placed is None else self.placed.depth
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether numbers of channels are in use below, and cannot change."""
+        return bool(len(self.holdings) or self.flooding.floods)
+
     def replay(self, operation: TreeOperation) -> None:
-        is_empty = not len(self.holdings) and not self.flooding.floods
-        if is_empty and isinstance(operation, ChannelsNumbered):
+        if isinstance(operation, ChannelsNumbered) and not self.is_holding:
             self.file_channels.begin_replay()
         self.apply(operation, Applied())
         self.unwritten.clear()
@@ -93,7 +101,7 @@ class TreeState:
             case TermBegan(term=term, journal=journal):
                 self.term = max(self.term, term)
                 self.journal = journal or self.journal
-            case Placed():
+            case Placed() | Unplaced():
                 self._place(operation, done)
             case ChildHeard() | ChildAdded() | ChildRemoved():
                 self.families.apply(operation, done)
@@ -135,22 +143,45 @@ class TreeState:
         unused = [number for number in gone if not self.holdings.over_channel(number)]
         return self.file_channels.unnumbered(unused)
 
-    def _place(self, placed: Placed, done: Applied) -> None:
-        before, self.placed = self.placed, structs.replace(placed, numbered_at=-1)
-        depth_next = placed.depth if placed.numbered_at < 0 else placed.numbered_at
+    def _place(self, standing: Placed | Unplaced, done: Applied) -> None:
+        before, prefix, prefix_next = self.placed, self.channels.prefix, standing.numbered_at
+        tree_before = self.tree
+        if isinstance(standing, Placed):
+            self.placed = structs.replace(standing, numbered_at=-1)
+            self.tree = standing.above[0] if standing.above else self.tree
+            prefix_next = standing.depth if prefix_next < 0 else prefix_next
+        else:
+            self.placed, self.tree = None, standing.tree
 
         def undo() -> None:
-            self.placed = before
+            self.placed, self.tree = before, tree_before
 
         done.undo.append(undo)
-        if depth_next != self.channels.depth and not (len(self.holdings) or self.flooding.floods):
-            depth = self.channels.depth
-            self._renumber(depth_next)
-            done.undo.append(lambda: self._renumber(depth))
+        if prefix_next != prefix and not self.is_holding:
+            self._renumber(prefix_next)
+            done.undo.append(lambda: self._renumber(prefix))
 
-    def _renumber(self, depth: int) -> None:
+    def _renumber(self, prefix: int) -> None:
         self.renumbering()
-        self.channels.renumber(depth)
+        self.channels.renumber(prefix)
+
+    def standing(self, prefix: int) -> Placed | Unplaced:
+        """The operation that keeps this broker's place, with this prefix for its channels."""
+        if self.placed is None:
+            return Unplaced(numbered_at=prefix, tree=self.tree)
+        return structs.replace(self.placed, numbered_at=prefix)
+
+    def orphaned(self) -> list[TreeOperation]:
+        """Without a parent nothing counts that is held for one, and nobody will ask for it back."""
+        found = self.parted()
+        if self.placed is not None:
+            found.append(Unplaced(numbered_at=self.channels.prefix, tree=self.tree))
+        return found
+
+    def parted(self) -> list[TreeOperation]:
+        """What was held for a parent that is none any more is given back."""
+        held = [holding for holding, _ in self.holdings.all() if not holding.is_owned]
+        return [*self.holdings.moves(held, Stage.LEAVING)]
 
     def _hold(self, operation: HoldingTaken | HoldingMoved, done: Applied) -> None:
         if isinstance(operation, HoldingMoved):
@@ -199,10 +230,8 @@ class TreeState:
     def operations(self) -> Iterator[TreeOperation]:
         """The shortest journal that leads here."""
         yield TermBegan(term=self.term, journal=self.journal)
-        if self.placed is not None:
-            # The numbers of channels keep the depth at which the first holding was taken.
-            is_kept = self.placed.depth != self.channels.depth
-            yield structs.replace(self.placed, numbered_at=self.channels.depth if is_kept else -1)
+        if self.placed is not None or self.channels.prefix or self.tree:
+            yield self.standing(self.channels.prefix)
         yield from self.families.operations(self._file_children)
         yield from self.file_channels.operations()
         yield from self.numbers.operations()

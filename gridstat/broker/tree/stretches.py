@@ -224,13 +224,17 @@ class Stretches:
             self.say_broken(key, "it is not held here any more", ())
             return
         if holdings.stage(holding) is Stage.COMMITTED:
-            self._bring_up(holding)
+            self._desk.when_durable(lambda: self._bring_up(holding))
             return
         self._desk.insist(
             lambda: holdings.moves([holding], Stage.COMMITTED), lambda: self._bring_up(holding)
         )
 
     def _bring_up(self, holding: Holding) -> None:
+        holdings = self._desk.state.holdings
+        if holdings.find(*holding.key) != holding or holdings.stage(holding) is not Stage.COMMITTED:
+            return  # It was released while that was being written.
+
         def up(degraded: tuple[str, ...]) -> None:
             self._desk.send_parent(
                 StretchUp(

@@ -33,8 +33,14 @@ BORDER_CHANNELS_MAX: Final = 65_536
 """Channels at the border routers of one child, in however many pages."""
 LEVEL_MAX: Final = 255
 """The depth of a broker is the level of its channels."""
+PREFIX_MAX: Final = 255
+"""What the numbers of a broker's channels begin with."""
 FIRST_SCHEMA: Final = 3
 
+Prefixes: TypeAlias = Annotated[
+    tuple[Annotated[int, msgspec.Meta(ge=0, le=PREFIX_MAX)], ...],
+    msgspec.Meta(max_length=PREFIX_MAX + 1),
+]
 Clouds: TypeAlias = Annotated[tuple[NameText, ...], msgspec.Meta(max_length=CLOUDS_MAX)]
 LATENCY_TOLD_MAX: Final = 1 << 34
 """Nearly five hours: more than a way takes, and a path search weighs twice as much."""
@@ -67,20 +73,27 @@ class JoinTree(TreeWord, frozen=True):
 
     `numbers_used` is the highest identifier of a variable that it gave out before it had a parent.
     `journal` is the identity of its journal, empty in earlier releases: one that was begun anew has
-    forgotten what it was given, and counts its questions from 1 again.
+    forgotten what it was given, and counts its questions from 1 again. `prefixes` are those of
+    channels of the child and of brokers below it, which may have to keep them.
     """
 
     clouds: Clouds
     height: Annotated[int, msgspec.Meta(ge=0, le=HEIGHT_MAX)] = 0
     numbers_used: Count = 0
     journal: ShortText = ""
+    prefixes: Prefixes = ()
 
 
 class TreeJoined(TreeWord, frozen=True):
-    """The answer: how deep the child stands (the root is 0), and who is above it, root first."""
+    """The answer: how deep the child stands (the root is 0), and who is above it, root first.
+
+    `prefixes` are those of their channels, which the child's may not have; earlier releases tell of
+    none, and number by depth.
+    """
 
     depth: Annotated[int, msgspec.Meta(ge=0, le=LEVEL_MAX)]
     above: Annotated[tuple[NameText, ...], msgspec.Meta(max_length=ABOVE_MAX)]
+    prefixes: Prefixes = ()
 
 
 class CloudsChanged(TreeWord, frozen=True):

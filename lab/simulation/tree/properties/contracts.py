@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.tree.records import Stage, body_of
+from gridstat.broker.tree.records import Stage
 from lab.simulation.world import PropertyBroken
 from lab.tree_plan import cloud_of
 
@@ -123,8 +123,11 @@ def _stretch(leaf: LeafBroker, holding: Holding) -> Subscribed:
 
 
 def _check_paths(grid: TreeGrid, owner: str, holding: Holding) -> None:
-    """The parts of all clouds together: as many paths as granted, and as disjoint as it says."""
-    body = body_of(holding)
+    """The parts of all clouds together: as many paths as granted, and as disjoint as it says.
+
+    As it says now: a cloud may have moved its part since, and told that its paths share a router.
+    """
+    body = grid.qos_brokers()[owner].state.holdings.body(holding)
     count = max(qos.redundancy for qos in body.granted.values())
     if len(body.paths) != count:
         raise PropertyBroken("paths are as many as granted", f"{holding.contract}: {body.paths}")

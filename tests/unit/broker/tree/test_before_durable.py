@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from gridstat.net.command.machine import Received
-from gridstat.net.command.stretch_messages import ContractEnded, EndContract
+from gridstat.net.command.stretch_messages import Commit, ContractEnded, EndContract, Release
 from gridstat.net.command.tree_messages import AskNumbers, NumbersLeased
+from tests.unit.broker.tree.seat import ask, under_a_seat
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, residue, two_clouds
 
 if TYPE_CHECKING:
@@ -91,3 +92,59 @@ def test_an_end_is_confirmed_though_the_decision_before_it_cannot_be_written() -
     world.rest()
     assert [told.contract for told in said(world, ContractEnded)] == [contract]
     assert residue(world) == []
+
+
+def hear_all(world: TreeWorld) -> None:
+    """All that is on its way, while no disk answers."""
+    while world.queue:
+        sender, receiver, message = world.queue.popleft()
+        world._tell(receiver, Received(f"broker/{sender}", message))
+
+
+def test_a_child_that_joins_while_a_contract_is_being_decided_does_not_commit_it_before() -> None:
+    world = two_clouds()
+    contract = world.subscribe("c2/d", VOLTAGE)
+    root = world.brokers["root"]
+    while not len(root.machine.state.holdings):
+        assert world.step()
+    assert root.writing, "the decision is not durable"
+    world.disconnect("c1")
+    world.connect_all()
+    hear_all(world)
+    assert said(world, Commit) == []
+    world.kill("root")
+    world.clouds["c2"].asked.clear()
+    world.rest()
+    assert contract not in world.clouds["c2"].granted
+    assert residue(world) == []
+
+
+def reserved_for_root() -> TreeWorld:
+    """West holds a stretch for the root, which has not decided."""
+    world, _ = under_a_seat()
+    ask(world, "c9#1")
+    world.rest()
+    return world
+
+
+def test_a_commit_that_is_said_twice_is_passed_on_only_when_it_is_durable() -> None:
+    world = reserved_for_root()
+    for _ in range(2):
+        hear(world, "west", "root", Commit(term=1, contract="c9#1", generation=0))
+    assert said(world, Commit) == []
+    world.settle()
+    assert {word.contract for word in said(world, Commit)} == {"c9#1"}
+
+
+def test_a_stretch_that_is_released_while_its_commit_is_written_is_not_committed_any_more() -> None:
+    world = reserved_for_root()
+    world.cut.add("c2")
+    world.disconnect("c2")
+    hear(world, "west", "root", Commit(term=1, contract="c9#1", generation=0))
+    hear(world, "west", "root", Release(term=1, contract="c9#1", generation=0, round=5))
+    world.settle()
+    world.cut.clear()
+    world.rest()
+    assert said(world, Commit) == []
+    assert not world.brokers["west"].machine._parts.commits.is_waiting(("c9#1", 0))
+    assert not len(world.brokers["west"].machine.state.holdings)

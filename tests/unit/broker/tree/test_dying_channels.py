@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gridstat.net.command.machine import Received
 from gridstat.net.command.stretch_messages import Commit, Reserved, StretchBroken, StretchMended
-from gridstat.net.command.tree_messages import BorderChannelTold
+from gridstat.net.command.tree_messages import BorderChannelTold, CloudsChanged
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, inconsistencies, two_clouds
 
 if TYPE_CHECKING:
@@ -123,3 +123,22 @@ def test_a_parent_hears_of_a_channel_that_died_between_reservation_and_commit() 
     said = [word for _, to, word in world.sent if to == "root" and isinstance(word, StretchBroken)]
     assert said
     assert inconsistencies(world) == []
+
+
+def test_a_channel_is_up_again_by_the_word_of_the_child_that_its_cloud_has_moved_to() -> None:
+    world = deep_tree()
+    silent = "c1/r1→c3/r1"
+    tell(world, "c1", silent, is_up=False)
+    world.settle()
+    root = world.brokers["root"].machine
+    (number,) = (
+        number
+        for number, found in root.state.channels.accounts.items()
+        if found.channel.label == silent
+    )
+    assert not root.state.channels.accounts[number].is_usable
+    world.post("west", "root", CloudsChanged(term=1, clouds=("c2",)))
+    world.post("east", "root", CloudsChanged(term=1, clouds=("c1", "c3", "c4", "c5")))
+    world.post("east", "root", BorderChannelTold(term=1, channel_id=number, is_up=True))
+    world.settle()
+    assert root.state.channels.accounts[number].is_usable

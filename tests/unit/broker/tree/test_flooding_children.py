@@ -125,7 +125,7 @@ def test_a_broker_that_starts_without_a_parent_floods_only_what_is_its_own() -> 
     family.brokers["p"].settings = replace(family.brokers["p"].settings, parent="")
     family.kill("p")
     family.settle()
-    assert floods(family) == dict.fromkeys("ab", (FloodOrder(level=1, modes=0b100, every=10),))
+    assert floods(family) == dict.fromkeys("ab", (FloodOrder(level=0, modes=0b100, every=10),))
     (account,) = {
         account.carriage.bytes.value
         for account in family.brokers["p"].broker.state.channels.accounts.values()

@@ -303,7 +303,7 @@ def levels(family: Family) -> set[int]:
 def move(family: Family) -> None:
     """The root has found a parent of its own, and says to p what that means."""
     term = family.brokers["root"].broker.state.term
-    joined = TreeJoined(term=term, depth=2, above=("top", "root"))
+    joined = TreeJoined(term=term, depth=2, above=("top", "root"), prefixes=(0, 255))
     family.brokers["p"].tell(Received("broker/root", joined))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gridstat.broker.tree.settings import TreeSettings
+from gridstat.model.errors import DeadlinePassed, NoSuchVariable
+from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.stretch_messages import LookedUp, Lookup
 from tests.unit.broker.tree.tree_world import variable
-from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, residue, two_clouds
+from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, inconsistencies, residue, two_clouds
 
 if TYPE_CHECKING:
     from tests.unit.broker.tree.tree_world import TreeWorld
@@ -89,3 +92,87 @@ def test_a_broker_that_begins_at_the_highest_term_asks_like_any_other() -> None:
     contract = world.subscribe("c2/d", VOLTAGE)
     world.settle()
     assert contract in world.clouds["c2"].granted
+
+
+# Clouds that a broker does not know of.
+
+
+def without_journal(world: TreeWorld, name: str) -> None:
+    """A new life that knows of nothing; the clouds below it have not joined again yet."""
+    broker = world.brokers[name]
+    broker.settings = replace(broker.settings, term_min=5)
+    broker.written.clear()
+    world.cut |= set(broker.children)
+    world.kill(name)
+    world.settle()
+    world.advance(3 * NS_PER_S)
+
+
+def test_a_broker_in_the_middle_that_loses_its_journal_ends_no_contract() -> None:
+    world = deep_tree()
+    contract = world.subscribe("c1/d", "c3/pmu/v")
+    world.rest()
+    without_journal(world, "mid")
+    assert world.brokers["root"].machine.survey()["broken"] == 1
+    world.cut.clear()
+    world.rest()
+    assert contract not in world.clouds["c1"].ended
+    assert world.clouds["c1"].granted[contract].generation > 0
+    assert world.brokers["root"].machine.survey()["broken"] == 0
+    assert inconsistencies(world) == []
+    world.end(contract)
+    world.rest()
+    assert residue(world) == []
+
+
+def test_a_change_that_is_asked_while_the_publishers_cloud_is_unknown_ends_no_contract() -> None:
+    world = deep_tree()
+    contract = world.subscribe("c1/d", "c3/pmu/v")
+    world.rest()
+    without_journal(world, "mid")
+    world.subscribe("c1/d", "c3/pmu/v", generation=1, redundancy=2)
+    world.settle()
+    assert world.clouds["c1"].refused[contract].refused.code == DeadlinePassed.code
+    assert contract not in world.clouds["c1"].ended
+    world.cut.clear()
+    world.rest()
+    world.subscribe("c1/d", "c3/pmu/v", generation=2, redundancy=2)
+    world.rest()
+    assert len(world.clouds["c1"].granted[contract].paths) == 2
+    assert inconsistencies(world) == []
+
+
+def test_who_asks_anew_while_the_publishers_cloud_is_unknown_keeps_the_contract() -> None:
+    world = deep_tree()
+    contract = world.subscribe("c1/d", "c3/pmu/v")
+    world.rest()
+    without_journal(world, "mid")
+    world.disconnect("c1")
+    world.clouds["c1"].granted.clear()
+    world.subscribe("c1/d", "c3/pmu/v")
+    world.settle()
+    assert contract not in world.clouds["c1"].refused
+    assert contract not in world.clouds["c1"].ended
+
+
+def test_a_subscription_to_a_cloud_that_never_was_is_refused_and_leaves_nothing() -> None:
+    world = deep_tree()
+    contract = world.subscribe("c1/d", "c9/pmu/v")
+    world.settle()
+    refused = world.clouds["c1"].refused[contract].refused
+    assert refused.code == NoSuchVariable.code
+    assert "no cloud c9 is known from here to the root" in refused.reason
+    world.rest()
+    assert residue(world) == []
+
+
+def test_a_contract_whose_cloud_says_that_the_variable_is_gone_ends() -> None:
+    world = deep_tree()
+    contract = world.subscribe("c1/d", "c3/pmu/v")
+    world.rest()
+    without_journal(world, "mid")
+    del world.clouds["c3"].variables["c3/pmu/v"]
+    world.cut.clear()
+    world.rest()
+    assert contract in world.clouds["c1"].ended
+    assert residue(world) == []

@@ -95,7 +95,7 @@ def test_nothing_floods_before_a_broker_knows_its_depth() -> None:
     root.is_silent = False
     world.disconnect("west")
     world.settle()
-    assert world.brokers["west"].machine.state.channels.depth == 1
+    assert world.brokers["west"].machine.state.channels.prefix == 1
 
 
 def moved_while_busy() -> TreeWorld:
@@ -104,7 +104,7 @@ def moved_while_busy() -> TreeWorld:
     world.post("root", "west", OpenBorder(term=1, channels=(), is_whole=True))
     contract = world.subscribe("c2/d", VOLTAGE)
     world.settle()
-    world.post("root", "west", TreeJoined(term=2, depth=2, above=("top", "root")))
+    world.post("root", "west", moved(2))
     world.settle()
     world.end(contract)
     world.rest()
@@ -112,14 +112,19 @@ def moved_while_busy() -> TreeWorld:
     return world
 
 
+def moved(term: int, prefixes: tuple[int, ...] = (0, 255)) -> TreeJoined:
+    """The root has found a parent, whose channels have another prefix than any before."""
+    return TreeJoined(term=term, depth=2, above=("top", "root"), prefixes=prefixes)
+
+
 def depths(world: TreeWorld) -> set[int]:
     """Those in the numbers of west's channels."""
     return {number >> 23 & 0xFF for number in world.brokers["west"].machine.state.channels.accounts}
 
 
-def test_clouds_hear_of_numbers_that_change_though_the_place_is_the_same() -> None:
+def test_clouds_hear_of_numbers_that_change_though_the_depth_is_the_same() -> None:
     world = moved_while_busy()
-    world.post("root", "west", TreeJoined(term=3, depth=2, above=("top", "root")))
+    world.post("root", "west", moved(3, prefixes=(0, 1)))
     world.rest()
     assert depths(world) == {2}
     numbers = world.brokers["west"].machine.state.channels.accounts.keys()
@@ -136,14 +141,17 @@ def test_a_snapshot_keeps_numbers_that_a_broker_has_from_another_depth() -> None
     world.kill("west")
     assert depths(world) == {1}
     assert west.machine.state.depth == 2
-    assert west.machine.state.placed == Placed(term=2, depth=2, above=("top", "root"))
+    placed = west.machine.state.placed
+    assert placed == Placed(
+        term=2, depth=2, above=("top", "root"), prefixes=(0, 255), parent="root"
+    )
 
 
 def test_a_snapshot_of_an_earlier_release_keeps_numbers_that_something_is_held_over() -> None:
     world, _ = under_a_seat()
     world.subscribe("c2/d", VOLTAGE)
     world.settle()
-    world.post("root", "west", TreeJoined(term=2, depth=2, above=("top", "root")))
+    world.post("root", "west", moved(2))
     world.settle()
     west = world.brokers["west"]
     placed = Placed(term=2, depth=2, above=("top", "root"))

@@ -9,7 +9,7 @@ from gridstat.broker.tree.qos_broker import QosBroker
 from gridstat.broker.tree.settings import TreeSettings
 from gridstat.net.command.machine import Connected, Disconnected, Persist, Persisted, Received, Send
 from gridstat.net.command.stretch_messages import StretchesHeld
-from gridstat.net.command.tree_messages import JoinTree, TreeJoined
+from gridstat.net.command.tree_messages import JoinTree, TreeJoined, WatchNames
 from tests.unit.broker.stand_ins import PlainVerifier
 from tests.unit.broker.tree.tree_world import hello
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.messages import Message
 
 ROOT = "broker/root"
+CLOUD = "broker/c1"
 PLACE = TreeJoined(term=1, depth=1, above=("root",))
 
 
@@ -75,3 +76,32 @@ def test_a_place_that_is_given_again_counts_once_it_is_durable() -> None:
     assert middle.tell(Received(ROOT, PLACE)) == []
     assert middle.write() == []
     assert StretchesHeld in kinds(middle.write())
+
+
+def watched(middle: Middle) -> list[str]:
+    return [word.watch for word in middle.said if isinstance(word, WatchNames)]
+
+
+def test_words_between_two_places_that_are_being_written_are_all_heard_in_their_order() -> None:
+    middle = Middle()
+    middle.tell(Connected(CLOUD, hello(CLOUD)))
+    middle.tell(Received(CLOUD, JoinTree(term=1, clouds=("c1",))))
+    middle.write()
+    middle.connect()
+    middle.tell(Received(ROOT, PLACE))
+    middle.tell(Received(ROOT, WatchNames(term=1, watch="c9#1", pattern="c1/*/v")))
+    middle.tell(Received(ROOT, TreeJoined(term=1, depth=2, above=("top", "root"))))
+    middle.tell(Received(ROOT, WatchNames(term=1, watch="c9#2", pattern="c1/*/v")))
+    middle.write()
+    assert watched(middle) == []
+    middle.write()
+    assert watched(middle) == ["c9#1", "c9#2"]
+
+
+def test_a_place_that_was_being_written_does_not_join_a_parent_that_was_refused_since() -> None:
+    middle = Middle()
+    middle.connect()
+    middle.tell(Received(ROOT, TreeJoined(term=7, depth=1, above=("root",))))
+    middle.tell(Received(ROOT, PLACE))
+    assert middle.write() == []
+    assert not middle.machine.survey()["is_joined"]

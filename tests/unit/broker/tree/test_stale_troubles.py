@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from gridstat.net.command.stretch_messages import StretchBroken
-from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, two_clouds
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from gridstat.model.rate_law import NS_PER_S
+from gridstat.net.command.stretch_messages import Commit, StretchBroken, StretchMended
+from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
+from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, variable
+from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, residue, row_of_clouds, two_clouds
+
+if TYPE_CHECKING:
+    from gridstat.net.command.messages import Message
+    from gridstat.net.command.stretch_messages import Release, Reserve
 
 
 def test_a_child_that_joins_again_says_anew_what_is_broken_and_the_rest_is_whole() -> None:
@@ -54,3 +65,60 @@ def test_the_parent_hears_that_a_stretch_works_again_whose_broker_was_away() -> 
     world.kill("c4")
     world.rest()
     assert world.brokers["root"].machine.survey()["broken"] == 0
+
+
+class Unconfirming(CloudStandIn):
+    """Its routers never confirm what is planned anew."""
+
+    def _hear_of_stretch(self, message: Reserve | Commit | Release) -> None:
+        if not isinstance(message, Commit) or not message.generation:
+            super()._hear_of_stretch(message)
+
+
+def broken_again() -> tuple[TreeWorld, str]:
+    """Generation 1 is broken too, and generation 0 still stands beside it."""
+    clouds = [Unconfirming("c1", "root"), CloudStandIn("c2", "root")]
+    channels = [*both_ways("c1/b0", "c2/b0"), *both_ways("c1/b1", "c2/b1")]
+    world = TreeWorld({"root": ("", ("c1", "c2"), channels)}, clouds).start()
+    world.clouds["c1"].variables[VOLTAGE] = variable(VOLTAGE, 1)
+    contract = world.subscribe("c2/d", VOLTAGE)
+    world.rest()
+    tell(world, "c1", StretchBroken(term=1, contract=contract, generation=0, reason="first"))
+    world.advance(NS_PER_S)
+    world.clouds["c1"].capacity = 0
+    tell(world, "c1", StretchBroken(term=1, contract=contract, generation=1, reason="second"))
+    root = world.brokers["root"].machine
+    assert [found.generation for found in root.state.holdings.of(contract)] == [0, 1]
+    assert root.survey()["broken"] == 1
+    return world, contract
+
+
+def tell(world: TreeWorld, sender: str, word: Message) -> None:
+    world.post(sender, world.parents[sender], word)
+    world.settle()
+
+
+def test_an_older_generation_that_works_again_does_not_hide_that_the_present_one_is_broken() -> (
+    None
+):
+    world, contract = broken_again()
+    root = world.brokers["root"].machine
+    tell(world, "c1", StretchMended(term=1, contract=contract, generation=0))
+    assert root.survey()["broken"] == 1
+    tell(world, "c1", StretchMended(term=1, contract=contract, generation=1))
+    assert root.survey()["broken"] == 0
+
+
+def test_a_cloud_that_is_only_crossed_does_not_end_the_contract_of_others() -> None:
+    world = row_of_clouds(3)
+    contract = world.subscribe("c3/d", VOLTAGE)
+    world.rest()
+    over = StretchBroken(term=1, contract=contract, generation=0, reason="over", is_over=True)
+    tell(world, "c2", over)
+    world.rest()
+    assert contract not in world.clouds["c3"].ended
+    assert world.clouds["c3"].granted[contract].generation == 1, "it is led anew"
+    tell(world, "c1", structs.replace(over, generation=1))
+    world.rest()
+    assert contract in world.clouds["c3"].ended
+    assert residue(world) == []
