@@ -225,7 +225,7 @@ class TreeFlooding:
                 self._when_free(flooded.variable.name, partial(self._reserve, flooded))
             case CommitFlooding(flooded=many):
                 if order.is_whole:
-                    told = {each.variable.name: each.generation for each in many}
+                    told = {each.variable: each.generation for each in many}
                     self._forget_others(told, order.in_doubt)
                 for flooded in many:
                     self._when_free(flooded.variable.name, partial(self._commit_above, flooded))
@@ -267,6 +267,9 @@ class TreeFlooding:
         name, generation = flooded.variable.name, flooded.generation
         before = self._held(flooded.variable)
         told = FloodingCommitted(term=0, name=name, generation=generation)
+        if not flooded.terms and self._book.is_of_another(flooded.variable):
+            self._tell_parent(told)  # The parent ends what is over here; another has its name.
+            return
         if before.has_committed(generation, flooded.terms):
             self._tell_parent(told)
             self._ask_below(before)
@@ -316,23 +319,23 @@ class TreeFlooding:
         released = partial(self._changes.released, name, held.reserved_number)
         self._desk.decide([after], released, self._leave_parent)
 
-    def _forget_others(self, told: Mapping[str, int], in_doubt: Collection[str]) -> None:
+    def _forget_others(self, told: Mapping[StatusVariable, int], in_doubt: Collection[str]) -> None:
         """Of what the parent did not name nothing counts, nor what it no longer has in mind.
 
         That goes for what is only now being reserved, too.
         """
         for name in sorted(self.names()):
             if name not in in_doubt:
-                self._when_free(name, partial(self._release_other, name, told.get(name, 0)))
+                self._when_free(name, partial(self._release_other, name, told))
             held = self._book.floods.get(name)
-            if held is not None and held.above and name not in told:
+            if held is not None and held.above and held.variable not in told:
                 gone = FloodedVariable(variable=held.variable, generation=NO_GENERATION)
                 self._when_free(name, partial(self._commit_above, gone))
 
-    def _release_other(self, name: str, generation: int) -> None:
+    def _release_other(self, name: str, told: Mapping[StatusVariable, int]) -> None:
         """What is reserved stays only if it is just that which counts now."""
         held = self._book.floods.get(name)
-        if held is not None and held.reserved_generation not in {0, generation}:
+        if held is not None and held.reserved_generation not in {0, told.get(held.variable)}:
             self._release(name, held.reserved_generation)
 
     # The children.

@@ -63,6 +63,16 @@ class FloodingBook:
             for terms in (held.own, held.above, held.reserved):
                 yield held.variable, everys_of(terms)
 
+    def is_of_another(self, variable: StatusVariable) -> bool:
+        """Whether what is held under its name is of another publication."""
+        held = self.floods.get(variable.name)
+        return held is not None and held.variable != variable
+
+    def counts_for_another(self, variable: StatusVariable) -> bool:
+        """Whether another publication of its name floods, or would if the parent had not spoken."""
+        held = self.floods.get(variable.name)
+        return self.is_of_another(variable) and held is not None and bool(held.own or held.above)
+
     def obstacles(self, after: FloodingHeld) -> list[Obstacle]:
         """What stands in its way on the channels of this broker; leaves no trace."""
         before = self.floods.get(after.variable.name)

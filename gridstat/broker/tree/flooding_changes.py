@@ -272,6 +272,11 @@ class FloodingChanges:
         if no is not None:  # Another variable has had the room meanwhile.
             self._give_up(name, no)
             return
+        if change.is_held and self._book.counts_for_another(change.after.variable):
+            # What counts under that name stays until the parent has decided, and then gives way.
+            self._tell_released(name, change.number)
+            self._end(name, partial(change.done, set()))
+            return
 
         change.before = self._book.floods.get(name)
         change.is_deciding = True
