@@ -219,8 +219,15 @@ class Flooding:
         no = None if is_held else self._judged(after)
         if no is not None:
             self._tell(FloodingRefused(term=0, name=name, generation=generation, refused=no))
+            self._keep_common(before, flooded)
             return
         self._write(after, lambda: self._await_routers(lambda _: told()))
+
+    def _keep_common(self, before: FloodingSet, flooded: FloodedVariable) -> None:
+        """There is no room for all that the parent wants; what it wants no more ends even so."""
+        common = dict(before.above.items() & flooded.terms.items())
+        if common != before.above:
+            self._write(structs.replace(before, above=common), _nothing)
 
     def _release(self, name: str, generation: int) -> None:
         found = self._desk.registry.floods.get(name)

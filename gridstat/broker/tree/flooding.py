@@ -7,27 +7,34 @@ room for it, or none floods; `flooding_changes.py` sees to that, `flooding_book.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import structs
 
 from gridstat.broker.requests.outcomes import refused
+from gridstat.broker.tree.flooding_answers import Asker, facts_of
 from gridstat.broker.tree.flooding_book import flooded_of
 from gridstat.broker.tree.flooding_changes import FloodingChange, FloodingChanges
+from gridstat.broker.tree.flooding_checks import check_kind, check_placed, check_present
 from gridstat.broker.tree.flooding_records import FloodingHeld
-from gridstat.model.errors import GridStatError, LinkDown, QuotaReached, Refused, StorageFailed
+from gridstat.model.errors import (
+    DeadlinePassed,
+    GridStatError,
+    LinkDown,
+    QuotaReached,
+    Refused,
+    StorageFailed,
+)
 from gridstat.model.flooding import (
     NO_GENERATION,
     FloodTerm,
     beside,
     checked_every,
     checked_modes,
-    overrides,
     without,
 )
 from gridstat.net.command.operator_messages import (
     ListFlooding,
-    OperatorAnswer,
     RemoveFlooding,
     SetFlooding,
 )
@@ -57,21 +64,8 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 FloodingCommand: TypeAlias = SetFlooding | RemoveFlooding | ListFlooding
-
-
-class _Asker:
-    """An operator and the number of its question; it is told once."""
-
-    def __init__(self, desk: TreeDesk, peer: str, request_id: int) -> None:
-        self._desk = desk
-        self._peer = peer
-        self._request_id = request_id
-
-    def answer(self, facts: Facts) -> None:
-        self._desk.send(self._peer, OperatorAnswer(request_id=self._request_id, facts=facts))
-
-    def refuse(self, no: RefusedOutcome) -> None:
-        self._desk.send(self._peer, OperatorAnswer(request_id=self._request_id, refused=no))
+SILENCES: Final = frozenset({LinkDown.code, DeadlinePassed.code})
+"""Refusals by which nobody says that there is no room."""
 
 
 class TreeFlooding:
@@ -82,9 +76,13 @@ class TreeFlooding:
         self._book = book
         self._look_up = look_up
         self._changes = FloodingChanges(desk, book)
+        self._silent: dict[str, set[str]] = {}
+        """Who has not confirmed how a variable floods since it last changed."""
 
     def child_joined(self, child: str) -> None:
         """A child is there: it hears all that counts."""
+        for name in list(self._silent):
+            self._confirmed(name, child)
         self._changes.joined(child)
 
     def child_left(self, child: str) -> None:
@@ -117,7 +115,7 @@ class TreeFlooding:
     # Operators.
 
     def take(self, peer: str, command: FloodingCommand) -> None:
-        asker = _Asker(self._desk, peer, command.request_id)
+        asker = Asker(self._desk, peer, command.request_id)
         try:
             match command:
                 case ListFlooding():
@@ -127,48 +125,32 @@ class TreeFlooding:
                 case SetFlooding():
                     checked_modes(command.modes)
                     checked_every(command.every)
-                    self._check_placed()
+                    check_placed(self._desk)
                     self._check_free(command.name)
-                    self._check_present()
+                    check_present(self._desk)
                     self._look_up(command.name, partial(self._set, command, asker))
         except GridStatError as error:
             asker.refuse(refused(error))
 
-    def _check_placed(self) -> None:
-        """Channels get their numbers with the broker's place, and what floods keeps those."""
-        if not self._desk.is_placed:
-            raise Refused(
-                "this broker has not heard from its parent yet where it stands in the tree",
-                hint=f"is broker {self._desk.settings.parent} running? Try again then",
-            )
-
-    def _check_present(self) -> None:
-        """A child that is away cannot reserve: better told at once than when time has run out."""
-        absent = self._desk.state.families.children.keys() - self._desk.joined
-        if absent:
-            raise LinkDown(
-                f"{', '.join(sorted(absent))} below {self._desk.settings.name} cannot be reached",
-                hint="every broker in the scope has to be there when flooding begins",
-            )
-
     def listed(self) -> list[Facts]:
         return [self._facts(name) for name in sorted(self._book.floods)]
 
-    def _set(self, command: SetFlooding, asker: _Asker, found: LookedUp) -> None:
+    def _set(self, command: SetFlooding, asker: Asker, found: LookedUp) -> None:
         if found.variable is None:
             asker.refuse(found.refused or refused(Refused(f"{command.name} was not found")))
             return
         try:
             self._check_free(command.name)
-            self._check_kind(found.variable, command.every)
+            check_kind(found.variable, command.every)
         except GridStatError as error:
             asker.refuse(refused(error))
             return
+        self._release_absent(command.name)
         before = self._held(found.variable)
         terms = dict.fromkeys(checked_modes(command.modes), FloodTerm(0, command.every))
         self._change_own(structs.replace(before, own={**before.own, **terms}), asker)
 
-    def _remove(self, command: RemoveFlooding, asker: _Asker) -> None:
+    def _remove(self, command: RemoveFlooding, asker: Asker) -> None:
         """Less needs no room, so it need not wait for what the parent has only reserved."""
         self._check_unchanging(command.name)
         modes = checked_modes(command.modes) if command.modes else ()
@@ -178,12 +160,13 @@ class TreeFlooding:
             return
         self._change_own(structs.replace(before, own=without(before.own, modes)), asker)
 
-    def _change_own(self, after: FloodingHeld, asker: _Asker | None = None) -> None:
+    def _change_own(self, after: FloodingHeld, asker: Asker | None = None) -> None:
         """Decided here, once all children have reserved."""
         name = after.variable.name
         after = structs.replace(after, number=self._next_number())
 
         def done(silent: set[str]) -> None:
+            self._unconfirmed(name, silent)
             if asker is not None:
                 asker.answer({**self._facts(name), "unconfirmed": sorted(silent)})
 
@@ -193,28 +176,32 @@ class TreeFlooding:
 
         self._changes.begin(FloodingChange(after, done, no))
 
-    def _check_unchanging(self, name: str, *, is_reserved: bool = False) -> None:
-        if name in self._changes or is_reserved:
+    def _check_unchanging(self, name: str) -> None:
+        if name in self._changes:
             raise Refused(
                 f"the flooding of {name[:80]} is being changed", hint="ask again in a few seconds"
             )
 
     def _check_free(self, name: str) -> None:
         held = self._book.floods.get(name)
-        is_reserved = held is not None and bool(held.reserved_generation)
-        self._check_unchanging(name, is_reserved=is_reserved)
+        self._check_unchanging(name)
+        if held is not None and held.reserved_generation and self._desk.is_parent_joined:
+            parent = self._desk.settings.parent
+            raise Refused(
+                f"broker {parent} is changing the flooding of {name[:80]}, and has not decided yet",
+                hint=f"ask again in a few seconds; if that does not help, is all well at {parent}?",
+            )
         if held is None and len(self._book.floods) >= MANY_MAX:
             raise QuotaReached(
                 f"{MANY_MAX} variables flood the scope of this broker",
                 hint="stop flooding some of them: `gridstat flood --list`",
             )
 
-    @staticmethod
-    def _check_kind(variable: StatusVariable, every: int) -> None:
-        if variable.is_replay:
-            raise Refused(f"{variable.name} is replayed: replay is never flooded")
-        if variable.period is None and every > 1:
-            raise Refused(f"{variable.name} is aperiodic and has no slots to leave out")
+    def _release_absent(self, name: str) -> None:
+        """A parent that is away blocks nobody: once back it finds room again, or is refused."""
+        held = self._book.floods.get(name)
+        if held is not None and held.reserved_generation:
+            self._release(name, held.reserved_generation)
 
     # The parent.
 
@@ -244,7 +231,7 @@ class TreeFlooding:
             self._tell_parent(told)
             return
         try:
-            self._check_present()
+            check_present(self._desk)
         except LinkDown as error:
             self._refuse_parent(name, generation, refused(error))
             return
@@ -300,15 +287,23 @@ class TreeFlooding:
 
         def no(why: RefusedOutcome) -> None:
             own = beside(after.own, before.above)
-            if after.above.items() <= before.above.items() and own != after.own:
+            again = structs.replace(after, number=self._next_number())
+            if why.code in SILENCES and not self._book.counts_for_another(after.variable):
+                # It is decided above. Whoever is away hears of it when it is back, and refuses it
+                # then if it has no room.
+                self._commit_with(again, told, is_reserved=True)
+            elif after.above.items() <= before.above.items() and own != after.own:
                 # The parent takes its request back, and there is no room for ours behind it.
                 self._desk.note("flooding_given_up", name=told.name)
-                number = self._next_number()
-                self._commit_with(structs.replace(after, own=own, number=number), told)
+                self._commit_with(structs.replace(again, own=own), told)
             else:
                 self._refuse_parent(told.name, told.generation, why)
 
-        change = FloodingChange(after, lambda _: self._tell_parent(told), no, self._leave_parent)
+        def done(silent: set[str]) -> None:
+            self._unconfirmed(told.name, silent)
+            self._tell_parent(told)
+
+        change = FloodingChange(after, done, no, self._leave_parent)
         self._changes.begin(change, is_reserved=is_reserved)
 
     def _release(self, name: str, generation: int) -> None:
@@ -343,8 +338,19 @@ class TreeFlooding:
     def hear(self, child: str, word: FloodingWord) -> None:
         if isinstance(word, FloodingEnded):
             self._when_free(word.name, partial(self._ended, word))
-        else:
-            self._changes.hear(child, word)
+            return
+        if isinstance(word, FloodingCommitted):
+            self._confirmed(word.name, child)
+        self._changes.hear(child, word)
+
+    def _unconfirmed(self, name: str, silent: set[str]) -> None:
+        self._silent.pop(name, None)
+        if silent and name in self._book.floods:
+            self._silent[name] = set(silent)
+
+    def _confirmed(self, name: str, child: str) -> None:
+        left = self._silent.get(name, set()) - {child}
+        self._unconfirmed(name, left)
 
     def _ended(self, word: FloodingEnded) -> None:
         """Nobody publishes it any more: this broker's own request is over, and the parent hears."""
@@ -379,22 +385,8 @@ class TreeFlooding:
         self._desk.send_parent(structs.replace(word, term=self._desk.term))
 
     def _facts(self, name: str) -> Facts:
-        held = self._book.floods.get(name)
-        if held is None:
-            return {"name": name, "modes": []}
-        terms = held.terms(self._desk.state.depth)
-        return {
-            "name": name,
-            "variable_id": held.variable.variable_id,
-            "modes": [
-                {
-                    "mode": mode,
-                    "level": term.level,
-                    "every": term.every,
-                    "asked_by": "parent" if mode in held.above else "operator",
-                    "overrides_operator": overrides(mode, held.own, held.above),
-                }
-                for mode, term in terms.items()
-            ],
-            "refusing": self._changes.refusing(name),
-        }
+        facts = facts_of(name, self._book.floods.get(name), self._desk.state.depth)
+        if facts["modes"]:
+            facts["refusing"] = self._changes.refusing(name)
+            facts["unconfirmed"] = sorted(self._silent.get(name, ()))
+        return facts

@@ -1,0 +1,50 @@
+"""What operators of a broker above clouds are answered about flooding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gridstat.model.flooding import overrides
+from gridstat.net.command.operator_messages import OperatorAnswer
+
+if TYPE_CHECKING:
+    from gridstat.broker.tree.desk import TreeDesk
+    from gridstat.broker.tree.flooding_records import FloodingHeld
+    from gridstat.net.command.endpoint_messages import RefusedOutcome
+
+Facts = dict[str, Any]
+
+
+class Asker:
+    """An operator and the number of its question; it is told once."""
+
+    def __init__(self, desk: TreeDesk, peer: str, request_id: int) -> None:
+        self._desk = desk
+        self._peer = peer
+        self._request_id = request_id
+
+    def answer(self, facts: Facts) -> None:
+        self._desk.send(self._peer, OperatorAnswer(request_id=self._request_id, facts=facts))
+
+    def refuse(self, no: RefusedOutcome) -> None:
+        self._desk.send(self._peer, OperatorAnswer(request_id=self._request_id, refused=no))
+
+
+def facts_of(name: str, held: FloodingHeld | None, depth: int) -> Facts:
+    """How a variable floods, mode by mode, and whose request that is."""
+    if held is None:
+        return {"name": name, "modes": []}
+    return {
+        "name": name,
+        "variable_id": held.variable.variable_id,
+        "modes": [
+            {
+                "mode": mode,
+                "level": term.level,
+                "every": term.every,
+                "asked_by": "parent" if mode in held.above else "operator",
+                "overrides_operator": overrides(mode, held.own, held.above),
+            }
+            for mode, term in held.terms(depth).items()
+        ],
+    }
