@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import structs
 
 from gridstat.broker.capacity.admission import back_pressure, obstacles
+from gridstat.broker.capacity.flooding import slow_refusal
 from gridstat.broker.records.operations import FloodingSet
 from gridstat.broker.requests.identifier_check import check_identifier
 from gridstat.broker.requests.outcomes import refused
@@ -110,6 +111,9 @@ class Flooding:
 
         From its first moment on it would carry all that floods, and so load its routers.
         """
+        slow = slow_refusal((channel,))
+        if slow is not None and self._desk.registry.floods:
+            return slow
         reservations = self._desk.reservations
         reservations.add_channel(channel)
         claims = self._desk.effects.flooding.claims_on(channel.channel_id)
@@ -310,6 +314,9 @@ class Flooding:
         variable = after.variable
         self._check(after)
         before = registry.floods.get(variable.name) or FloodingSet(variable=variable)
+        slow = slow_refusal(registry.channels.values())
+        if slow is not None and not after.is_within(before):
+            return slow
         claims = self._desk.effects.flooding.claims
         new, old = claims(after), claims(before)
         touched = reservations.take(new)

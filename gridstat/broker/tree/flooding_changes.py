@@ -263,6 +263,9 @@ class FloodingChanges:
         """What stands in its way on this broker's own channels."""
         if self._is_charged(change.after):
             return None
+        slow = self._book.slow()
+        if slow is not None:
+            return refused(slow)
         found = self._book.obstacles(change.after)
         return refused(found[0].refusal()) if found else None
 
