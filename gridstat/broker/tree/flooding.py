@@ -7,12 +7,12 @@ room for it, or none floods; `flooding_changes.py` sees to that, `flooding_book.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import structs
 
 from gridstat.broker.requests.outcomes import refused
-from gridstat.broker.tree.flooding_answers import Asker, facts_of
+from gridstat.broker.tree.flooding_answers import Asker, Facts, Unconfirmed, facts_of
 from gridstat.broker.tree.flooding_book import flooded_of
 from gridstat.broker.tree.flooding_changes import FloodingChange, FloodingChanges
 from gridstat.broker.tree.flooding_checks import check_kind, check_placed, check_present
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 
     LookUp: TypeAlias = Callable[[str, Callable[[LookedUp], None]], None]
 
-Facts = dict[str, Any]
 FloodingCommand: TypeAlias = SetFlooding | RemoveFlooding | ListFlooding
 SILENCES: Final = frozenset({LinkDown.code, DeadlinePassed.code})
 """Refusals by which nobody says that there is no room."""
@@ -76,13 +75,11 @@ class TreeFlooding:
         self._book = book
         self._look_up = look_up
         self._changes = FloodingChanges(desk, book)
-        self._silent: dict[str, set[str]] = {}
-        """Who has not confirmed how a variable floods since it last changed."""
+        self._unconfirmed = Unconfirmed(book)
 
     def child_joined(self, child: str) -> None:
         """A child is there: it hears all that counts."""
-        for name in list(self._silent):
-            self._confirmed(name, child)
+        self._unconfirmed.joined(child)
         self._changes.joined(child)
 
     def child_left(self, child: str) -> None:
@@ -166,7 +163,7 @@ class TreeFlooding:
         after = structs.replace(after, number=self._next_number())
 
         def done(silent: set[str]) -> None:
-            self._unconfirmed(name, silent)
+            self._unconfirmed.put(name, silent)
             if asker is not None:
                 asker.answer({**self._facts(name), "unconfirmed": sorted(silent)})
 
@@ -297,14 +294,27 @@ class TreeFlooding:
                 self._desk.note("flooding_given_up", name=told.name)
                 self._commit_with(structs.replace(again, own=own), told)
             else:
-                self._refuse_parent(told.name, told.generation, why)
+                refuse = partial(self._refuse_parent, told.name, told.generation, why)
+                self._keep_common(before, after, refuse)
 
         def done(silent: set[str]) -> None:
-            self._unconfirmed(told.name, silent)
+            self._unconfirmed.put(told.name, silent)
             self._tell_parent(told)
 
         change = FloodingChange(after, done, no, self._leave_parent)
         self._changes.begin(change, is_reserved=is_reserved)
+
+    def _keep_common(
+        self, before: FloodingHeld, after: FloodingHeld, then: Callable[[], None]
+    ) -> None:
+        """There is no room for all that the parent wants; what it wants no more ends even so."""
+        common = dict(before.above.items() & after.above.items())
+        if common == before.above:
+            then()
+            return
+        kept = structs.replace(before, above=common, number=self._next_number())
+        change = FloodingChange(kept, lambda _: then(), lambda _: then(), self._leave_parent)
+        self._changes.begin(change, is_reserved=True)
 
     def _release(self, name: str, generation: int) -> None:
         held = self._book.floods.get(name)
@@ -340,17 +350,8 @@ class TreeFlooding:
             self._when_free(word.name, partial(self._ended, word))
             return
         if isinstance(word, FloodingCommitted):
-            self._confirmed(word.name, child)
+            self._unconfirmed.confirmed(word.name, child)
         self._changes.hear(child, word)
-
-    def _unconfirmed(self, name: str, silent: set[str]) -> None:
-        self._silent.pop(name, None)
-        if silent and name in self._book.floods:
-            self._silent[name] = set(silent)
-
-    def _confirmed(self, name: str, child: str) -> None:
-        left = self._silent.get(name, set()) - {child}
-        self._unconfirmed(name, left)
 
     def _ended(self, word: FloodingEnded) -> None:
         """Nobody publishes it any more: this broker's own request is over, and the parent hears."""
@@ -388,5 +389,5 @@ class TreeFlooding:
         facts = facts_of(name, self._book.floods.get(name), self._desk.state.depth)
         if facts["modes"]:
             facts["refusing"] = self._changes.refusing(name)
-            facts["unconfirmed"] = sorted(self._silent.get(name, ()))
+            facts["unconfirmed"] = self._unconfirmed.by(name)
         return facts

@@ -9,6 +9,7 @@ from gridstat.net.command.operator_messages import OperatorAnswer
 
 if TYPE_CHECKING:
     from gridstat.broker.tree.desk import TreeDesk
+    from gridstat.broker.tree.flooding_book import FloodingBook
     from gridstat.broker.tree.flooding_records import FloodingHeld
     from gridstat.net.command.endpoint_messages import RefusedOutcome
 
@@ -28,6 +29,30 @@ class Asker:
 
     def refuse(self, no: RefusedOutcome) -> None:
         self._desk.send(self._peer, OperatorAnswer(request_id=self._request_id, refused=no))
+
+
+class Unconfirmed:
+    """Who has not confirmed how a variable floods since that last changed."""
+
+    def __init__(self, book: FloodingBook) -> None:
+        self._book = book
+        self._silent: dict[str, set[str]] = {}
+
+    def by(self, name: str) -> list[str]:
+        return sorted(self._silent.get(name, ()))
+
+    def put(self, name: str, silent: set[str]) -> None:
+        self._silent.pop(name, None)
+        if silent and name in self._book.floods:
+            self._silent[name] = silent
+
+    def confirmed(self, name: str, child: str) -> None:
+        self.put(name, self._silent.get(name, set()) - {child})
+
+    def joined(self, child: str) -> None:
+        """It is told all that counts, and floods or refuses it from now on."""
+        for name in list(self._silent):
+            self.confirmed(name, child)
 
 
 def facts_of(name: str, held: FloodingHeld | None, depth: int) -> Facts:

@@ -156,6 +156,14 @@ def test_a_broker_further_down_whose_child_is_away_takes_over_what_was_decided_a
     assert everys(family) == {"a": 2, "b": 2}
 
 
+def narrow(family: Family) -> None:
+    """Channels of b have room for every tenth event, and not for every second one."""
+    resources = family.leaves["b"].broker.reservations.resources
+    for carriage in list(resources.channels.values()):
+        assert carriage.channel is not None
+        resources.change_channel(replace(carriage.channel, bandwidth_bytes_per_s=1_000))
+
+
 def test_a_child_without_room_for_what_holds_again_ends_what_its_parent_wants_no_more() -> None:
     """b is away when the root's flood ends, and has lost the room for more than it had then."""
     family = middle()
@@ -165,13 +173,27 @@ def test_a_child_without_room_for_what_holds_again_ends_what_its_parent_wants_no
     family.ask("root", RemoveFlooding(request_id=2, name=VOLTAGE))
     family.settle()
     family.pass_time(60 * NS_PER_S)
-    resources = family.leaves["b"].broker.reservations.resources
-    for carriage in list(resources.channels.values()):
-        assert carriage.channel is not None
-        resources.change_channel(replace(carriage.channel, bandwidth_bytes_per_s=1_000))
+    narrow(family)
     family.connect("b")
     family.settle()
     assert family.leaves["b"].broker.registry.floods == {}
     assert everys(family) == {"a": 2}
     (listed,) = family.operate("p", ListFlooding(request_id=3)).facts["floods"]
     assert "is full" in listed["refusing"]["b"]
+
+
+def test_a_broker_without_room_for_what_holds_again_ends_what_its_parent_wants_no_more() -> None:
+    family = two_clouds({**dict.fromkeys("ab", "q"), "q": "p", "p": "root"})
+    assert family.operate("root", SetFlooding(request_id=1, name=VOLTAGE, every=10)).refused is None
+    assert family.operate("p", SetFlooding(request_id=1, name=VOLTAGE, every=2)).refused is None
+    family.disconnect("q")
+    family.ask("root", RemoveFlooding(request_id=2, name=VOLTAGE))
+    family.settle()
+    family.pass_time(300 * NS_PER_S)
+    narrow(family)
+    family.connect("q")
+    family.settle()
+    assert everys(family) == {}
+    assert family.brokers["q"].broker.state.flooding.floods == {}
+    (listed,) = family.operate("p", ListFlooding(request_id=3)).facts["floods"]
+    assert "is full" in listed["refusing"]["q"]
