@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec import structs
 
 from gridstat.broker.requests.outcomes import refused
-from gridstat.broker.tree.flooding_answers import Asker, Facts, Unconfirmed, facts_of
+from gridstat.broker.tree.flooding_answers import Asker, Facts, Insistence, Unconfirmed, facts_of
 from gridstat.broker.tree.flooding_book import flooded_of
 from gridstat.broker.tree.flooding_changes import FloodingChange, FloodingChanges
 from gridstat.broker.tree.flooding_checks import check_kind, check_placed, check_present
@@ -157,21 +157,16 @@ class TreeFlooding:
             return
         self._change_own(structs.replace(before, own=without(before.own, modes)), asker)
 
-    def _change_own(self, after: FloodingHeld, asker: Asker | None = None) -> None:
+    def _change_own(self, after: FloodingHeld, asker: Asker | Insistence) -> None:
         """Decided here, once all children have reserved."""
         name = after.variable.name
         after = structs.replace(after, number=self._next_number())
 
         def done(silent: set[str]) -> None:
             self._unconfirmed.put(name, silent)
-            if asker is not None:
-                asker.answer({**self._facts(name), "unconfirmed": sorted(silent)})
+            asker.answer({**self._facts(name), "unconfirmed": sorted(silent)})
 
-        def no(why: RefusedOutcome) -> None:
-            if asker is not None:
-                asker.refuse(why)
-
-        self._changes.begin(FloodingChange(after, done, no))
+        self._changes.begin(FloodingChange(after, done, asker.refuse))
 
     def _check_unchanging(self, name: str) -> None:
         if name in self._changes:
@@ -360,7 +355,9 @@ class TreeFlooding:
         if held is None or word.variable_id not in {0, held.variable.variable_id}:
             return  # Another variable has its name by now.
         if held.own:
-            self._change_own(structs.replace(held, own={}))
+            again = partial(self._when_free, word.name, partial(self._ended, word))
+            insistence = Insistence(partial(self._desk.later, again))
+            self._change_own(structs.replace(held, own={}), insistence)
 
     # Words.
 

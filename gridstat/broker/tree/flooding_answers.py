@@ -8,6 +8,8 @@ from gridstat.model.flooding import overrides
 from gridstat.net.command.operator_messages import OperatorAnswer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gridstat.broker.tree.desk import TreeDesk
     from gridstat.broker.tree.flooding_book import FloodingBook
     from gridstat.broker.tree.flooding_records import FloodingHeld
@@ -29,6 +31,20 @@ class Asker:
 
     def refuse(self, no: RefusedOutcome) -> None:
         self._desk.send(self._peer, OperatorAnswer(request_id=self._request_id, refused=no))
+
+
+class Insistence:
+    """Nobody asked, and it has to be: what could not be written is tried again."""
+
+    def __init__(self, again: Callable[[], None]) -> None:
+        self._again = again
+
+    def answer(self, facts: Facts) -> None:
+        """Nobody waits for it."""
+
+    def refuse(self, no: RefusedOutcome) -> None:
+        del no
+        self._again()
 
 
 class Unconfirmed:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import Unpublish
 from gridstat.net.command.machine import Received
 from gridstat.net.command.operator_messages import ListFlooding, RemoveFlooding, SetFlooding
@@ -14,12 +15,15 @@ from tests.unit.broker.tree.test_flooding_faults import (
     BOTH,
     FLOOD,
     VOLTAGE,
+    SlowDisk,
     flooding_clouds,
     middle,
     two_clouds,
 )
 
 if TYPE_CHECKING:
+    import pytest
+
     from tests.unit.broker.tree.family import Family
 
 OWN = SetFlooding(request_id=7, name=VOLTAGE)
@@ -96,3 +100,22 @@ def test_a_broker_between_two_others_keeps_what_counts_while_an_old_publication_
         assert not held.reserved_generation
     assert flooding_clouds(family) == BOTH
     assert family.brokers["root"].broker.state.flooding.floods == {}
+
+
+def test_the_end_of_a_publication_that_could_not_be_written_is_written_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    family = two_clouds(dict.fromkeys("ab", "root"))
+    assert family.operate("root", FLOOD).refused is None
+    root = family.brokers["root"]
+    with monkeypatch.context() as patch:
+        disk = SlowDisk(root, patch)
+        publish_anew(family)
+        disk.fail()
+        assert VOLTAGE in root.broker.state.flooding.floods
+    family.pass_time(60 * NS_PER_S)
+    family.settle()
+    assert root.broker.state.flooding.floods == {}
+    assert family.leaves["b"].broker.registry.floods == {}
+    assert family.operate("root", FLOOD).refused is None
+    assert flooding_clouds(family) == BOTH
