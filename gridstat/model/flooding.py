@@ -30,6 +30,12 @@ FLOOD_EVENTS_MAX: Final = 128
 """Events of an aperiodic variable that a router remembers."""
 FLOOD_HOLD_NS: Final = 1_000_000_000
 """What a router cannot remember for so long it does not flood."""
+FLOOD_CHANNEL_US_MAX: Final = FLOOD_HOLD_NS // 2_000
+"""The latency that a channel may declare over which anything floods.
+
+A copy comes to a router later than the first one by what its channel takes and the way back at
+most. Where channels lead both ways, and none takes more than half the hold, that is within it.
+"""
 BURST_NS: Final = 1_000_000_000
 """Belated alerts may come so much ahead of their pace."""
 MARGIN: Final = 2

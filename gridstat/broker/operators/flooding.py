@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import structs
 
 from gridstat.broker.capacity.admission import back_pressure, obstacles
+from gridstat.broker.capacity.flooding import slow_refusal
 from gridstat.broker.flood_pages import page_of
 from gridstat.broker.records.operations import FloodingSet
 from gridstat.broker.requests.identifier_check import check_identifier
@@ -110,6 +111,9 @@ class Flooding:
 
         From its first moment on it would carry all that floods, and so load its routers.
         """
+        slow = slow_refusal((channel,))
+        if slow is not None and self._desk.registry.floods:
+            return slow
         reservations = self._desk.reservations
         reservations.add_channel(channel)
         claims = self._desk.effects.flooding.claims_on(channel.channel_id)
@@ -175,7 +179,7 @@ class Flooding:
                 self._reserve(flooded)
             case CommitFlooding(flooded=many):
                 if order.is_whole:
-                    told = {each.variable.name: each.generation for each in many}
+                    told = {each.variable: each.generation for each in many}
                     self._forget_others(told, order.in_doubt)
                 for flooded in many:
                     self._commit_above(flooded)
@@ -198,8 +202,10 @@ class Flooding:
         no = self._judged(after)
         if no is not None:
             self._tell(FloodingRefused(term=0, name=name, generation=generation, refused=no))
-            return
-        self._write(after, told)
+        elif self._counts_for_another(flooded):
+            told()  # What counts stays until the parent has decided; that finds room again, or not.
+        else:
+            self._write(after, told)
 
     def _commit_above(self, flooded: FloodedVariable) -> None:
         """What was reserved counts; what never was is judged now, and a refusal is told."""
@@ -210,31 +216,38 @@ class Flooding:
         after = structs.replace(before, above=flooded.terms, generation=generation)
         if before.reserved_generation == generation:
             after = after.released()
-        is_gone = bool(flooded.terms) and self._is_gone(flooded)
+        is_gone = self._is_gone(flooded) if flooded.terms else self._is_another(flooded)
         if is_gone or after == before:
             told()  # Of what is gone there is nothing left to do; the parent hears that too.
             return
         no = None if is_held else self._judged(after)
         if no is not None:
             self._tell(FloodingRefused(term=0, name=name, generation=generation, refused=no))
+            self._keep_common(before, flooded)
             return
         self._write(after, lambda: self._await_routers(lambda _: told()))
+
+    def _keep_common(self, before: FloodingSet, flooded: FloodedVariable) -> None:
+        """There is no room for all that the parent wants; what it wants no more ends even so."""
+        common = dict(before.above.items() & flooded.terms.items())
+        if common != before.above:
+            self._write(structs.replace(before, above=common), _nothing)
 
     def _release(self, name: str, generation: int) -> None:
         found = self._desk.registry.floods.get(name)
         if found is not None and found.reserved_generation == generation:
             self._write(found.released(), _nothing)
 
-    def _forget_others(self, told: Mapping[str, int], in_doubt: Collection[str]) -> None:
+    def _forget_others(self, told: Mapping[StatusVariable, int], in_doubt: Collection[str]) -> None:
         """Of what the parent did not name nothing counts, and nothing will.
 
         What is reserved stays only if it is just that which counts now, or may yet.
         """
         for name, found in sorted(self._desk.registry.floods.items()):
             after = found
-            if name not in told:
+            if found.variable not in told:
                 after = structs.replace(after, above={}, generation=NO_GENERATION)
-            if name not in in_doubt and found.reserved_generation != told.get(name):
+            if name not in in_doubt and found.reserved_generation != told.get(found.variable):
                 after = after.released()
             if after != found:
                 self._write(after, _nothing)
@@ -242,9 +255,22 @@ class Flooding:
     def _held(self, flooded: FloodedVariable) -> FloodingSet:
         """What is held of the variable; one that was published anew begins anew."""
         found = self._desk.registry.floods.get(flooded.variable.name)
-        if found is None or found.variable != flooded.variable:
+        if found is None or self._is_another(flooded):
             return FloodingSet(variable=flooded.variable)
         return found
+
+    def _is_another(self, flooded: FloodedVariable) -> bool:
+        """Whether what is held under its name is of another publication.
+
+        The parent may be speaking of one that is over. Such a word ends nothing and replaces
+        nothing, unless it says that its own is what floods from now on.
+        """
+        found = self._desk.registry.floods.get(flooded.variable.name)
+        return found is not None and found.variable != flooded.variable
+
+    def _counts_for_another(self, flooded: FloodedVariable) -> bool:
+        found = self._desk.registry.floods.get(flooded.variable.name)
+        return self._is_another(flooded) and found is not None and bool(found.own or found.above)
 
     def _is_gone(self, flooded: FloodedVariable) -> bool:
         """Whether a variable of this cloud is no longer published, or is another; said if so."""
@@ -288,6 +314,9 @@ class Flooding:
         variable = after.variable
         self._check(after)
         before = registry.floods.get(variable.name) or FloodingSet(variable=variable)
+        slow = slow_refusal(registry.channels.values())
+        if slow is not None and not after.is_within(before):
+            return slow
         claims = self._desk.effects.flooding.claims
         new, old = claims(after), claims(before)
         touched = reservations.take(new)

@@ -247,6 +247,17 @@ class FloodingSet(Durable, frozen=True):
         """Whether nothing is left of it but what was once heard."""
         return not (self.own or self.above or self.reserved)
 
+    def is_within(self, other: FloodingSet) -> bool:
+        """Whether each who asks for something has asked it in the other already."""
+        return self.variable == other.variable and all(
+            mine.items() <= known.items()
+            for mine, known in (
+                (self.own, other.own),
+                (self.above, other.above),
+                (self.reserved, other.reserved),
+            )
+        )
+
     def released(self) -> FloodingSet:
         """The same without what the parent has only reserved."""
         return msgspec.structs.replace(self, reserved={}, reserved_generation=0)

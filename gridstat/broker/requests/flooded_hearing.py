@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from gridstat.net.command.flooding_messages import HearFlooded
 
 HEARING_MAX: Final = 64
-"""End-points of one cloud that hear all that floods: what goes to them is charged to nobody."""
+"""End-points of one cloud that hear all that floods."""
+EDGE_HEARING_MAX: Final = 4
+"""And of one edge: it copies every flooded event to each of them, and is charged for none."""
 
 
 class FloodedHearing:
@@ -41,6 +43,9 @@ class FloodedHearing:
             raise QuotaReached(f"{HEARING_MAX} end-points hear all that floods already")
         known = {} if before is None else before.channels
         wanted = sorted(edges) if all(ports) else []
+        for edge in wanted:
+            if edge not in known:
+                self._check_edge(edge)
         after = FloodedHeard(
             endpoint=endpoint.name,
             incarnation=endpoint.incarnation,
@@ -52,6 +57,16 @@ class FloodedHearing:
             self._answer(request)
         else:
             self._requests.commit(request, [after], lambda _: self._answer(request))
+
+    def _check_edge(self, edge: str) -> None:
+        hearing = self._desk.registry.hearing
+        names = sorted(name for name, found in hearing.items() if edge in found.channels)
+        if len(names) >= EDGE_HEARING_MAX:
+            raise QuotaReached(
+                f"{len(names)} end-points hear all that floods at {edge} already, which is the "
+                f"most for one edge: {', '.join(names[:EDGE_HEARING_MAX])}",
+                hint="attach to another edge, or subscribe to what is needed",
+            )
 
     def _answer(self, request: Request) -> None:
         floods = self._desk.registry.floods

@@ -7,28 +7,34 @@ room for it, or none floods; `flooding_changes.py` sees to that, `flooding_book.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import structs
 
 from gridstat.broker.flood_pages import page_of, refusing_facts
 from gridstat.broker.requests.outcomes import refused
+from gridstat.broker.tree.flooding_answers import Asker, Facts, Insistence, Unconfirmed, facts_of
 from gridstat.broker.tree.flooding_book import flooded_of
 from gridstat.broker.tree.flooding_changes import FloodingChange, FloodingChanges
+from gridstat.broker.tree.flooding_checks import check_kind, check_placed, check_present
 from gridstat.broker.tree.flooding_records import FloodingHeld
-from gridstat.model.errors import GridStatError, LinkDown, Refused, StorageFailed
+from gridstat.model.errors import (
+    DeadlinePassed,
+    GridStatError,
+    LinkDown,
+    Refused,
+    StorageFailed,
+)
 from gridstat.model.flooding import (
     NO_GENERATION,
     FloodTerm,
     beside,
     checked_every,
     checked_modes,
-    overrides,
     without,
 )
 from gridstat.net.command.operator_messages import (
     ListFlooding,
-    OperatorAnswer,
     RemoveFlooding,
     SetFlooding,
 )
@@ -55,23 +61,9 @@ if TYPE_CHECKING:
 
     LookUp: TypeAlias = Callable[[str, Callable[[LookedUp], None]], None]
 
-Facts = dict[str, Any]
 FloodingCommand: TypeAlias = SetFlooding | RemoveFlooding | ListFlooding
-
-
-class _Asker:
-    """An operator and the number of its question; it is told once."""
-
-    def __init__(self, desk: TreeDesk, peer: str, request_id: int) -> None:
-        self._desk = desk
-        self._peer = peer
-        self._request_id = request_id
-
-    def answer(self, facts: Facts) -> None:
-        self._desk.send(self._peer, OperatorAnswer(request_id=self._request_id, facts=facts))
-
-    def refuse(self, no: RefusedOutcome) -> None:
-        self._desk.send(self._peer, OperatorAnswer(request_id=self._request_id, refused=no))
+SILENCES: Final = frozenset({LinkDown.code, DeadlinePassed.code})
+"""Refusals by which nobody says that there is no room."""
 
 
 class TreeFlooding:
@@ -82,9 +74,11 @@ class TreeFlooding:
         self._book = book
         self._look_up = look_up
         self._changes = FloodingChanges(desk, book)
+        self._unconfirmed = Unconfirmed(book)
 
     def child_joined(self, child: str) -> None:
         """A child is there: it hears all that counts."""
+        self._unconfirmed.joined(child)
         self._changes.joined(child)
 
     def child_left(self, child: str) -> None:
@@ -117,7 +111,7 @@ class TreeFlooding:
     # Operators.
 
     def take(self, peer: str, command: FloodingCommand) -> None:
-        asker = _Asker(self._desk, peer, command.request_id)
+        asker = Asker(self._desk, peer, command.request_id)
         try:
             match command:
                 case ListFlooding():
@@ -127,45 +121,29 @@ class TreeFlooding:
                 case SetFlooding():
                     checked_modes(command.modes)
                     checked_every(command.every)
-                    self._check_placed()
+                    check_placed(self._desk)
                     self._check_free(command.name)
-                    self._check_present()
+                    check_present(self._desk)
                     self._look_up(command.name, partial(self._set, command, asker))
         except GridStatError as error:
             asker.refuse(refused(error))
 
-    def _check_placed(self) -> None:
-        """Channels get their numbers with the broker's place, and what floods keeps those."""
-        if not self._desk.is_placed:
-            raise Refused(
-                "this broker has not heard from its parent yet where it stands in the tree",
-                hint=f"is broker {self._desk.settings.parent} running? Try again then",
-            )
-
-    def _check_present(self) -> None:
-        """A child that is away cannot reserve: better told at once than when time has run out."""
-        absent = self._desk.state.families.children.keys() - self._desk.joined
-        if absent:
-            raise LinkDown(
-                f"{', '.join(sorted(absent))} below {self._desk.settings.name} cannot be reached",
-                hint="every broker in the scope has to be there when flooding begins",
-            )
-
-    def _set(self, command: SetFlooding, asker: _Asker, found: LookedUp) -> None:
+    def _set(self, command: SetFlooding, asker: Asker, found: LookedUp) -> None:
         if found.variable is None:
             asker.refuse(found.refused or refused(Refused(f"{command.name} was not found")))
             return
         try:
             self._check_free(command.name)
-            self._check_kind(found.variable, command.every)
+            check_kind(found.variable, command.every)
         except GridStatError as error:
             asker.refuse(refused(error))
             return
+        self._release_absent(command.name)
         before = self._held(found.variable)
         terms = dict.fromkeys(checked_modes(command.modes), FloodTerm(0, command.every))
         self._change_own(structs.replace(before, own={**before.own, **terms}), asker)
 
-    def _remove(self, command: RemoveFlooding, asker: _Asker) -> None:
+    def _remove(self, command: RemoveFlooding, asker: Asker) -> None:
         """Less needs no room, so it need not wait for what the parent has only reserved."""
         self._check_unchanging(command.name)
         modes = checked_modes(command.modes) if command.modes else ()
@@ -175,38 +153,38 @@ class TreeFlooding:
             return
         self._change_own(structs.replace(before, own=without(before.own, modes)), asker)
 
-    def _change_own(self, after: FloodingHeld, asker: _Asker | None = None) -> None:
+    def _change_own(self, after: FloodingHeld, asker: Asker | Insistence) -> None:
         """Decided here, once all children have reserved."""
         name = after.variable.name
         after = structs.replace(after, number=self._next_number())
 
         def done(silent: set[str]) -> None:
-            if asker is not None:
-                asker.answer({**self._facts(name), "unconfirmed": sorted(silent)})
+            self._unconfirmed.put(name, silent)
+            asker.answer({**self._facts(name), "unconfirmed": sorted(silent)})
 
-        def no(why: RefusedOutcome) -> None:
-            if asker is not None:
-                asker.refuse(why)
+        self._changes.begin(FloodingChange(after, done, asker.refuse))
 
-        self._changes.begin(FloodingChange(after, done, no))
-
-    def _check_unchanging(self, name: str, *, is_reserved: bool = False) -> None:
-        if name in self._changes or is_reserved:
+    def _check_unchanging(self, name: str) -> None:
+        if name in self._changes:
             raise Refused(
                 f"the flooding of {name[:80]} is being changed", hint="ask again in a few seconds"
             )
 
     def _check_free(self, name: str) -> None:
         held = self._book.floods.get(name)
-        is_reserved = held is not None and bool(held.reserved_generation)
-        self._check_unchanging(name, is_reserved=is_reserved)
+        self._check_unchanging(name)
+        if held is not None and held.reserved_generation and self._desk.is_parent_joined:
+            parent = self._desk.settings.parent
+            raise Refused(
+                f"broker {parent} is changing the flooding of {name[:80]}, and has not decided yet",
+                hint=f"ask again in a few seconds; if that does not help, is all well at {parent}?",
+            )
 
-    @staticmethod
-    def _check_kind(variable: StatusVariable, every: int) -> None:
-        if variable.is_replay:
-            raise Refused(f"{variable.name} is replayed: replay is never flooded")
-        if variable.period is None and every > 1:
-            raise Refused(f"{variable.name} is aperiodic and has no slots to leave out")
+    def _release_absent(self, name: str) -> None:
+        """A parent that is away blocks nobody: once back it finds room again, or is refused."""
+        held = self._book.floods.get(name)
+        if held is not None and held.reserved_generation:
+            self._release(name, held.reserved_generation)
 
     # The parent.
 
@@ -217,7 +195,7 @@ class TreeFlooding:
                 self._when_free(flooded.variable.name, partial(self._reserve, flooded))
             case CommitFlooding(flooded=many):
                 if order.is_whole:
-                    told = {each.variable.name: each.generation for each in many}
+                    told = {each.variable: each.generation for each in many}
                     self._forget_others(told, order.in_doubt)
                 for flooded in many:
                     self._when_free(flooded.variable.name, partial(self._commit_above, flooded))
@@ -236,7 +214,7 @@ class TreeFlooding:
             self._tell_parent(told)
             return
         try:
-            self._check_present()
+            check_present(self._desk)
         except LinkDown as error:
             self._refuse_parent(name, generation, refused(error))
             return
@@ -259,6 +237,9 @@ class TreeFlooding:
         name, generation = flooded.variable.name, flooded.generation
         before = self._held(flooded.variable)
         told = FloodingCommitted(term=0, name=name, generation=generation)
+        if not flooded.terms and self._book.is_of_another(flooded.variable):
+            self._tell_parent(told)  # The parent ends what is over here; another has its name.
+            return
         if before.has_committed(generation, flooded.terms):
             self._tell_parent(told)
             self._ask_below(before)
@@ -289,16 +270,37 @@ class TreeFlooding:
 
         def no(why: RefusedOutcome) -> None:
             own = beside(after.own, before.above)
-            if after.above.items() <= before.above.items() and own != after.own:
+            again = structs.replace(after, number=self._next_number())
+            if why.code in SILENCES and not self._book.counts_for_another(after.variable):
+                # It is decided above. Whoever is away hears of it when it is back, and refuses it
+                # then if it has no room.
+                self._commit_with(again, told, is_reserved=True)
+            elif after.above.items() <= before.above.items() and own != after.own:
                 # The parent takes its request back, and there is no room for ours behind it.
                 self._desk.note("flooding_given_up", name=told.name)
-                number = self._next_number()
-                self._commit_with(structs.replace(after, own=own, number=number), told)
+                self._commit_with(structs.replace(again, own=own), told)
             else:
-                self._refuse_parent(told.name, told.generation, why)
+                refuse = partial(self._refuse_parent, told.name, told.generation, why)
+                self._keep_common(before, after, refuse)
 
-        change = FloodingChange(after, lambda _: self._tell_parent(told), no, self._leave_parent)
+        def done(silent: set[str]) -> None:
+            self._unconfirmed.put(told.name, silent)
+            self._tell_parent(told)
+
+        change = FloodingChange(after, done, no, self._leave_parent)
         self._changes.begin(change, is_reserved=is_reserved)
+
+    def _keep_common(
+        self, before: FloodingHeld, after: FloodingHeld, then: Callable[[], None]
+    ) -> None:
+        """There is no room for all that the parent wants; what it wants no more ends even so."""
+        common = dict(before.above.items() & after.above.items())
+        if common == before.above:
+            then()
+            return
+        kept = structs.replace(before, above=common, number=self._next_number())
+        change = FloodingChange(kept, lambda _: then(), lambda _: then(), self._leave_parent)
+        self._changes.begin(change, is_reserved=True)
 
     def _release(self, name: str, generation: int) -> None:
         held = self._book.floods.get(name)
@@ -308,23 +310,23 @@ class TreeFlooding:
         released = partial(self._changes.released, name, held.reserved_number)
         self._desk.decide([after], released, self._leave_parent)
 
-    def _forget_others(self, told: Mapping[str, int], in_doubt: Collection[str]) -> None:
+    def _forget_others(self, told: Mapping[StatusVariable, int], in_doubt: Collection[str]) -> None:
         """Of what the parent did not name nothing counts, nor what it no longer has in mind.
 
         That goes for what is only now being reserved, too.
         """
         for name in sorted(self.names()):
             if name not in in_doubt:
-                self._when_free(name, partial(self._release_other, name, told.get(name, 0)))
+                self._when_free(name, partial(self._release_other, name, told))
             held = self._book.floods.get(name)
-            if held is not None and held.above and name not in told:
+            if held is not None and held.above and held.variable not in told:
                 gone = FloodedVariable(variable=held.variable, generation=NO_GENERATION)
                 self._when_free(name, partial(self._commit_above, gone))
 
-    def _release_other(self, name: str, generation: int) -> None:
+    def _release_other(self, name: str, told: Mapping[StatusVariable, int]) -> None:
         """What is reserved stays only if it is just that which counts now."""
         held = self._book.floods.get(name)
-        if held is not None and held.reserved_generation not in {0, generation}:
+        if held is not None and held.reserved_generation not in {0, told.get(held.variable)}:
             self._release(name, held.reserved_generation)
 
     # The children.
@@ -332,8 +334,10 @@ class TreeFlooding:
     def hear(self, child: str, word: FloodingWord) -> None:
         if isinstance(word, FloodingEnded):
             self._changes.when_free(word.name, partial(self._ended, word), child)
-        else:
-            self._changes.hear(child, word)
+            return
+        if isinstance(word, FloodingCommitted):
+            self._unconfirmed.confirmed(word.name, child)
+        self._changes.hear(child, word)
 
     def _ended(self, word: FloodingEnded) -> None:
         """Nobody publishes it any more: this broker's own request is over, and the parent hears."""
@@ -342,7 +346,9 @@ class TreeFlooding:
         if held is None or word.variable_id not in {0, held.variable.variable_id}:
             return  # Another variable has its name by now.
         if held.own:
-            self._change_own(structs.replace(held, own={}))
+            again = partial(self._when_free, word.name, partial(self._ended, word))
+            insistence = Insistence(partial(self._desk.later, again))
+            self._change_own(structs.replace(held, own={}), insistence)
 
     # Words.
 
@@ -368,22 +374,8 @@ class TreeFlooding:
         self._desk.send_parent(structs.replace(word, term=self._desk.term))
 
     def _facts(self, name: str) -> Facts:
-        held = self._book.floods.get(name)
-        if held is None:
-            return {"name": name, "modes": []}
-        terms = held.terms(self._desk.state.depth)
-        return {
-            "name": name,
-            "variable_id": held.variable.variable_id,
-            "modes": [
-                {
-                    "mode": mode,
-                    "level": term.level,
-                    "every": term.every,
-                    "asked_by": "parent" if mode in held.above else "operator",
-                    "overrides_operator": overrides(mode, held.own, held.above),
-                }
-                for mode, term in terms.items()
-            ],
-            "refusing": refusing_facts(self._changes.refusing(name)),
-        }
+        facts = facts_of(name, self._book.floods.get(name), self._desk.state.depth)
+        if facts["modes"]:
+            facts["refusing"] = refusing_facts(self._changes.refusing(name))
+            facts["unconfirmed"] = self._unconfirmed.by(name)
+        return facts

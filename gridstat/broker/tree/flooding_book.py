@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from gridstat.broker.capacity.flooding import slow_refusal
 from gridstat.broker.tree.records import Way
 from gridstat.model.flooding import everys_of
 from gridstat.model.qos import LATENCY_US_MAX
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gridstat.broker.capacity.admission import Obstacle
+    from gridstat.broker.capacity.contracts import Refusal
     from gridstat.broker.records.applied import Applied
     from gridstat.broker.tree.channels import OwnChannels
     from gridstat.broker.tree.flooding_records import FloodingHeld
@@ -63,6 +65,16 @@ class FloodingBook:
             for terms in (held.own, held.above, held.reserved):
                 yield held.variable, everys_of(terms)
 
+    def is_of_another(self, variable: StatusVariable) -> bool:
+        """Whether what is held under its name is of another publication."""
+        held = self.floods.get(variable.name)
+        return held is not None and held.variable != variable
+
+    def counts_for_another(self, variable: StatusVariable) -> bool:
+        """Whether another publication of its name floods, or would if the parent had not spoken."""
+        held = self.floods.get(variable.name)
+        return self.is_of_another(variable) and held is not None and bool(held.own or held.above)
+
     def obstacles(self, after: FloodingHeld) -> list[Obstacle]:
         """What stands in its way on the channels of this broker; leaves no trace."""
         before = self.floods.get(after.variable.name)
@@ -74,6 +86,10 @@ class FloodingBook:
             self._charge(before)
         self._uncharge(after)
         return found if after.is_over else found + self._channels.congested()
+
+    def slow(self) -> Refusal | None:
+        """The slowest channel of this broker, if nothing may flood over it."""
+        return slow_refusal(account.channel for account in self._channels.accounts.values())
 
     def channel_added(self, channel_id: int, done: Applied) -> None:
         """A new channel carries all that floods, like any other."""

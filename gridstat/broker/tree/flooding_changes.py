@@ -284,6 +284,9 @@ class FloodingChanges:
         """What stands in its way on this broker's own channels."""
         if self._is_charged(change.after):
             return None
+        slow = self._book.slow()
+        if slow is not None:
+            return refused(slow)
         found = self._book.obstacles(change.after)
         return refused(found[0].refusal()) if found else None
 
@@ -292,6 +295,11 @@ class FloodingChanges:
         no = self._obstacle(change)
         if no is not None:  # Another variable has had the room meanwhile.
             self._give_up(name, no)
+            return
+        if change.is_held and self._book.counts_for_another(change.after.variable):
+            # What counts under that name stays until the parent has decided, and then gives way.
+            self._tell_released(name, change.number)
+            self._end(name, partial(change.done, set()))
             return
 
         change.before = self._book.floods.get(name)

@@ -79,10 +79,19 @@ def command_of(
     if is_list:
         if name or is_stop:
             raise Misuse("--list takes no variable", hint="leave out the name, or --list")
+        if modes or every != 1:
+            raise Misuse(
+                "--list takes neither --modes nor --every", hint="it lists all that floods"
+            )
         return ListFlooding(request_id=0)
     if not name:
         raise Misuse("no variable is named", hint="gridstat flood NAME, or gridstat flood --list")
     if is_stop:
+        if every != 1:
+            raise Misuse(
+                "--stop takes no --every: it ends all slots of a mode",
+                hint="to flood fewer slots, ask again with --every, and without --stop",
+            )
         return RemoveFlooding(request_id=0, name=name, modes=modes)
     return SetFlooding(request_id=0, name=name, modes=modes, every=every)
 
@@ -109,7 +118,7 @@ def told(facts: dict[str, Any]) -> Iterator[str]:
         yield f"{facts['name']} does not flood"
     for term in facts["modes"]:
         mode = "in all modes" if term["mode"] == 0 else f"in mode {term['mode']}"
-        often = "every event" if term["every"] == 1 else f"every {term['every']}th slot"
+        often = "every event" if term["every"] == 1 else f"one slot in {term['every']}"
         line = f"{facts['name']} floods {mode}, {often}, from depth {term['level']} down"
         if term["asked_by"] == "parent":
             line += ", as a broker above wants"

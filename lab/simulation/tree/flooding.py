@@ -7,11 +7,13 @@ refused changed nothing, unless it had to be said twice: then the first may have
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gridstat.model.flooding import checked_modes
+from gridstat.model.identifiers import VariableId
+from gridstat.net.command.endpoint_messages import PublicationRequest, Publish, Unpublish
 from gridstat.net.command.operator_messages import RemoveFlooding, SetFlooding
 from lab.simulation.operator_node import OperatorNode
 from lab.simulation.tree.swarm import FloodWork
@@ -80,6 +82,8 @@ class TreeFlooding:
     def _do(self, work: FloodWork) -> None:
         if work is FloodWork.END and self._end():
             return
+        if work is FloodWork.ANEW and self._publish_anew():
+            return
         self._begin()
 
     def _begin(self) -> None:
@@ -88,8 +92,33 @@ class TreeFlooding:
         names = [name for node in nodes for name in node.application.publications]
         if not names:
             return
+        self._begin_with(names[self._world.between(0, len(names) - 1)])
+
+    def _publish_anew(self) -> bool:
+        """Something that floods is another publication of its name now; whether there was.
+
+        Nobody has a contract for it: what becomes of those is for the other seeds.
+        """
+        flooded = {name for (_, name), wish in self._wishes.items() if any(wish.possible)}
+        for node in self._grid.endpoints.values():
+            flooded -= {contract.name for contract in node.application.contracts.values()}
+        known = [
+            (node, name)
+            for node in self._grid.endpoints.values()
+            for name in node.application.publications
+            if name in flooded
+        ]
+        if not known:
+            return False
+        node, name = known[self._world.between(0, len(known) - 1)]
+        variable = replace(node.application.publications[name], variable_id=VariableId(0))
+        node.application.ask(Unpublish(names=(name,)))
+        node.application.ask(Publish(publications=(PublicationRequest(variable=variable),)))
+        self._begin_with(name)
+        return True
+
+    def _begin_with(self, name: str) -> None:
         world, plan = self._world, self._grid.swarm.plan
-        name = names[world.between(0, len(names) - 1)]
         brokers = list(plan.scope(cloud_of(name)))
         if world.chance(ANYWHERE_SHARE):
             brokers = list(plan.brokers)

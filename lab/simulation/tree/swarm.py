@@ -78,6 +78,7 @@ FLOODED_SEEDS: Final = 5
 FLOODS_MIN: Final = 4
 FLOODS_MANY: Final = 16
 END_SHARE: Final = 0.35
+ANEW_SHARE: Final = 0.15
 
 
 class FloodWork(Enum):
@@ -85,6 +86,8 @@ class FloodWork(Enum):
 
     BEGIN = auto()
     END = auto()
+    ANEW = auto()
+    """What floods is published anew, and some broker above it asked to flood that."""
 
 
 WORK_MIN: Final = 3
@@ -222,5 +225,6 @@ def _draw_floods(seed: int, chaos_ns: int) -> tuple[tuple[int, FloodWork], ...]:
     random = Random(f"tree floods {seed}")
     count = random.randint(FLOODS_MIN, FLOODS_MANY)
     times = sorted(random.randint(0, chaos_ns) for _ in range(count))
-    kinds = (FloodWork.END if random.random() < END_SHARE else FloodWork.BEGIN for _ in times)
+    shares = (1 - END_SHARE - ANEW_SHARE, END_SHARE, ANEW_SHARE)
+    kinds = random.choices(tuple(FloodWork), shares, k=count)
     return tuple(zip(times, kinds, strict=True))

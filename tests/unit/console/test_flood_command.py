@@ -57,6 +57,18 @@ def test_words_that_make_no_sense_are_refused_with_a_hint(
         mode_numbers("two")
 
 
+@pytest.mark.parametrize(
+    ("name", "modes", "every", "is_list"),
+    [(NAME, (), 10, False), (NAME, (2,), 10, False), ("", (2,), 1, True), ("", (), 10, True)],
+)
+def test_words_that_would_be_passed_over_are_refused_with_a_hint(
+    name: str, modes: tuple[int, ...], every: int, *, is_list: bool
+) -> None:
+    with pytest.raises(Misuse, match=r"--every") as caught:
+        command_of(name, modes, every, is_stop=not is_list, is_list=is_list)
+    assert caught.value.hint
+
+
 def test_the_broker_that_is_asked_is_the_named_one_or_that_of_the_variables_cloud() -> None:
     assert broker_of(access(), NAME, "").broker == ("127.0.0.1", 4)
     assert broker_of(access(), NAME, "root").broker == ("127.0.0.1", 3)
@@ -80,7 +92,7 @@ def test_people_are_told_in_sentences() -> None:
     }
     assert list(told(facts)) == [
         f"{NAME} floods in all modes, every event, from depth 1 down",
-        f"{NAME} floods in mode 2, every 4th slot, from depth 1 down, as a broker above wants "
+        f"{NAME} floods in mode 2, one slot in 4, from depth 1 down, as a broker above wants "
         "instead of what was asked here",
         "  not yet confirmed by c2/e0",
         "  refused by east: nobody publishes it",

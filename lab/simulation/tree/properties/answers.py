@@ -18,6 +18,7 @@ from lab.simulation.world import PropertyBroken
 from lab.tree_plan import cloud_of
 
 if TYPE_CHECKING:
+    from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import GrantedPath, Outcome
     from lab.simulation.application import Asked
     from lab.simulation.endpoint_node import EndPointNode
@@ -98,7 +99,7 @@ class TreeAnswers:
         for outcome in decode_outcomes(body).outcomes:
             if not isinstance(outcome, GrantedOutcome) or outcome.variable is None:
                 continue
-            is_whole = not outcome.degraded and self._is_published(outcome.variable.name)
+            is_whole = not outcome.degraded and self._is_published(outcome.variable)
             if is_whole and self._is_first(broker, outcome.subscription_id):
                 number = int(outcome.variable.variable_id)
                 if not any(self._is_up(path, number) for path in outcome.paths):
@@ -106,10 +107,14 @@ class TreeAnswers:
                         INSTALLED, f"no way of {node.name}#{outcome.subscription_id} is up"
                     )
 
-    def _is_published(self, name: str) -> bool:
-        """Whether it still is; its cloud may have torn everything down while the word came here."""
-        leaf = self._grid.leaf(cloud_of(name))
-        return leaf is not None and name in leaf.registry.publications
+    def _is_published(self, variable: StatusVariable) -> bool:
+        """Whether it still is; its cloud may have torn everything down while the word came here.
+
+        Another may have its name by then.
+        """
+        leaf = self._grid.leaf(cloud_of(variable.name))
+        found = None if leaf is None else leaf.registry.publications.get(variable.name)
+        return found is not None and found.variable.variable_id == variable.variable_id
 
     @staticmethod
     def _is_first(broker: LeafBroker, number: int) -> bool:

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 AGREE: Final = "all of a scope floods alike, or nobody"
 
-Terms = dict[str, dict[int, FloodTerm]]
-"""How variables flood in each mode, by their names."""
+Terms = dict[tuple[str, int], dict[int, FloodTerm]]
+"""How variables flood in each mode, by their names and identifiers.
+
+One that was published anew has its old name, and is another.
+"""
 Flood = tuple[int, int, int]
 """Level, modes, every n-th slot: as a router has it."""
 
@@ -65,14 +68,18 @@ def _unlike(grid: TreeGrid) -> str | None:
     for name, broker in brokers.items():
         state = broker.state
         wanted: Terms = {
-            known: terms
+            (known, held.variable.variable_id): terms
             for known, held in state.flooding.floods.items()
             if (terms := held.terms(state.depth))
         }
         for child in state.families.children:
             held = brokers[child].state.flooding.floods if child in brokers else {}
             some = held or (leaves[child].registry.floods if child in leaves else {})
-            found: Terms = {known: one.above for known, one in some.items() if one.above}
+            found: Terms = {
+                (known, one.variable.variable_id): one.above
+                for known, one in some.items()
+                if one.above
+            }
             if found != wanted:
                 return f"{child} has {found} of {name}, not {wanted}"
     return None

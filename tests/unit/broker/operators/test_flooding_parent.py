@@ -11,12 +11,14 @@ import pytest
 from gridstat.broker.records.operations import FloodingSet, decode, encode
 from gridstat.model.errors import ChannelFull
 from gridstat.model.flooding import FloodTerm
+from gridstat.model.identifiers import VariableId
 from gridstat.net.command.endpoint_messages import Unpublish
 from gridstat.net.command.messages import Message
 from gridstat.net.command.operator_messages import ListFlooding
 from gridstat.net.command.router_messages import FloodOrder
 from gridstat.net.command.tree_messages import (
     CommitFlooding,
+    FloodedVariable,
     FloodingCommitted,
     FloodingEnded,
     FloodingRefused,
@@ -179,6 +181,52 @@ def test_a_parent_hears_that_a_flooded_variable_is_gone(child: Conversation) -> 
     assert all(number not in router.table.variables for router in child.routers.values())
     child.publish(VOLTAGE, "c1/e0")
     assert charges(child) == before
+
+
+@pytest.mark.parametrize("terms", [{}, {0: FloodTerm(0)}])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_parents_word_about_an_old_publication_leaves_the_flood_of_the_new_one(
+    child: Conversation, terms: dict[int, FloodTerm], *, is_whole: bool
+) -> None:
+    parent = Parent(child)
+    parent.says(CommitFlooding(term=1, flooded=(parent.wants(1, {0: FloodTerm(0)}),)))
+    old = parent.wants(2, terms)
+    child.ask(PMU, "c1/e0", Unpublish(names=(VOLTAGE,)))
+    child.publish(VOLTAGE, "c1/e0")
+    assert flood(child).refused is None
+    flooding, journal = floods_at(child), list(child.journal)
+    parent.told()
+    parent.says(CommitFlooding(term=1, flooded=(old,), is_whole=is_whole))
+    assert FloodingCommitted(term=1, name=VOLTAGE, generation=2) in parent.told()
+    assert floods_at(child) == flooding == everywhere(child, FloodOrder(level=1))
+    parent.says(ReserveFlooding(term=1, flooded=old))
+    assert floods_at(child) == flooding
+    assert child.journal == journal
+
+
+def test_what_was_published_anew_elsewhere_is_reserved_beside_the_old_and_then_takes_its_place(
+    child: Conversation,
+) -> None:
+    parent = Parent(child)
+    old = replace(variable_of(child), name="c2/pmu/voltage", variable_id=VariableId(4_711))
+    new = replace(old, variable_id=VariableId(4_712))
+    was = FloodedVariable(variable=old, generation=1, terms={0: FloodTerm(0)})
+    wanted = FloodedVariable(variable=new, generation=2, terms={0: FloodTerm(0)})
+    parent.says(CommitFlooding(term=1, flooded=(was,)))
+    counting = dict(child.broker.registry.floods)
+    parent.told()
+    parent.says(ReserveFlooding(term=1, flooded=wanted))
+    assert parent.told() == [FloodingReserved(term=1, name=new.name, generation=2)]
+    parent.says(ReleaseFlooding(term=1, name=new.name, generation=2))
+    assert child.broker.registry.floods == counting
+    parent.says(CommitFlooding(term=1, flooded=(wanted,)))
+    assert child.broker.registry.floods[new.name].variable == new
+    ended = FloodedVariable(variable=old, generation=3)
+    parent.says(CommitFlooding(term=1, flooded=(ended,)))
+    assert child.broker.registry.floods[new.name].variable == new
+    for router in child.routers.values():
+        assert router.table.variables[new.variable_id].floods
+        assert old.variable_id not in router.table.variables
 
 
 def test_a_cloud_that_starts_without_a_parent_floods_only_what_is_its_own(

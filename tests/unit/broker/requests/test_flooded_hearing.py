@@ -124,3 +124,20 @@ def test_so_many_end_points_hear_all_that_floods_and_no_more(
     refused = cloud.only(RefusedOutcome, cloud.ask(PMU, "c1/e0", HEAR))
     assert refused.code == QuotaReached.code
     assert hear(cloud) == []
+
+
+def test_an_edge_copies_what_floods_to_few_end_points_and_names_itself_to_the_next(
+    cloud: Conversation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flooded_hearing, "EDGE_HEARING_MAX", 1)
+    hear(cloud)
+    cloud.attach("c1/other", "c1/e3")
+    cloud.settle()
+    refused = cloud.only(RefusedOutcome, cloud.ask("c1/other", "c1/e3", HEAR))
+    assert refused.code == QuotaReached.code
+    assert "at c1/e3 already" in refused.reason
+    assert CENTRE in refused.reason
+    assert refused.hint
+    assert hear(cloud) == []  # Whoever hears already may ask again,
+    hear(cloud, HearFlooded())  # and makes room when it ends.
+    assert cloud.only(FoundOutcome, cloud.ask("c1/other", "c1/e3", HEAR)).variables == ()
