@@ -12,14 +12,10 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from gridstat.broker.requests.outcomes import refused
+from gridstat.broker.tree.damage import narrow
 from gridstat.broker.tree.decisions import granted_word, holding_of, is_of, qualities_of
 from gridstat.broker.tree.endings import Endings, EndingsAbove
-from gridstat.broker.tree.records import (
-    Holding,
-    HoldingTaken,
-    Stage,
-    body_of,
-)
+from gridstat.broker.tree.records import Holding, HoldingTaken, Stage, body_of
 from gridstat.broker.tree.transactions import Transaction
 from gridstat.model.errors import (
     GridStatError,
@@ -43,11 +39,11 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.commits import Commits
     from gridstat.broker.tree.coordinator import Coordinator
     from gridstat.broker.tree.crossings import BorderGraph
+    from gridstat.broker.tree.damage import Damage
     from gridstat.broker.tree.desk import TreeDesk
     from gridstat.broker.tree.lookups import Lookups
     from gridstat.broker.tree.nearness import Subscribers
     from gridstat.broker.tree.parting import Parting
-    from gridstat.broker.tree.routes import Use
     from gridstat.net.command.endpoint_messages import RefusedOutcome
 
 
@@ -295,10 +291,10 @@ class Contracts:
 
     # Anew, after a failure.
 
-    def replan(self, contract: str, shunned: Callable[[], frozenset[Use]]) -> None:
+    def replan(self, contract: str, damage: Callable[[], Damage]) -> None:
         """Another generation beside the one that is broken, if there is a way round.
 
-        What is to be shunned is asked once the plan begins: a look-up may take long.
+        What is broken of it is asked once the plan begins: a look-up may take long.
         """
         held = self._desk.state.holdings.current(contract)
         if held is None or contract in self._asked or contract in self.replanned:
@@ -331,9 +327,11 @@ class Contracts:
                 self._replan_failed(contract)
                 self.end_now(contract, refused(error))
                 return
-            transaction.shunned = shunned()
             transaction.finished = lambda done, why: self._replanned_as(asked, done, why)
-            self._coordinator.begin(transaction)
+            if narrow(transaction, held, damage()):
+                self._coordinator.begin(transaction)
+            else:
+                self._replan_failed(contract)
 
         self._lookups.ask(body.variable.name, looked_up)
 

@@ -68,6 +68,7 @@ def holding_of(asked: AskContract, done: Transaction) -> Holding:
         qos=asked.qos,
         asked=asked.generation,
         type_encoded=asked.type_encoded,
+        promised=done.owed(),
     )
     return holding_with(done.key, done.children(), body)
 

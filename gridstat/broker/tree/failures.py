@@ -3,6 +3,9 @@
 A contract that nothing leads round keeps what it has, which resumes by itself, and is tried again
 whenever something comes back or room is free, and from time to time. Of a stretch that is held for
 the parent, the parent is told.
+
+Where nothing worked any more, a contract may have been given less than it was promised. It gets
+that back in the same way, though behind those that are broken.
 """
 
 from __future__ import annotations
@@ -11,22 +14,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.broker.requests.outcomes import refused
+from gridstat.broker.tree.damage import damage_of
 from gridstat.broker.tree.records import Stage, body_of
-from gridstat.broker.tree.waiting_list import WaitingList
+from gridstat.broker.tree.waiting_list import RAISE_TIMER, REPLAN_TIMER, WaitingList
 from gridstat.model.errors import NoSuchVariable
 
 if TYPE_CHECKING:
     from gridstat.broker.tree.contracts import Contracts
+    from gridstat.broker.tree.damage import Damage, Trouble, Troubles
     from gridstat.broker.tree.desk import TreeDesk
     from gridstat.broker.tree.records import Holding
     from gridstat.broker.tree.releases import Key
-    from gridstat.broker.tree.routes import Use
     from gridstat.broker.tree.stretches import Stretches
     from gridstat.net.command.stretch_messages import StretchBroken, StretchMended
-
-Trouble = int | str
-"""A channel that is down, or a child whose part is broken."""
-
 
 OVER: Final = "over"
 PASSED_ON_MAX: Final = 10_000
@@ -41,18 +41,22 @@ class _Broken(NamedTuple):
 
 
 class Failures:
-    """`_troubles` has every contract that is not whole, with what is wrong with it."""
+    """`_troubles` has every contract that is not whole, with what is wrong with it.
+
+    `_lowered` are those that have less than they were promised.
+    """
 
     def __init__(self, desk: TreeDesk, contracts: Contracts, stretches: Stretches) -> None:
         self._desk = desk
         self._contracts = contracts
         self._stretches = stretches
-        self._troubles: dict[str, dict[Trouble, tuple[int, ...]]] = {}
-        self._waiting = WaitingList(desk)
+        self._troubles: dict[str, Troubles] = {}
+        self._waiting = WaitingList(desk, REPLAN_TIMER)
+        self._lowered = WaitingList(desk, RAISE_TIMER)
         self._passed_on: dict[Key, dict[Trouble, _Broken]] = {}
         self._room_after_ns = 0
         contracts.settled = self._settled
-        contracts.decided = self._look_at_channels
+        contracts.decided = self._decided
         stretches.committed = self._look_at_channels
 
     def __len__(self) -> int:
@@ -120,17 +124,33 @@ class Failures:
     def try_again(self, *, is_new: bool = False) -> None:
         """Something is better than it was, or may be: then only a hint has changed."""
         self._waiting.add(self._troubles, is_new=is_new)
+        self._lowered.add(list(self._lowered), is_new=is_new)
 
     def room_is_free(self) -> None:
         """Contracts may end many in a second, and not each of them has all others tried at once."""
-        if self._troubles and self._desk.now_ns >= self._room_after_ns:
+        if (self._troubles or self._lowered) and self._desk.now_ns >= self._room_after_ns:
             self._room_after_ns = self._desk.now_ns + self._desk.settings.retry_after_ns
             self.try_again(is_new=True)
 
     def replan_some(self) -> None:
         room = self._desk.settings.replan_at_once - len(self._contracts.replanned)
-        for contract in self._waiting.take(room):
-            self._contracts.replan(contract, partial(self._shunned, contract))
+        self._replan(self._waiting.take(room))
+
+    def raise_some(self) -> None:
+        """At most half of all at a time, so that what is broken need not wait for these."""
+        room = -(-self._desk.settings.replan_at_once // 2) - len(self._contracts.replanned)
+        self._replan(self._lowered.take(room))
+
+    def _replan(self, contracts: list[str]) -> None:
+        for contract in contracts:
+            self._contracts.replan(contract, partial(self._damage, contract))
+
+    def resume(self) -> None:
+        """After a start: of those that have less than they were promised the journal tells."""
+        holdings = self._desk.state.holdings
+        for holding, _ in holdings.all():
+            if holding.is_lowered and holdings.current(holding.contract) == holding:
+                self._lowered.add_later(holding.contract)
 
     # What follows.
 
@@ -146,6 +166,11 @@ class Failures:
         is_new = trouble not in troubles
         troubles[trouble] = broken
         self._waiting.add([holding.contract], is_new=is_new)
+
+    def _decided(self, holding: Holding) -> None:
+        if holding.is_lowered:
+            self._lowered.add_later(holding.contract)
+        self._look_at_channels(holding)
 
     def _look_at_channels(self, holding: Holding) -> None:
         """It counts from now on: has a channel of it died while it was only reserved?"""
@@ -218,18 +243,10 @@ class Failures:
         """Another generation is decided."""
         self._troubles.pop(contract, None)
         self._waiting.forget(contract)
+        self._lowered.forget(contract)
 
-    def _shunned(self, contract: str) -> frozenset[Use]:
-        """The channels by which a broken part was entered or left, as far as it said so."""
-        accounts = self._desk.state.channels.accounts
-        numbers = {
-            number for broken in self._troubles.get(contract, {}).values() for number in broken
-        }
-        return frozenset(
-            (found.channel.from_router, found.channel.to_router, number)
-            for number in numbers
-            if (found := accounts.get(number)) is not None
-        )
+    def _damage(self, contract: str) -> Damage:
+        return damage_of(self._desk.state, contract, self._troubles.get(contract, {}))
 
     def _gates(
         self, holding: Holding, trouble: Trouble, broken: tuple[int, ...]

@@ -72,6 +72,7 @@ class Parts:
         self.desk.unsettle()
         self.parting.resume()
         self.contracts.resume()
+        self.failures.resume()
         for number in self.desk.state.file_channels.gone():
             self.failures.channel_changed(number)
 

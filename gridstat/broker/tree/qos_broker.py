@@ -21,7 +21,7 @@ from gridstat.broker.tree.parts import Parts
 from gridstat.broker.tree.records import TermBegan, encode, operations_of
 from gridstat.broker.tree.releases import RELEASE_TIMER
 from gridstat.broker.tree.state import TreeState
-from gridstat.broker.tree.waiting_list import REPLAN_TIMER
+from gridstat.broker.tree.waiting_list import RAISE_TIMER, REPLAN_TIMER
 from gridstat.model.errors import NotAuthorised
 from gridstat.net.command.machine import (
     Connected,
@@ -73,6 +73,7 @@ class QosBroker:
             LOOKUP_TIMER: self._parts.lookups.expire,
             RELEASE_TIMER: self._parts.releases.say_again,
             REPLAN_TIMER: self._parts.failures.replan_some,
+            RAISE_TIMER: self._parts.failures.raise_some,
             CROSSINGS_TIMER: self._parts.graph.tell_parent,
         }
         self._early: list[Event] | None = []

@@ -45,7 +45,10 @@ class Way(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Holding(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A million of these fit into a root, so what is seldom looked at stays encoded in `body`."""
+    """A million of these fit into a root, so what is seldom looked at stays encoded in `body`.
+
+    `is_lowered` of one that has been promised more than it has, and is to get it back.
+    """
 
     contract: str
     generation: int
@@ -53,6 +56,7 @@ class Holding(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     channel_ids: tuple[int, ...]
     body: bytes
     is_owned: bool = False
+    is_lowered: bool = False
 
     @property
     def key(self) -> tuple[str, int]:
@@ -62,7 +66,8 @@ class Holding(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class HoldingBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """The rest of a holding. `asked` is the generation that the subscriber's cloud asked for.
 
-    `type_encoded` is the type that the subscriber expects, empty for any.
+    `type_encoded` is the type that the subscriber expects, empty for any. `promised` is what was
+    granted when it was asked, where a failure has left less of it.
     """
 
     variable: StatusVariable
@@ -75,6 +80,7 @@ class HoldingBody(msgspec.Struct, frozen=True, omit_defaults=True):
     qos: ModalQos | None = None
     asked: int = 0
     type_encoded: bytes = b""
+    promised: dict[int, Qos] | None = None
 
 
 class _Operation(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
@@ -276,6 +282,7 @@ def holding_with(key: tuple[str, int], children: Iterable[str], body: HoldingBod
         channel_ids=tuple(number for way in body.ways for number in way.channel_ids),
         body=packed.compress(_ENCODER.encode(body)) + packed.flush(),
         is_owned=body.qos is not None,
+        is_lowered=body.promised is not None,
     )
 
 

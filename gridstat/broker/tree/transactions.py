@@ -47,6 +47,7 @@ class Transaction:
         "is_lost",
         "key",
         "level",
+        "promised",
         "qualities",
         "refusal",
         "replaces",
@@ -81,6 +82,8 @@ class Transaction:
         """What the present round leaves out because of what earlier ones have met."""
         self.shunned: frozenset[Use] = frozenset()
         """What is not to be used at all, as it is broken."""
+        self.promised: Quality | None = None
+        """What the contract was granted before anything failed, of one that is planned anew."""
         self.level = 0
         self.rounds = 0
         self.tries: deque[frozenset[Use]] = deque([frozenset()])
@@ -152,6 +155,10 @@ class Transaction:
 
     def all_paths(self) -> dict[str, tuple[PiecedPath, ...]]:
         return {child: answer.paths for child, answer in self.answers.items()}
+
+    def owed(self) -> Quality | None:
+        """What was promised, if that is better than what is had."""
+        return self.promised if self.promised in self.qualities[: self.level] else None
 
     def lowered(self) -> tuple[str, ...]:
         """What is granted below the desired quality, in words."""

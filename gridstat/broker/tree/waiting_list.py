@@ -12,24 +12,32 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from gridstat.broker.tree.desk import TreeDesk
 
 REPLAN_TIMER: Final = "replan"
+RAISE_TIMER: Final = "raise"
 DOUBLINGS_MAX: Final = 5
 
 
 class WaitingList:
     """`take` is called when the timer has fired."""
 
-    def __init__(self, desk: TreeDesk) -> None:
+    def __init__(self, desk: TreeDesk, timer: str) -> None:
         self._desk = desk
+        self._timer = timer
         self._due_ns: dict[str, int] = {}
         self._attempts: dict[str, int] = {}
         self._not_before_ns: dict[str, int] = {}
         self._timer_ns: int | None = None
         self._is_crowded = False
+
+    def __len__(self) -> int:
+        return len(self._due_ns)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._due_ns)
 
     def add(self, contracts: Iterable[str], *, is_new: bool) -> None:
         """Without anything really new not before its last attempt is long enough ago."""
@@ -42,6 +50,12 @@ class WaitingList:
             due_ns = min(due_ns, self._due_ns.get(contract, due_ns))
             self._due_ns[contract] = due_ns
             self._set_timer(due_ns)
+
+    def add_later(self, contract: str) -> None:
+        """Something has just been tried for it, or nobody is there yet."""
+        again_ns = self._desk.now_ns + self._desk.settings.retry_after_ns
+        self._due_ns[contract] = self._not_before_ns[contract] = again_ns
+        self._set_timer(again_ns)
 
     def forget(self, contract: str) -> None:
         """It is whole, or over; perhaps there is room for another one now."""
@@ -73,4 +87,4 @@ class WaitingList:
     def _set_timer(self, due_ns: int) -> None:
         if self._timer_ns is None or due_ns < self._timer_ns:
             self._timer_ns = due_ns
-            self._desk.set_timer(REPLAN_TIMER, due_ns - self._desk.now_ns)
+            self._desk.set_timer(self._timer, due_ns - self._desk.now_ns)

@@ -8,6 +8,7 @@ again; the product never holds any of them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.broker.stretches.asking import Asking
@@ -15,11 +16,15 @@ from gridstat.broker.stretches.parent_link import ParentLink
 from gridstat.broker.stretches.reserving import Reserving
 from gridstat.broker.tree.channels import OwnChannels
 from gridstat.broker.tree.commits import Commits
+from gridstat.broker.tree.contracts import Contracts
+from gridstat.broker.tree.failures import Failures
 from gridstat.broker.tree.flooding_changes import FloodingChanges
 from gridstat.broker.tree.membership import Membership
 from gridstat.broker.tree.numbers import Numbers
 from gridstat.broker.tree.reconciliation import Reconciliation
 from gridstat.broker.tree.releases import Releases
+from gridstat.broker.tree.transactions import Transaction
+from gridstat.model.qos import LATENCY_US_MAX
 from lab.simulation.bugs import Bug, Patch
 
 if TYPE_CHECKING:
@@ -82,6 +87,22 @@ def _count_from_one(right: Function) -> Function:
     return next_of_root
 
 
+def _take_the_worst(right: Function) -> Function:
+    def transaction(self: Any, *words: Any) -> Any:
+        found = right(self, *words)
+        found.qualities = found.qualities[-1:]
+        return found
+
+    return transaction
+
+
+def _take_any_time(right: Function) -> Function:
+    def bounded(self: Any) -> Any:
+        return {mode: replace(qos, latency_us=LATENCY_US_MAX) for mode, qos in right(self).items()}
+
+    return bounded
+
+
 BUGS: Final[dict[str, Bug]] = {
     "say-reserved-before-it-is-written": Bug(
         "a cloud says that it holds a stretch before its journal does",
@@ -121,6 +142,30 @@ BUGS: Final[dict[str, Bug]] = {
     "promise-a-border-twice": Bug(
         "whatever a channel between clouds carries already, there is room on it",
         (Patch(OwnChannels, "obstacles", _see_no_obstacle),),
+    ),
+    "never-replan": Bug(
+        "a contract stays where it is, whatever breaks on its way",
+        (Patch(Contracts, "replan", _do_nothing),),
+    ),
+    "take-a-channel-for-up": Bug(
+        "that a channel between clouds is silent changes nothing for what it carries",
+        (Patch(Failures, "channel_changed", _do_nothing),),
+    ),
+    "stay-broken": Bug(
+        "a contract is taken for broken after all of it works again",
+        (Patch(Failures, "_mend", _do_nothing),),
+    ),
+    "grant-the-worst": Bug(
+        "whatever is free, a contract gets the least that it would take",
+        (Patch(Contracts, "_transaction", _take_the_worst),),
+    ),
+    "ignore-the-latency": Bug(
+        "a contract is planned as if it might take as long as it likes",
+        (Patch(Transaction, "bounded", _take_any_time),),
+    ),
+    "forget-what-was-promised": Bug(
+        "a contract that a failure has lowered is never given back what it had",
+        (Patch(Transaction, "owed", _do_nothing),),
     ),
     "flood-those-who-are-there": Bug(
         "a child that was away does not hear what floods, nor what floods no more",

@@ -86,6 +86,19 @@ class TreeFaults:
             node.killer = None
         self._mending.stop()
 
+    def cut_for_good(self) -> None:
+        """A wire between clouds breaks that a contract uses, if there is one, and stays so."""
+        used = [
+            (owner, number)
+            for owner, broker in self._grid.qos_brokers().items()
+            for number, account in broker.state.channels.accounts.items()
+            if account.carriage.streams
+        ]
+        if used:
+            owner, number = used[self._world.between(0, len(used) - 1)]
+            for one in self._wire(owner, number):
+                self._grid.wires.owned[owner].set_cut(one, is_cut=True)
+
     def _do(self, kind: FaultKind) -> None:
         if self._world.is_told:
             self._world.tell("fault", kind.name)
@@ -144,13 +157,15 @@ class TreeFaults:
         channels = self._grid.wires.owned[owner]
         numbers = list(channels.ends)
         number = numbers[self._world.between(0, len(numbers) - 1)]
-        cut = [number]
-        if self._world.chance(0.5):
-            ends = channels.ends[number][::-1]
-            cut += [other for other, found in channels.ends.items() if found == ends]
-        for one in cut:
+        for one in self._wire(owner, number):
             channels.set_cut(one, is_cut=True)
             self._mending.after(50, 2_500, partial(channels.set_cut, one, is_cut=False))
+
+    def _wire(self, owner: str, number: int) -> list[int]:
+        """A channel, and perhaps the one that leads back."""
+        found = self._grid.wires.owned[owner].ends
+        back = found[number][::-1] if self._world.chance(0.5) else ("", "")
+        return [number, *(other for other, ends in found.items() if ends == back)]
 
     # Processes.
 

@@ -105,6 +105,8 @@ class Run:
             self.properties.check_safety()
         self.workload.is_over = True
         self.faults.stop()
+        if self.swarm.is_left_cut:
+            self.faults.cut_for_good()
 
     def end(self) -> None:
         """Everybody leaves, and nothing is left; what flooded ends with what it was."""

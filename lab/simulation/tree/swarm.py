@@ -75,6 +75,9 @@ WEIGHTS: Final = {
 }
 FLOODED_SEEDS: Final = 5
 """In every fifth seed operators flood; the others are what they were before there were floods."""
+LEFT_CUT_SEEDS: Final = 7
+LEFT_CUT_REST: Final = 5
+"""In every seventh seed, from this on, a wire between clouds is cut at the end, and stays so."""
 FLOODS_MIN: Final = 4
 FLOODS_MANY: Final = 16
 END_SHARE: Final = 0.35
@@ -127,6 +130,10 @@ class TreeSwarm:
     @property
     def is_quiet(self) -> bool:
         return not self.faults
+
+    @property
+    def is_left_cut(self) -> bool:
+        return self.seed % LEFT_CUT_SEEDS == LEFT_CUT_REST
 
     def settings(self, broker: str) -> BrokerSettings | TreeSettings:
         """What the file of a broker says beside its routers and channels."""

@@ -31,6 +31,9 @@ class TreeWires:
         channels = self.owned[self.plan.owner_of(cloud, channel_id)]
         return channels.ends[channel_id][1] if channel_id in channels.ends else ""
 
+    def is_cut(self, cloud: str, channel_id: int) -> bool:
+        return channel_id in self.owned[self.plan.owner_of(cloud, channel_id)].cut
+
 
 class CloudWires:
     """The channels that the routers of one cloud see: its own, and those of all above it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,12 +30,17 @@ CUT = "c1/b0→c2/b0"
 def test_nothing_is_lost_by_any_broker_edge_or_border_router_or_channel_that_fails(
     own_clouds: TwoClouds,
 ) -> None:
+    """Whether the subscriber insists on two paths, or would take one."""
     clouds = own_clouds
     stream = clouds.connect("c1/firm/pmu", WEST).publish("value", BuiltinType.FLOAT64, rate=50)
-    desk = clouds.connect("c2/firm/desk", EAST)
     wish = qos(latency_ms=1_000, redundancy=2)
-    subscription = desk.subscribe(stream.name, qos=wish, keep_events=KEEP)
-    taken: list[int] = []
+    subscriptions = [
+        clouds.connect(name, EAST).subscribe(stream.name, qos=one, keep_events=KEEP)
+        for name, one in {
+            "c2/firm/desk": wish,
+            "c2/firm/display": replace(wish, redundancy_worst=1),
+        }.items()
+    ]
     with Stream(stream) as sending:
 
         def some_more() -> None:
@@ -52,12 +59,16 @@ def test_nothing_is_lost_by_any_broker_edge_or_border_router_or_channel_that_fai
         clouds.wire.mend()
         eventually(clouds.complaint)
         some_more()
-    eventually(lambda: missing(subscription, taken, sending.sent))
-    assert taken == sorted(set(taken)), "each slot once, in order"
-    ledger = subscription.ledger()
-    assert (ledger.lost, ledger.delivered) == (0, len(sending.sent))
-    assert clouds.survey("root")["contracts"] == 1
-    subscription.unsubscribe()
+    for subscription in subscriptions:
+        taken: list[int] = []
+        eventually(partial(missing, subscription, taken, sending.sent))
+        assert taken == sorted(set(taken)), "each slot once, in order"
+        ledger = subscription.ledger()
+        assert (ledger.lost, ledger.delivered) == (0, len(sending.sent))
+        assert len(subscription.contract.paths) == 2
+    assert clouds.survey("root")["contracts"] == 2
+    for subscription in subscriptions:
+        subscription.unsubscribe()
     eventually(lambda: residue(clouds))
 
 

@@ -18,6 +18,7 @@ from lab.simulation.world import PropertyBroken
 from lab.tree_plan import cloud_of
 
 if TYPE_CHECKING:
+    from gridstat.model.qos import Qos
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import GrantedPath, Outcome
     from lab.simulation.application import Asked
@@ -33,6 +34,8 @@ class TreeAnswers:
     def __init__(self, grid: TreeGrid) -> None:
         self._grid = grid
         self.acknowledged: dict[str, set[int]] = {cloud: set() for cloud in grid.clouds}
+        self.granted: dict[str, Qos] = {}
+        """What somebody was told to have of a contract when it was asked for, or changed."""
 
     def answered(self, node: EndPointNode, asked: Asked, outcomes: tuple[Outcome, ...]) -> None:
         """An application hears this now; all of it must be on its own cloud's disk."""
@@ -45,6 +48,8 @@ class TreeAnswers:
                         DURABLE, f"{node.name} was granted {cloud}#{outcome.subscription_id}"
                     )
                 self.acknowledged[cloud].add(outcome.subscription_id)
+                if outcome.granted:
+                    self.granted[f"{cloud}#{outcome.subscription_id}"] = outcome.granted[0]
             elif (
                 isinstance(outcome, PublishedOutcome)
                 and outcome.variable.variable_id not in facts.owner
@@ -55,11 +60,20 @@ class TreeAnswers:
             for number, outcome in zip(command.subscription_ids, outcomes, strict=False):
                 if isinstance(outcome, DoneOutcome) and number not in facts.ended:
                     raise PropertyBroken(DURABLE, f"the end of {cloud}#{number}")
-        elif isinstance(command, ChangeSubscription) and isinstance(outcomes[0], GrantedOutcome):
-            self._changed(facts, node, command)
+        elif isinstance(command, ChangeSubscription):
+            if isinstance(outcomes[0], GrantedOutcome):
+                self._changed(facts, node, command)
+            else:
+                self._forget(node, asked)
+
+    def _forget(self, node: EndPointNode, asked: Asked) -> None:
+        """A change without a good end: what was before is asked for anew, perhaps."""
+        if isinstance(asked.command, ChangeSubscription):
+            self.granted.pop(f"{cloud_of(node.name)}#{asked.command.subscription_id}", None)
 
     def not_answered(self, node: EndPointNode, asked: Asked) -> None:
         """Where nothing goes wrong, nobody waits in vain."""
+        self._forget(node, asked)
         if self._grid.swarm.is_quiet:
             raise PropertyBroken("requests are answered", f"{node.name} waited for {asked.command}")
 

@@ -14,6 +14,7 @@ from lab.simulation.tree.properties.answers import TreeAnswers
 from lab.simulation.tree.properties.belief import check_all_is_empty, check_belief
 from lab.simulation.tree.properties.contracts import check_contracts
 from lab.simulation.tree.properties.floods import check_floods, unrest_of_floods
+from lab.simulation.tree.properties.promises import check_promises, unrest_of_promises
 from lab.simulation.tree.properties.rows import check_bare, check_deliveries, check_rows
 from lab.simulation.tree.properties.terms import Terms
 
@@ -63,6 +64,7 @@ class TreeProperties:
         """Nothing is on its way: everybody must tell the same story."""
         check_belief(self.grid)
         check_contracts(self.grid)
+        check_promises(self.grid)
         check_floods(self.grid)
         check_rows(self.grid)
         check_accounts(self.grid)
@@ -84,6 +86,7 @@ class TreeProperties:
             or next(filter(None, map(self._unrest_of_leaf, self.grid.clouds)), None)
             or self._unrest_of_qos_brokers()
             or unrest_of_floods(self.grid)
+            or self._unrest_of_promises()
         )
 
     def _unrest_of_brokers(self) -> str | None:
@@ -176,7 +179,12 @@ class TreeProperties:
                 return f"{name} plans {broker.open_count} contracts"
             for holding, stage in broker.state.holdings.unsettled():
                 return f"{name}: {holding.key} is {stage.name}"
-            for account in broker.state.channels.accounts.values():
-                if not account.is_usable:
-                    return f"{name}: channel {account.channel.label} is not usable"
+            cut = self.grid.wires.owned[name].cut
+            for number, account in broker.state.channels.accounts.items():
+                if account.is_usable is (number in cut):
+                    return f"{name}: of channel {account.channel.label} it is not known how it is"
         return None
+
+    def _unrest_of_promises(self) -> str | None:
+        assert self._answers is not None
+        return unrest_of_promises(self.grid, self._answers.granted)

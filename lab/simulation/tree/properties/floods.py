@@ -7,21 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gridstat.model.flooding import FloodTerm, by_scope, in_force
 from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
     from gridstat.broker.leaf_broker import LeafBroker
     from gridstat.broker.records.operations import FloodingSet
+    from gridstat.broker.tree.flooding_records import FloodingHeld
     from lab.simulation.tree.grid import TreeGrid
 
 AGREE: Final = "all of a scope floods alike, or nobody"
 
-Terms = dict[tuple[str, int], dict[int, FloodTerm]]
-"""How variables flood in each mode, by their names and identifiers.
-
-One that was published anew has its old name, and is another.
-"""
+Terms = dict[int, tuple[int, int]]
+"""How a variable floods in each mode: from which level down, and every n-th slot."""
 Flood = tuple[int, int, int]
 """Level, modes, every n-th slot: as a router has it."""
 
@@ -67,30 +64,44 @@ def _unlike(grid: TreeGrid) -> str | None:
     brokers, leaves = grid.qos_brokers(), grid.leaves()
     for name, broker in brokers.items():
         state = broker.state
-        wanted: Terms = {
+        wanted = {
             (known, held.variable.variable_id): terms
             for known, held in state.flooding.floods.items()
-            if (terms := held.terms(state.depth))
+            if (terms := _in_force(held, state.depth))
         }
         for child in state.families.children:
-            held = brokers[child].state.flooding.floods if child in brokers else {}
-            some = held or (leaves[child].registry.floods if child in leaves else {})
-            found: Terms = {
-                (known, one.variable.variable_id): one.above
+            below = brokers[child].state.flooding.floods if child in brokers else {}
+            some = below or (leaves[child].registry.floods if child in leaves else {})
+            found = {
+                (known, one.variable.variable_id): terms
                 for known, one in some.items()
-                if one.above
+                if (terms := _above(one))
             }
             if found != wanted:
                 return f"{child} has {found} of {name}, not {wanted}"
     return None
 
 
+def _above(held: FloodingHeld | FloodingSet) -> Terms:
+    return {mode: (term.level, term.every) for mode, term in held.above.items()}
+
+
+def _in_force(held: FloodingHeld | FloodingSet, level: int) -> Terms:
+    """Where the parent has spoken its word holds: in its modes, or with mode 0 in all of them."""
+    terms = _above(held)
+    if 0 not in terms:
+        for mode, term in held.own.items():
+            terms.setdefault(mode, (level, term.every))
+    return terms
+
+
 def flooded(leaf: LeafBroker, found: FloodingSet) -> list[Flood]:
     """What a router of the cloud has of it, by which channel whatsoever it comes."""
-    level = leaf.registry.tree.depth or 0
-    own = {mode: FloodTerm(level, term.every) for mode, term in found.own.items()}
-    terms = by_scope(in_force(own, found.above))
-    return sorted((term.level, modes, term.every) for term, modes in terms)
+    terms = _in_force(found, leaf.registry.tree.depth or 0)
+    return sorted(
+        (level, sum(1 << mode for mode, term in terms.items() if term == (level, every)), every)
+        for level, every in set(terms.values())
+    )
 
 
 def _check_routers(grid: TreeGrid, leaf: LeafBroker) -> None:

@@ -23,7 +23,7 @@ def two_clouds(settings: TreeSettings | None = None, **facts: int) -> TreeWorld:
         *both_ways("c1/b1", "c2/b1", **facts),
     ]
     clouds = [CloudStandIn("c1", "root"), CloudStandIn("c2", "root")]
-    return _published(TreeWorld({"root": ("", ("c1", "c2"), channels)}, clouds, settings)).start()
+    return published(TreeWorld({"root": ("", ("c1", "c2"), channels)}, clouds, settings)).start()
 
 
 def row_of_clouds(count: int, **facts: int) -> TreeWorld:
@@ -36,7 +36,7 @@ def row_of_clouds(count: int, **facts: int) -> TreeWorld:
         for found in both_ways(f"{one}/out{at}", f"{other}/in{at}", **facts)
     ]
     clouds = [CloudStandIn(name, "root") for name in names]
-    return _published(TreeWorld({"root": ("", names, channels)}, clouds)).start()
+    return published(TreeWorld({"root": ("", names, channels)}, clouds)).start()
 
 
 def deep_tree(settings: TreeSettings | None = None, **facts: int) -> TreeWorld:
@@ -64,7 +64,7 @@ def deep_tree(settings: TreeSettings | None = None, **facts: int) -> TreeWorld:
         "east": ("root", ("c5", "mid"), east),
         "mid": ("east", ("c3", "c4"), mid),
     }
-    world = _published(TreeWorld(brokers, clouds, settings)).start()
+    world = published(TreeWorld(brokers, clouds, settings)).start()
     world.rest()
     return world
 
@@ -83,12 +83,13 @@ def caterpillar(levels: int, **facts: int) -> TreeWorld:
         brokers[name] = (parent, (f"c{at}", below), channels)
     owners = {child: name for name, (_, below, _) in brokers.items() for child in below}
     clouds = [CloudStandIn(f"c{at}", owners[f"c{at}"]) for at in range(1, levels + 1)]
-    world = _published(TreeWorld(brokers, clouds)).start()
+    world = published(TreeWorld(brokers, clouds)).start()
     world.rest()
     return world
 
 
-def _published(world: TreeWorld) -> TreeWorld:
+def published(world: TreeWorld) -> TreeWorld:
+    """With a variable in every cloud."""
     for number, (name, cloud) in enumerate(sorted(world.clouds.items()), start=1):
         cloud.variables[f"{name}/pmu/v"] = variable(f"{name}/pmu/v", number)
     return world

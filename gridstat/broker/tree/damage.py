@@ -1,0 +1,72 @@
+"""How much of a contract works, and what it may therefore be moved to.
+
+What works is not given up for less, as inside a cloud: what is broken of it resumes by itself.
+Where nothing works any quality of the band will do; what was promised stays so, and is had again
+as soon as it can be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from gridstat.broker.tree.records import body_of
+
+if TYPE_CHECKING:
+    from gridstat.broker.tree.records import Holding
+    from gridstat.broker.tree.routes import Use
+    from gridstat.broker.tree.state import TreeState
+    from gridstat.broker.tree.transactions import Transaction
+
+Trouble = int | str
+"""A channel that is down, or a child whose part is broken."""
+Troubles = dict[Trouble, tuple[int, ...]]
+"""With the channels by which the broken ways of a child come and go; none if it did not say."""
+
+
+class Damage(NamedTuple):
+    """What is to be shunned, and whether all of a contract works, or nothing."""
+
+    shunned: frozenset[Use]
+    is_whole: bool
+    is_dead: bool
+
+
+def damage_of(state: TreeState, contract: str, troubles: Troubles) -> Damage:
+    accounts, held = state.channels.accounts, state.holdings.current(contract)
+    shunned = frozenset(
+        (found.channel.from_router, found.channel.to_router, number)
+        for number in {number for broken in troubles.values() for number in broken}
+        if (found := accounts.get(number)) is not None
+    )
+    is_dead = bool(troubles) and held is not None and not _has_path(state, held, troubles)
+    return Damage(shunned, not troubles, is_dead)
+
+
+def _has_path(state: TreeState, held: Holding, troubles: Troubles) -> bool:
+    """Whether one of its paths, as they are led now, has no trouble on it."""
+    gates = {number for broken in troubles.values() for number in broken}
+    bad = {trouble for trouble, broken in troubles.items() if not broken} | gates
+    for path in state.holdings.body(held).paths:
+        numbers = {number for piece in path.pieces for number in piece.channel_ids}
+        numbers &= set(held.channel_ids)
+        channels = [state.channels.accounts[number].channel for number in numbers]
+        routers = [name for one in channels for name in (one.from_router, one.to_router)]
+        children = {state.families.child_at(name) for name in routers}
+        if not bad & (numbers | children):
+            return True
+    return False
+
+
+def narrow(transaction: Transaction, held: Holding, damage: Damage) -> bool:
+    """Leave the qualities to which the contract may be moved; whether there are any."""
+    body = body_of(held)
+    transaction.shunned = damage.shunned
+    transaction.promised = body.promised or body.granted
+    found = transaction.qualities
+    is_to_rise = held.is_lowered and damage.is_whole
+    if body.granted not in found:  # The variable has another period now.
+        found = [] if is_to_rise else found
+    elif not damage.is_dead:
+        found = found[: found.index(body.granted) + (not is_to_rise)]
+    transaction.qualities = found
+    return bool(found)

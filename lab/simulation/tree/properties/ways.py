@@ -1,0 +1,76 @@
+"""How many ways without a common channel lead from a publisher to a subscriber, by the wires alone.
+
+Counted by finding one more after another, and giving up what stands in its way (Ford, Fulkerson).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from lab.tree_plan import cloud_of
+
+if TYPE_CHECKING:
+    from lab.simulation.tree.grid import TreeGrid
+
+Channel = tuple[str, int]
+"""Whose it is, and its number there."""
+Leaving = dict[str, list[tuple[Channel, str]]]
+"""The channels that leave each router, and where they lead."""
+Taken = dict[Channel, tuple[str, str]]
+"""Channels of the ways found so far, with their two ends."""
+
+
+def ways_between(grid: TreeGrid, owner: str, name: str, subscriber: str) -> int:
+    """In the scope of an owner, over wires that are not cut."""
+    leaving, taken = _leaving(grid, owner), Taken()
+    leaf = grid.leaf(cloud_of(name))
+    publication = None if leaf is None else leaf.registry.publications.get(name)
+    sources = set() if publication is None else _edges(grid, publication.publisher)
+    targets = _edges(grid, subscriber)
+    assert not sources & targets, "a contract between clouds has no edge at both ends"
+    count = 0
+    while (steps := _search(leaving, taken, sources, targets)) is not None:
+        count += 1
+        for channel, ends in steps.items():
+            if taken.pop(channel, None) is None:
+                taken[channel] = ends
+    return count
+
+
+def _leaving(grid: TreeGrid, owner: str) -> Leaving:
+    leaving: Leaving = {}
+    for name, broker in grid.swarm.plan.brokers.items():
+        if owner in (name, *broker.above):
+            channels = grid.wires.owned[name]
+            for number, (sender, receiver) in channels.ends.items():
+                if number not in channels.cut:
+                    leaving.setdefault(sender, []).append(((name, number), receiver))
+    return leaving
+
+
+def _edges(grid: TreeGrid, endpoint: str) -> set[str]:
+    leaf = grid.leaf(cloud_of(endpoint))
+    found = None if leaf is None else leaf.registry.endpoints.get(endpoint)
+    return set() if found is None else set(found.attachments)
+
+
+def _search(leaving: Leaving, taken: Taken, sources: set[str], targets: set[str]) -> Taken | None:
+    """Channels to take, and taken ones to give up, for one way more."""
+    steps_to: dict[str, Taken] = {name: {} for name in sorted(sources)}
+    open_ = deque(steps_to)
+    while open_:
+        here = open_.popleft()
+        if here in targets:
+            return steps_to[here]
+        onward = [
+            (other, channel, (here, other))
+            for channel, other in leaving.get(here, ())
+            if channel not in taken
+        ]
+        onward += [(ends[0], channel, ends) for channel, ends in taken.items() if ends[1] == here]
+        for other, channel, ends in onward:
+            if other not in steps_to:
+                steps_to[other] = {**steps_to[here], channel: ends}
+                open_.append(other)
+    return None
