@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
+SHOWN_MAX = 200
 KINDS = {
     "int_type": "a whole number without quotes",
     "string_type": "text in quotes",
@@ -81,19 +82,36 @@ def _problem_and_hint(
             told = ("missing", f"this key is needed in {_table_words(path)}")
         case "value_error":
             problem, _, hint = detail["msg"].removeprefix("Value error, ").partition("|")
-            told = (f"{detail['input']!r}: {problem}", hint)
+            told = (f"{_shown(detail['input'])}: {problem}", hint)
         case "list_type" if len(path) == 1:
-            told = (f"{detail['input']!r} is not a list", f"write it as a table, [[{path[0]}]]")
+            told = (
+                f"{_shown(detail['input'])} is not a list",
+                f"write it as a table, [[{path[0]}]]",
+            )
         case "too_short":
             told = ("empty", "give at least one")
         case "too_long":
             most = detail.get("ctx", {}).get("max_length")
             told = ("too many", f"one file may have {most}; start the others from a second file")
+        case "finite_number":
+            told = (f"{_shown(detail['input'])} is no number", "write it in digits, as 1.5")
         case _ if kind in KINDS:
-            told = (f"{detail['input']!r} is not {KINDS[kind]}", f"write {KINDS[kind]}")
+            told = (f"{_shown(detail['input'])} is not {KINDS[kind]}", f"write {KINDS[kind]}")
         case _:
-            told = (f"{detail['input']!r} is out of range", _range_hint(detail, str(path[-1])))
+            told = (
+                f"{_shown(detail['input'])} is out of range",
+                _range_hint(detail, str(path[-1])),
+            )
     return told
+
+
+def _shown(value: object) -> str:
+    """What stands in the file, as far as people want to see it again."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python prints no number of thousands of digits.
+        return "a number without end"
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
 
 
 def _range_hint(detail: ErrorDetails, key: str) -> str:
