@@ -131,13 +131,13 @@ class SevenClouds:
                 return f"{broker}: away: {away}, not open: {shut}"
         return None
 
-    def counts(self, counter: str) -> dict[str, int]:
-        """What each router has counted, of those that have counted anything."""
-        found = {}
-        for cloud in CLOUDS:
-            for one in self.ask(cloud, Survey(request_id=0))["routers"]:
-                found[one["name"].replace("/", "")] = one["counters"].get(counter, 0)
-        return {name: count for name, count in found.items() if count}
+    def reports(self) -> dict[str, dict[str, int]]:
+        """The counters of each router, as it has told of them last."""
+        return {
+            one["name"].replace("/", ""): one["counters"]
+            for cloud in CLOUDS
+            for one in self.ask(cloud, Survey(request_id=0))["routers"]
+        }
 
     @staticmethod
     def _daemon(word: str, file: Path, folder: Path) -> Daemon:
