@@ -109,7 +109,7 @@ class ModalQos:
 
     def __post_init__(self) -> None:
         if not self.modes or not all(
-            isinstance(mode, int) and 0 <= mode < MODES_MAX for mode in self.modes
+            _is_whole(mode) and 0 <= mode < MODES_MAX for mode in self.modes
         ):
             raise LayoutError(f"modes are numbers from 0 to {MODES_MAX - 1}, at least one of them")
 
@@ -120,9 +120,13 @@ def _every(every: int, interval: Period | None, period: Period | None) -> int:
     return every if interval is None else every_for(interval, period)
 
 
+def _is_whole(value: object) -> bool:
+    """For callers without mypy: half a path, or `nan`, would be refused only by the broker."""
+    return isinstance(value, int)
+
+
 def _bounded(name: str, value: int, low: int, high: int) -> None:
-    # Also for callers without mypy: half a path, or `nan`, would be refused only by the broker.
-    if not isinstance(value, int) or not low <= value <= high:
+    if not _is_whole(value) or not low <= value <= high:
         raise LayoutError(f"{name} is {value}, and must be a whole number from {low} to {high}")
 
 

@@ -10,7 +10,7 @@ from gridstat.model.status import BuiltinType
 from gridstat.net.command.operator_messages import RemoveFlooding, SetFlooding
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.streams import Stream
-from tests.cluster.seven_clouds.clouds import GOLDEN, PARENTS, WITHIN_S, SevenClouds
+from tests.cluster.seven_clouds.clouds import ALWAYS_GROWS, GOLDEN, PARENTS, WITHIN_S, SevenClouds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.cluster, pytest.mark.apart, pytest.mark.slow, pytest.mark.timeout(900)]
 EVENTS = 10
-ALWAYS_GROWS = "datagrams_in"
-"""Probes come all the time, so it is another number in every report of a router."""
 Reports = dict[str, dict[str, int]]
 
 
