@@ -37,7 +37,7 @@ PIPELINE ?= 1
 up: install ## Install everything, start a grid and its pipeline; Ctrl-C ends it; PIPELINE=0: grid only
 	@$(BIN)/gridstat up $(if $(filter 0,$(PIPELINE)),--without-pipeline)
 
-test: install ## Install everything, check the source, run all tests
+test: install ## Install everything, check the source, run all tests but those of test-apart
 	@tools/test.sh $(BIN)
 
 test-apart: install ## Run the long tests of whole chains: up with its pipeline, pip's Java, seven clouds

@@ -50,7 +50,8 @@ def core_of(checkout: Path) -> Path:
 def compiled(checkout: Path, program: Path) -> Path:
     core = core_of(checkout)
     sources = sorted(core.glob("*.c"))
-    command = [os.environ.get("CC", "cc"), *FLAGS, f"-I{core}", "-o", program, PROGRAM, *sources]
+    files = map(str, (program, PROGRAM, *sources))
+    command = [os.environ.get("CC", "cc"), *FLAGS, f"-I{core}", "-o", *files]
     subprocess.run(command, check=True)
     return program
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs all tests, and beside them the checks of style and types.
+# Runs all tests but those marked apart, and beside them the checks of style and types.
 # A script, since make runs a recipe that calls make even when it is only asked what it would do.
 # Checks that pass say nothing, so that the last line is pytest's; those that fail say so at once.
 set -u

@@ -257,9 +257,9 @@ BASE = Experiment(
     name="base",
     summary="latency across one and two routers of a managed cloud, beside raw C hops",
     parameters=(
-        Parameter("runs", 5, "repetitions, of all kinds at the same time"),
-        Parameter("seconds", 10.0, "measured time of one run, after its warm-up"),
-        Parameter("tick_ms", 10, "time between two events of the reference"),
+        Parameter("runs", 5, "repetitions, of all kinds at the same time", least=1),
+        Parameter("seconds", 10.0, "measured time of one run, after its warm-up", least=0.01),
+        Parameter("tick_ms", 10, "time between two events of the reference", least=1),
         AWAKE,
         Parameter("kinds", "", f"kinds of hop, by comma: {', '.join(KINDS)}"),
         Parameter("folder", "", "where the cloud's files lie; a temporary one"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
@@ -18,11 +19,31 @@ PER_ROUTER_US_MAX = 1_000.0
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One setting of an experiment; its default also fixes its type."""
+    """One setting of an experiment; its default also fixes its type.
+
+    No number is below `least`. A text with a `least` is a list of whole numbers, none of which is.
+    """
 
     name: str
     default: Figure
     summary: str
+    least: float | None = None
+
+    def value_of(self, given: Figure) -> Figure:
+        """What was given, of the right type and within bounds; else a BenchmarkError says so."""
+        value = _as_type_of(self, given)
+        least = 0 if self.least is None else self.least
+        if isinstance(value, int | float):
+            numbers: tuple[float, ...] = (value,)
+        elif self.least is not None:
+            numbers = _wholes(self.name, value) or (least - 1,)
+        else:
+            return value
+        if not all(least <= number < math.inf for number in numbers):
+            raise BenchmarkError(
+                f"{self.name} = {value} is below {least:g}, or no number", hint=self.summary
+            )
+        return value
 
 
 AWAKE = Parameter("awake", 1, "keep the processors from sleeping, as a real-time host does; or 0")
@@ -80,12 +101,7 @@ class Options:
 
     def wholes(self, name: str) -> tuple[int, ...]:
         """A comma-separated list of whole numbers."""
-        try:
-            return tuple(int(part) for part in self.text(name).split(",") if part.strip())
-        except ValueError as error:
-            raise BenchmarkError(
-                f"{name} = {self.text(name)!r} is not a list of numbers", hint=f"--{name} 0,40,120"
-            ) from error
+        return _wholes(name, self.text(name))
 
     def names(self, name: str, *, known: tuple[str, ...]) -> tuple[str, ...]:
         """A comma-separated choice among `known`; empty means all of them."""
@@ -116,7 +132,7 @@ class Experiment:
                     f"{self.name} has no parameter {name!r}", hint=f"it has {', '.join(known)}"
                 )
         values = {
-            name: _as_type_of(parameter, options.get(name, parameter.default))
+            name: parameter.value_of(options.get(name, parameter.default))
             for name, parameter in known.items()
         }
         return self.measure(Options(values), progress)
@@ -135,10 +151,19 @@ def middle(values: list[float], digits: int = 3) -> float:
     return round(median(values), digits) if values else float("nan")
 
 
+def _wholes(name: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        raise BenchmarkError(
+            f"{name} = {text[:80]!r} is not a list of numbers", hint=f"--set {name}=0,40,120"
+        ) from error
+
+
 def _as_type_of(parameter: Parameter, value: Figure) -> Figure:
     try:
         return type(parameter.default)(value)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         kind = type(parameter.default).__name__
         raise BenchmarkError(
             f"{parameter.name} = {value!r} is not of type {kind}", hint=parameter.summary

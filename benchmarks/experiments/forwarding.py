@@ -268,8 +268,8 @@ FORWARDING = Experiment(
     name="forwarding",
     summary="cost, throughput and latency of one hop, beside raw C forwarders",
     parameters=(
-        Parameter("runs", 5, "interleaved repetitions"),
-        Parameter("seconds", 3.0, "measured time of one cell, after its warm-up"),
+        Parameter("runs", 5, "interleaved repetitions", least=1),
+        Parameter("seconds", 3.0, "measured time of one cell, after its warm-up", least=0.01),
         Parameter("only", "", f"cells to run, by comma: {', '.join(CELLS)}"),
     ),
     measure=measure,

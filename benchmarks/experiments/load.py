@@ -154,9 +154,11 @@ LOAD = Experiment(
     name="load",
     summary="one router under a growing number of load variables",
     parameters=(
-        Parameter("runs", 3, "interleaved repetitions"),
-        Parameter("seconds", 2.0, "measured time of one load, after its warm-up"),
-        Parameter("loads", "0,10,20,40,60,80,120,160,180,200,240", "load variables, by comma"),
+        Parameter("runs", 3, "interleaved repetitions", least=1),
+        Parameter("seconds", 2.0, "measured time of one load, after its warm-up", least=0.01),
+        Parameter(
+            "loads", "0,10,20,40,60,80,120,160,180,200,240", "load variables, by comma", least=0
+        ),
         Parameter("kinds", "core,single", f"kinds of hop, by comma: {', '.join(KINDS)}"),
     ),
     measure=measure_load,
@@ -166,8 +168,8 @@ LOWER_BOUND = Experiment(
     name="lower-bound",
     summary="latency through one and two routers without any load, in bins",
     parameters=(
-        Parameter("runs", 3, "interleaved repetitions"),
-        Parameter("seconds", 5.0, "measured time of one chain, after its warm-up"),
+        Parameter("runs", 3, "interleaved repetitions", least=1),
+        Parameter("seconds", 5.0, "measured time of one chain, after its warm-up", least=0.01),
         Parameter("kinds", "", f"kinds of hop, by comma: {', '.join(KINDS)}"),
     ),
     measure=measure_lower_bound,

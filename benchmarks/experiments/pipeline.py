@@ -260,18 +260,22 @@ PIPELINE = Experiment(
     name="pipeline",
     summary="recorder, ingest and archive in rows a second, and how soon a living grid is seen",
     parameters=(
-        Parameter("runs", 3, "repetitions of core and of the workers' comparison"),
-        Parameter("rows", 10_000_000, "rows of the largest log"),
+        Parameter("runs", 3, "repetitions of core and of the workers' comparison", least=1),
+        Parameter("rows", 10_000_000, "rows of the largest log", least=1),
         Parameter("full", 0, "1: a log ten times as large too"),
-        Parameter("streams", 500, "streams of the logs and of the living grid"),
+        Parameter("streams", 500, "streams of the logs and of the living grid", least=1),
         Parameter("swinging", 50, "streams of the living grid that swing, and raise an alarm"),
-        Parameter("rate", 30, "events a second of each stream"),
-        Parameter("rows_per_batch", 2_000_000, "rows of a micro-batch"),
+        Parameter("rate", 30, "events a second of each stream", least=1),
+        Parameter("rows_per_batch", 2_000_000, "rows of a micro-batch", least=1),
         Parameter("memory", "2g", "memory of the driver's Java"),
-        Parameter("workers_rows", 2_000_000, "rows of the comparison of one worker and two"),
-        Parameter("recorder_rates", "300,450,600,750", "thousands of events a second, offered"),
-        Parameter("seconds", 5.0, "how long each rate is offered to the recorder"),
-        Parameter("live_s", 60.0, "how long the living grid is looked at"),
+        Parameter(
+            "workers_rows", 2_000_000, "rows of the comparison of one worker and two", least=1
+        ),
+        Parameter(
+            "recorder_rates", "300,450,600,750", "thousands of events a second, offered", least=1
+        ),
+        Parameter("seconds", 5.0, "how long each rate is offered to the recorder", least=0.01),
+        Parameter("live_s", 60.0, "how long the living grid is looked at", least=1),
         Parameter("only", "", f"parts, by comma: {', '.join(PARTS)}"),
         Parameter("folder", "", "where the logs lie; a temporary one"),
     ),

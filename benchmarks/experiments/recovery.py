@@ -288,12 +288,18 @@ RECOVERY = Experiment(
     name="recovery",
     summary="how soon streams, routers, brokers and end-points are back after a fault",
     parameters=(
-        Parameter("trials", 20, "channels cut, and routers killed, on the path of a stream"),
+        Parameter(
+            "trials", 20, "channels cut, and routers killed, on the path of a stream", least=1
+        ),
         Parameter("dead_s", 60.0, "how long the broker is dead, once"),
-        Parameter("restarts", 20, "further restarts of the broker after some seconds"),
-        Parameter("returns", 12, "of each: publisher, subscriber, edge, loaded router, access"),
-        Parameter("orders", 10_000, "variables of the router that is restarted with many"),
-        Parameter("variables", 4, "streams of 60 events a second, each with one and two paths"),
+        Parameter("restarts", 20, "further restarts of the broker after some seconds", least=1),
+        Parameter(
+            "returns", 12, "of each: publisher, subscriber, edge, loaded router, access", least=1
+        ),
+        Parameter("orders", 10_000, "variables of the router that is restarted with many", least=1),
+        Parameter(
+            "variables", 4, "streams of 60 events a second, each with one and two paths", least=1
+        ),
         Parameter("seed", 1, "fixes what is broken, and when between two events"),
         Parameter("only", "", f"a choice of {', '.join(PARTS)}"),
         Parameter("folder", "", "where the files go, such as the journal; default: temporary"),

@@ -106,9 +106,9 @@ SPLIT = Experiment(
     name="split",
     summary="where the time of an event goes: kernel, queue, and the hop itself",
     parameters=(
-        Parameter("runs", 3, "repetitions"),
-        Parameter("seconds", 10.0, "measured time of one run, after its warm-up"),
-        Parameter("tick_ms", 10, "time between two events"),
+        Parameter("runs", 3, "repetitions", least=1),
+        Parameter("seconds", 10.0, "measured time of one run, after its warm-up", least=0.01),
+        Parameter("tick_ms", 10, "time between two events", least=1),
         Parameter("samples", "", "folder for raw samples as Parquet; none are kept without it"),
     ),
     measure=measure,

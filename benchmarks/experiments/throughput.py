@@ -224,9 +224,9 @@ THROUGHPUT = Experiment(
     name="throughput",
     summary="one router under a growing load, until events are lost or late",
     parameters=(
-        Parameter("runs", 1, "interleaved repetitions"),
-        Parameter("seconds", 2.0, "measured time of one step, after its warm-up"),
-        Parameter("steps", STEPS, "thousand forwards a second, by comma, growing"),
+        Parameter("runs", 1, "interleaved repetitions", least=1),
+        Parameter("seconds", 2.0, "measured time of one step, after its warm-up", least=0.01),
+        Parameter("steps", STEPS, "thousand forwards a second, by comma, growing", least=1),
         Parameter("kinds", "", f"kinds of hop, by comma: {', '.join(KINDS)}"),
     ),
     measure=measure,

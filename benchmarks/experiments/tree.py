@@ -135,16 +135,20 @@ TREE = Experiment(
     name="tree",
     summary="subscriptions between clouds, by the depth of the tree and the number of clouds",
     parameters=(
-        Parameter("runs", 3, "storms in each grid"),
-        Parameter("subscriptions", 960, "subscriptions of one storm"),
-        Parameter("clouds", "10,100,1000", "sizes of the grids in which the growth is measured"),
-        Parameter("branching", 4, "children of each broker in the trees of two to four levels"),
-        Parameter("routers", 10, "routers of each cloud"),
-        Parameter("pairs", 4, "pairs of neighbours between which there are subscriptions"),
+        Parameter("runs", 3, "storms in each grid", least=1),
+        Parameter("subscriptions", 960, "subscriptions of one storm", least=12),
+        Parameter(
+            "clouds", "10,100,1000", "sizes of the grids in which the growth is measured", least=2
+        ),
+        Parameter(
+            "branching", 4, "children of each broker in the trees of two to four levels", least=2
+        ),
+        Parameter("routers", 10, "routers of each cloud", least=3),
+        Parameter("pairs", 4, "pairs of neighbours between which there are subscriptions", least=1),
         Parameter("takeovers", 3, "brokers killed beside a stand-by"),
         Parameter("case", "", "a file of pandapower.to_json, to lay a grid out from it too"),
         Parameter("full", 0, "1,000 clouds, 20,000 routers, 1,000,000 subscriptions too; or 0"),
-        Parameter("full_clouds", 1_000, "a smaller country, of 20 routers a cloud"),
+        Parameter("full_clouds", 1_000, "a smaller country, of 20 routers a cloud", least=2),
     ),
     measure=measure,
 )

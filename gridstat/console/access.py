@@ -9,15 +9,19 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import Field
 
 from gridstat.console.config.cloud_file import Host, Name, Port
+from gridstat.console.config.complaints import complaint
 from gridstat.console.config.toml_file import Section, load_settings
-from gridstat.model.errors import ConfigurationError, Misuse
+from gridstat.model.errors import ConfigurationError, Misuse, UnknownName
 from gridstat.net.command.certificate_folder import CertificateFiles, CertificateFolder
 from gridstat.net.command.identity import Identity, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 FOLDER_VARIABLE: Final = "GRIDSTAT_FOLDER"
 FOLDER_DEFAULT: Final = ".gridstat"
@@ -98,6 +102,11 @@ class Access:
         """Where the broker may be found, to be tried in turn."""
         return [self.broker, *(place for name, place in self.stand_bys if name == self.cloud)]
 
+    @property
+    def clouds(self) -> list[str]:
+        """Of the brokers of the tree those of clouds, as far as the folder says so."""
+        return [name for name, known in self.tree.items() if known.name_service is not None]
+
     def edges_of(self, cloud: str) -> list[str]:
         return [name for name in self.edges if name.partition("/")[0] == cloud]
 
@@ -108,6 +117,28 @@ class Access:
             return self
         service = known.name_service or self.name_service
         return replace(self, cloud=cloud, broker=known.address, name_service=service)
+
+    def at(self, broker: str) -> Access:
+        """The same folder, seen from the broker of this name; raises where it tells of none."""
+        if broker != self.cloud and broker not in self.tree:
+            known = ", ".join(sorted({self.cloud, *self.tree}))
+            raise UnknownName(f"there is no broker {broker}", hint=f"this folder knows {known}")
+        return self.beside(broker)
+
+    def above_clouds(self, broker: str) -> Access:
+        """The same of a broker that has children; the leaf broker of a cloud has none."""
+        seen = self.at(broker)
+        if self.is_cloud(broker):
+            others = [name for name in self.tree if not self.is_cloud(name)]
+            raise Misuse(
+                f"{broker} is the broker of a cloud, and has no children",
+                hint=f"brokers above clouds: {', '.join(others) or 'this folder tells of none'}",
+            )
+        return seen
+
+    def is_cloud(self, broker: str) -> bool:
+        """Whether the folder says so: its own broker is a leaf, and only leaves serve names."""
+        return broker == self.cloud or broker in self.clouds
 
     def files_of(self, role: Role, name: str) -> CertificateFiles:
         """The party's certificate; made on the spot where the authority's key is at hand."""
@@ -132,7 +163,7 @@ class Access:
                 f"the folder tells of no broker above both {' and '.join(routers)}",
                 hint=f"brokers of which it tells: {known}; list the others as [[tree]]",
             )
-        return self.beside(common[0])
+        return self.at(common[0])
 
     def _line(self, name: str) -> list[str]:
         """The broker and all above it of which the folder tells."""
@@ -149,7 +180,10 @@ def folder_from(option: Path | None) -> Path:
 def load_access(option: Path | None) -> Access:
     """What the folder says; raises `ConfigurationError` where there is no cloud."""
     folder = folder_from(option)
-    settings = load_settings(folder / ACCESS_FILE, AccessSettings, hint=HINT)
+    file = folder / ACCESS_FILE
+    settings = load_settings(file, AccessSettings, hint=HINT)
+    for problem in _complaints(settings, file=str(file)):
+        raise problem
     return Access(
         folder=folder,
         cloud=settings.cloud,
@@ -160,6 +194,41 @@ def load_access(option: Path | None) -> Access:
         tree={one.name: _known(one) for one in settings.tree},
         stand_bys=tuple((one.name, (one.host, one.port)) for one in settings.stand_by),
     )
+
+
+def _complaints(settings: AccessSettings, *, file: str) -> Iterator[ConfigurationError]:
+    """Names that stand for two things or for none, and trees that are not one."""
+    brokers = [one.name for one in settings.tree]
+    for word, names in (("tree", brokers), ("edge", [one.name for one in settings.edge])):
+        users: dict[str, int] = {}
+        for index, name in enumerate(names):
+            before = users.setdefault(name, index)
+            if before != index:
+                problem = f'"{name}" is already {word}[{before}]'
+                yield complaint(file, f"{word}[{index}].name", problem, hint="list each once")
+    known = f"brokers of this file: {', '.join(dict.fromkeys([settings.cloud, *brokers]))}"
+    for index, one in enumerate(settings.tree):
+        if one.parent is not None and one.parent not in brokers:
+            problem = f'there is no broker "{one.parent}"'
+            yield complaint(file, f'tree[{index}].parent ("{one.name}")', problem, hint=known)
+    for index, other in enumerate(settings.stand_by):
+        if other.name not in {settings.cloud, *brokers}:
+            problem = f'there is no broker "{other.name}"'
+            yield complaint(file, f"stand_by[{index}].name", problem, hint=known)
+    yield from _cycle_complaints(settings.tree, file=file)
+
+
+def _cycle_complaints(tree: Sequence[BrokerSection], *, file: str) -> Iterator[ConfigurationError]:
+    parents = {one.name: one.parent for one in tree}
+    for index, one in enumerate(tree):
+        seen = {one.name}
+        above = one.parent
+        while above is not None and above not in seen:
+            seen.add(above)
+            above = parents.get(above)
+        if above == one.name:
+            key = f'tree[{index}].parent ("{one.name}")'
+            yield complaint(file, key, "stands above itself", hint="parents lead up to the root")
 
 
 def _known(section: BrokerSection) -> KnownBroker:

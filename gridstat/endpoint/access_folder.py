@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from gridstat.net.command.certificate_folder import CertificateFiles
 
 ACCESS_FILE: Final = "access.toml"
+UNREADABLE: Final = (ValueError, OverflowError, RecursionError)
+"""Beside its own error, which is the first, the TOML library lets pass those of numbers and
+nesting without end."""
 HINT: Final = "start a cloud with `gridstat up` and name its folder, .gridstat where it was started"
 
 
@@ -60,6 +63,6 @@ def open_folder(place: str | os.PathLike[str]) -> AccessFolder:
         certificates = Path(place) / str(content.get("certificates", "certificates"))
     except OSError as problem:
         raise ConfigurationError(f"{file}: {problem.strerror or problem}", hint=HINT) from problem
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+    except (*UNREADABLE, KeyError, TypeError, AttributeError) as problem:
         raise ConfigurationError(f"{file} cannot be read: {problem}", hint=HINT) from problem
     return AccessFolder(edges, CertificateFolder(certificates))

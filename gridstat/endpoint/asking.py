@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 from gridstat.model.error_index import error_from
 from gridstat.model.errors import GridStatError, LayoutError, Misuse, Refused
 from gridstat.model.identifiers import VariableId
-from gridstat.model.qos import BASELINE_MODE, ModalQos, QosRequest, preset
+from gridstat.model.qos import BASELINE_MODE, LATENCY_US_MAX, ModalQos, QosRequest, preset
 from gridstat.model.rate_law import NS_PER_S, Period
 from gridstat.model.status import BuiltinType, RecordType, StatusVariable, ValueType
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import RefusedOutcome
 
 US_PER_MS: Final = 1_000
+LATENCY_MS_MAX: Final = LATENCY_US_MAX / US_PER_MS
+INTERVAL_S_MAX: Final = 10.0**8
+"""Three years between two alerts, or of waiting: no clock of ours holds centuries."""
 WILD: Final = frozenset("*")
 
 Rate = int | Fraction
@@ -145,9 +148,10 @@ def alert_variable(
 ) -> StatusVariable:
     """An alert: aperiodic, urgent, never more often than once in `interval_s_min`."""
     check_type(value_type)
-    if not interval_s_min > 0:
+    if not 0 < interval_s_min <= INTERVAL_S_MAX:
         raise Misuse(
-            f"an alert needs a minimum interval above 0, not {interval_s_min!r}",
+            f"an alert needs a minimum interval above 0, of at most {INTERVAL_S_MAX:,.0f} s, "
+            f"not {interval_s_min!r}",
             hint="it bounds what an excited sensor may send; 0.1 allows ten a second",
         )
     return StatusVariable(
@@ -176,6 +180,16 @@ def check_pattern(name: str, *, is_pattern: bool) -> None:
         wanted = "subscribe_pattern takes a pattern" if is_pattern else "subscribe takes one name"
         other = "subscribe" if is_pattern else "subscribe_pattern"
         raise Misuse(f"{wanted}, not {name!r}", hint=f"use {other}")
+
+
+def check_wait(word: str, wait_s: float) -> float:
+    """A time to wait that a clock can hold, or one that is over; `inf` and `nan` are neither."""
+    if not abs(wait_s) <= INTERVAL_S_MAX:
+        raise Misuse(
+            f"{word} is {wait_s!r}, and must be at most {INTERVAL_S_MAX:,.0f} seconds",
+            hint="say in seconds how long to wait",
+        )
+    return wait_s
 
 
 def check_callback(word: str, callback: object) -> None:
@@ -214,6 +228,8 @@ def _how_often(wishes: QosWishes, ending: str) -> dict[str, Any]:
 
 
 def _microseconds(latency_ms: float) -> int:
-    if not latency_ms > 0:
-        raise LayoutError(f"a latency of {latency_ms!r} ms, and must be above 0")
+    if not 0 < latency_ms <= LATENCY_MS_MAX:
+        raise LayoutError(
+            f"a latency of {latency_ms!r} ms, and must be above 0 and at most {LATENCY_MS_MAX:,.0f}"
+        )
     return max(1, round(latency_ms * US_PER_MS))

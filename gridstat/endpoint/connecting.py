@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from gridstat.endpoint import farewell
 from gridstat.endpoint.access_folder import open_folder
+from gridstat.endpoint.asking import check_wait
 from gridstat.endpoint.cloud_link import CloudLink, LinkSettings
 from gridstat.endpoint.connection import Connection
 from gridstat.endpoint.edge_address import EdgeAddress, parse_edge
@@ -63,9 +64,10 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishe
     credentials, addresses = _ways(given, name, wishes)
     if len({address.name for address in addresses}) != len(addresses):
         raise Misuse("the same edge router twice", hint="two edges must be two routers")
+    timeout_s = check_wait("timeout_s", wishes.get("timeout_s", 10.0))
     defaults = LinkSettings()
     settings = LinkSettings(
-        within_s=wishes.get("answer_within_s", defaults.within_s),
+        within_s=check_wait("answer_within_s", wishes.get("answer_within_s", defaults.within_s)),
         ring_events=wishes.get("ring_events", defaults.ring_events),
         option_bytes=wishes.get("option_bytes", defaults.option_bytes),
         variables_max=wishes.get("variables_max", defaults.variables_max),
@@ -73,7 +75,7 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishe
     )
     link = CloudLink(credentials, addresses, settings)
     try:
-        link.open(wishes.get("timeout_s", 10.0))
+        link.open(timeout_s)
     except EndPointExists as problem:
         if farewell.is_used_here(name):
             raise EndPointExists(problem.args[0], hint=USED_HERE) from None

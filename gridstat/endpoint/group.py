@@ -12,7 +12,7 @@ from gridstat.endpoint.asking import check_callback, qos, qos_from
 from gridstat.endpoint.group_sets import GroupTerms
 from gridstat.endpoint.incoming import Interests
 from gridstat.endpoint.subscription_book import Order
-from gridstat.model.errors import GridStatError, GroupMismatch, LayoutError, Misuse, NoSuchVariable
+from gridstat.model.errors import GridStatError, GroupMismatch, Misuse, NoSuchVariable
 from gridstat.model.group_law import Member
 from gridstat.model.qos import BASELINE_MODE, ModalQos, preset
 from gridstat.model.status import TimeQuality
@@ -79,8 +79,6 @@ def group_qos(
         return ModalQos(dict(modes))
     if interval is None or latency_ms is None:
         raise Misuse("a group needs interval and latency_ms, or modes")
-    if not latency_ms > 0:
-        raise LayoutError(f"a latency of {latency_ms!r} ms, and must be above 0")
     return ModalQos({BASELINE_MODE: qos(interval=interval, latency_ms=latency_ms)})
 
 

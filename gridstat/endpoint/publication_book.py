@@ -12,7 +12,7 @@ from gridstat.endpoint.asker import awaited, spread
 from gridstat.endpoint.asking import refusal
 from gridstat.endpoint.publisher import Publication
 from gridstat.model.errors import GridStatError, LayoutError, Misuse
-from gridstat.model.status import BuiltinType
+from gridstat.model.status import U64_MAX, BuiltinType
 from gridstat.net.command.endpoint_messages import (
     ChangePublication,
     PublicationRequest,
@@ -80,6 +80,8 @@ class PublicationBook:
 
     def change_period(self, publication: Publication, period: Period, phase_ns: int) -> None:
         """Ask for another period, and follow it from the announced instant on."""
+        if not 0 <= phase_ns <= U64_MAX:
+            raise LayoutError(f"phase_ns is {phase_ns}, and must be 0 to {U64_MAX}")
         command = ChangePublication(name=publication.name, period=period, phase_ns=phase_ns)
 
         def use(outcomes: tuple[Outcome, ...], _: tuple[bytes, ...]) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from gridstat.core import _ends
 from gridstat.core.samples import SAMPLE, Sample
+from gridstat.endpoint.asking import check_wait
 from gridstat.model.errors import Misuse
 from gridstat.model.status import OPTION_BYTES, VALUE_BYTES
 
@@ -144,7 +145,7 @@ class Receiver:
         `receiver.read(timeout_s=1.0)` waits for the first one; None waits as long as it takes. The
         batch is empty after the timeout, or when the receiver was stopped.
         """
-        return self._end.read(events_max, timeout_s)
+        return self._end.read(events_max, _checked(timeout_s))
 
     def read_records(
         self, events_max: int = EVENTS_MAX, timeout_s: float | None = 0
@@ -177,9 +178,9 @@ class Receiver:
         import pyarrow as pa  # Optional: an end-point needs no Arrow to work.
 
         if not self._keeps_options:
-            batch = self._end.read(events_max, timeout_s)
+            batch = self._end.read(events_max, _checked(timeout_s))
             return pa.record_batch(_arrow_columns(batch))
-        batch, options = self._end.read_with_options(events_max, timeout_s)
+        batch, options = self._end.read_with_options(events_max, _checked(timeout_s))
         ends = np.cumsum(batch["option_count"].astype(np.int32) * OPTION_BYTES, dtype=np.int32)
         offsets = np.concatenate([np.zeros(1, np.int32), ends])
         binary = pa.Array.from_buffers(
@@ -249,7 +250,7 @@ class Receiver:
             raise Misuse(
                 "this receiver keeps no options", hint="open it with option_bytes, say 1 << 20"
             )
-        return self._end.read_with_options(events_max, timeout_s)
+        return self._end.read_with_options(events_max, _checked(timeout_s))
 
     def _start_callbacks(self) -> None:
         if self._callback is None or self._thread is not None or not self._end.is_running:
@@ -259,6 +260,10 @@ class Receiver:
             target=_call_back, args=(self._end, self._callback), name="gs-callback", daemon=True
         )
         self._thread.start()
+
+
+def _checked(timeout_s: float | None) -> float | None:
+    return None if timeout_s is None else check_wait("timeout_s", timeout_s)
 
 
 def _call_back(core: _ends.Receiver, callback: Callable[[Samples], None]) -> None:

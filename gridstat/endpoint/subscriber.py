@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from gridstat.core.samples import SAMPLE
-from gridstat.endpoint.asking import modal_qos
+from gridstat.endpoint.asking import check_wait, modal_qos
 from gridstat.endpoint.columns import arrow_batch
 from gridstat.endpoint.contract import Contract, contract_of
 from gridstat.endpoint.event_stream import EventStream
@@ -302,6 +302,8 @@ class Subscription:
 
     def _read(self, events_max: int, timeout_s: float | None) -> tuple[Samples, list[bytes]]:
         box = self._batches()
+        if timeout_s is not None:
+            check_wait("timeout_s", timeout_s)
         with box.reading():
             box.wait(timeout_s)
             return self._gather(box, events_max)

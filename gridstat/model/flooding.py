@@ -51,13 +51,22 @@ class FloodTerm(Struct, frozen=True):
 
 def checked_modes(modes: Iterable[int]) -> tuple[int, ...]:
     """The modes in order, each once; none stands for all of them."""
+    return _bounded_modes(modes, BASELINE_MODE) or ALL_MODES
+
+
+def asked_modes(modes: Iterable[int]) -> tuple[int, ...]:
+    """The same of modes that a person names, who says all of them by naming none, not by 0."""
+    return _bounded_modes(modes, BASELINE_MODE + 1)
+
+
+def _bounded_modes(modes: Iterable[int], least: int) -> tuple[int, ...]:
     found = tuple(sorted(set(modes)))
-    if any(not 0 <= mode < MODES_MAX for mode in found):
+    if any(not least <= mode < MODES_MAX for mode in found):
         raise LayoutError(
             f"modes {', '.join(map(str, found))}: there are modes 1 to {MODES_MAX - 1}",
             hint="name modes by their numbers, or none for all of them",
         )
-    return found or ALL_MODES
+    return found
 
 
 def checked_every(every: int) -> int:

@@ -108,7 +108,9 @@ class ModalQos:
     modes: dict[int, QosRequest] = field(default_factory=lambda: {BASELINE_MODE: QosRequest()})
 
     def __post_init__(self) -> None:
-        if not self.modes or not all(0 <= mode < MODES_MAX for mode in self.modes):
+        if not self.modes or not all(
+            _is_whole(mode) and 0 <= mode < MODES_MAX for mode in self.modes
+        ):
             raise LayoutError(f"modes are numbers from 0 to {MODES_MAX - 1}, at least one of them")
 
 
@@ -118,9 +120,14 @@ def _every(every: int, interval: Period | None, period: Period | None) -> int:
     return every if interval is None else every_for(interval, period)
 
 
+def _is_whole(value: object) -> bool:
+    """For callers without mypy: half a path, or `nan`, would be refused only by the broker."""
+    return isinstance(value, int)
+
+
 def _bounded(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise LayoutError(f"{name} is {value}, and must be {low} to {high}")
+    if not _is_whole(value) or not low <= value <= high:
+        raise LayoutError(f"{name} is {value}, and must be a whole number from {low} to {high}")
 
 
 PRESETS: Final[Mapping[str, QosRequest]] = MappingProxyType(

@@ -78,6 +78,10 @@ def rules_from_text(text: str, *, file: str) -> tuple[AlarmRule, ...]:
     except tomllib.TOMLDecodeError as error:
         hint = "mend that line; text needs quotes, a rule is written [[rule]]"
         raise _complaint(file, f"not TOML: {error}", hint) from error
+    # Beside its own error the library lets pass those of numbers and of nesting without end.
+    except (ValueError, OverflowError, RecursionError) as error:
+        hint = "no rule needs a number of hundreds of digits, nor lists of lists of lists"
+        raise _complaint(file, "a value that cannot be read", hint) from error
     unknown = [key for key in document if key != "rule"]
     tables = document.get("rule", [])
     if unknown or not isinstance(tables, list):

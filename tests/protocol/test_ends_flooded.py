@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gridstat.endpoint.flooded import READ_S, FloodedEvent, FloodedSubscription
+from gridstat.endpoint.flooded import FloodedEvent, FloodedSubscription
 from gridstat.model.errors import LinkDown
 from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import Period
@@ -172,14 +172,16 @@ def test_what_is_known_is_heard_while_the_cloud_takes_its_time_to_answer(edge: E
 def test_nothing_is_asked_anew_once_the_end_was_told(edge: Edge) -> None:
     cloud = Cloud()
     cloud.floods = (variable(1),)
+    before = set(threading.enumerate())
     flooded = FloodedSubscription(cloud, HOST)
+    (asking,) = set(threading.enumerate()) - before
     cloud.is_slow = True
     ending = threading.Thread(target=flooded.unsubscribe)
     ending.start()
     until(lambda: len(cloud.asked) == 2)
     try:
         edge.send(cloud, 9, time.time_ns() // 20_000_000)
-        time.sleep(3 * READ_S)
+        assert not asking.is_alive(), "whoever could ask has ended before the end was told"
         assert cloud.asked[1:] == [HearFlooded()]
         assert not flooded.is_over
     finally:

@@ -39,6 +39,10 @@ Examples:
   gridstat cloud add-channel c1/north-2 c3/gate-a --latency-ms 4
 """
 US_PER_MS = 1_000
+EVENTS_PER_S_MAX = 10**9
+BANDWIDTH_MAX = 10**12
+CHANNEL_MS_MAX = 60_000.0
+"""These three as in a cloud's file."""
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
@@ -54,7 +58,9 @@ Name = Annotated[str, typer.Argument(help="The router's full name, as c1/north-3
 def add_router(
     name: Name,
     role: Annotated[RouterRole, typer.Option("--role")] = RouterRole.INNER,
-    events_per_s: Annotated[int, typer.Option("--events-per-s", min=1)] = 1_000_000,
+    events_per_s: Annotated[
+        int, typer.Option("--events-per-s", min=1, max=EVENTS_PER_S_MAX)
+    ] = 1_000_000,
     folder: Folder = None,
 ) -> None:
     command = AddRouter(request_id=0, router=Router(name, role, events_per_s))
@@ -73,8 +79,10 @@ def remove_router(name: Name, folder: Folder = None) -> None:
 def add_channel(
     from_router: From,
     to_router: To,
-    bandwidth: Annotated[int, typer.Option("--bandwidth", min=0, help="Bytes/s; 0: any.")] = 0,
-    latency_ms: Annotated[float, typer.Option("--latency-ms", min=0.0)] = 0.0,
+    bandwidth: Annotated[
+        int, typer.Option("--bandwidth", min=0, max=BANDWIDTH_MAX, help="Bytes/s; 0: any.")
+    ] = 0,
+    latency_ms: Annotated[float, typer.Option("--latency-ms", min=0.0, max=CHANNEL_MS_MAX)] = 0.0,
     folder: Folder = None,
 ) -> None:
     channel = EventChannel(
@@ -86,7 +94,7 @@ def add_channel(
     )
     command = AddChannel(request_id=0, channel=channel)
     owner = load_access(folder).owner_of(from_router, to_router)
-    _do(owner, command, f"added {channel.label}")
+    _do(owner, command, added_words(channel))
 
 
 @app.command("remove-channel", help="Close an event channel that no contract uses.")
@@ -100,15 +108,22 @@ def remove_channel(from_router: From, to_router: To, folder: Folder = None) -> N
 @app.command("add-child", help="Let one more broker join below a QoS broker.")
 @telling
 def add_child(broker: Above, name: Below, folder: Folder = None) -> None:
-    access = load_access(folder).owner_of(broker)
+    access = load_access(folder).above_clouds(broker)
     _do(access, AddChild(request_id=0, name=name), f"{name} may join {broker}")
 
 
 @app.command("remove-child", help="Forget a child that no contract crosses.")
 @telling
 def remove_child(broker: Above, name: Below, folder: Folder = None) -> None:
-    access = load_access(folder).owner_of(broker)
+    access = load_access(folder).above_clouds(broker)
     _do(access, RemoveChild(request_id=0, name=name), f"removed {name} from {broker}")
+
+
+def added_words(channel: EventChannel) -> str:
+    """Between clouds the owner knows no routers yet, only their clouds: a channel may wait."""
+    clouds = {router.partition("/")[0] for router in (channel.from_router, channel.to_router)}
+    waits = "; it opens once both routers are there: `gridstat tree`" if len(clouds) > 1 else ""
+    return f"added {channel.label}{waits}"
 
 
 def _do(access: Access, command: OperatorCommand | TreeCommand, told: str) -> None:

@@ -19,6 +19,7 @@ from rich.table import Table
 
 import gridstat
 from gridstat.console.cli.failure import EXIT_FAILURE, print_plainly, tell_failure, telling
+from gridstat.console.cli.options import COUNT_MAX, SECONDS_MAX
 from gridstat.model.errors import Misuse, UnknownName
 
 if TYPE_CHECKING:
@@ -73,8 +74,12 @@ def list_experiments(
 def run_experiment(
     name: Annotated[str, typer.Argument(help="Which one; see `gridstat experiment list`.")],
     json: Annotated[bool, typer.Option("--json", help="End with one line of JSON.")] = False,
-    runs: Annotated[int | None, typer.Option(min=1, help="Interleaved repetitions.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0.01, help="Length of one cell.")] = None,
+    runs: Annotated[
+        int | None, typer.Option(min=1, max=COUNT_MAX, help="Interleaved repetitions.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.01, max=SECONDS_MAX, help="Length of one cell.")
+    ] = None,
     only: Annotated[str | None, typer.Option(help="Only these cells, comma-separated.")] = None,
     samples: Annotated[
         Path | None, typer.Option(help="Folder for raw samples (Parquet), where there are any.")

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.figures import milliseconds
 from gridstat.console.cli.options import AsJson, Folder
 from gridstat.console.live.sight import watched_brokers
 from gridstat.model.errors import NoSuchVariable
@@ -35,7 +36,6 @@ Examples:
 """
 BETWEEN_CLOUDS = 1 << 31
 """Channels with such numbers belong to brokers above clouds."""
-US_PER_MS = 1_000
 PATH_COUNTS_TOLD = ("expected", "delivered", "first", "late", "lost")
 
 
@@ -181,7 +181,3 @@ def described(variable: dict[str, Any]) -> str:
     every = f"every {period['seconds']}/{period['per_seconds']} s"
     speed = variable.get("replay_speed")
     return f"replayed, {every}, up to {speed} times as fast" if speed else f"published {every}"
-
-
-def milliseconds(latency_us: float) -> str:
-    return f"{latency_us / US_PER_MS:.3g} ms"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, ParamSpec
 
 import typer
@@ -11,7 +12,7 @@ from rich.console import Console
 from gridstat.model.errors import GridStatError, Misuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
@@ -27,6 +28,7 @@ def telling(command: Callable[Options, None]) -> Callable[Options, None]:
     @functools.wraps(command)
     def run(*args: Options.args, **options: Options.kwargs) -> None:
         try:
+            check_finite(options)
             command(*args, **options)
         except GridStatError as error:
             tell_failure(error)
@@ -34,6 +36,14 @@ def telling(command: Callable[Options, None]) -> Callable[Options, None]:
             raise typer.Exit(code) from error
 
     return run
+
+
+def check_finite(options: Mapping[str, object]) -> None:
+    """Bounds of options stop what is too large, but `nan` is neither above nor below any."""
+    for name, value in options.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            option = f"--{name.replace('_', '-')}"
+            raise Misuse(f"{option} {value} is no number", hint="write it in digits, as 1.5")
 
 
 def tell_failure(error: Exception) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
 from gridstat.console.cli.failure import print_plainly
-from gridstat.console.cli.options import AsJson, Edges, Folder
+from gridstat.console.cli.options import COUNT_MAX, AsJson, Edges, Folder
 
 if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
@@ -31,7 +31,9 @@ Examples:
 
 def find(
     pattern: Annotated[str, typer.Argument(help="A full name or a pattern (* one part, ** all).")],
-    limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many; 0: all.")] = 0,
+    limit: Annotated[
+        int, typer.Option("--limit", min=0, max=COUNT_MAX, help="At most so many; 0: all.")
+    ] = 0,
     after: Annotated[str, typer.Option("--after", help="Only those behind this name.")] = "",
     end_point: Annotated[str, typer.Option("--as", help="The end-point's full name.")] = "",
     edge: Edges = None,

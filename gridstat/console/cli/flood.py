@@ -12,7 +12,9 @@ from gridstat.console.access import load_access
 from gridstat.console.cli.failure import print_plainly
 from gridstat.console.cli.options import AsJson, Folder
 from gridstat.console.operator_desk import ask_once
-from gridstat.model.errors import Misuse, UnknownName
+from gridstat.model.errors import Misuse
+from gridstat.model.flooding import asked_modes
+from gridstat.model.rate_law import EVERY_MAX
 from gridstat.net.command.operator_messages import ListFlooding, RemoveFlooding, SetFlooding
 
 if TYPE_CHECKING:
@@ -43,7 +45,9 @@ Examples:
 def flood(
     name: Annotated[str, typer.Argument(help="The variable's full name.")] = "",
     modes: Annotated[str, typer.Option(help="Modes by number, as 2,3; else all of them.")] = "",
-    every: Annotated[int, typer.Option(min=1, help="Only every n-th slot of it.")] = 1,
+    every: Annotated[
+        int, typer.Option(min=1, max=EVERY_MAX, help="Only every n-th slot of it.")
+    ] = 1,
     at: Annotated[str, typer.Option(help="The broker to ask; else the variable's cloud's.")] = "",
     stop: Annotated[bool, typer.Option("--stop", help="No longer flood it.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="List what floods.")] = False,
@@ -99,17 +103,14 @@ def command_of(
 def mode_numbers(text: str) -> tuple[int, ...]:
     """`2,3` as numbers; raises `Misuse` for anything else."""
     try:
-        return tuple(int(part) for part in text.split(",")) if text else ()
+        return asked_modes(int(part) for part in text.split(",")) if text else ()
     except ValueError:
         raise Misuse(f"modes {text!r} are not numbers", hint="as in --modes 2,3") from None
 
 
 def broker_of(access: Access, name: str, at: str) -> Access:
     """How the broker is reached that is asked: the named one, or that of the variable's cloud."""
-    if at and at != access.cloud and at not in access.tree:
-        known = ", ".join(sorted({access.cloud, *access.tree}))
-        raise UnknownName(f"there is no broker {at}", hint=f"this folder knows {known}")
-    return access.beside(at or name.partition("/")[0])
+    return access.at(at) if at else access.beside(name.partition("/")[0])
 
 
 def told(facts: dict[str, Any]) -> Iterator[str]:

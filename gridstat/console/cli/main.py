@@ -1,6 +1,7 @@
 """The `gridstat` command: its sub-commands, each in a file of its own, put together.
 
-Exit codes: 0 done, 1 the world refused (a port is taken, a process died), 2 asked wrongly.
+Exit codes: 0 done, 1 the world refused (a port is taken, a process died), 2 asked wrongly; of
+daemons also 70 (a bug of ours) and 75 (another broker may be in charge); of `up` 130 (two Ctrl-C).
 """
 
 from __future__ import annotations

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+
+from gridstat.model.qos import LATENCY_US_MAX
+
+US_PER_MS: Final = 1_000
+LATENCY_MS_MAX: Final = LATENCY_US_MAX / US_PER_MS
+SECONDS_MAX: Final = 10.0**8
+"""Three years: nothing that is started by hand runs for longer, and every clock can hold it."""
+COUNT_MAX: Final = 2**53
+"""Whatever counts: more than ever comes, and exact in JSON."""
+PORT_MAX: Final = 65_535
 
 Folder = Annotated[
     Path | None,

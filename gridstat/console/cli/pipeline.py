@@ -14,7 +14,7 @@ from rich.console import Console
 from gridstat.console.access import ACCESS_FILE, folder_from, load_access
 from gridstat.console.cli.attaching import places_of
 from gridstat.console.cli.failure import print_plainly, telling
-from gridstat.console.cli.options import AsJson, Edges, Folder
+from gridstat.console.cli.options import SECONDS_MAX, AsJson, Edges, Folder
 from gridstat.console.cli.pipeline_history import audit, mine, replay, show
 from gridstat.console.cli.pipeline_options import (
     MASTER,
@@ -83,7 +83,10 @@ def run(
         float, typer.Option("--delay-s", min=0.0, max=3_600.0, help="How long seconds stay open.")
     ] = 2.0,
     compact_s: Annotated[
-        float, typer.Option("--compact-s", min=0.0, help="Compact so often; 0: by hand only.")
+        float,
+        typer.Option(
+            "--compact-s", min=0.0, max=SECONDS_MAX, help="Compact so often; 0: by hand only."
+        ),
     ] = 600.0,
     keep_log: Annotated[
         bool, typer.Option("--keep-log", help="Others read the log, too: release nothing of it.")
@@ -99,7 +102,9 @@ def run(
         bool, typer.Option("--without-alerts", help="Alarms go to their table only.")
     ] = False,
     edge: Edges = None,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="0: no end.")] = 0.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.0, max=SECONDS_MAX, help="0: no end.")
+    ] = 0.0,
     json: AsJson = False,
 ) -> None:
     need_spark()

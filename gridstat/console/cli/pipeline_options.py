@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PACKAGES: Final = ("deltalake", "pandas", "pyarrow", "pyspark")
 PLACE: Final = "pipeline"
 NS_PER_US: Final = 1_000
+INT64_MAX: Final = 2**63 - 1
+"""What tables hold; in nanoseconds the year 2262."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Into = Annotated[
@@ -104,4 +106,7 @@ def instant_ns(text: str) -> int:
         ) from None
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     since = moment - _EPOCH
-    return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * NS_PER_US
+    since_ns = ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * NS_PER_US
+    if not 0 <= since_ns <= INT64_MAX:
+        raise Misuse(f"{text} is before 1970, or after 2262", hint="events have stamps in between")
+    return since_ns

@@ -13,7 +13,7 @@ from rich.console import Console
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
 from gridstat.console.cli.failure import print_plainly
-from gridstat.console.cli.options import Edges, Folder
+from gridstat.console.cli.options import COUNT_MAX, Edges, Folder
 from gridstat.console.config.cloud_grid import period_of
 from gridstat.console.simulation.schedule import instant_ns
 from gridstat.model.errors import Misuse
@@ -39,7 +39,9 @@ Examples:
 def publish(
     name: Annotated[str, typer.Argument(help="The variable's full name, as c1/me/wave.")],
     rate: Annotated[str, typer.Option("--rate", help="How often: 30/s, or 1/5s.")] = "1/s",
-    count: Annotated[int, typer.Option("--count", min=0, help="Values; 0: no end.")] = 0,
+    count: Annotated[
+        int, typer.Option("--count", min=0, max=COUNT_MAX, help="Values; 0: no end.")
+    ] = 0,
     stdin: Annotated[bool, typer.Option("--stdin", help="Values from standard input.")] = False,
     edge: Edges = None,
     folder: Folder = None,

@@ -13,10 +13,18 @@ from rich.console import Console
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import places_of
 from gridstat.console.cli.failure import print_plainly
-from gridstat.console.cli.options import AsJson, Edges, Folder
+from gridstat.console.cli.options import (
+    LATENCY_MS_MAX,
+    PORT_MAX,
+    SECONDS_MAX,
+    AsJson,
+    Edges,
+    Folder,
+)
 from gridstat.console.config.cloud_grid import period_of
 from gridstat.endpoint.asking import qos
 from gridstat.model.errors import ConfigurationError, Misuse
+from gridstat.model.rate_law import EVERY_MAX
 from gridstat.record.settings import LEDGER_S, MIB, LogSettings, RecorderSettings
 
 if TYPE_CHECKING:
@@ -42,17 +50,35 @@ Examples:
 
   gridstat recorder --into /data/log --redundancy 2 --log-mib 65536 --metrics-port 9110 --json
 """
+MIB_MAX = 2**30
+"""A pebibyte, in MiB."""
+DAYS_MAX = 36_500.0
+Rate = Annotated[str, typer.Option("--rate", help="At most so often: 10/s; all if empty.")]
+Every = Annotated[int, typer.Option("--every", min=1, max=EVERY_MAX, help="Only every n-th slot.")]
+LatencyMs = Annotated[float | None, typer.Option("--latency-ms", min=0.001, max=LATENCY_MS_MAX)]
+LogMib = Annotated[int, typer.Option("--log-mib", min=4, max=MIB_MAX, help="Bound of the events.")]
+SegmentMib = Annotated[int, typer.Option("--segment-mib", min=1, max=MIB_MAX, help="At most.")]
+SegmentS = Annotated[float, typer.Option("--segment-s", min=1.0, max=SECONDS_MAX, help="At most.")]
+Seconds = Annotated[float, typer.Option("--seconds", min=0.0, max=SECONDS_MAX, help="0: no end.")]
 AccountS = Annotated[
-    float, typer.Option("--account-s", min=0.2, help="How often the broker is asked.")
+    float,
+    typer.Option("--account-s", min=0.2, max=SECONDS_MAX, help="How often the broker is asked."),
 ]
 LedgerS = Annotated[
-    float, typer.Option("--ledger-s", min=0.0, help="How often a ledger is told without loss.")
+    float,
+    typer.Option(
+        "--ledger-s", min=0.0, max=SECONDS_MAX, help="How often a ledger is told without loss."
+    ),
 ]
 KeepDays = Annotated[
-    float, typer.Option("--keep-days", min=0.1, help="How long ledgers and counters are kept.")
+    float,
+    typer.Option(
+        "--keep-days", min=0.1, max=DAYS_MAX, help="How long ledgers and counters are kept."
+    ),
 ]
 FreeMib = Annotated[
-    int, typer.Option("--free-mib", min=0, help="Alarm below so much room on the disk.")
+    int,
+    typer.Option("--free-mib", min=0, max=MIB_MAX, help="Alarm below so much room on the disk."),
 ]
 Names = Annotated[
     list[str] | None,
@@ -62,7 +88,7 @@ SyncS = Annotated[
     float, typer.Option("--sync-s", min=0.01, max=60.0, help="How long events may be unsafe.")
 ]
 MetricsPort = Annotated[
-    int | None, typer.Option("--metrics-port", min=0, max=65_535, show_default=False)
+    int | None, typer.Option("--metrics-port", min=0, max=PORT_MAX, show_default=False)
 ]
 SEGMENTS_MIN = 4
 """A log holds at least so many segments, or nothing could be released before it is full."""
@@ -71,24 +97,24 @@ SEGMENTS_MIN = 4
 def recorder(
     names: Names = None,
     into: Annotated[Path, typer.Option("--into", help="The folder of the log.")] = Path("log"),
-    rate: Annotated[str, typer.Option("--rate", help="At most so often: 10/s; all if empty.")] = "",
-    every: Annotated[int, typer.Option("--every", min=1, help="Only every n-th slot.")] = 1,
-    latency_ms: Annotated[float | None, typer.Option("--latency-ms", min=0.001)] = None,
+    rate: Rate = "",
+    every: Every = 1,
+    latency_ms: LatencyMs = None,
     redundancy: Annotated[int | None, typer.Option("--redundancy", min=1, max=4)] = None,
     priority: Annotated[
         int | None, typer.Option("--priority", min=1, max=6, help="1 is the most urgent.")
     ] = None,
     preset: Annotated[str, typer.Option("--preset", help="What is not said is as in this.")] = "",
     sync_s: SyncS = 0.2,
-    log_mib: Annotated[int, typer.Option("--log-mib", min=4, help="Bound of the events.")] = 8_192,
-    segment_mib: Annotated[int, typer.Option("--segment-mib", min=1, help="At most.")] = 128,
-    segment_s: Annotated[float, typer.Option("--segment-s", min=1.0, help="At most.")] = 3_600.0,
+    log_mib: LogMib = 8_192,
+    segment_mib: SegmentMib = 128,
+    segment_s: SegmentS = 3_600.0,
     account_s: AccountS = 5.0,
     ledger_s: LedgerS = LEDGER_S,
     keep_days: KeepDays = 7.0,
     free_mib: FreeMib = 512,
     metrics_port: MetricsPort = None,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="0: no end.")] = 0.0,
+    seconds: Seconds = 0.0,
     end_point: Annotated[str, typer.Option("--name", "--as", help="Its full name.")] = "",
     edge: Edges = None,
     folder: Folder = None,

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.options import PORT_MAX
 from gridstat.console.config.router_file import load_router, router_from_arguments
 from gridstat.console.daemons.router_daemon import run_router
 from gridstat.model.cloud import RouterRole
@@ -66,7 +67,9 @@ def router(
         Path, typer.Option("--certificates", "-c", help="Where its certificate is.")
     ] = Path("certificates"),
     host: Annotated[str, typer.Option("--host", help="Where it listens.")] = "127.0.0.1",
-    data_port: Annotated[int, typer.Option("--data-port", "-p", help="0: any free one.")] = 0,
+    data_port: Annotated[
+        int, typer.Option("--data-port", "-p", min=0, max=PORT_MAX, help="0: any free one.")
+    ] = 0,
     json: Annotated[
         bool, typer.Option("--json", help="Readiness and the last report as JSON lines.")
     ] = False,

@@ -16,7 +16,15 @@ from rich.console import Console
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
 from gridstat.console.cli.failure import print_plainly
-from gridstat.console.cli.options import AsJson, Edges, Folder
+from gridstat.console.cli.figures import milliseconds
+from gridstat.console.cli.options import (
+    COUNT_MAX,
+    LATENCY_MS_MAX,
+    SECONDS_MAX,
+    AsJson,
+    Edges,
+    Folder,
+)
 from gridstat.console.config.cloud_grid import period_of
 from gridstat.endpoint.asking import qos
 from gridstat.model.cloud import is_pattern
@@ -47,7 +55,6 @@ Examples:
 """
 POLL_S = 0.05
 KEEP_EVENTS = 65_536
-MS_PER_US = 0.001
 
 
 def subscribe(
@@ -55,10 +62,16 @@ def subscribe(
         str, typer.Argument(help="A full name or a pattern (* one part, ** all).")
     ] = "",
     rate: Annotated[str, typer.Option("--rate", help="At most so often: 10/s; all if empty.")] = "",
-    latency_ms: Annotated[float, typer.Option("--latency-ms", min=0.001)] = 2_000.0,
+    latency_ms: Annotated[
+        float, typer.Option("--latency-ms", min=0.001, max=LATENCY_MS_MAX)
+    ] = 2_000.0,
     redundancy: Annotated[int, typer.Option("--redundancy", min=1, max=4)] = 1,
-    count: Annotated[int, typer.Option("--count", min=0, help="Events; 0: no end.")] = 0,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="0: no end.")] = 0.0,
+    count: Annotated[
+        int, typer.Option("--count", min=0, max=COUNT_MAX, help="Events; 0: no end.")
+    ] = 0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.0, max=SECONDS_MAX, help="0: no end.")
+    ] = 0.0,
     end_point: Annotated[str, typer.Option("--as", help="The end-point's full name.")] = "",
     flooded: Annotated[bool, typer.Option("--flooded", help="All that floods.")] = False,
     edge: Edges = None,
@@ -66,7 +79,10 @@ def subscribe(
     json: AsJson = False,
 ) -> None:
     if flooded == bool(name):
-        raise Misuse("name a variable, or ask for --flooded, and not both")
+        raise Misuse(
+            "name a variable, or ask for --flooded, and not both",
+            hint="gridstat subscribe NAME, or gridstat subscribe --flooded",
+        )
     access = load_access(folder)
     wishes = qos(latency_ms=latency_ms, redundancy=redundancy)
     if rate:
@@ -109,7 +125,7 @@ class Printer:
         self._tell(
             {"is": "granted", "name": subscription.name, "paths": len(contract.paths)},
             f"granted {subscription.name} over {len(contract.paths)} path(s), "
-            f"predicted {contract.latency_us * MS_PER_US:.3g} ms",
+            f"predicted {milliseconds(contract.latency_us)}",
         )
 
     def begin_flooded(self, grid: Connection) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json as json_text
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.failure import print_plainly
-from gridstat.console.cli.options import AsJson, Folder
+from gridstat.console.cli.options import SECONDS_MAX, AsJson, Folder
 from gridstat.console.live.tables import survey_tables
 from gridstat.console.operator_desk import operator_desk
 from gridstat.model.errors import GridStatError, Misuse
@@ -44,7 +44,10 @@ def top(
         str, typer.Option("--cloud", help="Another cloud of the folder's tree.", show_default=False)
     ] = "",
     once: Annotated[bool, typer.Option("--once", help="One survey, then end.")] = False,
-    interval_s: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds.")] = 1.0,
+    interval_s: Annotated[
+        float,
+        typer.Option("--interval", "--interval-s", min=0.1, max=SECONDS_MAX, help="Seconds."),
+    ] = 1.0,
     json: AsJson = False,
 ) -> None:
     console = Console()
@@ -60,10 +63,8 @@ def _cloud_of(access: Access, cloud: str) -> Access:
     """The folder as seen from one of its clouds."""
     seen = access.beside(cloud or access.cloud)
     if cloud and seen.cloud != cloud:
-        known = ", ".join(name for name, one in access.tree.items() if one.name_service)
-        raise Misuse(
-            f"the folder tells of no cloud {cloud}", hint=f"clouds: {known or access.cloud}"
-        )
+        known = ", ".join(access.clouds) or access.cloud
+        raise Misuse(f"the folder tells of no cloud {cloud}", hint=f"clouds: {known}")
     return seen
 
 
@@ -71,7 +72,7 @@ async def _watch(
     access: Access, console: Console, *, interval_s: float, is_once: bool, as_json: bool
 ) -> None:
     async with operator_desk(access) as desk:
-        facts = await desk.ask(Survey(request_id=0))
+        facts = check_cloud(await desk.ask(Survey(request_id=0)), access)
         if as_json:
             print_plainly(console, json_text.dumps(facts))
         elif is_once:
@@ -83,6 +84,16 @@ async def _watch(
                 while True:
                     await asyncio.sleep(interval_s)
                     live.update(await newest_tables(desk), refresh=True)
+
+
+def check_cloud(facts: dict[str, Any], access: Access) -> dict[str, Any]:
+    """The survey, if it is of a cloud; one above clouds has neither routers nor ledgers."""
+    if "cloud" not in facts:
+        raise Misuse(
+            f"{access.cloud} is a broker above clouds, and `gridstat top` shows one cloud",
+            hint=f"`gridstat tree` shows the brokers; clouds: {', '.join(access.clouds)}",
+        )
+    return facts
 
 
 async def newest_tables(desk: OperatorDesk) -> RenderableType:

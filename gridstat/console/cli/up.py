@@ -13,7 +13,7 @@ from rich.console import Console
 
 from gridstat.console.access import folder_from
 from gridstat.console.cli.failure import print_plainly
-from gridstat.console.cli.options import Folder
+from gridstat.console.cli.options import SECONDS_MAX, Folder
 from gridstat.console.config.grid_file import (
     DEFAULT_GRID_FILE,
     HINT,
@@ -53,7 +53,8 @@ def up(
         Path | None, typer.Argument(help="A topology file (TOML); the built-in one if left out.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="End by itself after so many seconds.")
+        float | None,
+        typer.Option(min=0.1, max=SECONDS_MAX, help="End by itself after so many seconds."),
     ] = None,
     folder: Folder = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line, a second.")] = False,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SECRET_KEYS = frozenset({"journal"})
 """Whose values may have a password in them."""
+SHOWN_MAX = 200
 KINDS = {
     "int_type": "a whole number without quotes",
     "string_type": "text in quotes",
@@ -74,7 +75,7 @@ def _problem_and_hint(
     detail: ErrorDetails, path: Sequence[str | int], *, model: type[BaseModel]
 ) -> tuple[str, str]:
     kind = detail["type"]
-    shown = "this value" if SECRET_KEYS.intersection(path) else repr(detail["input"])
+    shown = "this value" if SECRET_KEYS.intersection(path) else _shown(detail["input"])
     match kind:
         case "extra_forbidden":
             told = ("unknown key", unknown_key_hint(str(path[-1]), known_keys(path, model)))
@@ -92,11 +93,22 @@ def _problem_and_hint(
         case "too_long":
             most = detail.get("ctx", {}).get("max_length")
             told = ("too many", f"one file may have {most}; start the others from a second file")
+        case "finite_number":
+            told = (f"{shown} is no number", "write it in digits, as 1.5")
         case _ if kind in KINDS:
             told = (f"{shown} is not {KINDS[kind]}", f"write {KINDS[kind]}")
         case _:
             told = (f"{shown} is out of range", _range_hint(detail, str(path[-1])))
     return told
+
+
+def _shown(value: object) -> str:
+    """What stands in the file, as far as people want to see it again."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python prints no number of thousands of digits.
+        return "a number without end"
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
 
 
 def _range_hint(detail: ErrorDetails, key: str) -> str:

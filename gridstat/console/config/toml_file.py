@@ -17,7 +17,7 @@ FILE_BYTES_MAX = 16 * 1024 * 1024
 
 
 class Section(BaseModel):
-    """What all tables share: no unknown keys, no guessed types."""
+    """What all tables share: no unknown keys, no guessed types, no `nan`."""
 
     # A traceback would repeat values too, of which one may have a password in it.
     model_config = ConfigDict(
@@ -26,6 +26,7 @@ class Section(BaseModel):
         frozen=True,
         populate_by_name=True,
         hide_input_in_errors=True,
+        allow_inf_nan=False,
     )
 
 
@@ -58,6 +59,13 @@ def document_of(text: str, *, file: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         hint = "mend that line; text needs quotes, a table is written [[router]]"
         raise complaint(file, "", f"not TOML: {error}", hint=hint) from error
+    # Beside its own error the library lets pass those of numbers and of nesting without end.
+    except (ValueError, OverflowError) as error:
+        hint = "no setting needs a number of hundreds of digits, nor a date that is none"
+        raise complaint(file, "", "a value that cannot be read", hint=hint) from error
+    except RecursionError as error:
+        hint = "a list has values or tables in it, and no list of lists of lists"
+        raise complaint(file, "", "nested too deeply", hint=hint) from error
 
 
 def settings_of(document: Mapping[str, Any], model: type[Settings], *, file: str) -> Settings:

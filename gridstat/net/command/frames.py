@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Final, TypeVar, get_args
 
 import msgspec
 
-from gridstat.model.errors import FrameTooLarge, GridStatError, MalformedFrame, QuotaReached
+from gridstat.model.errors import (
+    FrameTooLarge,
+    GridStatError,
+    LayoutError,
+    MalformedFrame,
+    QuotaReached,
+)
 from gridstat.net.command.messages import MANY_MAX, EndPointCommand, Message, Notice, Outcomes
 
 if TYPE_CHECKING:
@@ -89,7 +95,13 @@ class FrameReader:
 
 def encode_body(value: Message | EndPointCommand | Outcomes | Notice) -> bytes:
     """The bytes that a frame, `Submit.body`, `Answer.body` or `Tell.body` holds."""
-    return _ENCODER.encode(value)
+    try:
+        return _ENCODER.encode(value)
+    except OverflowError as error:
+        raise LayoutError(
+            f"{type(value).__name__} has a number that no message holds",
+            hint="whole numbers have at most 64 bits",
+        ) from error
 
 
 def decode_message(body: bytes) -> Message | None:

@@ -10,7 +10,7 @@ from gridstat.model.status import BuiltinType
 from gridstat.net.command.operator_messages import RemoveFlooding, SetFlooding
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.streams import Stream
-from tests.cluster.seven_clouds.clouds import GOLDEN, PARENTS, WITHIN_S, SevenClouds
+from tests.cluster.seven_clouds.clouds import ALWAYS_GROWS, GOLDEN, PARENTS, WITHIN_S, SevenClouds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.cluster, pytest.mark.apart, pytest.mark.slow, pytest.mark.timeout(900)]
 EVENTS = 10
+Reports = dict[str, dict[str, int]]
 
 
 @pytest.fixture(scope="module")
@@ -33,24 +34,36 @@ def flooded(
 ) -> tuple[dict[str, int], int, int]:
     """How often each router flooded, how many copies were dropped, and how many events sent."""
     clouds.ask(broker, SetFlooding(request_id=0, name=stream.name))
-    before, dropped = clouds.counts("flooded"), sum(clouds.counts("duplicate").values())
+    start = clouds.reports()
     with Stream(stream) as sending:
         eventually(lambda: sending.complaint_below(EVENTS), within_s=WITHIN_S)
     sent = len(sending.sent)
-    last: list[dict[str, int]] = [{}]
+    seen = [start]
 
     def unsettled() -> str | None:
-        """Counters are reported every second or so; the same twice, and complete at the start."""
-        found = clouds.counts("flooded")
-        more = {name: count - before.get(name, 0) for name, count in found.items()}
-        told = {name: count for name, count in more.items() if count}
-        is_same, last[0] = told == last[0], told
+        """None once every router has told the same in two reports, and all that was sent."""
+        before, now = seen[-1], clouds.reports()
+        old = [name for name in now if not more(before, now, ALWAYS_GROWS).get(name)]
+        if old:
+            return f"{', '.join(old)} have not reported anew"
+        seen.append(now)
+        told = more(start, now, "flooded")
+        is_same = not more(before, now, "flooded") and not more(before, now, "duplicate")
         return None if is_same and set(told.values()) == {sent} else f"{told} of {sent}"
 
     eventually(unsettled, within_s=WITHIN_S)
-    drops = sum(clouds.counts("duplicate").values()) - dropped
     clouds.ask(broker, RemoveFlooding(request_id=0, name=stream.name))
-    return last[0], drops, sent
+    drops = sum(more(start, seen[-1], "duplicate").values())
+    return more(start, seen[-1], "flooded"), drops, sent
+
+
+def more(before: Reports, now: Reports, counter: str) -> dict[str, int]:
+    """What each router has counted in between, of those that have counted anything."""
+    grown = {
+        name: counters.get(counter, 0) - before[name].get(counter, 0)
+        for name, counters in now.items()
+    }
+    return {name: count for name, count in grown.items() if count}
 
 
 @pytest.mark.feature("S0-80", "S0-77")

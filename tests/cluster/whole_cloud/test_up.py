@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import subprocess
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ import pytest
 from gridstat.console.grid_folder import locked
 from tests.cluster.command import GRIDSTAT, Command, survivors
 from tests.cluster.eventually import eventually
+from tests.tidy.source import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +44,7 @@ def test_a_cloud_loses_nothing_redundant_by_a_killed_router_and_ends_with_an_acc
         edges = ["c1/east-a", "c1/east-b", "c1/west-a", "c1/west-b"]
         assert sorted(name for name, role in roles.items() if role == "edge") == edges
         eventually(lambda: complaint_without_contracts(command), within_s=WITHIN_S)
+        assert_the_guide_is_refused(tmp_path / "cloud")
         os.kill(started["processes"]["c1/north-1"], signal.SIGKILL)
         os.kill(started["processes"]["broker/root"], signal.SIGKILL)
         seen = len(command.lines_in("running"))
@@ -55,6 +59,21 @@ def test_a_cloud_loses_nothing_redundant_by_a_killed_router_and_ends_with_an_acc
     ]
     assert redundant == [(0, 0)] * 10
     assert survivors(started["processes"]) is None
+
+
+def assert_the_guide_is_refused(folder: Path) -> None:
+    """What `docs/start.md` calls too much is, and the refusal says of what."""
+    text = (ROOT / "docs/start.md").read_text(encoding="utf-8")
+    (words,) = re.findall(r"Ask for too much\s+\(`gridstat ([^`]+)`\)", text)
+    asked = subprocess.run(
+        [GRIDSTAT, *shlex.split(words), "--seconds", "1", "--folder", str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+    assert asked.returncode == 1, asked.stdout
+    assert "(1038)" in asked.stderr
 
 
 def complaint_without_contracts(command: Command) -> str | None:

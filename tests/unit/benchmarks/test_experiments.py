@@ -192,6 +192,40 @@ def test_a_parameter_of_the_wrong_type_is_refused() -> None:
         EXPERIMENTS["forwarding"].run({"only": "everything"}, lambda _share, _what: None)
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("tree", {"clouds": "0"}),
+        ("tree", {"clouds": "10,1"}),
+        ("tree", {"clouds": ""}),
+        ("tree", {"clouds": "9" * 5_000}),
+        ("tree", {"runs": 0}),
+        ("tree", {"pairs": 0}),
+        ("tree", {"branching": 1}),
+        ("tree", {"routers": 2}),
+        ("tree", {"subscriptions": 1}),
+        ("tree", {"takeovers": -1}),
+        ("tree", {"full": 1, "full_clouds": 1}),
+        ("forwarding", {"seconds": 0}),
+        ("forwarding", {"seconds": "nan"}),
+        ("changes", {"per_s": "inf"}),
+        ("hops", {"routers": "0"}),
+        ("recovery", {"trials": 0}),
+        ("subscribe", {"clients": 0}),
+        ("pipeline", {"rows": 0}),
+    ],
+)
+def test_a_number_with_which_nothing_can_be_measured_is_refused_at_once(
+    name: str, options: dict[str, Figure]
+) -> None:
+    begun: list[str] = []
+    with pytest.raises(BenchmarkError) as caught:
+        EXPERIMENTS[name].run(options, lambda _share, what: begun.append(what))
+    assert next(reversed(options)) in str(caught.value)
+    assert caught.value.hint
+    assert begun == []
+
+
 @pytest.mark.timeout(240)
 def test_subscribe_grants_everything_and_ends_with_equal_digests() -> None:
     options: dict[str, Figure] = {

@@ -141,6 +141,11 @@ MISTAKES = {
     'cloud = "c1"\n[[router]]\nname = "a"\n[parent]\nname = "r"\naddresses = ["r"]': "an address",
     'cloud = "r"\n[[router]]\nname = "a"\n[parent]\nname = "r"\naddresses = ["r:1"]': "is this",
     "cloud = ": "not TOML",
+    "port = " + "9" * 5_000: "a value that cannot be read",
+    'cloud = "c1"\nport = 0x' + "f" * 5_000 + '\n[[router]]\nname = "i0"': "a number without end",
+    "port = " + "[" * 5_000 + "]" * 5_000: "nested too deeply",
+    'cloud = "c1"\nx = nan\n[[router]]\nname = "i0"': "x: nan is no number",
+    'cloud = "c1"\n[[router]]\nname = "i0"\n[timing]\ngrace_s = inf': "inf is no number",
 }
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from gridstat.console.cli.explain import described, explained, explained_subscription
+from gridstat.console.cli.figures import milliseconds
 
 UPPER, LOWER, OLD = (["c1/e0", f"c1/i{number}", "c1/e1"] for number in range(3))
 
@@ -128,3 +131,11 @@ def test_a_contract_between_clouds_is_told_stretch_by_stretch_and_whose_each_is(
         "      stretch of c2: c2/b0 → c2/e0, 0.4 ms",
         "  cloud c3 does not answer, and may take it too: no answer",
     ]
+
+
+@pytest.mark.parametrize(
+    ("latency_us", "words"),
+    [(500, "0.5 ms"), (12_345, "12.3 ms"), (99_000, "99 ms"), (2_000_000, "2,000 ms")],
+)
+def test_latencies_are_told_without_powers_of_ten(latency_us: int, words: str) -> None:
+    assert milliseconds(latency_us) == words

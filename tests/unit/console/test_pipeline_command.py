@@ -43,6 +43,12 @@ def test_what_is_no_time_is_refused_with_an_example(text: str) -> None:
         instant_ns(text)
 
 
+@pytest.mark.parametrize("text", ["1969-12-31", "2262-05-01", "9999-12-31"])
+def test_a_time_that_no_stamp_can_be_of_is_refused(text: str) -> None:
+    with pytest.raises(Misuse, match="before 1970, or after 2262"):
+        instant_ns(text)
+
+
 @pytest.mark.parametrize("command", ["query", "audit", "mine", "compact"])
 def test_a_folder_without_a_pipeline_is_named(tmp_path: Path, command: str) -> None:
     words = [command, *(["select 1"] if command == "query" else [])]

@@ -61,12 +61,25 @@ def test_a_preset_sets_what_is_not_said() -> None:
         {"redundancy": 9},
         {"preset": "fast"},
         {"latency_ms": 10, "latency_ms_worst": 5},
+        {"latency_ms": float("inf")},
+        {"latency_ms": float("nan")},
+        {"latency_ms": 1e300},
+        {"latency_ms_worst": float("inf")},
+        {"redundancy": float("nan")},
+        {"redundancy": 1.5},
+        {"every": 2.5},
+        {"priority": 10**30},
         {"every_worst": 2, "rate_worst": 1},
     ],
 )
 def test_a_quality_that_cannot_be_meant_is_refused(wishes: Any) -> None:
     with pytest.raises(Misuse):
         qos(**wishes)
+
+
+def test_modes_have_whole_numbers() -> None:
+    with pytest.raises(Misuse, match="modes are numbers"):
+        modal_qos(None, None, {1.5: QosRequest()})  # type: ignore[dict-item]
 
 
 def test_modes_presets_and_qualities_do_not_mix() -> None:
@@ -87,7 +100,7 @@ def test_a_python_type_is_no_value_type() -> None:
         periodic_variable("c1/a/v", float, {"rate": 1})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("interval_s_min", [0, -1, float("nan")])
+@pytest.mark.parametrize("interval_s_min", [0, -1, float("nan"), float("inf"), 1e300])
 def test_an_alert_needs_a_minimum_interval(interval_s_min: float) -> None:
     with pytest.raises(Misuse, match="minimum interval"):
         alert_variable("c1/a/v", BuiltinType.BOOL, interval_s_min)

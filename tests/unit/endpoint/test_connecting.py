@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -44,6 +44,16 @@ def test_an_end_point_attaches_to_one_edge_or_two(edges: list[str]) -> None:
 def test_two_edges_are_two_routers(certificates: Path) -> None:
     with pytest.raises(Misuse, match="the same edge router twice"):
         connect([EDGE, "c1/e0@127.0.0.2:7101"], NAME, certificates=certificates)
+
+
+@pytest.mark.parametrize("word", ["timeout_s", "answer_within_s"])
+@pytest.mark.parametrize("wait_s", [float("inf"), float("nan"), 1e300])
+def test_a_wait_that_no_clock_can_hold_is_refused(
+    certificates: Path, word: str, wait_s: float
+) -> None:
+    wishes: Any = {word: wait_s}
+    with pytest.raises(Misuse, match=word):
+        connect("c1/e0@127.0.0.1:1", NAME, certificates=certificates, **wishes)
 
 
 def test_a_name_without_a_certificate_is_refused_with_what_to_do(certificates: Path) -> None:
@@ -106,7 +116,18 @@ def test_a_folder_says_where_edges_are_and_has_the_certificates(certificates: Pa
         connect("c1/e0", NAME, folder=access, certificates=certificates)
 
 
-@pytest.mark.parametrize("content", [None, "edge = 7", "[[edge]]\nname = 'c1/e0'", "\\"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        "edge = 7",
+        "[[edge]]\nname = 'c1/e0'",
+        "\\",
+        "[[edge]]\nname = 'c1/e0'\nhost = '::1'\nport = inf",
+        "edge = " + "[" * 5_000,
+        "port = " + "9" * 5_000,
+    ],
+)
 def test_a_folder_without_a_cloud_is_refused_with_what_to_do(
     tmp_path: Path, content: str | None
 ) -> None:

@@ -218,6 +218,14 @@ def test_an_event_stamped_before_a_change_bears_the_old_identifier_even_if_sent_
     assert [voltage.identifier_at(at) for at in (999, 1_000, 998, 1_001)] == [5, 6, 5, 6]
 
 
+@pytest.mark.parametrize("phase_ns", [-1, 10**30])
+def test_a_phase_that_no_variable_has_is_refused_and_not_asked_for(phase_ns: int) -> None:
+    station = Station("c1/e0")
+    voltage = station.publish()
+    with pytest.raises(LayoutError, match="phase_ns"):
+        voltage.change_period(Period(1, 30), phase_ns=phase_ns)
+
+
 def test_a_refused_period_changes_nothing() -> None:
     station = Station("c1/e0")
     voltage = station.publish()

@@ -151,3 +151,11 @@ def test_what_slow_readers_lose_is_counted_for_good(grid: PaperGrid) -> None:
     assert [entry.dropped for entry in report.entries] == [5]
     grid.book.told(Unpublished(subscription_id=1, name=VOLTAGE.name), ())
     assert (voltage.dropped, grid.book.dropped) == (5, 5)
+
+
+@pytest.mark.parametrize("timeout_s", [float("inf"), float("nan"), 1e300])
+def test_a_wait_that_no_clock_can_hold_is_refused(grid: PaperGrid, timeout_s: float) -> None:
+    voltage = subscribe(grid, keep_events=8)
+    with pytest.raises(Misuse, match="timeout_s"):
+        voltage.read(timeout_s=timeout_s)
+    assert len(voltage.read(timeout_s=-0.5)) == 0, "a time that is over is no mistake"

@@ -118,3 +118,9 @@ def test_each_kind_checks_its_own_keys(kind: str, text: str, told: str) -> None:
 
 def test_every_rule_of_the_shipped_file_says_what_it_is_for() -> None:
     assert default_text().count("[[rule]]") == 7
+
+
+@pytest.mark.parametrize("value", ["9" * 5_000, "[" * 5_000 + "]" * 5_000])
+def test_a_value_without_end_is_one_message(value: str) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        rules_from_text(f"rule = {value}", file="f")

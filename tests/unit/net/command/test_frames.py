@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridstat.model.errors import FrameTooLarge, MalformedFrame
+from gridstat.model.errors import FrameTooLarge, LayoutError, MalformedFrame
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.net.command.frames import (
     FRAME_BYTES_MAX,
@@ -196,3 +196,9 @@ def test_a_flipped_byte_gives_a_message_or_malformed(message: Any, data: st.Data
     body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     with suppress(MalformedFrame):
         decode_message(bytes(body))
+
+
+def test_a_number_that_no_message_holds_is_told_as_such() -> None:
+    with pytest.raises(LayoutError, match="Ping has a number") as refused:
+        frame(Ping(number=10**30))
+    assert "64 bits" in refused.value.hint
