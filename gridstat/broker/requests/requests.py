@@ -7,6 +7,7 @@ two belong together. An answer is kept, so a request may be repeated as often as
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.records.operations import Answered
@@ -103,10 +104,16 @@ class Requests:
     def _answer_again(
         self, edge: str, forward: Forward, command: EndPointCommand, body: bytes
     ) -> None:
+        """It may have been known since a moment ago, and be on its way to the disk."""
         if isinstance(command, Subscribe):
-            self.granted_again(self._begin(edge, forward, command, None), body)
+            request = self._begin(edge, forward, command, None)
+            again = partial(self.granted_again, request, body)
+            if self._desk.pending_count:
+                self._desk.commit((), lambda _: again(), self.fail(request))
+            else:
+                again()
             return
-        self._send(edge, forward, body)
+        self._send_when_durable(edge, forward, body)
         if isinstance(command, Attach):
             self.attached_again(edge, forward.endpoint, command.incarnation)
 
