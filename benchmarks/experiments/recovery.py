@@ -292,7 +292,7 @@ RECOVERY = Experiment(
             "trials", 20, "channels cut, and routers killed, on the path of a stream", least=1
         ),
         Parameter("dead_s", 60.0, "how long the broker is dead, once"),
-        Parameter("restarts", 20, "further restarts of the broker after some seconds", least=1),
+        Parameter("restarts", 20, "further restarts of the broker after some seconds", least=0),
         Parameter(
             "returns", 12, "of each: publisher, subscriber, edge, loaded router, access", least=1
         ),

@@ -10,7 +10,7 @@ from lab.simulation.run import run_seed
 
 SEEDS_MAX = 500
 NEAR = {
-    "accept-a-stale-term": 24,
+    "accept-a-stale-term": 512,
     "drop-a-push": 209,
     "forget-ends-at-a-restart": 12,
     "forget-the-replaced-at-a-restart": 60,

@@ -27,7 +27,7 @@ BUG_SEEDS = 4
 NEAR = {
     "never-replan": 5,
     "take-a-channel-for-up": 5,
-    "stay-broken": 7,
+    "stay-broken": 27,
     "ignore-the-latency": 8,
     "forget-what-was-promised": 136,
 }

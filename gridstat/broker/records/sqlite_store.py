@@ -239,13 +239,15 @@ def _insert(database: sqlite3.Connection, rows: Sequence[JournalRow]) -> None:
 def _commit(database: sqlite3.Connection) -> None:
     """Raises `Unsettled` unless it is known that nothing was committed.
 
-    Where the log cannot be synced, or not be written to its end, all of it may be there after a
-    crash all the same.
+    Where the log cannot be synced, all of it may be there after a crash all the same. Where it
+    cannot be written, as on a full disk or beyond a limit on files, its end is missing, which is
+    what commits it.
     """
     try:
         database.execute("COMMIT")
     except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE in _UNWRITTEN:
+        code = getattr(error, "sqlite_errorcode", 0)
+        if code & _PRIMARY_CODE in _UNWRITTEN or code == sqlite3.SQLITE_IOERR_WRITE:
             raise
         raise Unsettled(f"the journal may have been written, or not: {error}") from error
 

@@ -242,7 +242,7 @@ class Committing:
         return getattr(self._inner, name)
 
 
-@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_WRITE])
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR])
 def test_nobody_hears_that_a_commit_has_failed_which_may_be_there_after_a_crash(
     path: Path, code: int
 ) -> None:
@@ -258,7 +258,9 @@ def test_nobody_hears_that_a_commit_has_failed_which_may_be_there_after_a_crash(
     assert load(path) == [b"a"]
 
 
-@pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY])
+@pytest.mark.parametrize(
+    "code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR_WRITE]
+)
 def test_a_commit_that_found_no_room_is_told_and_the_journal_goes_on(path: Path, code: int) -> None:
     deaths: list[str] = []
     store = SqliteStore(path)
