@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.desk import Outside
 from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.broker.requests.name_service import NameService
 from gridstat.broker.settings import BrokerSettings, Quotas
 from gridstat.broker.tables.channel_plan import ProbeSettings
 from gridstat.console.config.cloud_file import load_cloud
 from gridstat.console.config.toml_file import beside
+from gridstat.console.daemons.broker_ground import BrokerGround, listening
 from gridstat.console.daemons.broker_metrics import BrokerCollector, BrokerFigures
 from gridstat.console.daemons.broker_service import Line, ServiceWords, serve_until_stopped
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
-from gridstat.console.daemons.stand_by import JournalPlan, journal_plan, open_journal
-from gridstat.model.errors import LinkDown
-from gridstat.net.command.authority import AuthorityVerifier
-from gridstat.net.command.certificate_folder import CertificateFolder, read_pem
+from gridstat.console.daemons.stand_by import JournalPlan, journal_plan
 from gridstat.net.command.driver import Driver
 from gridstat.net.command.identity import Identity, Role
-from gridstat.net.command.tls import Credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,8 +31,6 @@ if TYPE_CHECKING:
 NS_PER_S: Final = 1_000_000_000
 SERVED: Final = (Role.ROUTER, Role.OPERATOR)
 NAMES_SERVED: Final = (Role.ROUTER, Role.ENDPOINT, Role.OPERATOR)
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +66,19 @@ class BrokerDaemon:
 
     def __init__(self, plan: BrokerPlan) -> None:
         self._plan = plan
-        files = CertificateFolder(plan.certificates).files(
-            Identity(Role.BROKER, plan.settings.cloud)
-        )
-        self._credentials = Credentials(files)
-        verifier = AuthorityVerifier(read_pem(files.authority))
-        self.journal = open_journal(plan.journal, may_be_older=plan.term_min > 0)
-        outside = Outside(
-            verifier=verifier,
-            wall_clock_ns=time.time_ns,
-            journal_figures=self.journal.figures,
-        )
+        self._ground = BrokerGround(plan)
+        self.journal = self._ground.journal
         self.broker = LeafBroker(
             replace(broker_settings(plan.settings), term_min=plan.term_min),
-            outside,
+            self._ground.outside,
             routers=plan.topology.routers,
             channels=plan.topology.channels,
         )
         self._names = NameService(self.broker.registry)
-        self._driver: Driver[Event] = Driver(self.broker, self._credentials, journal=self.journal)
-        self._names_driver: Driver[Event] = Driver(self._names, self._credentials)
+        self._driver: Driver[Event] = Driver(
+            self.broker, self._ground.credentials, journal=self.journal
+        )
+        self._names_driver: Driver[Event] = Driver(self._names, self._ground.credentials)
         self._metrics = MetricsServer(
             lambda: BrokerCollector(self.figures()), health=self.journal.complaint
         )
@@ -102,10 +87,10 @@ class BrokerDaemon:
         """Stand where the journal ends, then listen; the answer is where."""
         self.broker.restore(self.journal.load())
         settings = self._plan.settings
-        address = await self._listening(self._driver, settings.port, SERVED, key="port")
-        names = await self._listening(
-            self._names_driver, settings.name_service_port, NAMES_SERVED, key="name_service_port"
-        )
+        host, port, names_port = settings.host, settings.port, settings.name_service_port
+        address = await listening(self._driver.serve(host, port, SERVED), host, port)
+        naming = self._names_driver.serve(host, names_port, NAMES_SERVED)
+        names = await listening(naming, host, names_port, key="name_service_port")
         self._names.listen_at(*address)
         if settings.parent is not None:
             parent = Identity(Role.BROKER, settings.parent.name)
@@ -130,23 +115,8 @@ class BrokerDaemon:
             sessions=self._driver.counters.as_facts(),
         )
 
-    async def _listening(
-        self, driver: Driver[Event], port: int, roles: tuple[Role, ...], *, key: str
-    ) -> tuple[str, int]:
-        host = self._plan.settings.host
-        try:
-            return await driver.serve(host, port, roles)
-        except OSError as error:
-            raise LinkDown(
-                f"broker cannot listen on {host} port {port}: {error.strerror}",
-                hint=f"choose another {key}, or 0 for any free one",
-            ) from error
-
     def reload(self) -> str:
-        """New certificates are taken up; everything else needs a restart, which loses nothing."""
-        complaint = self._credentials.refresh()
-        taken = f"certificates NOT ({complaint})" if complaint else "certificates"
-        return f"reloaded: {taken}; routers and channels change by `gridstat cloud`"
+        return self._ground.reloaded("routers and channels")
 
     async def close(self) -> None:
         await self._names_driver.close()

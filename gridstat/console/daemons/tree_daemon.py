@@ -6,26 +6,21 @@ Its children dial it; it dials its own parent, if it has one.
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.desk import Outside
 from gridstat.broker.tree.qos_broker import QosBroker
 from gridstat.broker.tree.settings import TreeSettings as MachineSettings
 from gridstat.console.config.toml_file import beside
 from gridstat.console.config.tree_file import load_tree
+from gridstat.console.daemons.broker_ground import BrokerGround, listening
 from gridstat.console.daemons.broker_service import Line, ServiceWords, serve_until_stopped
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
-from gridstat.console.daemons.stand_by import JournalPlan, journal_plan, open_journal
+from gridstat.console.daemons.stand_by import JournalPlan, journal_plan
 from gridstat.console.daemons.tree_metrics import TreeCollector, TreeFigures
-from gridstat.model.errors import LinkDown
-from gridstat.net.command.authority import AuthorityVerifier
-from gridstat.net.command.certificate_folder import CertificateFolder, read_pem
 from gridstat.net.command.driver import Driver
 from gridstat.net.command.identity import Identity, Role
-from gridstat.net.command.tls import Credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,19 +66,17 @@ class TreeDaemon:
 
     def __init__(self, plan: TreePlan) -> None:
         self._plan = plan
-        files = CertificateFolder(plan.certificates).files(Identity(Role.BROKER, plan.name))
-        self._credentials = Credentials(files)
-        verifier = AuthorityVerifier(read_pem(files.authority))
-        self.journal = open_journal(plan.journal, may_be_older=plan.term_min > 0)
-        outside = Outside(
-            verifier=verifier,
-            wall_clock_ns=time.time_ns,
-            journal_figures=self.journal.figures,
-        )
+        self._ground = BrokerGround(plan)
+        self.journal = self._ground.journal
         self.broker = QosBroker(
-            machine_settings(plan), outside, children=plan.settings.children, channels=plan.channels
+            machine_settings(plan),
+            self._ground.outside,
+            children=plan.settings.children,
+            channels=plan.channels,
         )
-        self._driver: Driver[Event] = Driver(self.broker, self._credentials, journal=self.journal)
+        self._driver: Driver[Event] = Driver(
+            self.broker, self._ground.credentials, journal=self.journal
+        )
         self._metrics = MetricsServer(
             lambda: TreeCollector(self.figures()), health=self.journal.complaint
         )
@@ -92,7 +85,9 @@ class TreeDaemon:
         """Stand where the journal ends, then listen; the answer is where."""
         self.broker.restore(self.journal.load())
         settings = self._plan.settings
-        address = await self._listening()
+        host, port, children = settings.host, settings.port, self.broker.state.families.children
+        serving = self._driver.serve(host, port, SERVED, children=children)
+        address = await listening(serving, host, port)
         if settings.parent is not None:
             parent = Identity(Role.BROKER, settings.parent.name)
             self._driver.connect_to(parent, settings.parent.places())
@@ -110,23 +105,8 @@ class TreeDaemon:
             sessions=self._driver.counters.as_facts(),
         )
 
-    async def _listening(self) -> tuple[str, int]:
-        settings = self._plan.settings
-        try:
-            return await self._driver.serve(
-                settings.host, settings.port, SERVED, children=self.broker.state.families.children
-            )
-        except OSError as error:
-            raise LinkDown(
-                f"broker cannot listen on {settings.host} port {settings.port}: {error.strerror}",
-                hint="choose another port, or 0 for any free one",
-            ) from error
-
     def reload(self) -> str:
-        """New certificates are taken up; everything else needs a restart, which loses nothing."""
-        complaint = self._credentials.refresh()
-        taken = f"certificates NOT ({complaint})" if complaint else "certificates"
-        return f"reloaded: {taken}; children and channels change by `gridstat cloud`"
+        return self._ground.reloaded("children and channels")
 
     async def close(self) -> None:
         await self._driver.close()
