@@ -6,6 +6,7 @@ their order, a timer of the same name replaces the one before.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -24,7 +25,7 @@ class AnyMachine(Protocol):
     def handle(self, event: Any, now_ns: int, /) -> Sequence[object]: ...  # noqa: ANN401
 
 
-class Node:
+class Node(ABC):
     """`process` counts the lives; what was meant for an earlier one never reaches a later one."""
 
     role = ""
@@ -57,9 +58,9 @@ class Node:
         self._work: deque[object] = deque()
         self._is_working = False
 
+    @abstractmethod
     def start(self) -> None:
         """Begin a process; each role has its own way."""
-        raise NotImplementedError
 
     def begin(self, machine: AnyMachine) -> None:
         """A new process."""

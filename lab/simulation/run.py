@@ -17,7 +17,10 @@ from lab.simulation.workload import Workload
 from lab.simulation.world import NS_PER_MS, NS_PER_S, PropertyBroken
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lab.simulation.swarm import Swarm
+    from lab.simulation.world import World
 
 START_NS: Final = 800 * NS_PER_MS
 ATTACH_NS: Final = 300 * NS_PER_MS
@@ -49,6 +52,30 @@ class Verdict:
         return not self.rule
 
 
+def judged(seed: int, world: World, run: Callable[[], None]) -> Verdict:
+    """What became of a run in this world."""
+    rule = words = ""
+    try:
+        run()
+    except PropertyBroken as broken:
+        rule, words = broken.rule, str(broken)
+    except Exception as error:
+        # A machine's own failure is a finding like any other.
+        rule, words = "machines do not fail", f"{type(error).__name__}: {error}"
+        if world.is_told:
+            raise
+    return Verdict(
+        seed,
+        world.digest(),
+        world.steps,
+        world.messages,
+        world.now_ns,
+        rule,
+        words,
+        tuple(world.story),
+    )
+
+
 def run_seed(seed: int, *, bug: str = "", is_told: bool = False) -> Verdict:
     """Everything from the first session to the last check, with a planted bug if one is named."""
     with planted(bug):
@@ -72,27 +99,7 @@ class Run:
             node.on_return = self.workload.restart
 
     def verdict(self) -> Verdict:
-        rule = words = ""
-        try:
-            self._run()
-        except PropertyBroken as broken:
-            rule, words = broken.rule, str(broken)
-        except Exception as error:
-            # A machine's own failure is a finding like any other.
-            rule, words = "machines do not fail", f"{type(error).__name__}: {error}"
-            if self.cloud.world.is_told:
-                raise
-        world = self.cloud.world
-        return Verdict(
-            self.swarm.seed,
-            world.digest(),
-            world.steps,
-            world.messages,
-            world.now_ns,
-            rule,
-            words,
-            tuple(world.story),
-        )
+        return judged(self.swarm.seed, self.cloud.world, self._run)
 
     def _run(self) -> None:
         world = self.cloud.world

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gridstat.endpoint.endpoint_session import TICK
 from lab.simulation.properties.agreement import check_agreement, check_nothing_is_left
 from lab.simulation.properties.answers import Answers
 from lab.simulation.properties.continuity import Continuity
 from lab.simulation.properties.delivery import check_deliveries, is_turned_away
 from lab.simulation.properties.ledger import check_capacity, check_ledger, check_no_promise
 from lab.simulation.properties.tables import check_bare_tables, check_tables
+from lab.simulation.properties.unrest import absent, unrest_of_endpoints, unusable
 
 if TYPE_CHECKING:
     from gridstat.broker.leaf_broker import LeafBroker
@@ -75,7 +75,7 @@ class Properties:
             return "the broker is down"
         return (
             self._unrest_of_routers(cloud.broker)
-            or self._unrest_of_endpoints()
+            or unrest_of_endpoints(self.cloud.endpoints)
             or self._unrest_of_broker(cloud.broker)
             or (None if cloud.operator.is_idle else "the operator waits")
         )
@@ -95,25 +95,6 @@ class Properties:
                 return f"router {name} has no broker"
         return None
 
-    def _unrest_of_endpoints(self) -> str | None:
-        for name, node in self.cloud.endpoints.items():
-            if not node.is_up:
-                if not node.is_gone:
-                    return f"end-point {name} is down"
-                continue
-            application = node.application
-            if application.has_left:
-                return f"end-point {name} is leaving"
-            if not node.attached or node.attached | node.turned_away != set(node.edges):
-                return f"end-point {name} is attached to {sorted(node.attached)} only"
-            if not application.is_idle:
-                asked = next(iter(application.waiting.values()), None)
-                return f"end-point {name} waits for an answer: {asked}"
-            is_trying = bool(node.turned_away) or application.has_lost_contracts
-            if node.has_timer(TICK) and not is_trying:
-                return f"the session of {name} is busy"
-        return None
-
     def _unrest_of_broker(self, broker: LeafBroker) -> str | None:
         registry = broker.registry
         if not self.cloud.journal.is_idle:
@@ -126,21 +107,4 @@ class Properties:
                 is_impaired and not is_turned_away(self.cloud, broker, subscription.record)
             ):
                 return f"subscription {number} moves or is impaired: {subscription.troubles}"
-        return self._absent(broker) or self._unusable(broker)
-
-    @staticmethod
-    def _absent(broker: LeafBroker) -> str | None:
-        for name, publication in broker.registry.publications.items():
-            if publication.is_dormant:
-                return f"{name} is dormant"
-        for name, endpoint in broker.registry.endpoints.items():
-            if not endpoint.is_up:
-                return f"the broker awaits the return of {name}"
-        return None
-
-    def _unusable(self, broker: LeafBroker) -> str | None:
-        resources = broker.reservations.resources
-        if resources.unusable_channels():
-            return f"channels are not usable: {sorted(resources.unusable_channels())[:5]}"
-        down = [name for name in resources.down_routers() if name in self.cloud.routers]
-        return f"routers are not usable: {sorted(down)}" if down else None
+        return absent(broker) or unusable(broker, self.cloud.routers)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.net.command.endpoint_messages import Detach
 from lab.simulation.bugs import planted
-from lab.simulation.run import Verdict
+from lab.simulation.run import judged
 from lab.simulation.tree.bugs import BUGS
 from lab.simulation.tree.faults import TreeFaults
 from lab.simulation.tree.flooding import TreeFlooding
@@ -19,6 +19,7 @@ from lab.simulation.workload import Workload
 from lab.simulation.world import NS_PER_MS, NS_PER_S, PropertyBroken
 
 if TYPE_CHECKING:
+    from lab.simulation.run import Verdict
     from lab.simulation.tree.swarm import TreeSwarm
 
 START_NS: Final = 4 * NS_PER_S
@@ -57,27 +58,7 @@ class Run:
             node.on_return = self.workload.restart
 
     def verdict(self) -> Verdict:
-        rule = words = ""
-        try:
-            self.run()
-        except PropertyBroken as broken:
-            rule, words = broken.rule, str(broken)
-        except Exception as error:
-            # A machine's own failure is a finding like any other.
-            rule, words = "machines do not fail", f"{type(error).__name__}: {error}"
-            if self.grid.world.is_told:
-                raise
-        world = self.grid.world
-        return Verdict(
-            self.swarm.seed,
-            world.digest(),
-            world.steps,
-            world.messages,
-            world.now_ns,
-            rule,
-            words,
-            tuple(world.story),
-        )
+        return judged(self.swarm.seed, self.grid.world, self.run)
 
     def run(self) -> None:
         self.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gridstat.endpoint.endpoint_session import TICK
+from lab.simulation.properties.unrest import absent, unrest_of_endpoints, unusable
 from lab.simulation.tree.properties.accounts import (
     check_accounts,
     check_fitting,
@@ -82,7 +82,7 @@ class TreeProperties:
         """What is still to come, if anything."""
         return (
             self._unrest_of_brokers()
-            or self._unrest_of_endpoints()
+            or unrest_of_endpoints(self.grid.endpoints)
             or next(filter(None, map(self._unrest_of_leaf, self.grid.clouds)), None)
             or self._unrest_of_qos_brokers()
             or unrest_of_floods(self.grid)
@@ -102,33 +102,14 @@ class TreeProperties:
                 return f"broker {name} has no session with its parent"
         return None
 
-    def _unrest_of_endpoints(self) -> str | None:
-        for name, node in self.grid.endpoints.items():
-            if not node.is_up:
-                if not node.is_gone:
-                    return f"end-point {name} is down"
-                continue
-            application = node.application
-            if application.has_left:
-                return f"end-point {name} is leaving"
-            if not node.attached or node.attached | node.turned_away != set(node.edges):
-                return f"end-point {name} is attached to {sorted(node.attached)} only"
-            if not application.is_idle:
-                asked = next(iter(application.waiting.values()), None)
-                return f"end-point {name} waits for an answer: {asked}"
-            is_trying = bool(node.turned_away) or application.has_lost_contracts
-            if node.has_timer(TICK) and not is_trying:
-                return f"the session of {name} is busy"
-        return None
-
     def _unrest_of_leaf(self, cloud: str) -> str | None:
         leaf = self.grid.leaf(cloud)
         assert leaf is not None
         return (
             self._unrest_of_routers(leaf)
             or self._unrest_of_contracts(cloud, leaf)
-            or self._absent(leaf)
-            or self._unusable(leaf)
+            or absent(leaf)
+            or unusable(leaf, self.grid.routers)
         )
 
     def _unrest_of_routers(self, leaf: LeafBroker) -> str | None:
@@ -154,24 +135,6 @@ class TreeProperties:
         if registry.tree.begun:
             return f"{cloud}: answers are not complete: {sorted(registry.tree.begun)[:3]}"
         return None
-
-    @staticmethod
-    def _absent(leaf: LeafBroker) -> str | None:
-        for name, publication in leaf.registry.publications.items():
-            if publication.is_dormant:
-                return f"{name} is dormant"
-        for name, endpoint in leaf.registry.endpoints.items():
-            if not endpoint.is_up:
-                return f"the broker awaits the return of {name}"
-        return None
-
-    @staticmethod
-    def _unusable(leaf: LeafBroker) -> str | None:
-        resources = leaf.reservations.resources
-        if resources.unusable_channels():
-            return f"channels are not usable: {sorted(resources.unusable_channels())[:5]}"
-        down = resources.down_routers()
-        return f"routers are not usable: {sorted(down)}" if down else None
 
     def _unrest_of_qos_brokers(self) -> str | None:
         for name, broker in self.grid.qos_brokers().items():

@@ -1,0 +1,53 @@
+"""What of a cloud has not come to rest yet, be it alone or one of a tree; None if all has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridstat.endpoint.endpoint_session import TICK
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from gridstat.broker.leaf_broker import LeafBroker
+    from lab.simulation.endpoint_node import EndPointNode
+
+
+def unrest_of_endpoints(endpoints: Mapping[str, EndPointNode]) -> str | None:
+    for name, node in endpoints.items():
+        if not node.is_up:
+            if not node.is_gone:
+                return f"end-point {name} is down"
+            continue
+        application = node.application
+        if application.has_left:
+            return f"end-point {name} is leaving"
+        if not node.attached or node.attached | node.turned_away != set(node.edges):
+            return f"end-point {name} is attached to {sorted(node.attached)} only"
+        if not application.is_idle:
+            asked = next(iter(application.waiting.values()), None)
+            return f"end-point {name} waits for an answer: {asked}"
+        is_trying = bool(node.turned_away) or application.has_lost_contracts
+        if node.has_timer(TICK) and not is_trying:
+            return f"the session of {name} is busy"
+    return None
+
+
+def absent(broker: LeafBroker) -> str | None:
+    """Whom the broker awaits."""
+    for name, publication in broker.registry.publications.items():
+        if publication.is_dormant:
+            return f"{name} is dormant"
+    for name, endpoint in broker.registry.endpoints.items():
+        if not endpoint.is_up:
+            return f"the broker awaits the return of {name}"
+    return None
+
+
+def unusable(broker: LeafBroker, running: Collection[str]) -> str | None:
+    """Channels and routers that the broker takes for down; of routers, those that there are."""
+    resources = broker.reservations.resources
+    if resources.unusable_channels():
+        return f"channels are not usable: {sorted(resources.unusable_channels())[:5]}"
+    down = [name for name in resources.down_routers() if name in running]
+    return f"routers are not usable: {sorted(down)}" if down else None
