@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Group
@@ -28,7 +31,7 @@ What to look at:
   subscriptions          expected, delivered, late, lost, duplicate: the ledger of each contract
   newest seconds         what Spark has rolled up of each variable, two or three seconds ago
   alarms                 disturbances that the pipeline has found, and published as status alerts
-From another terminal, in this folder:
+From another terminal, in this folder{first}:
   gridstat tree                                brokers, their clouds, the channels between
   gridstat explain c1/hill/pmu-1/frequency     paths, predicted latency, what is tight
   gridstat explain c2/coast/pmu-1/frequency    the same across clouds, stretch by stretch
@@ -38,6 +41,17 @@ From another terminal, in this folder:
   gridstat pipeline query 'select * from alarms'   or any other table of the pipeline
 Try to harm it: kill -9 one of the processes. Nothing with two paths is lost.\
 """
+
+
+def look_at() -> str:
+    """The guide; where a shell would not find the command, with how it does."""
+    activate = Path(sys.executable).parent / "activate"
+    is_hidden = shutil.which("gridstat") is None and activate.exists()
+    return LOOK_AT.format(first=f", after `. {_near(activate)}`" if is_hidden else "")
+
+
+def _near(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 class Display(Protocol):
@@ -208,4 +222,4 @@ def value_table(values: Mapping[str, float]) -> Table:
 
 def _introduction(summary: str, processes: Mapping[str, int]) -> str:
     started = ", ".join(f"{name} {process_id}" for name, process_id in processes.items())
-    return f"{summary}\nprocesses: {started}\n{LOOK_AT}\n"
+    return f"{summary}\nprocesses: {started}\n{look_at()}\n"
