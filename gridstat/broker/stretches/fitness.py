@@ -56,8 +56,7 @@ def answers(asked: ContractAsked, word: ContractGranted) -> bool:
     One that plans anew while a change is on its way to it grants the old quality once more, under
     the very generation that the change has, perhaps.
     """
-    heard = word.generation if word.asked is None else word.asked
-    return heard >= asked.generation and fits(asked, word)
+    return word.answered >= asked.generation and fits(asked, word)
 
 
 def fits(asked: ContractAsked, word: ContractGranted) -> bool:

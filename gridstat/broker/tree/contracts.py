@@ -170,7 +170,7 @@ class Contracts:
         if isinstance(message, ContractEnded):
             self.endings_above.confirmed(message.contract)
             self._asked.pop(message.contract, None)
-        elif asked is not None and message.generation >= asked.generation:
+        elif asked is not None and message.answered >= asked.generation:
             del self._asked[message.contract]
         self._send_down(message.contract, structs.replace(message, term=self._desk.term))
 

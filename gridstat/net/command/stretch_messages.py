@@ -120,6 +120,11 @@ class ContractGranted(TreeWord, frozen=True):
     degraded: tuple[str, ...] = ()
     asked: Generation | None = None
 
+    @property
+    def answered(self) -> int:
+        """The generation of the newest question that its owner had heard."""
+        return self.generation if self.asked is None else self.asked
+
 
 class ContractRefused(TreeWord, frozen=True):
     """There is no such contract, and nothing of it is reserved; an older generation stands."""
@@ -127,6 +132,10 @@ class ContractRefused(TreeWord, frozen=True):
     contract: ContractText
     generation: Generation
     refused: RefusedOutcome
+
+    @property
+    def answered(self) -> int:
+        return self.generation
 
 
 class EndContract(TreeWord, frozen=True):

@@ -199,7 +199,7 @@ class CloudStandIn:
                 self.found.append(message)
             case ContractGranted():
                 asked = self.asked.get(message.contract)
-                if asked is not None and message.generation >= asked.generation:
+                if asked is not None and message.answered >= asked.generation:
                     del self.asked[message.contract]
                 self.granted[message.contract] = message
             case ContractRefused():

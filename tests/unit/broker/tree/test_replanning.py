@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from gridstat.broker.tree.settings import TreeSettings
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.stretch_messages import Lookup, StretchBroken, StretchMended
 from tests.unit.broker.tree.tree_world import variable
-from tests.unit.broker.tree.worlds import VOLTAGE, residue, two_clouds
+from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, residue, two_clouds
 
 if TYPE_CHECKING:
     from tests.unit.broker.tree.tree_world import TreeWorld
@@ -185,3 +187,23 @@ def test_what_came_back_while_a_look_up_took_long_is_not_shunned() -> None:
     world.rest()
     granted = world.clouds["c2"].granted[contract]
     assert (granted.generation, len(granted.paths)) == (1, 2)
+
+
+def test_a_new_plan_that_crosses_a_change_is_not_taken_for_its_answer_on_the_way() -> None:
+    """It has the generation of the change; the change is lost above, and has to be said again."""
+    world = deep_tree()
+    contract = world.subscribe("c4/d", VOLTAGE, latency_us=200_000)
+    world.settle()
+    held = world.clouds["c4"].granted[contract]
+    changed = held.generation + 1
+    world.subscribe("c4/d", VOLTAGE, generation=changed, latency_us=300_000)
+    world.step()
+    ((sender, receiver, _),) = world.queue
+    assert (sender, receiver) == ("mid", "east")
+    world.queue.appendleft(("east", "mid", structs.replace(held, generation=changed)))
+    world.step()
+    world.disconnect("mid")
+    world.settle()
+    granted = world.clouds["c4"].granted[contract]
+    assert granted.asked == changed
+    assert {quality.latency_us for quality in granted.granted.values()} == {300_000}
