@@ -16,13 +16,13 @@ from gridstat.broker.records.lease import NEVER_S
 from gridstat.broker.records.shared_place import SharedPlace
 from gridstat.model.errors import LinkDown, StorageFailed
 from tests.cluster.eventually import eventually
-from tests.unit.broker.records.holders import holder
+from tests.protocol.journals.holders import holder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.unit.broker.records.holders import Holder
-    from tests.unit.broker.records.places import DatabasePlace
+    from tests.protocol.journals.holders import Holder
+    from tests.protocol.journals.places import DatabasePlace
 
 BRIEF_S = 2.0
 

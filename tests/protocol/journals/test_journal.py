@@ -11,13 +11,13 @@ import pytest
 from gridstat.broker.records.journal import SLOW_NS, Journal
 from gridstat.broker.records.operations import SNAPSHOT_MARK
 from gridstat.model.errors import StorageFailed
-from tests.unit.broker.records.places import load, opened, write
+from tests.protocol.journals.places import load, opened, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gridstat.broker.records.journal_rows import JournalRow
-    from tests.unit.broker.records.places import Place
+    from tests.protocol.journals.places import Place
 
 
 def test_operations_come_back_in_their_order(place: Place) -> None:

@@ -12,14 +12,14 @@ from psycopg import errors
 
 from gridstat.broker.records import postgres_store
 from gridstat.model.errors import StorageFailed
-from tests.unit.broker.records.holders import Interrupted, holder
-from tests.unit.broker.records.places import do, load
+from tests.protocol.journals.holders import Interrupted, holder
+from tests.protocol.journals.places import do, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.unit.broker.records.holders import Holder
-    from tests.unit.broker.records.places import DatabasePlace
+    from tests.protocol.journals.holders import Holder
+    from tests.protocol.journals.places import DatabasePlace
 
 STRANGE = (
     "-clock_timeout=7 -cstatement_timeout=7000 "

@@ -13,13 +13,13 @@ import pytest
 from gridstat.broker.records import postgres_store
 from gridstat.broker.records.operations import SNAPSHOT_MARK
 from gridstat.model.errors import StorageFailed
-from tests.unit.broker.records.holders import holder
-from tests.unit.broker.records.places import do, load, write
+from tests.protocol.journals.holders import holder
+from tests.protocol.journals.places import do, load, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.unit.broker.records.places import DatabasePlace
+    from tests.protocol.journals.places import DatabasePlace
 
 PAGE_ROWS = 4
 BRIEF_S = 2.0

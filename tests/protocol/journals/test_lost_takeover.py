@@ -12,14 +12,14 @@ import pytest
 from gridstat.broker.records.operations import SNAPSHOT_MARK
 from gridstat.model.errors import StorageFailed
 from tests.cluster.eventually import eventually
-from tests.unit.broker.records.holders import holder
-from tests.unit.broker.records.places import do, load, write
+from tests.protocol.journals.holders import holder
+from tests.protocol.journals.places import do, load, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.unit.broker.records.holders import Holder
-    from tests.unit.broker.records.places import DatabasePlace
+    from tests.protocol.journals.holders import Holder
+    from tests.protocol.journals.places import DatabasePlace
 
 pytestmark = pytest.mark.feature("S0-123")
 BEFORE = "SELECT holder, tenure FROM gridstat_brokers WHERE broker = %s"

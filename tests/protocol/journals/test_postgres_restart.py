@@ -11,14 +11,14 @@ import pytest
 from gridstat.model.errors import LinkDown, StorageFailed
 from tests.cluster.eventually import eventually
 from tests.holdings import nothing_left_behind
-from tests.unit.broker.records.holders import holder
-from tests.unit.broker.records.places import load
+from tests.protocol.journals.holders import holder
+from tests.protocol.journals.places import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lab.postgres import DatabaseServer
-    from tests.unit.broker.records.places import DatabasePlace
+    from tests.protocol.journals.places import DatabasePlace
 
 SETTLE_S = 5.0
 

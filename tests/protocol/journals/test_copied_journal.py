@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from tests.cluster.eventually import eventually
-from tests.unit.broker.records.holders import holder
-from tests.unit.broker.records.places import load
+from tests.protocol.journals.holders import holder
+from tests.protocol.journals.places import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from psycopg import Connection
 
-    from tests.unit.broker.records.places import DatabasePlace
+    from tests.protocol.journals.places import DatabasePlace
 
 WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 COMMIT = b"SELECT pg_logical_emit_message(true, 'probe', '')"

@@ -17,8 +17,8 @@ import pytest
 from gridstat.broker.records.operations import SNAPSHOT_MARK
 from gridstat.broker.records.shared_place import SharedPlace
 from gridstat.model.errors import ConfigurationError, StorageFailed
-from tests.unit.broker.records.holders import Interrupted, holder
-from tests.unit.broker.records.places import (
+from tests.protocol.journals.holders import Interrupted, holder
+from tests.protocol.journals.places import (
     DatabasePlace,
     do,
     expire,

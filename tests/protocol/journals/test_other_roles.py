@@ -11,15 +11,15 @@ import pytest
 
 from gridstat.broker.records import shared_place
 from gridstat.broker.records.shared_place import end_sessions, session_name
-from tests.unit.broker.records.holders import holder
-from tests.unit.broker.records.places import expire
+from tests.protocol.journals.holders import holder
+from tests.protocol.journals.places import expire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from psycopg import Connection
 
-    from tests.unit.broker.records.places import DatabasePlace
+    from tests.protocol.journals.places import DatabasePlace
 
 REFUSE = (
     "CREATE FUNCTION refuse(session text) RETURNS void LANGUAGE plpgsql AS "

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.unit.broker.records.places import DatabasePlace, FilePlace, Place
+from tests.protocol.journals.places import DatabasePlace, FilePlace, Place
 
 if TYPE_CHECKING:
     from pathlib import Path

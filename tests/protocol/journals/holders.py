@@ -10,12 +10,12 @@ from gridstat.broker.records.journal import Journal
 from gridstat.broker.records.postgres_store import PostgresStore
 from gridstat.broker.records.shared_place import SharedPlace, session_name
 from tests.cluster.eventually import eventually
-from tests.unit.broker.records.places import do
+from tests.protocol.journals.places import do
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.unit.broker.records.places import DatabasePlace
+    from tests.protocol.journals.places import DatabasePlace
 
 
 RENEWALS = (

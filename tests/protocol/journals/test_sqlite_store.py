@@ -16,7 +16,7 @@ from gridstat.broker.records.journal_rows import SCHEMA
 from gridstat.broker.records.operations import Retired, encode
 from gridstat.broker.records.sqlite_store import SqliteStore
 from gridstat.model.errors import StorageFailed
-from tests.unit.broker.records import places
+from tests.protocol.journals import places
 
 if TYPE_CHECKING:
     from pathlib import Path

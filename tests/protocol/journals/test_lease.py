@@ -10,8 +10,8 @@ import pytest
 
 from gridstat.broker.records.lease import Lease, Stillness
 from tests.cluster.eventually import eventually
-from tests.unit.broker.records.holders import holder
-from tests.unit.broker.records.places import (
+from tests.protocol.journals.holders import holder
+from tests.protocol.journals.places import (
     EXPIRES,
     DatabasePlace,
     do,
