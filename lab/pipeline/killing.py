@@ -102,7 +102,7 @@ def last_words(folder: PipelineFolder) -> str:
 
 def taken(folder: PipelineFolder) -> int:
     """How far the archive is."""
-    if not (folder.tables / EVENTS.name / "_delta_log").is_dir():
+    if commits(folder) == 0:  # Else this would make the table, beside its driver.
         return 0
     return StoredTable(folder.tables, EVENTS).mark(RECORD) or 0
 

@@ -123,7 +123,7 @@ def test_a_sender_that_is_sent_elsewhere_keeps_counter_and_sequences() -> None:
 def test_a_sender_that_cannot_be_sent_elsewhere_stays_where_it_was() -> None:
     with Wire() as wire, Sender(CHANNEL, wire.address) as sender:
         with pytest.raises(LinkDown):
-            sender.retarget(("no.such.host.invalid", 1, 2))
+            sender.retarget(("no-such-host." + 64 * "x", 1, 2))
         with pytest.raises(LayoutError):
             sender.retarget((HOST, 0, 2))
         assert sender.send(1, 3)
@@ -177,18 +177,20 @@ def test_silence_of_a_channel_grows_and_ends_with_the_next_datagram(receiver: Re
         wait_for(receiver, probes=1)
         eventually(is_silent_for(receiver, 60 * MS))
         assert state(receiver)["heard_ns"] <= time.monotonic_ns() - 60 * MS
+        before_ns = time.monotonic_ns()
         sender.send(1, 1)
         wait_for(receiver, delivered=1)
-        assert time.monotonic_ns() - state(receiver)["heard_ns"] < 60 * MS
+        assert state(receiver)["heard_ns"] >= before_ns
         eventually(is_silent_for(receiver, 20 * MS))
 
 
 def test_a_channel_never_heard_is_silent_since_it_was_opened(receiver: Receiver) -> None:
     receiver.open_source(9)
     eventually(is_silent_for(receiver, 50 * MS))
-    found = receiver.source_states()
-    assert found[9]["heard_ns"] == found[CHANNEL]["heard_ns"] == 0
-    assert found[9]["silent_ns"] <= found[CHANNEL]["silent_ns"]
+    later = receiver.source_states()[9]
+    earlier = receiver.source_states()[CHANNEL]
+    assert later["heard_ns"] == earlier["heard_ns"] == 0
+    assert later["silent_ns"] <= earlier["silent_ns"]
 
 
 def test_a_source_opened_while_the_thread_sleeps_is_watched_at_once() -> None:

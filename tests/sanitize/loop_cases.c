@@ -165,6 +165,7 @@ static void set_wall_clock_right(void)
 static void a_stall_costs_no_event_of_a_sparse_stream(void)
 {
     hop made = open_hop();
+    usleep(100000); /* The kernel begins to stamp what arrives a little after it was asked to. */
     set_wall_clock_right();
     for (uint64_t slot = 0; slot < 900; slot += 300) {
         send_event(&made, wall_ns + slot * SECOND_NS / 1000);

@@ -66,10 +66,10 @@ def test_a_lease_is_renewed_while_its_holder_lives(shared: DatabasePlace) -> Non
 def test_a_dead_holder_s_lease_ends_though_the_database_s_clock_has_gone_back(
     shared: DatabasePlace,
 ) -> None:
-    brief = replace(shared, lease_s=0.2)
-    write(brief, (b"a",))
-    do(brief, f"{EXPIRES} clock_timestamp() + interval '1 hour' WHERE broker = %s")
-    with holder(brief) as found:
+    write(shared, (b"a",))
+    later = f"{EXPIRES} clock_timestamp() + interval '1 hour', lease_s = 3 WHERE broker = %s"
+    do(shared, later)
+    with holder(replace(shared, lease_s=3.0)) as found:
         assert found.journal.figures()["tenure"] == 0, "a lease that was just seen is honoured"
         eventually(lambda: "it waits for the clock" if found.journal.claim() else None)
         assert found.journal.load() == [b"a"]
@@ -89,7 +89,7 @@ class Still:
 def test_a_holder_of_a_longer_lease_is_honoured_for_the_time_of_its_own(
     shared: DatabasePlace, monkeypatch: pytest.MonkeyPatch, still_leases: float, is_taken: bool
 ) -> None:
-    with holder(shared) as first, holder(replace(shared, lease_s=0.2)) as second:
+    with holder(shared) as first, holder(replace(shared, lease_s=5.0)) as second:
         monkeypatch.setattr(second.store._lease, "_stillness", Still(still_leases * shared.lease_s))
         assert (second.journal.claim() == 0) is is_taken
         if not is_taken:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tests.protocol.journals.places import DatabasePlace
 
 PAGE_ROWS = 4
-BRIEF_S = 2.0
-DELETE_S = 0.1
+BRIEF_S = 4.0
+DELETE_S = 0.2
 ROWS = 40
 """To delete them takes twice the time of a lease."""
 

@@ -35,7 +35,7 @@ def _nothing_is_left_behind(database_server: DatabaseServer) -> Iterator[None]:
 def test_a_holder_that_cannot_renew_stops_by_its_own_clock(
     shared: DatabasePlace, database_server: DatabaseServer
 ) -> None:
-    brief = replace(shared, lease_s=0.5)
+    brief = replace(shared, lease_s=2.0)
     with holder(brief) as found:
         database_server.stop()
         try:
@@ -124,7 +124,7 @@ def test_who_leaves_while_the_database_is_away_does_not_wait_for_it(
 def test_nobody_hears_of_what_cannot_be_settled_in_time(
     shared: DatabasePlace, database_server: DatabaseServer
 ) -> None:
-    with holder(replace(shared, lease_s=0.5)) as found:
+    with holder(replace(shared, lease_s=3.0)) as found:
         found.persist(b"a")
         database_server.stop()
         try:

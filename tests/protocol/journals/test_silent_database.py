@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.protocol.journals.holders import Holder
     from tests.protocol.journals.places import DatabasePlace
 
-BRIEF_S = 2.0
+BRIEF_S = 4.0
 
 
 @contextmanager

@@ -136,6 +136,7 @@ def test_cores_on_processors_of_their_own_forward_all_while_another_core_is_satu
 
 
 @pytest.mark.feature("S3-15")
+@pytest.mark.timeout(300)
 def test_a_million_datagrams_pass_and_no_memory_is_taken(make_hop: MakeHop) -> None:
     """One in 13 leaves by three channels; few are under way at a time, so that none is lost."""
     million, at_once, variables = 1_000_000, 250, 50

@@ -153,7 +153,16 @@ def test_an_address_is_read_and_written_alike(text: str, address: tuple[str, int
     assert address_text(address) == text
 
 
-@pytest.mark.parametrize("text", ["", "host", ":4700", "::1:4700", "host:0", "host:65536", "h:x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "host", ":4700", "::1:4700", "host:0", "host:65536", "h:x"),
+        pytest.param("h:" + 5_000 * "9", id="more digits than can be read"),
+        pytest.param(64 * "x" + ".org:1", id="a part too long to be looked up"),
+        pytest.param("a..b:1", id="an empty part"),
+        pytest.param("\udc80:1", id="half a character"),
+    ],
+)
 def test_what_is_no_address_is_told_how_to_write_one(text: str) -> None:
     with pytest.raises(LayoutError, match="hint"):
         parse_address(text)
