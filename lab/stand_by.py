@@ -153,7 +153,9 @@ def double(file: Path, broker: str, url: str, *, finders: Iterable[Path]) -> tup
     head = [f'journal = "{url}"', *(line for line in lines if not line.startswith("journal = "))]
     file.write_text("\n".join(head) + "\n")
     ports = {line: int(line.rpartition(" ")[2]) for line in lines if PORT.match(line)}
-    others = dict(zip(ports, free_ports(HOST, len(ports)), strict=True))
+    # The first one's are free as long as it is not started.
+    found = free_ports(HOST, 2 * len(ports))
+    others = dict(zip(ports, (port for port in found if port not in ports.values()), strict=False))
     renamed = {line: f"{line.rpartition(' ')[0]} {other}" for line, other in others.items()}
     second = file.with_name(f"{file.stem}-second.toml")
     second.write_text("".join(f"{renamed.get(line, line)}\n" for line in head))

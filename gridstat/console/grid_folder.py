@@ -6,10 +6,14 @@ set up on many. A second `gridstat up` in the same folder is refused while the f
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import random
 import socket
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gridstat.console.access import ACCESS_FILE
@@ -21,7 +25,6 @@ from gridstat.net.command.identity import Identity, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from gridstat.console.config.cloud_file import Topology
     from gridstat.console.grid import Grid
@@ -31,6 +34,9 @@ CERTIFICATES: Final = "certificates"
 GRID_FILE: Final = "grid.toml"
 BROKER_FILE: Final = "broker.toml"
 LOCK_FILE: Final = "lock"
+EPHEMERAL_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""What the kernel gives to those who do not care, of either family."""
+PORT_MIN, PORT_MAX = 10_000, 65_535
 ROUTER_LIMITS: Final = "[limits]\nvariables_max = 16384\nrings_max = 256\npool_small = 2048\n"
 """A demonstration has few variables, and eight routers share one machine."""
 
@@ -242,13 +248,30 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def free_ports(host: str, count: int) -> list[int]:
-    """Ports that nobody uses now; held together while they are found, so that all differ."""
+    """Ports that nobody uses now, and that nobody is given who asks the kernel for any.
+
+    They are bound seconds later. The first is random, so that two who look at once find others;
+    only when all are taken may they be of those that the kernel gives.
+    """
+    lowest, highest = map(int, EPHEMERAL_PORTS.read_text(encoding="ascii").split())
+    kept = [*range(PORT_MIN, lowest), *range(highest + 1, PORT_MAX + 1)]
+    start = random.randrange(len(kept) or 1)
+    ports = (*kept[start:], *kept[:start], *range(lowest, highest + 1))
+    return list(islice((port for port in ports if _is_free(host, port)), count))
+
+
+def _is_free(host: str, port: int) -> bool:
+    """For streams and for datagrams."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket(family)) for _ in range(count)]
-        for found in sockets:
-            found.bind((host, 0))
-        return [int(found.getsockname()[1]) for found in sockets]
+    try:
+        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+            with socket.socket(family, kind) as found:
+                found.bind((host, port))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        return False
+    return True
 
 
 def _broker_key(name: str) -> str:

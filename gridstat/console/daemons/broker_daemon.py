@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.broker.requests.name_service import NameService
-from gridstat.broker.settings import BrokerSettings, Quotas
+from gridstat.broker.settings import NS_PER_MS, BrokerSettings, Quotas
 from gridstat.broker.tables.channel_plan import ProbeSettings
 from gridstat.console.config.cloud_file import load_cloud
 from gridstat.console.config.toml_file import beside
@@ -132,6 +132,7 @@ def broker_settings(settings: CloudSettings) -> BrokerSettings:
         cloud=settings.cloud,
         parent="" if settings.parent is None else settings.parent.name,
         grace_ns=round(timing.grace_s * NS_PER_S),
+        change_lead_ns=timing.change_lead_ms * NS_PER_MS,
         quotas=Quotas(
             publications_max=quota.publications_max, subscriptions_max=quota.subscriptions_max
         ),

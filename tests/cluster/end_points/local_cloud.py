@@ -23,6 +23,7 @@ from gridstat.net.command.identity import Identity, Role
 from gridstat.net.command.messages import Survey
 from lab.grid_files import COMMAND_PORT, OPERATOR, GridFiles
 from lab.grid_plan import BROKER, GridPlan, LinkPlan, RouterPlan
+from tests.cluster.attached import await_edges
 from tests.cluster.command import Command
 from tests.cluster.eventually import eventually
 
@@ -37,6 +38,8 @@ PLAN = GridPlan(
     links=(LinkPlan("e0", "e1"), LinkPlan("e0", "i0"), LinkPlan("i0", "e1")),
 )
 BOTH = ("e0", "e1")
+SILENT_MS_MAX = 500
+"""On a busy machine a router may be kept from speaking for the usual 100 ms."""
 _NETWORK = count(os.getpid() % 200)
 
 
@@ -47,7 +50,7 @@ class LocalCloud:
         network = f"127.{os.getpid() // 256 % 200 + 10}.{next(_NETWORK) % 250}"
         names = [BROKER, *(router.name for router in PLAN.routers)]
         self.hosts = {name: f"{network}.{at}" for at, name in enumerate(names, start=1)}
-        self.files = GridFiles(folder, PLAN, self.hosts)
+        self.files = GridFiles(folder, PLAN, self.hosts, {"silent_ms_max": SILENT_MS_MAX})
         self._daemons: dict[str, Command] = {}
         self._stack = ExitStack()
 
@@ -99,7 +102,10 @@ class LocalCloud:
         wishes.setdefault("timeout_s", 30.0)
         wishes.setdefault("answer_within_s", 30.0)
         wishes.setdefault("certificates", self.certificates)
-        return connect([self.edge(edge) for edge in edges], name, **wishes)
+        connection = connect([self.edge(edge) for edge in edges], name, **wishes)
+        self._stack.callback(connection.close)
+        await_edges(connection, len(edges))
+        return connection
 
     def survey(self) -> dict[str, Any]:
         """What the broker says of its cloud; empty while it cannot be asked."""

@@ -25,6 +25,7 @@ from gridstat.model.errors import (
 )
 from lab.grid_files import NAME_SERVICE_PORT
 from lab.grid_plan import BROKER
+from tests.cluster.attached import await_edges
 from tests.cluster.end_points.feeding import feeding
 from tests.cluster.eventually import eventually
 
@@ -57,15 +58,16 @@ def test_what_is_published_arrives_with_its_stamp(pmu: Connection, reader: Conne
     pulled = reader.subscribe(voltage.name, qos=gridstat.qos(latency_ms=500))
     reader.subscribe(voltage.name, on_event=events.append)
     reader.subscribe(voltage.name, on_event=lambda _event, delay_us: delays.append(delay_us))
-    with feeding(voltage, RATE):
+    with feeding(voltage, RATE) as said:
         at_least(20, events)
         at_least(20, delays)
-    values = [event.value for event in events if isinstance(event.value, float)]
-    assert len(values) == len(events)
+    came = list(events)
+    values = [event.value for event in came if isinstance(event.value, float)]
+    assert len(values) == len(came)
     assert values == sorted(values)
-    stamps = [event.created_ns for event in events]
+    stamps = [event.created_ns for event in came]
     assert all(stamp_ns * RATE % 1_000_000_000 < RATE for stamp_ns in stamps)
-    assert pulled.value == pytest.approx(max(values), abs=3)
+    eventually(lambda: None if pulled.value == len(said) - 1 else f"{pulled.value} is the newest")
     assert pulled.latency_us == (pulled.received_ns - pulled.created_ns) / 1_000
 
 
@@ -148,8 +150,14 @@ def test_withdrawing_and_leaving_leave_nothing_behind(cloud: LocalCloud, pmu: Co
         assert found.take_error_code() == NoSuchVariable.code
         assert found.error_code == 0
         assert len(_subscriptions(cloud, "c1/leaver")) == 1
-    assert _subscriptions(cloud, "c1/leaver") == []
-    assert "c1/leaver" not in {each["name"] for each in cloud.survey()["end_points"]}
+
+    def left() -> str | None:
+        facts = cloud.survey()
+        holders = {each["subscriber"] for each in facts["subscriptions"]}
+        known = holders | {each["name"] for each in facts["end_points"]}
+        return f"the broker knows {known}" if "c1/leaver" in known else None
+
+    eventually(left)
 
 
 @pytest.mark.feature("S0-150")
@@ -279,6 +287,7 @@ def test_edges_are_found_by_name_or_by_address(cloud: LocalCloud) -> None:
         name_service=[f"{cloud.hosts[BROKER]}:1", service],
         timeout_s=30,
     ) as grid:
+        await_edges(grid, 2)
         assert grid.edges == ("c1/e0", "c1/e1")
     with pytest.raises(NoSuchRouter):
         gridstat.connect(
@@ -293,12 +302,10 @@ def test_nothing_is_lost_below_capacity_and_the_broker_hears_of_it(
     cloud: LocalCloud, pmu: Connection, reader: Connection
 ) -> None:
     voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=RATE)
-    found = reader.subscribe(voltage.name, qos=gridstat.qos(redundancy=2, latency_ms=1_000))
     with feeding(voltage, RATE) as said:
+        found = reader.subscribe(voltage.name, qos=gridstat.qos(redundancy=2, latency_ms=30_000))
         eventually(lambda: None if found.ledger().delivered >= 100 else str(found.ledger()))
-        ledger = found.ledger()
-        assert (ledger.lost, ledger.expected) == (0, ledger.delivered)
-        assert ledger.duplicate >= 50
+        eventually(lambda: None if found.ledger().duplicate >= 50 else str(found.ledger()))
         assert sum(each["lost"] for each in reader.sources().values()) == 0
 
         def reported() -> str | None:
@@ -315,6 +322,9 @@ def test_nothing_is_lost_below_capacity_and_the_broker_hears_of_it(
         return None if is_whole else f"not each copy is counted once: {ledger}"
 
     eventually(uncounted)
+    found.unsubscribe()  # What has not come by now is lost, however patient the contract.
+    ledger = found.ledger()
+    assert (ledger.lost, ledger.expected) == (0, ledger.delivered)
 
 
 @pytest.mark.parametrize(

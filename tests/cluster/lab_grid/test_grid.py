@@ -56,7 +56,7 @@ def becomes(question: Callable[[], object], expected: object) -> None:
 
 
 def test_it_starts_with_every_router_in_step_and_every_channel_up(grid: Grid) -> None:
-    assert grid.complaint_of_state() is None
+    whole(grid)
     assert len(grid.survey()["channels"]) == 4
 
 

@@ -16,6 +16,7 @@ from tests.cluster.one_cloud.cloud import EAST, WEST
 from tests.cluster.one_cloud.streams import Stream
 
 if TYPE_CHECKING:
+    from gridstat.core.samples import Samples
     from gridstat.endpoint.subscriber import Subscription
     from tests.cluster.one_cloud.cloud import Cloud
 
@@ -29,9 +30,10 @@ def test_each_path_of_a_contract_is_within_the_bound_and_brings_every_event(clou
     publisher = cloud.connect("c1/bounds/pmu", WEST)
     subscriber = cloud.connect("c1/bounds/desk", EAST)
     stream = publisher.publish("value", FLOAT64, rate=60)
-    taken = subscriber.subscribe(stream.name, qos=qos(latency_ms=2_000, redundancy=2))
+    taken = subscriber.subscribe(stream.name, qos=qos(latency_ms=30_000, redundancy=2))
     paths = cloud.explain(stream.name)["subscriptions"][0]["paths"]
     assert len(paths) == 2
+    # What is predicted is far less than what a machine with too much to do may need.
     assert all(0 < path["latency_us"] <= 2_000_000 for path in paths)
     assert not set(paths[0]["routers"]) & set(paths[1]["routers"])
     with Stream(stream) as sending:
@@ -71,12 +73,25 @@ def test_each_class_is_held_to_its_own_bound_by_what_was_measured_of_its_events(
         eventually(lambda: sending.complaint_below(60))
     sent = len(sending.sent)
     eventually(lambda: _short_of(taken, sent))
-    samples, ledger = taken.read(), taken.ledger()
+    samples, ledger = _read_all(taken, sent), taken.ledger()
     took_ns = np.subtract(samples["received_ns"], samples["created_ns"], dtype=np.int64)
     late = int((took_ns > wanted.latency_us * NS_PER_US).sum())
     assert (len(samples), ledger.delivered + ledger.recovered) == (sent, sent)
     # Whatever came after its slot was given up is no delivery, and need not be called late.
     assert ledger.late <= late <= ledger.late + ledger.recovered
+
+
+def _read_all(taken: Subscription, wanted: int) -> Samples:
+    """What has been counted may not be there to be read yet."""
+    batches: list[Samples] = []
+
+    def missing() -> str | None:
+        batches.append(taken.read())
+        came = sum(map(len, batches))
+        return None if came >= wanted else f"{came} of {wanted} can be read"
+
+    eventually(missing)
+    return np.concatenate(batches)
 
 
 def _other_copies(taken: Subscription, wanted: tuple[int, ...]) -> str | None:

@@ -37,8 +37,7 @@ def test_a_channel_cut_both_ways_is_marked_and_its_stream_moves(square: Square) 
     becomes(square.down, {channel, back})
     becomes(lambda: channel in square.channels(name), expected=False)
     square.await_event(name)
-    told = square.view.subscribed(name)
-    assert told["paths"] != contract["paths"]
+    becomes(lambda: square.view.subscribed(name)["paths"] != contract["paths"], expected=True)
     moved = square.channels(name)
 
     square.grid.network.heal(wire)

@@ -25,6 +25,7 @@ from gridstat.net.command.identity import Role
 from gridstat.net.command.messages import Survey
 from lab.stand_by import PATIENT_LEASE_S, await_state, double, process_of
 from lab.tree_plan import cloud_of
+from tests.cluster.attached import await_edges
 from tests.cluster.eventually import eventually
 
 if TYPE_CHECKING:
@@ -142,4 +143,5 @@ class RootedClouds:
             answer_within_s=WITHIN_S,
         )
         self._stack.callback(connection.close)
+        await_edges(connection, len(edges))
         return connection

@@ -25,6 +25,7 @@ from gridstat.net.command.address import address_text
 from gridstat.net.command.identity import Role
 from gridstat.net.command.messages import Explain, Survey
 from lab.daemon import Daemon, Here
+from tests.cluster.attached import await_edges
 from tests.cluster.eventually import eventually
 from tests.cluster.two_clouds.wire import HERE, Wire
 
@@ -72,6 +73,8 @@ class TwoClouds:
         self.access = load_access(folder)
         self._stack = ExitStack()
         self._end_points = ExitStack()
+        self._attached: list[tuple[Connection, int]] = []
+        """End-points, and at how many edges each is to be."""
         self.wire = self._stack.enter_context(self._wire("c2/b0"))
         for cloud in CLOUDS:
             with self._files.file_of_broker(cloud).open("a", encoding="utf-8") as file:
@@ -100,10 +103,12 @@ class TwoClouds:
         eventually(self.complaint, within_s=WITHIN_S)
 
     def restart(self, name: str) -> None:
-        """After a kill; whole again when this returns."""
+        """After a kill; whole again when this returns, with every end-point at all its edges."""
         self.daemons[name].start()
         self.daemons[name].wait_ready(within_s=WITHIN_S)
         eventually(self.complaint, within_s=WITHIN_S)
+        for connection, edges in self._attached:
+            await_edges(connection, edges)
 
     def _wire(self, router: str) -> Wire:
         """What others send to the router goes by here."""
@@ -165,6 +170,7 @@ class TwoClouds:
 
     def close_connections(self) -> None:
         self._end_points.close()
+        self._attached.clear()
 
     def connect(self, name: str, edges: tuple[str, ...]) -> Connection:
         """An end-point that is closed with its test."""
@@ -174,7 +180,8 @@ class TwoClouds:
             places, name, certificates=self.access.certificates.path, timeout_s=30.0
         )
         self._end_points.callback(connection.close)
-        eventually(lambda: _unattached(connection, len(edges)), within_s=WITHIN_S)
+        await_edges(connection, len(edges))
+        self._attached.append((connection, len(edges)))
         return connection
 
 
@@ -185,8 +192,3 @@ def is_up(channel: Facts) -> bool:
 
 def _is_in_step(router: Facts) -> bool:
     return bool(router["is_up"] and router["in_step"])
-
-
-def _unattached(connection: Connection, edges: int) -> str | None:
-    found = connection.edges
-    return None if len(found) == edges else f"attached to {found} only"

@@ -6,6 +6,7 @@ Each step is what a person would type; nothing is prepared but an empty folder.
 from __future__ import annotations
 
 import json
+import math
 import signal
 import subprocess
 from contextlib import ExitStack
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 CLOUD = 'cloud = "c1"\n[[router]]\nname = "e0"\nrole = "edge"\n'
 WITHIN_S = 60.0
+PERIOD_NS = 100_000_000
+WAVE = {math.sin(step / 10): step for step in range(10_000)}
+"""What `gridstat publish` sends, and at which step."""
 
 
 class Terminal:
@@ -100,9 +104,13 @@ def test_a_variable_published_every_100_ms_arrives_by_commands_alone(terminal: T
     granted, *events, ledger = _lines(_subscribed(terminal))
     assert granted == {"is": "granted", "name": "c1/pub0/var", "paths": 1}
     stamps = [event["created_ns"] for event in events]
-    gaps = {later - before for before, later in pairwise(stamps)}
-    assert gaps == {100_000_000}
-    assert (ledger["is"], ledger["lost"]) == ("ledger", 0)
+    gaps = [later - before for before, later in pairwise(stamps)]
+    # A publisher that is held up leaves slots out; whatever it sends comes, one after the other.
+    assert all(gap > 0 and gap % PERIOD_NS == 0 for gap in gaps), gaps
+    steps = [WAVE[event["value"]] for event in events]
+    assert steps == list(range(steps[0], steps[0] + 5))
+    assert ledger["is"] == "ledger"
+    assert ledger["lost"] <= sum(gap // PERIOD_NS - 1 for gap in gaps)
     assert publishing.end(signal.SIGTERM) == 0
     assert "sent" in publishing.errors
 

@@ -11,6 +11,7 @@ import pytest
 
 from gridstat.console.cli.up import up
 from gridstat.console.config.cloud_file import load_cloud
+from gridstat.console.daemons.broker_daemon import broker_settings
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.errors import ConfigurationError
 from gridstat.model.identifiers import ChannelId
@@ -53,6 +54,7 @@ queue_events_max = 64
 [timing]
 probe_interval_ms = 10
 silent_ms_max = 50
+change_lead_ms = 900
 grace_s = 30
 quarantine_s = 60
 lease_s = 1.5
@@ -85,10 +87,12 @@ def test_every_key_of_a_file_is_read(tmp_path: Path) -> None:
     assert settings.timing.model_dump() == {
         "probe_interval_ms": 10,
         "silent_ms_max": 50,
+        "change_lead_ms": 900,
         "grace_s": 30.0,
         "quarantine_s": 60.0,
         "lease_s": 1.5,
     }
+    assert broker_settings(settings).change_lead_ns == 900_000_000
     assert settings.quota.model_dump() == {"publications_max": 5, "subscriptions_max": 6}
     assert topology.routers == (
         Router("c1/e0", RouterRole.EDGE, 50_000, 1.0, 2.5),
@@ -105,6 +109,7 @@ def test_defaults_stand_where_the_file_is_silent(tmp_path: Path) -> None:
     assert (settings.parent, settings.x, settings.y) == (None, 100.0, 100.0)
     assert (settings.host, settings.port, settings.metrics_port) == ("127.0.0.1", 0, None)
     assert (settings.timing.probe_interval_ms, settings.timing.silent_ms_max) == (25, 100)
+    assert settings.timing.change_lead_ms == 200
     assert topology.routers == (Router("c1/i0"),)
     assert topology.channels == ()
 
@@ -146,6 +151,7 @@ MISTAKES = {
     "port = " + "[" * 5_000 + "]" * 5_000: "nested too deeply",
     'cloud = "c1"\nx = nan\n[[router]]\nname = "i0"': "x: nan is no number",
     'cloud = "c1"\n[[router]]\nname = "i0"\n[timing]\ngrace_s = inf': "inf is no number",
+    'cloud = "c1"\n[[router]]\nname = "i0"\n[timing]\nchange_lead_ms = 0': "timing.change_lead_ms",
 }
 
 
