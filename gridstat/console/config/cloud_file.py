@@ -126,7 +126,7 @@ class TimingSection(Section):
     change_lead_ms: int = Field(default=200, ge=1, le=600_000)
     grace_s: float = Field(default=60.0, ge=0, le=86_400, strict=False)
     lease_s: LeaseTime = 2.0
-    quarantine_s: float = Field(default=600.0, ge=1, le=10**7, strict=False)
+    quarantine_s: float = Field(default=3_600.0, ge=60, le=10**7, strict=False)
 
 
 class QuotaSection(Section):

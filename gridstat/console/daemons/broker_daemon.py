@@ -133,6 +133,7 @@ def broker_settings(settings: CloudSettings) -> BrokerSettings:
         parent="" if settings.parent is None else settings.parent.name,
         grace_ns=round(timing.grace_s * NS_PER_S),
         change_lead_ns=timing.change_lead_ms * NS_PER_MS,
+        quarantine_ns=round(timing.quarantine_s * NS_PER_S),
         quotas=Quotas(
             publications_max=quota.publications_max, subscriptions_max=quota.subscriptions_max
         ),

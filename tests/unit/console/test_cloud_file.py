@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gridstat.broker.settings import BrokerSettings, Quotas
+from gridstat.broker.tables.channel_plan import ProbeSettings
 from gridstat.console.cli.up import up
 from gridstat.console.config.cloud_file import load_cloud
 from gridstat.console.daemons.broker_daemon import broker_settings
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.errors import ConfigurationError
 from gridstat.model.identifiers import ChannelId
+from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,7 +95,11 @@ def test_every_key_of_a_file_is_read(tmp_path: Path) -> None:
         "quarantine_s": 60.0,
         "lease_s": 1.5,
     }
-    assert broker_settings(settings).change_lead_ns == 900_000_000
+    told = broker_settings(settings)
+    assert (told.change_lead_ns, told.grace_ns) == (900 * NS_PER_S // 1_000, 30 * NS_PER_S)
+    assert told.quarantine_ns == 60 * NS_PER_S
+    assert told.probes == ProbeSettings(10, 50)
+    assert told.quotas == Quotas(publications_max=5, subscriptions_max=6)
     assert settings.quota.model_dump() == {"publications_max": 5, "subscriptions_max": 6}
     assert topology.routers == (
         Router("c1/e0", RouterRole.EDGE, 50_000, 1.0, 2.5),
@@ -110,6 +117,8 @@ def test_defaults_stand_where_the_file_is_silent(tmp_path: Path) -> None:
     assert (settings.host, settings.port, settings.metrics_port) == ("127.0.0.1", 0, None)
     assert (settings.timing.probe_interval_ms, settings.timing.silent_ms_max) == (25, 100)
     assert settings.timing.change_lead_ms == 200
+    told = broker_settings(settings)
+    assert told == BrokerSettings(cloud="c1", quotas=told.quotas)
     assert topology.routers == (Router("c1/i0"),)
     assert topology.channels == ()
 
