@@ -254,10 +254,20 @@ def free_ports(host: str, count: int) -> list[int]:
     only when all are taken may they be of those that the kernel gives.
     """
     lowest, highest = map(int, EPHEMERAL_PORTS.read_text(encoding="ascii").split())
-    kept = [*range(PORT_MIN, lowest), *range(highest + 1, PORT_MAX + 1)]
-    start = random.randrange(len(kept) or 1)
-    ports = (*kept[start:], *kept[:start], *range(lowest, highest + 1))
-    return list(islice((port for port in ports if _is_free(host, port)), count))
+    everything = range(PORT_MIN, PORT_MAX + 1)
+    kept = [port for port in everything if not lowest <= port <= highest]
+    given = [port for port in everything if lowest <= port <= highest]
+    ports = (*_turned(kept), *_turned(given))
+    found = list(islice((port for port in ports if _is_free(host, port)), count))
+    if len(found) < count:
+        raise OSError(errno.EADDRINUSE, f"only {len(found)} ports of {host} are free")
+    return found
+
+
+def _turned(ports: list[int]) -> list[int]:
+    """The same, beginning anywhere."""
+    start = random.randrange(len(ports) or 1)
+    return ports[start:] + ports[:start]
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -123,7 +123,7 @@ class TimingSection(Section):
     probe_interval_ms: int = Field(
         default_factory=_probe_interval_ms, ge=1, le=PROBE_INTERVAL_MS_MAX
     )
-    change_lead_ms: int = Field(default=200, ge=1, le=600_000)
+    change_lead_ms: int = Field(default=200, ge=1, le=10_000)
     grace_s: float = Field(default=60.0, ge=0, le=86_400, strict=False)
     lease_s: LeaseTime = 2.0
     quarantine_s: float = Field(default=3_600.0, ge=60, le=10**7, strict=False)

@@ -71,7 +71,7 @@ def test_a_subscriber_on_two_edges_does_not_notice_that_one_is_gone(cloud: Local
         with feeding(voltage, RATE) as said:
             found = reader.subscribe(
                 voltage.name,
-                qos=gridstat.qos(redundancy=2, latency_ms=30_000),
+                qos=gridstat.qos(redundancy=2, latency_ms=5_000),
                 on_event=events.append,
                 on_violation=violations.append,
             )

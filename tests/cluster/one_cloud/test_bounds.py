@@ -30,7 +30,7 @@ def test_each_path_of_a_contract_is_within_the_bound_and_brings_every_event(clou
     publisher = cloud.connect("c1/bounds/pmu", WEST)
     subscriber = cloud.connect("c1/bounds/desk", EAST)
     stream = publisher.publish("value", FLOAT64, rate=60)
-    taken = subscriber.subscribe(stream.name, qos=qos(latency_ms=30_000, redundancy=2))
+    taken = subscriber.subscribe(stream.name, qos=qos(latency_ms=5_000, redundancy=2))
     paths = cloud.explain(stream.name)["subscriptions"][0]["paths"]
     assert len(paths) == 2
     # What is predicted is far less than what a machine with too much to do may need.

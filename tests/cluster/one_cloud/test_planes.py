@@ -31,7 +31,7 @@ def test_a_storm_of_commands_and_refusals_costs_an_admitted_stream_nothing(cloud
     violations: list[Violation] = []
     taken = subscriber.subscribe(
         stream.name,
-        qos=qos(latency_ms=30_000, redundancy=2),
+        qos=qos(latency_ms=5_000, redundancy=2),
         keep_events=65_536,
         on_violation=violations.append,
     )

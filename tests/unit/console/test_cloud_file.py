@@ -161,6 +161,7 @@ MISTAKES = {
     'cloud = "c1"\nx = nan\n[[router]]\nname = "i0"': "x: nan is no number",
     'cloud = "c1"\n[[router]]\nname = "i0"\n[timing]\ngrace_s = inf': "inf is no number",
     'cloud = "c1"\n[[router]]\nname = "i0"\n[timing]\nchange_lead_ms = 0': "timing.change_lead_ms",
+    'cloud = "c1"\n[[router]]\nname = "i0"\n[timing]\nchange_lead_ms = 10001': "10000",
 }
 
 
