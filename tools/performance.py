@@ -1,8 +1,8 @@
 """Writes docs/performance.md from the newest results: `python tools/performance.py`.
 
 A result is the JSON line of `gridstat experiment run NAME --json`, kept as
-benchmarks/results/NAME.json; a run with other options says so in a field `command`. Nothing on the
-page is typed by hand.
+benchmarks/results/NAME.json; its field `command` says with which options. Nothing on the page is
+typed by hand.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from gridstat.console.access import ACCESS_FILE
 from gridstat.model.cloud import RouterRole
 from gridstat.model.errors import ConfigurationError
-from gridstat.net.command.address import address_text
+from gridstat.net.command.address import PORT_MAX, address_text
 from gridstat.net.command.certificate_folder import CertificateFolder, write_whole
 from gridstat.net.command.identity import Identity, Role
 
@@ -36,7 +36,7 @@ BROKER_FILE: Final = "broker.toml"
 LOCK_FILE: Final = "lock"
 EPHEMERAL_PORTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 """What the kernel gives to those who do not care, of either family."""
-PORT_MIN, PORT_MAX = 10_000, 65_535
+PORT_MIN: Final = 10_000
 ROUTER_LIMITS: Final = "[limits]\nvariables_max = 16384\nrings_max = 256\npool_small = 2048\n"
 """A demonstration has few variables, and eight routers share one machine."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json as json_text
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from benchmarks.experiments import Experiment, Result
 
 MODULE = "benchmarks.experiments"
+SHORT = ("runs", "seconds", "only")
+"""Parameters with an option of their own."""
 HELP = """Rerun an experiment of the sources, or of our own promises, on this machine.
 
 Examples:
@@ -103,7 +106,8 @@ def run_experiment(
     # Standard output is for the one line of JSON if that is asked for, and for people if not.
     _show(Console(stderr=json), result)
     if json:
-        print_plainly(Console(), json_text.dumps({"experiment": name, **flat_figures(result)}))
+        told = {"experiment": name, "command": command_of(name, options), **flat_figures(result)}
+        print_plainly(Console(), json_text.dumps(told))
 
 
 def load_experiments() -> Mapping[str, Experiment]:
@@ -145,6 +149,19 @@ def options_of(settings: Sequence[str], **short: float | str | None) -> dict[str
             raise Misuse(f"--set {setting}: no value", hint="write it as --set name=value")
         options[name.strip()] = value.strip()
     return options
+
+
+def command_of(name: str, options: Mapping[str, float | str]) -> str:
+    """What measures the same again; where its samples went is nobody's business."""
+    words = ["gridstat", "experiment", "run", name]
+    for parameter, value in options.items():
+        if parameter == "full" and value == 1:
+            words.append("--full")
+        elif parameter in SHORT:
+            words += [f"--{parameter}", str(value)]
+        elif parameter != "samples":
+            words += ["--set", f"{parameter}={value}"]
+    return shlex.join([*words, "--json"])
 
 
 def described(experiment: Experiment) -> dict[str, object]:

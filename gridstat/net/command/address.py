@@ -9,7 +9,6 @@ from gridstat.model.errors import LayoutError
 Address: TypeAlias = tuple[str, int]
 PORT_MAX: Final = 65_535
 PORT_DIGITS_MAX: Final = len(str(PORT_MAX))
-PORTS: Final = f"a port is 1 to {PORT_MAX}"
 
 
 def address_text(address: Address) -> str:
@@ -23,10 +22,9 @@ def parse_address(text: str) -> Address:
     is_bracketed = host.startswith("[") and host.endswith("]")
     if not colon or not host or (":" in host and not is_bracketed):
         raise LayoutError(f"{text!r} is no address", hint="write host:port, or [address]:port")
-    if not (port.isascii() and port.isdigit() and len(port) <= PORT_DIGITS_MAX):
-        raise LayoutError(f"{text!r} names no port", hint=PORTS)
-    if not 0 < int(port) <= PORT_MAX:
-        raise LayoutError(f"{text!r} names no port", hint=PORTS)
+    is_number = port.isascii() and port.isdigit() and len(port) <= PORT_DIGITS_MAX
+    if not (is_number and 0 < int(port) <= PORT_MAX):
+        raise LayoutError(f"{text!r} names no port", hint=f"a port is 1 to {PORT_MAX}")
     try:
         host.encode("idna")  # As whoever looks the host up will do.
     except UnicodeError as problem:

@@ -173,6 +173,7 @@ def test_an_experiment_ends_in_one_line_of_flat_figures(runner: CliRunner) -> No
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) == {
         "experiment": "example",
+        "command": "gridstat experiment run example --runs 3 --json",
         "p50_us": 12.5,
         "runs": 3,
         "p50_us_source": "S0 §8.4",
@@ -208,6 +209,20 @@ def test_experiments_are_listed_with_their_parameters(runner: CliRunner) -> None
     assert "--set runs=5" in runner.invoke(app, ["experiment", "list"]).stdout
     listed = json.loads(runner.invoke(app, ["experiment", "list", "--json"]).stdout)
     assert listed["parameters"] == {"runs": {"default": 5, "summary": "repetitions"}}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, ""),
+        ({"full": 1}, "--full "),
+        ({"runs": 5, "only": "a,b", "samples": "/there"}, "--runs 5 --only a,b "),
+        ({"full": "0", "name": "x y"}, "--set full=0 --set 'name=x y' "),
+    ],
+)
+def test_a_result_says_what_measures_it_again(options: dict[str, float | str], words: str) -> None:
+    told = experiment.command_of("tree", options)
+    assert told == f"gridstat experiment run tree {words}--json"
 
 
 def test_options_are_parameters_by_name() -> None:
