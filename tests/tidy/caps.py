@@ -1,4 +1,4 @@
-"""Measures files, functions, lines and parameter lists of Python, Cython and C."""
+"""Measures the functions of Python, Cython and C."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class Function:
     name: str
     line: int
     line_count: int
-    parameter_count: int
 
 
 def functions_of(path: Path) -> list[Function]:
@@ -41,22 +40,19 @@ def functions_of(path: Path) -> list[Function]:
 def _python_functions(path: Path) -> Iterator[Function]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            arguments = node.args
-            named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-            counted = [argument for argument in named if argument.arg not in {"self", "cls"}]
             line_count = (node.end_lineno or node.lineno) - node.lineno + 1
-            yield Function(node.name, node.lineno, line_count, len(counted))
+            yield Function(node.name, node.lineno, line_count)
 
 
 def _cython_functions(lines: list[str]) -> Iterator[Function]:
-    """Cython's functions by indentation; their parameters are seen in the stub."""
+    """The functions of Cython, by indentation."""
     for start, line in enumerate(lines):
         if found := CYTHON_FUNCTION.match(line):
             deeper = re.compile(rf"{found[1]}(\s|\)|$)|^\s*$")
             body = list(takewhile(deeper.match, lines[start + 1 :]))
             while body and not body[-1].strip():
                 body.pop()
-            yield Function(line.strip(), start + 1, len(body) + 1, 0)
+            yield Function(line.strip(), start + 1, len(body) + 1)
 
 
 def _c_functions(lines: list[str]) -> Iterator[Function]:
@@ -67,7 +63,7 @@ def _c_functions(lines: list[str]) -> Iterator[Function]:
             signature = " ".join(lines[start:brace])
             end = next((at for at in range(brace, len(lines)) if lines[at] == "}"), len(lines))
             name = signature.partition("(")[0].split()[-1].lstrip("*")
-            yield Function(name, start + 1, end - start + 1, _c_parameter_count(signature))
+            yield Function(name, start + 1, end - start + 1)
 
 
 def _signature_start(lines: list[str], brace: int) -> int:
@@ -77,14 +73,3 @@ def _signature_start(lines: list[str], brace: int) -> int:
             break
         start -= 1
     return start
-
-
-def _c_parameter_count(signature: str) -> int:
-    inside = signature.partition("(")[2].rpartition(")")[0].strip()
-    if inside in {"", "void"}:
-        return 0
-    depth, count = 0, 1
-    for character in inside:
-        depth += (character == "(") - (character == ")")
-        count += character == "," and depth == 0
-    return count
