@@ -12,6 +12,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
+from gridstat.model.call_options import checked_call
 from gridstat.model.error_index import error_from
 from gridstat.model.errors import GridStatError, LayoutError, Misuse, Refused
 from gridstat.model.identifiers import VariableId
@@ -68,6 +69,7 @@ class PublicationWishes(TypedDict, total=False):
     replay_speed: int
 
 
+@checked_call(options=QosWishes)
 def qos(**wishes: Unpack[QosWishes]) -> QosRequest:
     """A quality of service: `qos(rate=10, latency_ms=50, redundancy=2)`.
 

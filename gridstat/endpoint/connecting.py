@@ -15,6 +15,7 @@ from gridstat.endpoint.connection import Connection
 from gridstat.endpoint.edge_address import EdgeAddress, parse_edge
 from gridstat.endpoint.errand import errand
 from gridstat.endpoint.session_words import EDGES_MAX
+from gridstat.model.call_options import checked_call
 from gridstat.model.cloud import check_name
 from gridstat.model.errors import EndPointExists, Misuse
 from gridstat.net.command.address import parse_address
@@ -46,6 +47,7 @@ class ConnectWishes(TypedDict, total=False):
     fifo_priority: int
 
 
+@checked_call(options=ConnectWishes)
 def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishes]) -> Connection:
     """Attach to one or two edge routers as the end-point `name`.
 
@@ -85,6 +87,7 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishe
     return connection
 
 
+@checked_call(options=ConnectWishes)
 async def connect_async(
     edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishes]
 ) -> Connection:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar, Unpack
 
 from gridstat.endpoint.asking import (
+    PublicationWishes,
+    QosWishes,
     alert_variable,
     check_callback,
     check_pattern,
@@ -28,7 +30,8 @@ from gridstat.endpoint.group_sets import GroupSets
 from gridstat.endpoint.pattern import PatternSubscription
 from gridstat.endpoint.publisher import Publication
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.endpoint.wishes import order_of
+from gridstat.endpoint.wishes import SubscriptionWishes, order_of
+from gridstat.model.call_options import checked_call, checked_calls
 from gridstat.model.errors import GridStatError, GroupMismatch, Misuse
 from gridstat.net.command.session_messages import MANY_MAX
 
@@ -38,12 +41,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from gridstat.endpoint.asking import PublicationWishes
     from gridstat.endpoint.cloud_link import CloudLink
     from gridstat.endpoint.flooded import FloodedEvent, FloodedSubscription
     from gridstat.endpoint.subscription_book import Order
     from gridstat.endpoint.tap import Tap
-    from gridstat.endpoint.wishes import SubscriptionWishes
     from gridstat.model.derived import Derivation
     from gridstat.model.qos import QosRequest
     from gridstat.model.rate_law import Period
@@ -53,8 +54,11 @@ if TYPE_CHECKING:
 Words = ParamSpec("Words")
 Result = TypeVar("Result")
 NS_PER_MS = 1_000_000
+IN_QOS: Final = {"qos": QosWishes}
+"""Options that a caller may look for beside `qos`, and that belong into it."""
 
 
+@checked_calls(but=("run",), parts=IN_QOS)
 class Connection:
     """An end-point of the grid, made by `connect`; after `close` nothing of it works any more.
 
@@ -127,6 +131,7 @@ class Connection:
 
     # Publishing.
 
+    @checked_call(options=PublicationWishes)
     def publish(
         self, name: str, value_type: ValueType, **wishes: Unpack[PublicationWishes]
     ) -> Publication:
@@ -150,6 +155,7 @@ class Connection:
         variable = alert_variable(name, value_type, interval_s_min, is_belated=is_belated)
         return self._publish([(variable, ())])[0]
 
+    @checked_call(options=PublicationWishes)
     def publish_many(
         self, names: Sequence[str], value_type: ValueType, **wishes: Unpack[PublicationWishes]
     ) -> list[Publication]:
@@ -177,6 +183,7 @@ class Connection:
 
     # Subscribing.
 
+    @checked_call(options=SubscriptionWishes, parts=IN_QOS)
     def subscribe(self, name: str, **wishes: Unpack[SubscriptionWishes]) -> Subscription:
         """Ask for a contract: `grid.subscribe("c1/north/pmu-1/voltage", preset="wide-area")`.
 
@@ -186,6 +193,7 @@ class Connection:
         """
         return self.subscribe_many([name], **wishes)[0]
 
+    @checked_call(options=SubscriptionWishes, parts=IN_QOS)
     def subscribe_many(
         self, names: Sequence[str], **wishes: Unpack[SubscriptionWishes]
     ) -> list[Subscription]:
@@ -204,6 +212,7 @@ class Connection:
             raise refused[0]
         return granted
 
+    @checked_call(options=SubscriptionWishes, parts=IN_QOS)
     def subscribe_later(
         self, names: Sequence[str], **wishes: Unpack[SubscriptionWishes]
     ) -> Future[list[Subscription | GridStatError]]:
@@ -220,6 +229,7 @@ class Connection:
             raise Misuse(f"{len(names)} names", hint=f"ask for at most {MANY_MAX} at once")
         return self._link.subscriptions.subscribe_later([order_of(name, wishes) for name in names])
 
+    @checked_call(options=SubscriptionWishes, parts=IN_QOS)
     def subscribe_pattern(
         self,
         pattern: str,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from gridstat.endpoint.delivery import Delivery
 from gridstat.endpoint.finding import found_in
 from gridstat.endpoint.receiver import Receiver
+from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import GridStatError, Malformed
 from gridstat.model.status import EventFlag, TimeQuality
 from gridstat.net.codec.value import ValueCodec
@@ -50,6 +51,7 @@ class FloodedEvent(NamedTuple):
         return self.variable.name
 
 
+@checked_calls()
 class FloodedSubscription:
     """Hears every flooded event once, from `grid.subscribe_flooded` on until `unsubscribe`.
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, overload
 
-from gridstat.endpoint.asking import check_callback, qos, qos_from
+from gridstat.endpoint.asking import QosWishes, check_callback, qos, qos_from
 from gridstat.endpoint.group_sets import GroupTerms
 from gridstat.endpoint.incoming import Interests
 from gridstat.endpoint.subscription_book import Order
+from gridstat.model.call_options import checked_call, checked_calls
 from gridstat.model.errors import GridStatError, GroupMismatch, Misuse, NoSuchVariable
 from gridstat.model.group_law import Member
 from gridstat.model.qos import BASELINE_MODE, ModalQos, preset
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from gridstat.endpoint.arrival_clock import Arrival
-    from gridstat.endpoint.asking import QosWishes
     from gridstat.endpoint.deliverer import Deliverer
     from gridstat.endpoint.delivery import Delivery
     from gridstat.endpoint.group_sets import GroupSet, GroupSets
@@ -97,6 +97,7 @@ def group_terms(asked: ModalQos) -> dict[int, GroupTerms]:
     }
 
 
+@checked_calls()
 class Group:
     """Members at one common interval, in each mode its own; made by `grid.group`.
 
@@ -160,6 +161,7 @@ class Group:
                 f"{name} is no member of {self.name}", hint=f"members are {', '.join(self.members)}"
             ) from None
 
+    @checked_call(options=QosWishes)
     def add(self, name: str, **wishes: Unpack[QosWishes]) -> None:
         """One more member: `angles.add("c1/north/pmu-1/angle", redundancy=2)`.
 

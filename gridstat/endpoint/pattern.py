@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from gridstat.model.call_options import checked_calls
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -19,6 +21,7 @@ class Patterns(Protocol):
         ...
 
 
+@checked_calls()
 class PatternSubscription:
     """Catches variables by name; made by `grid.subscribe_pattern`.
 

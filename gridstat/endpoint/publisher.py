@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Never
 
 import numpy as np
 
 from gridstat.endpoint.event_channels import Outgoing
+from gridstat.model.call_options import checked_calls, unknown_option
 from gridstat.model.errors import LayoutError, Misuse
 from gridstat.model.status import BuiltinType, EventFlag, TimeQuality
 from gridstat.net.codec.event import flag_byte
@@ -63,6 +64,7 @@ class _Registered:
     from_ns: int = 0
 
 
+@checked_calls(but=("send", "column", "identifier_at"))
 class Publication:
     """A variable that this end-point publishes; made by `grid.publish` and `grid.publish_alert`.
 
@@ -123,6 +125,7 @@ class Publication:
         time_quality: TimeQuality = TimeQuality.GOOD,
         flags: EventFlag = EventFlag.NONE,
         sequence: int | None = None,
+        **unknown: Never,
     ) -> bool:
         """Send one value now: `voltage.send(231.4)`, or with a stamp of your own clock.
 
@@ -130,6 +133,8 @@ class Publication:
         never waits. Raises `LayoutError` for a value of another type. An alert with a stamp and a
         `sequence` of your own is the same event however often it is sent, and delivered once.
         """
+        if unknown:
+            raise unknown_option(Publication.send, unknown)
         with self._lock:
             self._check()
             # Inside the lock, so that stamps are in the order of sending.

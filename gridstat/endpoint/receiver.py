@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Self, Unpack
 import numpy as np
 
 from gridstat.core import _ends
+from gridstat.core.end_settings import ReceiverSettings
 from gridstat.core.samples import SAMPLE, Sample
 from gridstat.endpoint.asking import check_wait
+from gridstat.model.call_options import checked_call, checked_calls
 from gridstat.model.errors import Misuse
 from gridstat.model.status import OPTION_BYTES, VALUE_BYTES
 
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from gridstat.core.end_settings import ReceiverSettings
     from gridstat.core.samples import Samples, VariableCounters
     from gridstat.model.rate_law import Period
 
@@ -35,6 +36,7 @@ EVENTS_MAX = 65_536
 """How many events a batch holds at most, unless the reader says otherwise."""
 
 
+@checked_calls()
 class Receiver:
     """Receives events of expected variables; each is handed out once, in one of the ways below.
 
@@ -47,6 +49,7 @@ class Receiver:
             batch = receiver.read(timeout_s=1.0)
     """
 
+    @checked_call(options=ReceiverSettings)
     def __init__(self, **settings: Unpack[ReceiverSettings]) -> None:
         self._end = _ends.Receiver(**settings)
         self._keeps_options = settings.get("option_bytes", 0) > 0

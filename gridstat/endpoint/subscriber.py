@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from gridstat.core.samples import SAMPLE
-from gridstat.endpoint.asking import check_wait, modal_qos
+from gridstat.endpoint.asking import QosWishes, check_wait, modal_qos
 from gridstat.endpoint.columns import arrow_batch
 from gridstat.endpoint.contract import Contract, contract_of
 from gridstat.endpoint.event_stream import EventStream
 from gridstat.endpoint.ledger import Ledger
 from gridstat.endpoint.mailbox import Mailbox
 from gridstat.endpoint.path_ledger import PathBook
+from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import Misuse
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Snapshot:
     error_code: int
 
 
+@checked_calls(parts={"qos": QosWishes})
 class Subscription:
     """One contract; made by `grid.subscribe`.
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import fsum
 from typing import Final, Protocol, TypeAlias
 
+from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import LayoutError
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.model.status import BuiltinType, DerivedValue, Value, ValueType
@@ -34,6 +35,7 @@ class Derivation(Protocol):
         """A fresh computation that has seen no event yet."""
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class MovingAverage:
     """The mean of the last `points` values, of as many as there are at the start."""
@@ -58,6 +60,7 @@ class MovingAverage:
         return step
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class RateOfChange:
     """Change a second since the event before; 0 at the first, unchanged if no time has passed."""
@@ -82,6 +85,7 @@ class RateOfChange:
         return step
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class Minimum:
     """The smallest of the last `points` values, in the variable's own type."""
@@ -98,6 +102,7 @@ class Minimum:
         return _extreme(self.points, lambda kept, value: kept >= value)
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class Maximum:
     """The largest of the last `points` values, in the variable's own type."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import fsum, isfinite
 from typing import TYPE_CHECKING, Final, Protocol
 
+from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import LayoutError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Extrapolation(Protocol):
         """The value at `at_ns`; at least one past value is given. May raise `ArithmeticError`."""
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class Average:
     """The mean of the past values."""
@@ -45,6 +47,7 @@ class Average:
         return fsum(values) / len(values)
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class Polynomial:
     """The polynomial of an order that fits the past values best by least squares.
@@ -63,6 +66,7 @@ class Polynomial:
         return fitted(self.order, times_ns, values, at_ns)
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class PolynomialAverage:
     """The mean over polynomials of several orders."""
@@ -82,6 +86,7 @@ class PolynomialAverage:
         return fsum(guesses) / len(guesses)
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class Rational:
     """The diagonal rational function through the past values, by Bulirsch and Stoer."""
@@ -95,6 +100,7 @@ class Rational:
         return bulirsch_stoer(_scaled(times_ns, at_ns), values)
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class UserExtrapolation:
     """A function of the user's own: `UserExtrapolation(lambda times, values, at: values[-1])`."""

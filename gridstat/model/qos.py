@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import LayoutError
 from gridstat.model.identifiers import ModeId
 from gridstat.model.rate_law import EVERY_MAX, Period, every_for
@@ -40,6 +41,7 @@ class Qos:
     priority: int
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class QosRequest:
     """What is desired in one mode, and the worst that is acceptable; None means "as desired".

@@ -15,6 +15,7 @@ from itertools import combinations
 from math import gcd, lcm
 from typing import TYPE_CHECKING, Final
 
+from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import IntervalNotSatisfiable, InvalidPeriod
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ MODAL_DIVISORS_MAX: Final = 64
 """Different divisors of one variable on one channel over all modes; a core's row holds no more."""
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class Period:
     """A publishing period of exactly `seconds / per_seconds` seconds, always in lowest terms.

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import STRICT, Enum, IntEnum, IntFlag
 from typing import Final, TypeAlias
 
+from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import LayoutError
 from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import Period
@@ -90,6 +91,7 @@ KIND_BYTES: Final[Mapping[FieldKind, int]] = {
 }
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class Field:
     """One named field of a record; `length_bytes` is for bytes only, which have a fixed length."""
@@ -119,6 +121,7 @@ class Field:
         return self.length_bytes or KIND_BYTES[self.kind]
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class RecordType:
     """A user type: fields back to back in their order, without gaps, 1 to 6,128 bytes in all."""
@@ -145,6 +148,7 @@ class RecordType:
 ValueType: TypeAlias = BuiltinType | RecordType
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class DerivedValue:
     """A value that the publisher computes from the variable's own, such as a moving average."""
@@ -156,6 +160,7 @@ class DerivedValue:
         _check_word(self.name)
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class StatusVariable:
     """A named, typed quantity that one publisher owns.
@@ -250,6 +255,7 @@ class StatusVariable:
         return -(-(self.payload_bytes - VALUE_BYTES) // OPTION_BYTES)
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class StatusEvent:
     """One timed value of a variable, its payload already in the layout of the variable's type.
