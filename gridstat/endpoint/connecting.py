@@ -18,6 +18,7 @@ from gridstat.endpoint.session_words import EDGES_MAX
 from gridstat.model.call_options import checked_call
 from gridstat.model.cloud import check_name
 from gridstat.model.errors import EndPointExists, Misuse
+from gridstat.model.exact_numbers import whole_number
 from gridstat.net.command.address import parse_address
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.identity import Identity, Role
@@ -68,12 +69,19 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishe
         raise Misuse("the same edge router twice", hint="two edges must be two routers")
     timeout_s = check_wait("timeout_s", wishes.get("timeout_s", 10.0))
     defaults = LinkSettings()
+    fifo_priority = wishes.get("fifo_priority", defaults.fifo_priority)
     settings = LinkSettings(
         within_s=check_wait("answer_within_s", wishes.get("answer_within_s", defaults.within_s)),
-        ring_events=wishes.get("ring_events", defaults.ring_events),
-        option_bytes=wishes.get("option_bytes", defaults.option_bytes),
-        variables_max=wishes.get("variables_max", defaults.variables_max),
-        fifo_priority=wishes.get("fifo_priority", defaults.fifo_priority),
+        ring_events=whole_number("ring_events", wishes.get("ring_events", defaults.ring_events)),
+        option_bytes=whole_number(
+            "option_bytes", wishes.get("option_bytes", defaults.option_bytes)
+        ),
+        variables_max=whole_number(
+            "variables_max", wishes.get("variables_max", defaults.variables_max)
+        ),
+        fifo_priority=None
+        if fifo_priority is None
+        else whole_number("fifo_priority", fifo_priority),
     )
     link = CloudLink(credentials, addresses, settings)
     try:

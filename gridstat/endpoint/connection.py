@@ -20,6 +20,7 @@ from gridstat.endpoint.asking import (
     alert_variable,
     check_callback,
     check_pattern,
+    check_several,
     periodic_variable,
 )
 from gridstat.endpoint.contract import mode_numbers
@@ -33,6 +34,7 @@ from gridstat.endpoint.subscriber import Subscription
 from gridstat.endpoint.wishes import SubscriptionWishes, order_of
 from gridstat.model.call_options import checked_call, checked_calls
 from gridstat.model.errors import GridStatError, GroupMismatch, Misuse
+from gridstat.model.exact_numbers import whole_number
 from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
@@ -163,7 +165,7 @@ class Connection:
 
         `grid.publish_many([f"feeder-{n}/load" for n in range(500)], gridstat.FLOAT64, rate=1)`
         """
-        derived = wishes.get("derived", ())
+        names, derived = check_several("names", names), wishes.get("derived", ())
         wanted = [
             (periodic_variable(self.full_name(name), value_type, wishes), derived) for name in names
         ]
@@ -201,7 +203,7 @@ class Connection:
 
         `grid.subscribe_many(["c1/a/v", "c1/b/v"], preset="control-centre")`
         """
-        for name in names:
+        for name in check_several("names", names):
             check_pattern(name, is_pattern=False)
         found = self.subscribe_orders([order_of(name, wishes) for name in names])
         refused = [each for each in found if isinstance(each, GridStatError)]
@@ -222,7 +224,7 @@ class Connection:
         with `add_done_callback` runs on the session's thread and must not block. Once cancelled,
         whatever is granted is given back.
         """
-        for name in names:
+        for name in check_several("names", names):
             check_pattern(name, is_pattern=False)
         self._check_open()
         if len(names) > MANY_MAX:
@@ -294,7 +296,7 @@ class Connection:
                 f"there is a group {name} already", hint="close it first, or choose another name"
             )
         asked = group_qos(interval, latency_ms, modes)
-        sets = GroupSets(group_terms(asked), history)
+        sets = GroupSets(group_terms(asked), whole_number("history", history))
         wishes = GroupWishes(asked, lambda: self._link.subscriptions.modes)
         group = Group(self, self._link.deliverer, name, sets, wishes)
         self._groups[name] = group
@@ -311,7 +313,7 @@ class Connection:
         def ask(command: FindVariables) -> FoundOutcome:
             return self._link.ask(command, found_in).result()
 
-        return find_all(ask, pattern, after=after, limit=limit)
+        return find_all(ask, pattern, after=after, limit=whole_number("limit", limit))
 
     # Odds and ends.
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from gridstat.endpoint.asking import check_callback, modal_qos
+from gridstat.endpoint.asking import check_callback, check_several, modal_qos
 from gridstat.endpoint.incoming import Interests
 from gridstat.endpoint.subscription_book import Order
+from gridstat.model.errors import Misuse
+from gridstat.model.exact_numbers import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,6 +37,9 @@ def order_of(name: str, wishes: SubscriptionWishes) -> Order:
     """The wishes as an order; raises where they make no sense."""
     check_callback("on_event", wishes.get("on_event"))
     check_callback("on_violation", wishes.get("on_violation"))
+    keep_events = whole_number("keep_events", wishes.get("keep_events", 0))
+    if keep_events < 0:
+        raise Misuse(f"keep_events is {keep_events}", hint="say how many to keep for `read`")
     return Order(
         name=name,
         qos=modal_qos(wishes.get("qos"), wishes.get("preset"), wishes.get("modes")),
@@ -44,6 +49,6 @@ def order_of(name: str, wishes: SubscriptionWishes) -> Order:
             on_violation=wishes.get("on_violation"),
             extrapolate=wishes.get("extrapolate"),
         ),
-        derived=tuple(wishes.get("derived", ())),
-        keep_events=wishes.get("keep_events", 0),
+        derived=check_several("derived", wishes.get("derived", ())),
+        keep_events=keep_events,
     )

@@ -14,6 +14,7 @@ from typing import Final, Protocol, TypeAlias
 
 from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import LayoutError
+from gridstat.model.exact_numbers import whole_number
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.model.status import BuiltinType, DerivedValue, Value, ValueType
 
@@ -43,7 +44,7 @@ class MovingAverage:
     points: int
 
     def __post_init__(self) -> None:
-        _check_points(self.points)
+        object.__setattr__(self, "points", _check_points(self.points))
 
     def declared(self, value_type: ValueType) -> DerivedValue:
         _check_number(value_type, "an average")
@@ -93,7 +94,7 @@ class Minimum:
     points: int
 
     def __post_init__(self) -> None:
-        _check_points(self.points)
+        object.__setattr__(self, "points", _check_points(self.points))
 
     def declared(self, value_type: ValueType) -> DerivedValue:
         return DerivedValue(f"minimum_{self.points}", _check_number(value_type, "a minimum"))
@@ -110,7 +111,7 @@ class Maximum:
     points: int
 
     def __post_init__(self) -> None:
-        _check_points(self.points)
+        object.__setattr__(self, "points", _check_points(self.points))
 
     def declared(self, value_type: ValueType) -> DerivedValue:
         return DerivedValue(f"maximum_{self.points}", _check_number(value_type, "a maximum"))
@@ -143,9 +144,11 @@ def _number(value: Value) -> float:
     return float(value)
 
 
-def _check_points(points: int) -> None:
+def _check_points(points: int) -> int:
+    points = whole_number("points", points)
     if not 1 <= points <= POINTS_MAX:
         raise LayoutError(f"a window has {points} events, and must have 1 to {POINTS_MAX}")
+    return points
 
 
 def _check_number(value_type: ValueType, what: str) -> BuiltinType:

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import LayoutError
+from gridstat.model.exact_numbers import whole_number
 from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import Period
 
@@ -104,6 +105,7 @@ class Field:
         _check_word(self.name)
         if not self.name.isidentifier():
             raise LayoutError(f"field {self.name!r} is not a name", hint="use letters, digits, _")
+        object.__setattr__(self, "length_bytes", whole_number("length_bytes", self.length_bytes))
         is_sized = 1 <= self.length_bytes <= PAYLOAD_BYTES_MAX
         if self.kind is FieldKind.BYTES and not is_sized:
             raise LayoutError(
