@@ -35,6 +35,7 @@ from gridstat.endpoint.wishes import SubscriptionWishes, order_of
 from gridstat.model.call_options import checked_call, checked_calls
 from gridstat.model.errors import GridStatError, GroupMismatch, Misuse
 from gridstat.model.exact_numbers import whole_number
+from gridstat.model.short_text import short_repr
 from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
@@ -86,7 +87,10 @@ class Connection:
         await asyncio.to_thread(self.close)
 
     def __repr__(self) -> str:
-        return f"<Connection {self.name} by {', '.join(self.edges) or 'no edge'}>"
+        if self._is_closed:
+            return short_repr(self, self.name, "closed")
+        edges = " and ".join(self.edges)
+        return short_repr(self, self.name, f"attached to {edges}" if edges else "not attached")
 
     # State.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +15,7 @@ from gridstat.model.call_options import checked_call, checked_calls
 from gridstat.model.errors import GridStatError, GroupMismatch, Misuse, NoSuchVariable
 from gridstat.model.group_law import Member
 from gridstat.model.qos import BASELINE_MODE, ModalQos, preset
+from gridstat.model.short_text import counted, short_repr
 from gridstat.model.status import TimeQuality
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ NS_PER_US: Final = 1_000
 HOW_OFTEN: Final = frozenset(
     {"rate", "interval", "every", "rate_worst", "interval_worst", "every_worst"}
 )
-
-log = logging.getLogger(__name__)
 
 
 class GroupKeeper(Protocol):
@@ -130,7 +128,9 @@ class Group:
         deliverer.watch(self)
 
     def __repr__(self) -> str:
-        return f"<Group {self.name} of {len(self._members)}>"
+        counts = f"{self.completed} complete, {self.incomplete} incomplete"
+        facts = "closed" if self._is_over else counted(len(self._members), "member")
+        return short_repr(self, self.name, facts, f"every {self.interval}", counts)
 
     @property
     def interval(self) -> Period:
@@ -280,7 +280,7 @@ class Group:
             try:
                 callback(found.copy())
             except Exception:
-                log.exception("on_complete_failed group=%s", self.name)
+                self._deliverer.failures.report(callback, "on_complete_failed group=%s", self.name)
 
     def _drop(self, name: str) -> None:
         with self._lock:

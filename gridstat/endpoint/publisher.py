@@ -15,6 +15,7 @@ from gridstat.endpoint.event_channels import Outgoing
 from gridstat.model.call_options import checked_calls, unknown_option
 from gridstat.model.errors import LayoutError, Misuse
 from gridstat.model.exact_numbers import STAMP_NS_MAX, exact_stamp, whole_number
+from gridstat.model.short_text import short_repr
 from gridstat.model.status import U16_MAX, BuiltinType, EventFlag, RecordType, TimeQuality
 from gridstat.net.codec.event import flag_byte
 from gridstat.net.codec.value import ValueCodec
@@ -99,6 +100,11 @@ class Publication:
         self._lock = threading.Lock()
         self.refused_alerts = 0
         """Alerts that came faster than their minimum interval, and were not sent."""
+
+    def __repr__(self) -> str:
+        error = f"refused for now ({self._error_code})" if self._error_code else ""
+        ended = "ended" if self._is_over else ""
+        return short_repr(self, self.name, self.variable.kind_text, error, ended)
 
     @property
     def name(self) -> str:

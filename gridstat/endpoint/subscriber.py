@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import threading
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from gridstat.endpoint.mailbox import Mailbox
 from gridstat.endpoint.path_ledger import PathBook
 from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import Misuse
+from gridstat.model.short_text import counted, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -63,6 +65,11 @@ class Snapshot:
     newest: Delivery | None
     error_code: int
 
+    def __repr__(self) -> str:
+        newest = "no event yet" if self.newest is None else ", ".join(self.newest.facts())
+        error = f"error {self.error_code}" if self.error_code else ""
+        return short_repr(self, self.name, newest, error)
+
 
 @checked_calls(parts={"qos": QosWishes})
 class Subscription:
@@ -94,7 +101,15 @@ class Subscription:
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
-        return f"<Subscription {self.name} {self._contract.subscription_id}>"
+        newest = self.newest
+        return short_repr(
+            self,
+            self.name,
+            "no event yet" if newest is None else f"value {reprlib.repr(newest.value)}",
+            counted(len(self._contract.paths), "path"),
+            f"error {self.error_code}" if self.error_code else "",
+            "ended" if self.is_over else "",
+        )
 
     # Pull: the newest value.
 

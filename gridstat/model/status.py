@@ -16,6 +16,7 @@ from gridstat.model.errors import LayoutError
 from gridstat.model.exact_numbers import whole_number
 from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import Period
+from gridstat.model.short_text import short_repr
 
 VALUE_BYTES: Final = 8
 OPTION_BYTES: Final = 24
@@ -202,6 +203,19 @@ class StatusVariable:
                 hint=f"an event carries at most {PAYLOAD_BYTES_MAX} bytes",
             )
         self._check_timing()
+
+    def __repr__(self) -> str:
+        return short_repr(self, self.name, f"number {self.variable_id}", self.kind_text)
+
+    @property
+    def kind_text(self) -> str:
+        """Its type and how often it comes: `float64 every 1/60 s`, `bool alert`."""
+        kind = self.value_type
+        text = kind.value if isinstance(kind, BuiltinType) else f"record {kind.name}"
+        if self.is_alert:
+            return f"{text} alert"
+        often = "aperiodic" if self.period is None else f"every {self.period}"
+        return f"{text} {often}{' replayed' if self.is_replay else ''}"
 
     def _check_timing(self) -> None:
         if self.is_alert and (self.period is not None or self.interval_ns_min == 0):
