@@ -16,7 +16,7 @@ from gridstat.model.call_options import checked_calls, unknown_option
 from gridstat.model.errors import LayoutError, Misuse
 from gridstat.model.exact_numbers import STAMP_NS_MAX, exact_stamp, whole_number
 from gridstat.model.short_text import short_repr
-from gridstat.model.status import U16_MAX, BuiltinType, EventFlag, RecordType, TimeQuality
+from gridstat.model.status import U16_MAX, BuiltinType, EventFlag, TimeQuality
 from gridstat.net.codec.event import flag_byte
 from gridstat.net.codec.value import ValueCodec
 from gridstat.net.command.endpoint_messages import PublishedOutcome
@@ -256,13 +256,13 @@ class Publication:
         variable = self._now.variable
         if isinstance(value, np.generic):
             value = _plain(value, variable.name)
-        elif isinstance(variable.value_type, RecordType) and isinstance(value, Mapping):
+        if isinstance(variable.value_type, BuiltinType) and not self._steps:
+            return _number(value, variable.value_type, variable.name)
+        if isinstance(value, Mapping):
             value = {
                 field: _plain(each, field) if isinstance(each, np.generic) else each
                 for field, each in value.items()
             }
-        if isinstance(variable.value_type, BuiltinType) and not self._steps:
-            return _number(value, variable.value_type, variable.name)
         if self._steps:
             # A value that does not fit must not be derived from, so it is tried first.
             self._codec.encode(value, [_ZERO[each.value_type] for each in variable.derived])
