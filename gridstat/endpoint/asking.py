@@ -224,10 +224,15 @@ def check_wait(word: str, wait_s: float) -> float:
 
 def check_callback(word: str, callback: object) -> None:
     """A callback is called on the delivering thread, where nobody awaits a coroutine."""
+    if callback is None:
+        return
     while isinstance(callback, partial):
         callback = callback.func
-    called = type(callback).__call__ if callable(callback) else None
-    if iscoroutinefunction(callback) or iscoroutinefunction(called):
+    if not callable(callback):
+        raise Misuse(
+            f"{word} is {callback!r}, and must be a function", hint=f"{word}=print, without ()"
+        )
+    if iscoroutinefunction(callback) or iscoroutinefunction(type(callback).__call__):
         raise Misuse(
             f"{word} is a coroutine function, and nobody would await it",
             hint="give a plain function, or follow the events in a coroutine: "

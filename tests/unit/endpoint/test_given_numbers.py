@@ -240,3 +240,35 @@ def test_a_record_takes_numpy_numbers_in_its_fields() -> None:
     assert station.publish(record).send({"on": True, "size": -2})
     (_, first), (_, second) = station.sent()
     assert first == second
+
+
+# Options of a subscription that would fail only after the grant.
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"on_event": 5}, "on_event is 5, and must be a function"),
+        ({"on_violation": "print"}, "on_violation is 'print', and must be a function"),
+        ({"extrapolate": gridstat.Polynomial}, "extrapolate is <class"),
+        ({"extrapolate": "linear"}, "extrapolate is 'linear'"),
+        ({"value_type": float}, "is no value type"),
+        ({"derived": [gridstat.MovingAverage(10)]}, "derived is .* names of derived values"),
+    ],
+)
+def test_an_option_of_another_type_is_refused_before_anything_is_sent(
+    options: Any, text: str
+) -> None:
+    with pytest.raises(Misuse, match=text) as refusal:
+        order_of("c1/a/v", options)
+    assert refusal.value.hint
+
+
+def test_an_extrapolation_of_the_users_own_is_taken() -> None:
+    class Last:
+        points = 1
+
+        def extrapolate(self, _times: Any, values: Any, _at: int) -> float:
+            return float(values[-1])
+
+    assert order_of("c1/a/v", {"extrapolate": Last()}).interests.extrapolate is not None
