@@ -42,8 +42,8 @@ def exact_rate(name: str, value: object) -> Fraction:
         exactly = ""
     raise Misuse(
         f"{name} is a positive whole number or a Fraction of events a second, not {value!r}",
-        hint=f"{exactly}29.97 a second is Fraction(30_000, 1_001), or an interval of "
-        "Period(1_001, 30_000); one in 5 s is Fraction(1, 5)",
+        hint=f"{exactly}30,000 in 1,001 s, often written 29.97, is Fraction(30_000, 1_001), as an "
+        "interval Period(1_001, 30_000); one in 5 s is Fraction(1, 5)",
     )
 
 
