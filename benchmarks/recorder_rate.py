@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from benchmarks.errors import BenchmarkError
 from gridstat.core import _ends
 from gridstat.endpoint.deliverer import Deliverer
+from gridstat.endpoint.failure_reports import FailureReports
 from gridstat.endpoint.incoming import Incoming, Interests
 from gridstat.endpoint.listening import Listening
 from gridstat.endpoint.subscriber import Subscription
@@ -157,14 +158,14 @@ def _await_safe(recorder: Recorder, receiver: _ends.Receiver) -> None:
 
 
 def _subscribe(listening: Listening, variables: int, rate: int) -> None:
-    keeper = _Keeper(listening)
+    keeper, failures = _Keeper(listening), FailureReports()
     qos = Qos(every=1, latency_us=LATENCY_US, redundancy=1, priority=3)
     for number in range(1, variables + 1):
         variable = StatusVariable(
             VariableId(number), f"c1/bench/v{number}", BuiltinType.FLOAT64, Period(1, rate)
         )
         outcome = GrantedOutcome(subscription_id=number, variable=variable, granted={0: qos})
-        incoming = Incoming(variable.name, Interests())
+        incoming = Incoming(variable.name, Interests(), failures)
         listening.begin(Subscription(keeper, incoming, outcome, f"s{number}"), 1)
 
 

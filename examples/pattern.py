@@ -41,8 +41,11 @@ def main() -> None:
             print(reason)
         for _ in range(options.count):
             time.sleep(options.every_s)
+            if not pattern.matched:
+                print("no variable matches yet, waiting", flush=True)
+                continue
             values = ", ".join(f"{found.name}={found.value}" for found in pattern.matches)
-            print(f"{len(pattern.matches)} variables: {values}", flush=True)
+            print(f"{pattern.matched} variables: {values}", flush=True)
 
 
 if __name__ == "__main__":

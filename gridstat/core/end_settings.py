@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict, get_args
 
 import numpy as np
 
+from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import LayoutError, LinkDown
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class ReceiverSettings(TypedDict, total=False):
     posix: bool
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class ReceiverSpec:
     """How a receiver is opened; the bounds hold for as long as it lives."""

@@ -15,8 +15,10 @@ from gridstat.endpoint.connection import Connection
 from gridstat.endpoint.edge_address import EdgeAddress, parse_edge
 from gridstat.endpoint.errand import errand
 from gridstat.endpoint.session_words import EDGES_MAX
+from gridstat.model.call_options import checked_call
 from gridstat.model.cloud import check_name
 from gridstat.model.errors import EndPointExists, Misuse
+from gridstat.model.exact_numbers import whole_number
 from gridstat.net.command.address import parse_address
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.identity import Identity, Role
@@ -46,6 +48,7 @@ class ConnectWishes(TypedDict, total=False):
     fifo_priority: int
 
 
+@checked_call(options=ConnectWishes)
 def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishes]) -> Connection:
     """Attach to one or two edge routers as the end-point `name`.
 
@@ -66,12 +69,19 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishe
         raise Misuse("the same edge router twice", hint="two edges must be two routers")
     timeout_s = check_wait("timeout_s", wishes.get("timeout_s", 10.0))
     defaults = LinkSettings()
+    fifo_priority = wishes.get("fifo_priority", defaults.fifo_priority)
     settings = LinkSettings(
         within_s=check_wait("answer_within_s", wishes.get("answer_within_s", defaults.within_s)),
-        ring_events=wishes.get("ring_events", defaults.ring_events),
-        option_bytes=wishes.get("option_bytes", defaults.option_bytes),
-        variables_max=wishes.get("variables_max", defaults.variables_max),
-        fifo_priority=wishes.get("fifo_priority", defaults.fifo_priority),
+        ring_events=whole_number("ring_events", wishes.get("ring_events", defaults.ring_events)),
+        option_bytes=whole_number(
+            "option_bytes", wishes.get("option_bytes", defaults.option_bytes)
+        ),
+        variables_max=whole_number(
+            "variables_max", wishes.get("variables_max", defaults.variables_max)
+        ),
+        fifo_priority=None
+        if fifo_priority is None
+        else whole_number("fifo_priority", fifo_priority),
     )
     link = CloudLink(credentials, addresses, settings)
     try:
@@ -85,6 +95,7 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishe
     return connection
 
 
+@checked_call(options=ConnectWishes)
 async def connect_async(
     edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishes]
 ) -> Connection:

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar, Unpack
 
 from gridstat.endpoint.asking import (
+    PublicationWishes,
+    QosWishes,
     alert_variable,
     check_callback,
     check_pattern,
+    check_several,
     periodic_variable,
 )
 from gridstat.endpoint.contract import mode_numbers
@@ -28,8 +31,11 @@ from gridstat.endpoint.group_sets import GroupSets
 from gridstat.endpoint.pattern import PatternSubscription
 from gridstat.endpoint.publisher import Publication
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.endpoint.wishes import order_of
+from gridstat.endpoint.wishes import SubscriptionWishes, order_of
+from gridstat.model.call_options import checked_call, checked_calls
 from gridstat.model.errors import GridStatError, GroupMismatch, Misuse
+from gridstat.model.exact_numbers import whole_number
+from gridstat.model.short_text import short_repr
 from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
@@ -38,12 +44,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from gridstat.endpoint.asking import PublicationWishes
     from gridstat.endpoint.cloud_link import CloudLink
     from gridstat.endpoint.flooded import FloodedEvent, FloodedSubscription
     from gridstat.endpoint.subscription_book import Order
     from gridstat.endpoint.tap import Tap
-    from gridstat.endpoint.wishes import SubscriptionWishes
     from gridstat.model.derived import Derivation
     from gridstat.model.qos import QosRequest
     from gridstat.model.rate_law import Period
@@ -53,8 +57,11 @@ if TYPE_CHECKING:
 Words = ParamSpec("Words")
 Result = TypeVar("Result")
 NS_PER_MS = 1_000_000
+IN_QOS: Final = {"qos": QosWishes}
+"""Options that a caller may look for beside `qos`, and that belong into it."""
 
 
+@checked_calls(but=("run",), parts=IN_QOS)
 class Connection:
     """An end-point of the grid, made by `connect`; after `close` nothing of it works any more.
 
@@ -80,7 +87,10 @@ class Connection:
         await asyncio.to_thread(self.close)
 
     def __repr__(self) -> str:
-        return f"<Connection {self.name} by {', '.join(self.edges) or 'no edge'}>"
+        if self._is_closed:
+            return short_repr(self, self.name, "closed")
+        edges = " and ".join(self.edges)
+        return short_repr(self, self.name, f"attached to {edges}" if edges else "not attached")
 
     # State.
 
@@ -127,6 +137,7 @@ class Connection:
 
     # Publishing.
 
+    @checked_call(options=PublicationWishes)
     def publish(
         self, name: str, value_type: ValueType, **wishes: Unpack[PublicationWishes]
     ) -> Publication:
@@ -150,6 +161,7 @@ class Connection:
         variable = alert_variable(name, value_type, interval_s_min, is_belated=is_belated)
         return self._publish([(variable, ())])[0]
 
+    @checked_call(options=PublicationWishes)
     def publish_many(
         self, names: Sequence[str], value_type: ValueType, **wishes: Unpack[PublicationWishes]
     ) -> list[Publication]:
@@ -157,7 +169,7 @@ class Connection:
 
         `grid.publish_many([f"feeder-{n}/load" for n in range(500)], gridstat.FLOAT64, rate=1)`
         """
-        derived = wishes.get("derived", ())
+        names, derived = check_several("names", names), wishes.get("derived", ())
         wanted = [
             (periodic_variable(self.full_name(name), value_type, wishes), derived) for name in names
         ]
@@ -177,6 +189,7 @@ class Connection:
 
     # Subscribing.
 
+    @checked_call(options=SubscriptionWishes, parts=IN_QOS)
     def subscribe(self, name: str, **wishes: Unpack[SubscriptionWishes]) -> Subscription:
         """Ask for a contract: `grid.subscribe("c1/north/pmu-1/voltage", preset="wide-area")`.
 
@@ -186,6 +199,7 @@ class Connection:
         """
         return self.subscribe_many([name], **wishes)[0]
 
+    @checked_call(options=SubscriptionWishes, parts=IN_QOS)
     def subscribe_many(
         self, names: Sequence[str], **wishes: Unpack[SubscriptionWishes]
     ) -> list[Subscription]:
@@ -193,7 +207,7 @@ class Connection:
 
         `grid.subscribe_many(["c1/a/v", "c1/b/v"], preset="control-centre")`
         """
-        for name in names:
+        for name in check_several("names", names):
             check_pattern(name, is_pattern=False)
         found = self.subscribe_orders([order_of(name, wishes) for name in names])
         refused = [each for each in found if isinstance(each, GridStatError)]
@@ -204,6 +218,7 @@ class Connection:
             raise refused[0]
         return granted
 
+    @checked_call(options=SubscriptionWishes, parts=IN_QOS)
     def subscribe_later(
         self, names: Sequence[str], **wishes: Unpack[SubscriptionWishes]
     ) -> Future[list[Subscription | GridStatError]]:
@@ -213,13 +228,14 @@ class Connection:
         with `add_done_callback` runs on the session's thread and must not block. Once cancelled,
         whatever is granted is given back.
         """
-        for name in names:
+        for name in check_several("names", names):
             check_pattern(name, is_pattern=False)
         self._check_open()
         if len(names) > MANY_MAX:
             raise Misuse(f"{len(names)} names", hint=f"ask for at most {MANY_MAX} at once")
         return self._link.subscriptions.subscribe_later([order_of(name, wishes) for name in names])
 
+    @checked_call(options=SubscriptionWishes, parts=IN_QOS)
     def subscribe_pattern(
         self,
         pattern: str,
@@ -284,7 +300,7 @@ class Connection:
                 f"there is a group {name} already", hint="close it first, or choose another name"
             )
         asked = group_qos(interval, latency_ms, modes)
-        sets = GroupSets(group_terms(asked), history)
+        sets = GroupSets(group_terms(asked), whole_number("history", history))
         wishes = GroupWishes(asked, lambda: self._link.subscriptions.modes)
         group = Group(self, self._link.deliverer, name, sets, wishes)
         self._groups[name] = group
@@ -301,7 +317,7 @@ class Connection:
         def ask(command: FindVariables) -> FoundOutcome:
             return self._link.ask(command, found_in).result()
 
-        return find_all(ask, pattern, after=after, limit=limit)
+        return find_all(ask, pattern, after=after, limit=whole_number("limit", limit))
 
     # Odds and ends.
 

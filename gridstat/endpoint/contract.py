@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.endpoint.violation import Terms
 from gridstat.model.qos import BASELINE_MODE, MODES_MAX
+from gridstat.model.short_text import counted, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,16 @@ class Contract:
     is_node_disjoint: bool = True
     shares_edge: bool = False
     degraded: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return short_repr(
+            self,
+            "a pattern" if self.variable is None else self.variable.name,
+            f"number {self.subscription_id}",
+            counted(len(self.paths), "path"),
+            f"{self.latency_us} µs predicted" if self.paths else "",
+            f"degraded in {len(self.degraded)}" if self.degraded else "",
+        )
 
     @property
     def latency_us(self) -> int:

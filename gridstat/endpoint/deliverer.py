@@ -8,12 +8,12 @@ watches over what is due: events that have not come, and sets that are not compl
 from __future__ import annotations
 
 import heapq
-import logging
 import os
 import select
 import threading
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from gridstat.endpoint.arrival_clock import Arrival, ArrivalClock
 from gridstat.endpoint.delivery import UNTIMELY_BITS
+from gridstat.endpoint.failure_reports import FailureReports
 from gridstat.endpoint.tap import TAPPED_EVENTS_MAX, Gathering
 from gridstat.model.status import OPTION_BYTES
 
@@ -39,8 +40,6 @@ TAPPED_PARTS: Final = 64
 NS_PER_MS: Final = 1_000_000
 WAIT_MS_MAX: Final = 1_000
 NEVER_NS: Final = 2**64
-
-log = logging.getLogger(__name__)
 
 
 class Taker(Protocol):
@@ -96,6 +95,7 @@ class Deliverer:
         os.set_blocking(self._wake_out, False)
         self.caught_up_ns = clock.steady_ns()
         """Whatever arrived before this instant of the steady clock has been handed out."""
+        self.failures = FailureReports(clock.steady_ns)
         self._gathering: Gathering | None = None
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gs-delivery", daemon=True)
@@ -115,6 +115,7 @@ class Deliverer:
         if wake_in >= 0:
             os.close(wake_in)
             os.close(self._wake_out)
+            self.failures.end()
 
     def add(self, variable_id: int, taker: Taker) -> None:
         """Hand this variable's events to one more taker."""
@@ -145,7 +146,7 @@ class Deliverer:
 
     def tap(self, tap: Tap) -> None:
         """Hand everything to one more, as it comes."""
-        gathering = Gathering(tap, self.deliver, self._clock.steady_ns)
+        gathering = Gathering(tap, self.deliver, self._clock.steady_ns, self.failures)
         self.watch(gathering)
         self._gathering = gathering
 
@@ -215,10 +216,12 @@ class Deliverer:
         if self._posted and self._gathering is not None:
             self._gathering.hand_out()  # What came under the old terms is judged by them.
         while self._posted:
+            work = self._posted.popleft()
             try:
-                self._posted.popleft()()
+                work()
             except Exception:
-                log.exception("callback_failed")
+                callback = work.func if isinstance(work, partial) else work
+                self.failures.report(callback, "callback_failed")
 
     def deliver(self, batch: Samples, options: bytes, arrival: Arrival) -> None:
         """Split a batch by variables and hand it out."""
@@ -231,7 +234,7 @@ class Deliverer:
                     taker.take(part, its_options, arrival)
                     self.stir(taker)
                 except Exception:
-                    log.exception("taker_failed events=%d", len(part))
+                    self.failures.report(taker, "taker_failed events=%d", len(part))
 
     def fire_due(self, arrival: Arrival) -> None:
         """Let everybody act whose time has come."""
@@ -247,7 +250,7 @@ class Deliverer:
                 try:
                     timed.fire(arrival)
                 except Exception:
-                    log.exception("watch_failed")
+                    self.failures.report(timed, "watch_failed")
             self.stir(timed)
 
     def stir(self, timed: Timed) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from struct import Struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from gridstat.model.short_text import short_repr
 from gridstat.model.status import (
     OPTION_BYTES,
     BuiltinType,
@@ -55,6 +57,21 @@ class Delivery(NamedTuple):
     flags: EventFlag = EventFlag.NONE
     is_extrapolated: bool = False
     derived: Mapping[str, Scalar] = _NONE
+    name: str = ""
+    """The variable's full name."""
+
+    def __repr__(self) -> str:
+        return short_repr(self, self.name or "?", *self.facts())
+
+    def facts(self) -> tuple[str, ...]:
+        """What is worth saying of it on one line."""
+        shown = f"value {reprlib.repr(self.value)}"
+        if self.is_extrapolated:
+            return shown, "extrapolated", f"due at {self.created_ns}"
+        marks = [str(flag.name).lower() for flag in EventFlag if flag in self.flags]
+        if self.time_quality is not TimeQuality.GOOD:
+            marks.append(f"{self.time_quality.name.lower()} time")
+        return shown, f"stamp {self.created_ns}", f"latency {self.latency_us:.0f} µs", *marks
 
     @property
     def latency_us(self) -> float:
@@ -77,6 +94,7 @@ class EventDecoder:
 
     def __init__(self, variable: StatusVariable) -> None:
         self._variable = variable
+        self._name = variable.name
         self._value_type = variable.value_type
         self._option_bytes = OPTION_BYTES * variable.option_count
         self._made: ValueCodec | None = None
@@ -116,4 +134,5 @@ class EventDecoder:
             _FLAGS[flags],
             False,  # noqa: FBT003 -- Keywords cost as much as all the rest.
             numbers,
+            self._name,
         )

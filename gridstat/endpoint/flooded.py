@@ -12,9 +12,12 @@ import time
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from gridstat.endpoint.delivery import Delivery
+from gridstat.endpoint.failure_reports import FailureReports
 from gridstat.endpoint.finding import found_in
 from gridstat.endpoint.receiver import Receiver
+from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import GridStatError, Malformed
+from gridstat.model.short_text import counted, short_repr
 from gridstat.model.status import EventFlag, TimeQuality
 from gridstat.net.codec.value import ValueCodec
 from gridstat.net.command.flooding_messages import HearFlooded
@@ -49,7 +52,11 @@ class FloodedEvent(NamedTuple):
         """The variable's full name."""
         return self.variable.name
 
+    def __repr__(self) -> str:
+        return short_repr(self, self.name, *self.delivery.facts())
 
+
+@checked_calls()
 class FloodedSubscription:
     """Hears every flooded event once, from `grid.subscribe_flooded` on until `unsubscribe`.
 
@@ -68,6 +75,7 @@ class FloodedSubscription:
         self.heard = 0
         self._asker = asker
         self._on_event = on_event
+        self._failures = FailureReports()
         self._receiver = Receiver(host=host, option_bytes=OPTION_BYTES)
         self._known: dict[int, tuple[StatusVariable, ValueCodec]] = {}
         self._unknown = 0
@@ -89,7 +97,9 @@ class FloodedSubscription:
         self.unsubscribe()
 
     def __repr__(self) -> str:
-        return f"<FloodedSubscription with {len(self._known)} variables>"
+        state = "ended" if self._is_ending.is_set() else ""
+        flooding = counted(len(self._known), "variable")
+        return short_repr(self, flooding, counted(self.heard, "event"), state)
 
     @property
     def variables(self) -> tuple[StatusVariable, ...]:
@@ -185,6 +195,7 @@ class FloodedSubscription:
             time_quality=TimeQuality(sample.flags & TIME_QUALITY_BITS),
             flags=EventFlag(sample.flags & FLAG_BITS),
             derived=reading.derived,
+            name=variable.name,
         )
         event = self.newest[variable.name] = FloodedEvent(variable, delivery)
         self.heard += 1
@@ -192,4 +203,4 @@ class FloodedSubscription:
             try:
                 self._on_event(event)
             except Exception:
-                log.exception("callback failed name=%s", variable.name)
+                self._failures.report(self._on_event, "callback failed name=%s", variable.name)

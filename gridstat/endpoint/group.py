@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, overload
 
-from gridstat.endpoint.asking import check_callback, qos, qos_from
+from gridstat.endpoint.asking import QosWishes, check_callback, qos, qos_from
 from gridstat.endpoint.group_sets import GroupTerms
 from gridstat.endpoint.incoming import Interests
 from gridstat.endpoint.subscription_book import Order
+from gridstat.model.call_options import checked_call, checked_calls
 from gridstat.model.errors import GridStatError, GroupMismatch, Misuse, NoSuchVariable
 from gridstat.model.group_law import Member
 from gridstat.model.qos import BASELINE_MODE, ModalQos, preset
+from gridstat.model.short_text import counted, short_repr
 from gridstat.model.status import TimeQuality
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from gridstat.endpoint.arrival_clock import Arrival
-    from gridstat.endpoint.asking import QosWishes
     from gridstat.endpoint.deliverer import Deliverer
     from gridstat.endpoint.delivery import Delivery
     from gridstat.endpoint.group_sets import GroupSet, GroupSets
@@ -35,8 +35,6 @@ NS_PER_US: Final = 1_000
 HOW_OFTEN: Final = frozenset(
     {"rate", "interval", "every", "rate_worst", "interval_worst", "every_worst"}
 )
-
-log = logging.getLogger(__name__)
 
 
 class GroupKeeper(Protocol):
@@ -97,6 +95,7 @@ def group_terms(asked: ModalQos) -> dict[int, GroupTerms]:
     }
 
 
+@checked_calls()
 class Group:
     """Members at one common interval, in each mode its own; made by `grid.group`.
 
@@ -129,7 +128,9 @@ class Group:
         deliverer.watch(self)
 
     def __repr__(self) -> str:
-        return f"<Group {self.name} of {len(self._members)}>"
+        counts = f"{self.completed} complete, {self.incomplete} incomplete"
+        facts = "closed" if self._is_over else counted(len(self._members), "member")
+        return short_repr(self, self.name, facts, f"every {self.interval}", counts)
 
     @property
     def interval(self) -> Period:
@@ -160,6 +161,7 @@ class Group:
                 f"{name} is no member of {self.name}", hint=f"members are {', '.join(self.members)}"
             ) from None
 
+    @checked_call(options=QosWishes)
     def add(self, name: str, **wishes: Unpack[QosWishes]) -> None:
         """One more member: `angles.add("c1/north/pmu-1/angle", redundancy=2)`.
 
@@ -278,7 +280,7 @@ class Group:
             try:
                 callback(found.copy())
             except Exception:
-                log.exception("on_complete_failed group=%s", self.name)
+                self._deliverer.failures.report(callback, "on_complete_failed group=%s", self.name)
 
     def _drop(self, name: str) -> None:
         with self._lock:

@@ -7,6 +7,7 @@ counted and never shown.
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,7 @@ from gridstat.endpoint.slot_clock import Setback
 from gridstat.model.errors import LayoutError
 from gridstat.model.group_law import group_slot, member_every
 from gridstat.model.qos import BASELINE_MODE
+from gridstat.model.short_text import counted, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,6 +40,10 @@ class GroupSet:
     def values(self) -> dict[str, object]:
         """The values alone, by member."""
         return {name: delivery.value for name, delivery in self.deliveries.items()}
+
+    def __repr__(self) -> str:
+        members = counted(len(self.deliveries), "member")
+        return short_repr(self, f"slot {self.slot}", members, reprlib.repr(self.values))
 
     def copy(self) -> GroupSet:
         """A copy that shares nothing that could change."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gridstat.core.samples import Samples
     from gridstat.endpoint.arrival_clock import Arrival
     from gridstat.endpoint.delivery import Row
+    from gridstat.endpoint.failure_reports import FailureReports
     from gridstat.endpoint.mailbox import Mailbox
     from gridstat.endpoint.slot_clock import Begin
     from gridstat.endpoint.tally import Tally
@@ -68,7 +69,7 @@ class Incoming:
     """Every event of the contract passes once; one that is not due to it (another subscription of
     this end-point is faster) does not pass."""
 
-    def __init__(self, name: str, interests: Interests) -> None:
+    def __init__(self, name: str, interests: Interests, failures: FailureReports) -> None:
         self.name = name
         self.holder = Holder()
         self.extrapolated = 0
@@ -77,6 +78,7 @@ class Incoming:
         self.streams: tuple[Mailbox[Delivery], ...] = ()
         self.batches: Mailbox[Batch] | None = None
         self._interests = interests
+        self._failures = failures
         self._call = None if interests.on_event is None else _with_delay(interests.on_event)
         self._laws: dict[int, _Law] = {}
         self._newest_law: _Law | None = None
@@ -213,7 +215,9 @@ class Incoming:
             try:
                 self._call(delivery)
             except Exception:
-                log.exception("on_event_failed name=%s", self.name)
+                self._failures.report(
+                    self._interests.on_event, "on_event_failed name=%s", self.name
+                )
 
     def _violated(
         self, slot: int, expected_ns: int, reason: Reason, delivery: Delivery | None
@@ -227,7 +231,9 @@ class Incoming:
                     Violation(self.name, slot, expected_ns, reason, delivery)
                 )
             except Exception:
-                log.exception("on_violation_failed name=%s", self.name)
+                self._failures.report(
+                    self._interests.on_violation, "on_violation_failed name=%s", self.name
+                )
 
     def _extrapolated(self, missed: Missed, arrival: Arrival) -> Delivery | None:
         how = self._interests.extrapolate
@@ -247,7 +253,9 @@ class Incoming:
         variable = self.holder.variable
         is_whole = variable is not None and variable.value_type is BuiltinType.INT64
         value = max(INT64_MIN, min(INT64_MAX, round(found))) if is_whole else found
-        return Delivery(value, missed.created_ns, arrival.wall_ns, is_extrapolated=True)
+        return Delivery(
+            value, missed.created_ns, arrival.wall_ns, is_extrapolated=True, name=self.name
+        )
 
     def _check_extrapolation(self, variable: StatusVariable) -> None:
         if self._interests.extrapolate is None:

@@ -11,6 +11,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from gridstat.endpoint.loss_runs import HOUR_NS
+from gridstat.model.short_text import short_repr
 from gridstat.net.command.endpoint_messages import LedgerEntry
 from gridstat.net.command.session_messages import MANY_MAX
 
@@ -56,6 +57,17 @@ class Ledger:
     latency_counts: tuple[int, ...] = ()
     gap_slots_max: int = 0
     gap_ended_ns: int = 0
+
+    def __repr__(self) -> str:
+        return short_repr(
+            self,
+            f"expected {self.expected} = delivered {self.delivered} + lost {self.lost}",
+            *(
+                f"{word} {number}"
+                for word in ("late", "recovered", "dropped", "extrapolated")
+                if (number := getattr(self, word))
+            ),
+        )
 
     def __add__(self, other: Ledger) -> Ledger:
         if self == NOTHING:

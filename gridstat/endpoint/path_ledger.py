@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.model.copy_window import COPY_WAYS
 from gridstat.model.identifiers import path_name
+from gridstat.model.short_text import counted, short_repr
 from gridstat.net.command.endpoint_messages import PATHS_TOLD_MAX, ROUTERS_TOLD_MAX, PathEntry
 
 if TYPE_CHECKING:
@@ -51,6 +52,16 @@ class PathLedger:
     is_open: bool = True
     is_counted: bool = True
     one_in: int = 1
+
+    def __repr__(self) -> str:
+        counts = f"expected {self.expected} = delivered {self.delivered} + lost {self.lost}"
+        return short_repr(
+            self,
+            self.name,
+            counts if self.is_counted else "not counted",
+            "" if self.is_open else "left",
+            counted(len(self.routers), "router"),
+        )
 
     def entry(self) -> PathEntry:
         """As it is reported to the broker, which reads no longer path than it grants."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+from gridstat.model.call_options import checked_calls
+from gridstat.model.short_text import counted, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gridstat.endpoint.subscriber import Subscription
     from gridstat.net.command.endpoint_messages import GrantedOutcome
+
+
+MISSED_MAX: Final = 1_024
 
 
 class Patterns(Protocol):
@@ -19,6 +25,7 @@ class Patterns(Protocol):
         ...
 
 
+@checked_calls()
 class PatternSubscription:
     """Catches variables by name; made by `grid.subscribe_pattern`.
 
@@ -46,7 +53,14 @@ class PatternSubscription:
         self._matches: dict[str, Subscription] = {}
 
     def __repr__(self) -> str:
-        return f"<PatternSubscription {self.pattern} with {len(self._matches)} matches>"
+        missed = f"{len(self._missed)} missed" if self._missed else ""
+        state = "ended" if self.is_over else ""
+        return short_repr(self, self.pattern, counted(self.matched, "match"), missed, state)
+
+    @property
+    def matched(self) -> int:
+        """How many variables it has caught and still holds; 0 while it waits: `pattern.matched`."""
+        return len(self._matches)
 
     @property
     def matches(self) -> tuple[Subscription, ...]:
@@ -55,7 +69,7 @@ class PatternSubscription:
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """What it stands for and could not have at the start, each with the reason."""
+        """What it stands for and could not have, each with the reason: `pattern.missed`."""
         return self._missed
 
     def unsubscribe(self) -> None:
@@ -75,6 +89,12 @@ class PatternSubscription:
     def caught(self, subscription: Subscription) -> None:
         """One more; called by the connection."""
         self._matches[subscription.name] = subscription
+
+    def miss(self, name: str, reason: str) -> None:
+        """One that it cannot have; called by the connection."""
+        words = f"{name} was not caught: {reason}"
+        if words not in self._missed and len(self._missed) < MISSED_MAX:
+            self._missed = (*self._missed, words)
 
     def lost(self, subscription: Subscription) -> None:
         """One less; called by the connection."""

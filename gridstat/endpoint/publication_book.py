@@ -12,6 +12,7 @@ from gridstat.endpoint.asker import awaited, spread
 from gridstat.endpoint.asking import refusal
 from gridstat.endpoint.publisher import Publication
 from gridstat.model.errors import GridStatError, LayoutError, Misuse
+from gridstat.model.exact_numbers import exact_stamp
 from gridstat.model.status import U64_MAX, BuiltinType
 from gridstat.net.command.endpoint_messages import (
     ChangePublication,
@@ -139,10 +140,7 @@ class PublicationBook:
             common = None
         if common is not None and created_ns is None:
             return self._send_now(publications, _column_of(common.kind, column), common.flags)
-        stamps = np.broadcast_to(
-            np.asarray(time.time_ns() if created_ns is None else created_ns, np.uint64),
-            column.shape,
-        )
+        stamps = _stamps(time.time_ns() if created_ns is None else created_ns, len(publications))
         if common is not None:
             identifiers = _identifiers_at(publications, stamps.tolist())
             return self._channels.send_many(
@@ -186,6 +184,19 @@ def _identifiers_at(
     # The stamps may have no end.
     pairs = zip(publications, stamps_ns, strict=False)
     return np.array([each.identifier_at(stamp_ns) for each, stamp_ns in pairs], np.uint32)
+
+
+def _stamps(created_ns: ArrayLike, count: int) -> NDArray[np.uint64]:
+    """One stamp for all events, or one for each of them."""
+    given = np.asarray(created_ns)
+    if given.dtype.kind not in "ui" or (given.dtype.kind == "i" and given.size and given.min() < 0):
+        # Refused in words, but for whole numbers that are too large for NumPy's usual type.
+        given = np.array([exact_stamp(each) for each in given.ravel()], np.uint64).reshape(
+            given.shape
+        )
+    if given.shape not in ((), (count,)):
+        raise LayoutError(f"{count} publications and stamps of {given.shape}")
+    return np.broadcast_to(given.astype(np.uint64), (count,))
 
 
 def _column_of(kind: BuiltinType, column: np.ndarray) -> np.ndarray:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Never
 
 import numpy as np
 
+from gridstat.endpoint.asking import check_period
 from gridstat.endpoint.event_channels import Outgoing
+from gridstat.model.call_options import checked_calls, unknown_option
 from gridstat.model.errors import LayoutError, Misuse
-from gridstat.model.status import BuiltinType, EventFlag, TimeQuality
+from gridstat.model.exact_numbers import STAMP_NS_MAX, exact_stamp, whole_number
+from gridstat.model.short_text import short_repr
+from gridstat.model.status import U16_MAX, BuiltinType, EventFlag, TimeQuality
 from gridstat.net.codec.event import flag_byte
 from gridstat.net.codec.value import ValueCodec
 from gridstat.net.command.endpoint_messages import PublishedOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Protocol
+    from typing import Any, Protocol
 
     from gridstat.endpoint.event_channels import EventChannels
     from gridstat.model.derived import Derivation, Step
@@ -63,6 +68,7 @@ class _Registered:
     from_ns: int = 0
 
 
+@checked_calls(but=("send", "column", "identifier_at"))
 class Publication:
     """A variable that this end-point publishes; made by `grid.publish` and `grid.publish_alert`.
 
@@ -95,6 +101,11 @@ class Publication:
         self.refused_alerts = 0
         """Alerts that came faster than their minimum interval, and were not sent."""
 
+    def __repr__(self) -> str:
+        error = f"refused for now ({self._error_code})" if self._error_code else ""
+        ended = "ended" if self._is_over else ""
+        return short_repr(self, self.name, self.variable.kind_text, error, ended)
+
     @property
     def name(self) -> str:
         """The full name: `voltage.name`."""
@@ -123,6 +134,7 @@ class Publication:
         time_quality: TimeQuality = TimeQuality.GOOD,
         flags: EventFlag = EventFlag.NONE,
         sequence: int | None = None,
+        **unknown: Never,
     ) -> bool:
         """Send one value now: `voltage.send(231.4)`, or with a stamp of your own clock.
 
@@ -130,6 +142,16 @@ class Publication:
         never waits. Raises `LayoutError` for a value of another type. An alert with a stamp and a
         `sequence` of your own is the same event however often it is sent, and delivered once.
         """
+        if unknown:
+            raise unknown_option(Publication.send, unknown)
+        if created_ns is not None and not (
+            type(created_ns) is int and 0 <= created_ns <= STAMP_NS_MAX
+        ):
+            created_ns = exact_stamp(created_ns)
+        if sequence is not None:
+            sequence = _sequence(sequence)
+        if time_quality or flags:
+            time_quality, flags = _trust(time_quality, flags)
         with self._lock:
             self._check()
             # Inside the lock, so that stamps are in the order of sending.
@@ -162,7 +184,8 @@ class Publication:
         stamped from that instant on belong to the new period, without a gap.
         """
         self._check()
-        self._registrar.change_period(self, period, phase_ns)
+        check_period("period", period)
+        self._registrar.change_period(self, period, whole_number("phase_ns", phase_ns))
 
     def unpublish(self) -> None:
         """Withdraw it; its subscribers are told: `voltage.unpublish()`."""
@@ -230,11 +253,16 @@ class Publication:
         return last_ns is None or time.monotonic_ns() - last_ns >= interval_ns_min
 
     def _payload(self, value: Value, stamp_ns: int) -> float | bytes:
-        if isinstance(value, np.generic):
-            value = value.item()
         variable = self._now.variable
+        if isinstance(value, np.generic):
+            value = _plain(value, variable.name)
         if isinstance(variable.value_type, BuiltinType) and not self._steps:
             return _number(value, variable.value_type, variable.name)
+        if isinstance(value, Mapping):
+            value = {
+                field: _plain(each, field) if isinstance(each, np.generic) else each
+                for field, each in value.items()
+            }
         if self._steps:
             # A value that does not fit must not be derived from, so it is tried first.
             self._codec.encode(value, [_ZERO[each.value_type] for each in variable.derived])
@@ -245,6 +273,33 @@ def _column_of(variable: StatusVariable) -> Column | None:
     if variable.is_alert or not isinstance(variable.value_type, BuiltinType):
         return None
     return (_REPLAYED if variable.is_replay else _LIVE)[variable.value_type]
+
+
+def _plain(value: np.generic, name: str) -> Any:  # noqa: ANN401 -- Of the type that it holds.
+    """A NumPy number as Python's own, exactly."""
+    if value.dtype.kind in "biufS":  # A time would come out as a bare number of some unit.
+        return value.item()
+    raise LayoutError(f"{name} is {value!r}, which is no number", hint="give a number")
+
+
+def _sequence(value: int) -> int:
+    sequence = whole_number("sequence", value)
+    if not 0 <= sequence <= U16_MAX:
+        raise LayoutError(f"sequence is {sequence}, and must be 0 to {U16_MAX}")
+    return sequence
+
+
+def _trust(time_quality: TimeQuality, flags: EventFlag) -> tuple[TimeQuality, EventFlag]:
+    """How far an event may be trusted, if that is said in words that an event can hold."""
+    if type(time_quality) is TimeQuality and type(flags) is EventFlag:
+        return time_quality, flags
+    try:
+        return TimeQuality(time_quality), EventFlag(flags)
+    except (TypeError, ValueError):
+        raise LayoutError(
+            f"time_quality is {time_quality!r} and flags are {flags!r}",
+            hint="gridstat.TimeQuality.BAD, gridstat.EventFlag.TEST | EventFlag.SUBSTITUTED",
+        ) from None
 
 
 def _number(value: Value, kind: BuiltinType, name: str) -> float:

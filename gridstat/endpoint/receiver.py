@@ -7,7 +7,6 @@ short way; the async iterator is a convenience on top, and a callback costs one 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import threading
 from typing import TYPE_CHECKING, Self, Unpack
@@ -15,8 +14,11 @@ from typing import TYPE_CHECKING, Self, Unpack
 import numpy as np
 
 from gridstat.core import _ends
+from gridstat.core.end_settings import ReceiverSettings
 from gridstat.core.samples import SAMPLE, Sample
 from gridstat.endpoint.asking import check_wait
+from gridstat.endpoint.failure_reports import FailureReports
+from gridstat.model.call_options import checked_call, checked_calls
 from gridstat.model.errors import Misuse
 from gridstat.model.status import OPTION_BYTES, VALUE_BYTES
 
@@ -25,16 +27,14 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from gridstat.core.end_settings import ReceiverSettings
     from gridstat.core.samples import Samples, VariableCounters
     from gridstat.model.rate_law import Period
-
-log = logging.getLogger(__name__)
 
 EVENTS_MAX = 65_536
 """How many events a batch holds at most, unless the reader says otherwise."""
 
 
+@checked_calls()
 class Receiver:
     """Receives events of expected variables; each is handed out once, in one of the ways below.
 
@@ -47,6 +47,7 @@ class Receiver:
             batch = receiver.read(timeout_s=1.0)
     """
 
+    @checked_call(options=ReceiverSettings)
     def __init__(self, **settings: Unpack[ReceiverSettings]) -> None:
         self._end = _ends.Receiver(**settings)
         self._keeps_options = settings.get("option_bytes", 0) > 0
@@ -267,13 +268,14 @@ def _checked(timeout_s: float | None) -> float | None:
 
 
 def _call_back(core: _ends.Receiver, callback: Callable[[Samples], None]) -> None:
+    failures = FailureReports()
     while True:
         batch = core.read(EVENTS_MAX, None)
         if len(batch):
             try:
                 callback(batch)
             except Exception:
-                log.exception("callback failed events=%d", len(batch))
+                failures.report(callback, "callback failed events=%d", len(batch))
         elif not core.is_running:
             return
 

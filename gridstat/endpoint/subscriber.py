@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import threading
 from dataclasses import dataclass
 from functools import partial
@@ -10,14 +11,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from gridstat.core.samples import SAMPLE
-from gridstat.endpoint.asking import check_wait, modal_qos
+from gridstat.endpoint.asking import QosWishes, check_wait, modal_qos
 from gridstat.endpoint.columns import arrow_batch
 from gridstat.endpoint.contract import Contract, contract_of
 from gridstat.endpoint.event_stream import EventStream
 from gridstat.endpoint.ledger import Ledger
 from gridstat.endpoint.mailbox import Mailbox
 from gridstat.endpoint.path_ledger import PathBook
+from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import Misuse
+from gridstat.model.short_text import counted, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -62,7 +65,13 @@ class Snapshot:
     newest: Delivery | None
     error_code: int
 
+    def __repr__(self) -> str:
+        newest = "no event yet" if self.newest is None else ", ".join(self.newest.facts())
+        error = f"error {self.error_code}" if self.error_code else ""
+        return short_repr(self, self.name, newest, error)
 
+
+@checked_calls(parts={"qos": QosWishes})
 class Subscription:
     """One contract; made by `grid.subscribe`.
 
@@ -92,7 +101,15 @@ class Subscription:
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
-        return f"<Subscription {self.name} {self._contract.subscription_id}>"
+        newest = self.newest
+        return short_repr(
+            self,
+            self.name,
+            "no event yet" if newest is None else f"value {reprlib.repr(newest.value)}",
+            counted(len(self._contract.paths), "path"),
+            f"error {self.error_code}" if self.error_code else "",
+            "ended" if self.is_over else "",
+        )
 
     # Pull: the newest value.
 

@@ -6,6 +6,7 @@ delivering thread, between two batches, so that no event meets a half-changed on
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
 RETIRE_AFTER_NS: Final = 2_000_000_000
 """How long after a change of period the old identifier may still bring events."""
 ORPHANS_MAX: Final = 1_024
+NO_MATCH_AFTER_NS: Final = 2_000_000_000
+"""How long a pattern may be without a match before that is said: a match comes with its paths."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +160,8 @@ class SubscriptionBook:
 
         asked = self._asker.ask(Subscribe(subscriptions=(_request(order, label),)), use)
         awaited(asked, lambda _: self._end_pattern(pattern))
+        at_ns = self._clock.steady_ns() + NO_MATCH_AFTER_NS
+        self._deliverer.later(at_ns, partial(_warn_without_match, pattern))
         return pattern
 
     def change(self, subscription: Subscription, qos: ModalQos) -> None:
@@ -281,7 +288,7 @@ class SubscriptionBook:
             return refusal(outcome)
         if not isinstance(outcome, GrantedOutcome):
             return Misuse(f"the cloud answered {type(outcome).__name__} to a subscription")
-        incoming = Incoming(order.name, order.interests)
+        incoming = Incoming(order.name, order.interests, self._deliverer.failures)
         if order.keep_events:
             incoming.batches = Mailbox(order.keep_events, without_oldest)
         subscription = Subscription(self, incoming, outcome, label)
@@ -344,6 +351,7 @@ class SubscriptionBook:
             named = replace(order, name=granted.variable.name)
             found = self._granted(named, pattern.label, granted)
             if isinstance(found, GridStatError):
+                pattern.miss(granted.variable.name, f"{found.args[0]} ({found.code})")
                 return
             pattern.caught(found)
             if pattern.on_match is not None:
@@ -386,6 +394,11 @@ class SubscriptionBook:
         for variable_id, row, options in kept_events(newest, self._clock.posix_ns()):
             for taker in self._deliverer.takers(variable_id):
                 taker.hold(row, options)
+
+
+def _warn_without_match(pattern: PatternSubscription) -> None:
+    if not pattern.matched and not pattern.is_over:
+        log.warning("no_match_yet pattern=%r missed=%d", pattern.pattern, len(pattern.missed))
 
 
 def _request(order: Order, label: str) -> SubscriptionRequest:

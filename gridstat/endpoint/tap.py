@@ -7,10 +7,11 @@ price of a ledger is paid twice a second or less, and while it is paid the tap s
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
+
+from gridstat.endpoint.failure_reports import FailureReports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,8 +29,6 @@ GATHERED_EVENTS_MAX: Final = 2_097_152
 RESTED: Final = 2
 """The next handing out comes no sooner than so many times the last one took."""
 CLOCK_JUMP_NS: Final = 1_000_000
-
-log = logging.getLogger(__name__)
 
 
 class Tap(Protocol):
@@ -66,6 +65,7 @@ class Gathering:
         tap: Tap,
         deliver: Callable[[Samples, bytes, Arrival], None],
         steady_ns: Callable[[], int],
+        failures: FailureReports | None = None,
     ) -> None:
         self.next_due_ns: int | None = None
         self.emptied_ns = 0
@@ -74,6 +74,7 @@ class Gathering:
         self._tap = tap
         self._deliver = deliver
         self._steady_ns = steady_ns
+        self._failures = failures or FailureReports(steady_ns)
         self._parts: list[tuple[Samples, bytes, Arrival]] = []
         self._events = 0
         self._rest_ns = GATHER_NS
@@ -90,7 +91,7 @@ class Gathering:
         try:
             self._tap.take(batch, options)
         except Exception:
-            log.exception("tap_failed events=%d", len(batch))
+            self._failures.report(self._tap, "tap_failed events=%d", len(batch))
         self._parts.append((batch, options, arrival))
         self._events += len(batch)
         if self.next_due_ns is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.endpoint.slot_clock import Setback, SlotClock
 from gridstat.model.rate_law import Period, slot_of
+from gridstat.model.short_text import short_repr
 
 if TYPE_CHECKING:
     from gridstat.endpoint.delivery import Delivery
@@ -38,6 +39,11 @@ class Violation:
     expected_ns: int
     reason: Reason
     delivery: Delivery | None = None
+
+    def __repr__(self) -> str:
+        due = f"expected at {self.expected_ns}"
+        late = "" if self.delivery is None else f"latency {self.delivery.latency_us:.0f} µs"
+        return short_repr(self, self.name, self.reason.value, f"slot {self.slot}", due, late)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from math import fsum
 from typing import Final, Protocol, TypeAlias
 
+from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import LayoutError
+from gridstat.model.exact_numbers import whole_number
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.model.status import BuiltinType, DerivedValue, Value, ValueType
 
@@ -34,6 +36,7 @@ class Derivation(Protocol):
         """A fresh computation that has seen no event yet."""
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class MovingAverage:
     """The mean of the last `points` values, of as many as there are at the start."""
@@ -41,7 +44,7 @@ class MovingAverage:
     points: int
 
     def __post_init__(self) -> None:
-        _check_points(self.points)
+        object.__setattr__(self, "points", _check_points(self.points))
 
     def declared(self, value_type: ValueType) -> DerivedValue:
         _check_number(value_type, "an average")
@@ -58,6 +61,7 @@ class MovingAverage:
         return step
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class RateOfChange:
     """Change a second since the event before; 0 at the first, unchanged if no time has passed."""
@@ -82,6 +86,7 @@ class RateOfChange:
         return step
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class Minimum:
     """The smallest of the last `points` values, in the variable's own type."""
@@ -89,7 +94,7 @@ class Minimum:
     points: int
 
     def __post_init__(self) -> None:
-        _check_points(self.points)
+        object.__setattr__(self, "points", _check_points(self.points))
 
     def declared(self, value_type: ValueType) -> DerivedValue:
         return DerivedValue(f"minimum_{self.points}", _check_number(value_type, "a minimum"))
@@ -98,6 +103,7 @@ class Minimum:
         return _extreme(self.points, lambda kept, value: kept >= value)
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class Maximum:
     """The largest of the last `points` values, in the variable's own type."""
@@ -105,7 +111,7 @@ class Maximum:
     points: int
 
     def __post_init__(self) -> None:
-        _check_points(self.points)
+        object.__setattr__(self, "points", _check_points(self.points))
 
     def declared(self, value_type: ValueType) -> DerivedValue:
         return DerivedValue(f"maximum_{self.points}", _check_number(value_type, "a maximum"))
@@ -138,9 +144,11 @@ def _number(value: Value) -> float:
     return float(value)
 
 
-def _check_points(points: int) -> None:
+def _check_points(points: int) -> int:
+    points = whole_number("points", points)
     if not 1 <= points <= POINTS_MAX:
         raise LayoutError(f"a window has {points} events, and must have 1 to {POINTS_MAX}")
+    return points
 
 
 def _check_number(value_type: ValueType, what: str) -> BuiltinType:

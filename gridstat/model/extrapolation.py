@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from math import fsum, isfinite
 from typing import TYPE_CHECKING, Final, Protocol
 
+from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import LayoutError
+from gridstat.model.exact_numbers import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +34,7 @@ class Extrapolation(Protocol):
         """The value at `at_ns`; at least one past value is given. May raise `ArithmeticError`."""
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class Average:
     """The mean of the past values."""
@@ -39,12 +42,13 @@ class Average:
     points: int = 4
 
     def __post_init__(self) -> None:
-        check_points(self.points)
+        object.__setattr__(self, "points", check_points(self.points))
 
     def extrapolate(self, _times_ns: Sequence[int], values: Sequence[float], _at_ns: int) -> float:
         return fsum(values) / len(values)
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class Polynomial:
     """The polynomial of an order that fits the past values best by least squares.
@@ -56,13 +60,14 @@ class Polynomial:
     points: int = 4
 
     def __post_init__(self) -> None:
-        check_points(self.points)
-        _check_order(self.order, self.points)
+        object.__setattr__(self, "points", check_points(self.points))
+        object.__setattr__(self, "order", _check_order(self.order, self.points))
 
     def extrapolate(self, times_ns: Sequence[int], values: Sequence[float], at_ns: int) -> float:
         return fitted(self.order, times_ns, values, at_ns)
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class PolynomialAverage:
     """The mean over polynomials of several orders."""
@@ -71,17 +76,18 @@ class PolynomialAverage:
     points: int = 4
 
     def __post_init__(self) -> None:
-        check_points(self.points)
+        object.__setattr__(self, "points", check_points(self.points))
         if not self.orders:
             raise LayoutError("an average over polynomials needs at least one order")
-        for order in self.orders:
-            _check_order(order, self.points)
+        orders = tuple(_check_order(order, self.points) for order in self.orders)
+        object.__setattr__(self, "orders", orders)
 
     def extrapolate(self, times_ns: Sequence[int], values: Sequence[float], at_ns: int) -> float:
         guesses = [fitted(order, times_ns, values, at_ns) for order in self.orders]
         return fsum(guesses) / len(guesses)
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class Rational:
     """The diagonal rational function through the past values, by Bulirsch and Stoer."""
@@ -89,12 +95,13 @@ class Rational:
     points: int = 4
 
     def __post_init__(self) -> None:
-        check_points(self.points)
+        object.__setattr__(self, "points", check_points(self.points))
 
     def extrapolate(self, times_ns: Sequence[int], values: Sequence[float], at_ns: int) -> float:
         return bulirsch_stoer(_scaled(times_ns, at_ns), values)
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class UserExtrapolation:
     """A function of the user's own: `UserExtrapolation(lambda times, values, at: values[-1])`."""
@@ -103,7 +110,7 @@ class UserExtrapolation:
     points: int = 1
 
     def __post_init__(self) -> None:
-        check_points(self.points)
+        object.__setattr__(self, "points", check_points(self.points))
 
     def extrapolate(self, times_ns: Sequence[int], values: Sequence[float], at_ns: int) -> float:
         return self.function(times_ns, values, at_ns)
@@ -171,17 +178,21 @@ def bulirsch_stoer(times: Sequence[float], values: Sequence[float]) -> float:
     return column[0] - offset
 
 
-def check_points(points: int) -> None:
+def check_points(points: int) -> int:
+    points = whole_number("points", points)
     if not 1 <= points <= POINTS_MAX:
         raise LayoutError(f"extrapolation over {points} values, and must be over 1 to {POINTS_MAX}")
+    return points
 
 
-def _check_order(order: int, points: int) -> None:
+def _check_order(order: int, points: int) -> int:
+    order = whole_number("order", order)
     if not 0 <= order <= ORDER_MAX or order >= points:
         raise LayoutError(
             f"a polynomial of order {order} over {points} values",
             hint=f"the order is at most {ORDER_MAX} and below the number of values",
         )
+    return order
 
 
 def _scaled(times_ns: Sequence[int], at_ns: int) -> list[float]:

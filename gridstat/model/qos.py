@@ -6,10 +6,11 @@ best that fits and says what it granted. The presets name the application classe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import LayoutError
 from gridstat.model.identifiers import ModeId
 from gridstat.model.rate_law import EVERY_MAX, Period, every_for
@@ -40,6 +41,7 @@ class Qos:
     priority: int
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class QosRequest:
     """What is desired in one mode, and the worst that is acceptable; None means "as desired".
@@ -74,6 +76,14 @@ class QosRequest:
             _bounded("redundancy_worst", self.redundancy_worst, 1, self.redundancy)
         if self.priority_worst is not None:
             _bounded("priority_worst", self.priority_worst, self.priority, PRIORITY_MAX)
+
+    def __repr__(self) -> str:
+        said = [
+            f"{each.name}={value!r}"
+            for each in fields(self)
+            if (value := getattr(self, each.name)) != each.default
+        ]
+        return f"QosRequest({', '.join(said)})"
 
     def desired(self, period: Period | None) -> Qos:
         """The best case for a variable of this period; raises if it is published too slowly."""

@@ -15,7 +15,9 @@ from itertools import combinations
 from math import gcd, lcm
 from typing import TYPE_CHECKING, Final
 
-from gridstat.model.errors import IntervalNotSatisfiable, InvalidPeriod
+from gridstat.model.call_options import checked_calls
+from gridstat.model.errors import IntervalNotSatisfiable, InvalidPeriod, LayoutError
+from gridstat.model.exact_numbers import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,6 +35,7 @@ MODAL_DIVISORS_MAX: Final = 64
 """Different divisors of one variable on one channel over all modes; a core's row holds no more."""
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class Period:
     """A publishing period of exactly `seconds / per_seconds` seconds, always in lowest terms.
@@ -44,15 +47,10 @@ class Period:
     per_seconds: int
 
     def __post_init__(self) -> None:
-        for part in (self.seconds, self.per_seconds):
-            # Also for callers without mypy: a float slipped in here would drift for days unseen.
-            if type(part) is not int or not 1 <= part <= PERIOD_PART_MAX:
-                raise InvalidPeriod(
-                    f"a period is two whole numbers from 1 to {PERIOD_PART_MAX}, not {part!r}"
-                )
-        common = gcd(self.seconds, self.per_seconds)
-        object.__setattr__(self, "seconds", self.seconds // common)
-        object.__setattr__(self, "per_seconds", self.per_seconds // common)
+        seconds, per_seconds = _period_part(self.seconds), _period_part(self.per_seconds)
+        common = gcd(seconds, per_seconds)
+        object.__setattr__(self, "seconds", seconds // common)
+        object.__setattr__(self, "per_seconds", per_seconds // common)
 
     def __str__(self) -> str:
         return f"{Fraction(self.seconds, self.per_seconds)} s"
@@ -61,6 +59,19 @@ class Period:
     def period_ns(self) -> Fraction:
         """The period in nanoseconds, exact: 100000000/3 for thirty a second."""
         return Fraction(self.seconds * NS_PER_S, self.per_seconds)
+
+
+def _period_part(part: int) -> int:
+    # Also for callers without mypy: a fraction slipped in here would drift for days unseen.
+    try:
+        found = whole_number("part", part)
+    except LayoutError:
+        found = 0
+    if not 1 <= found <= PERIOD_PART_MAX:
+        raise InvalidPeriod(
+            f"a period is two whole numbers from 1 to {PERIOD_PART_MAX}, not {part!r}"
+        )
+    return found
 
 
 def slot_of(created_ns: int, period: Period, phase_ns: int = 0) -> int:

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from enum import STRICT, Enum, IntEnum, IntFlag
 from typing import Final, TypeAlias
 
+from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import LayoutError
+from gridstat.model.exact_numbers import whole_number
 from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import Period
+from gridstat.model.short_text import short_repr
 
 VALUE_BYTES: Final = 8
 OPTION_BYTES: Final = 24
@@ -90,6 +93,7 @@ KIND_BYTES: Final[Mapping[FieldKind, int]] = {
 }
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class Field:
     """One named field of a record; `length_bytes` is for bytes only, which have a fixed length."""
@@ -102,6 +106,7 @@ class Field:
         _check_word(self.name)
         if not self.name.isidentifier():
             raise LayoutError(f"field {self.name!r} is not a name", hint="use letters, digits, _")
+        object.__setattr__(self, "length_bytes", whole_number("length_bytes", self.length_bytes))
         is_sized = 1 <= self.length_bytes <= PAYLOAD_BYTES_MAX
         if self.kind is FieldKind.BYTES and not is_sized:
             raise LayoutError(
@@ -119,6 +124,7 @@ class Field:
         return self.length_bytes or KIND_BYTES[self.kind]
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class RecordType:
     """A user type: fields back to back in their order, without gaps, 1 to 6,128 bytes in all."""
@@ -145,6 +151,7 @@ class RecordType:
 ValueType: TypeAlias = BuiltinType | RecordType
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class DerivedValue:
     """A value that the publisher computes from the variable's own, such as a moving average."""
@@ -156,6 +163,7 @@ class DerivedValue:
         _check_word(self.name)
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class StatusVariable:
     """A named, typed quantity that one publisher owns.
@@ -195,6 +203,19 @@ class StatusVariable:
                 hint=f"an event carries at most {PAYLOAD_BYTES_MAX} bytes",
             )
         self._check_timing()
+
+    def __repr__(self) -> str:
+        return short_repr(self, self.name, f"number {self.variable_id}", self.kind_text)
+
+    @property
+    def kind_text(self) -> str:
+        """Its type and how often it comes: `float64 every 1/60 s`, `bool alert`."""
+        kind = self.value_type
+        text = kind.value if isinstance(kind, BuiltinType) else f"record {kind.name}"
+        if self.is_alert:
+            return f"{text} alert"
+        often = "aperiodic" if self.period is None else f"every {self.period}"
+        return f"{text} {often}{' replayed' if self.is_replay else ''}"
 
     def _check_timing(self) -> None:
         if self.is_alert and (self.period is not None or self.interval_ns_min == 0):
@@ -250,6 +271,7 @@ class StatusVariable:
         return -(-(self.payload_bytes - VALUE_BYTES) // OPTION_BYTES)
 
 
+@checked_calls()
 @dataclass(frozen=True, slots=True)
 class StatusEvent:
     """One timed value of a variable, its payload already in the layout of the variable's type.

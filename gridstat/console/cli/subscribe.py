@@ -33,9 +33,12 @@ from gridstat.model.rate_law import NS_PER_S
 from gridstat.model.status import BuiltinType
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gridstat.core.samples import Samples
     from gridstat.endpoint.connection import Connection
     from gridstat.endpoint.flooded import FloodedEvent
+    from gridstat.endpoint.pattern import PatternSubscription
     from gridstat.endpoint.subscriber import Subscription
     from gridstat.model.qos import QosRequest
     from gridstat.model.rate_law import Period
@@ -55,6 +58,8 @@ Examples:
 """
 POLL_S = 0.05
 KEEP_EVENTS = 65_536
+NO_MATCH_AFTER_S = 2.0
+"""How long a pattern may be without a match before that is said."""
 
 
 def subscribe(
@@ -106,16 +111,26 @@ def subscribe(
 class Printer:
     """Prints the events of all subscriptions, and in the end their ledgers."""
 
-    def __init__(self, console: Console, *, as_json: bool) -> None:
+    def __init__(
+        self, console: Console, *, as_json: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._console = console
         self._as_json = as_json
+        self._clock = clock
         self._subscriptions: list[Subscription] = []
         self._flooded: deque[FloodedEvent] = deque(maxlen=KEEP_EVENTS)
+        self._pattern: PatternSubscription | None = None
+        self._silent_until_s = 0.0
         self.printed = 0
 
     def begin(self, grid: Connection, name: str, wishes: QosRequest) -> None:
         if is_pattern(name):
-            grid.subscribe_pattern(name, self._add, qos=wishes, keep_events=KEEP_EVENTS)
+            self._silent_until_s = self._clock() + NO_MATCH_AFTER_S
+            self._pattern = grid.subscribe_pattern(
+                name, self._add, qos=wishes, keep_events=KEEP_EVENTS
+            )
+            for reason in self._pattern.missed:
+                self._tell({"is": "missed", "reason": reason}, reason)
         else:
             self._add(grid.subscribe(name, qos=wishes, keep_events=KEEP_EVENTS))
 
@@ -150,7 +165,16 @@ class Printer:
                     return
                 self._print(subscription.name, value, created_ns, received_ns - created_ns)
         if self.printed == before:
+            if self._clock() >= self._silent_until_s:
+                self._tell_unmatched("no variable matches {} yet, waiting")
+                self._silent_until_s = float("inf")
             time.sleep(POLL_S)
+
+    def _tell_unmatched(self, text: str) -> None:
+        """Say that a pattern has not matched anything, if so."""
+        if self._pattern is not None and not self._subscriptions:
+            told = {"is": "unmatched", "pattern": self._pattern.pattern}
+            self._tell(told, text.format(self._pattern.pattern))
 
     def _print(self, name: str, value: object, created_ns: int, latency_ns: int) -> None:
         self.printed += 1
@@ -159,6 +183,7 @@ class Printer:
         self._tell(facts, text)
 
     def print_ledgers(self) -> None:
+        self._tell_unmatched("no variable has matched {}")
         for subscription in self._subscriptions:
             ledger = asdict(subscription.ledger())
             counted = ", ".join(f"{key} {ledger[key]}" for key in ledger if key != "paths")

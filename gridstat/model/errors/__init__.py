@@ -48,6 +48,7 @@ GridStatError
     ├── LayoutError            values that do not fit their layout      4002
     ├── LimitReached           a bound fixed at the start is full       4003
     ├── UnknownName            no such variable, channel, code          4004
+    ├── WrongCall              an option that the call does not have    4005
     └── ConfigurationError     a settings file that cannot be used      4100
 
 The digits behind 1xxx are those of the thesis' negative code where it has one (-36 is 1036).
@@ -81,6 +82,7 @@ from gridstat.model.errors.misuse import (
     LimitReached,
     Misuse,
     UnknownName,
+    WrongCall,
 )
 from gridstat.model.errors.refusals import (
     BackPressured,
@@ -164,5 +166,6 @@ __all__ = [
     "TypeMismatch",
     "UnknownName",
     "VariableExists",
+    "WrongCall",
     "WrongCloud",
 ]

@@ -41,6 +41,16 @@ class UnknownName(Misuse):
     remedy = "check the spelling against what is registered or open"
 
 
+class WrongCall(Misuse, TypeError):
+    """A call with an option that it does not have, or without one that it needs.
+
+    It is a `TypeError` too, as Python's own refusal of such a call.
+    """
+
+    code = 4005
+    remedy = "`help` of the function lists its options"
+
+
 class ConfigurationError(Misuse):
     """A settings file that cannot be used; the message names file and key."""
 

@@ -7,7 +7,7 @@ Only if they do not, the exact search begins; it is cut off by the budget and th
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.model.errors import LayoutError
 from gridstat.model.paths.answers import Found, FoundPath, NotFound
@@ -28,15 +28,6 @@ if TYPE_CHECKING:
 
 LEAST_PARTS: Final = 100
 """A refusal tells the least latency to ask for to a hundredth of it."""
-
-
-class Options(TypedDict, total=False):
-    """What a search leaves out, what it gets cheaper, and how long it may take."""
-
-    excluded_channels: AbstractSet[int]
-    excluded_routers: AbstractSet[str]
-    cheap_channels: Mapping[int, int] | None
-    budget_s: float
 
 
 class Effort(Enum):
@@ -61,28 +52,25 @@ def disjoint_paths(
     bounds_us: Sequence[int],
     *,
     clock: Callable[[], float],
-    **options: Unpack[Options],
+    excluded_channels: AbstractSet[int] = frozenset(),
+    excluded_routers: AbstractSet[str] = frozenset(),
+    cheap_channels: Mapping[int, int] | None = None,
+    budget_s: float = 0.1,
 ) -> Found | NotFound:
     """As many disjoint paths as there are bounds, the i-th fastest within the i-th bound.
 
-    Sources and targets are the edge routers of publisher and subscriber; bounds ascend. Options:
-    `excluded_channels`, `excluded_routers`, `cheap_channels` (channel → its cost in this search,
-    for those that carry the variable already) and `budget_s`, 0.1 unless told.
+    Sources and targets are the edge routers of publisher and subscriber; bounds ascend.
+    `cheap_channels` says what a channel that carries the variable already costs in this search.
     """
     if not 1 <= len(bounds_us) <= REDUNDANCY_MAX or list(bounds_us) != sorted(bounds_us):
         raise LayoutError(
             f"a path search needs 1 to {REDUNDANCY_MAX} latency bounds, one a path, ascending"
         )
-    mask = Mask(
-        graph,
-        options.get("excluded_channels", frozenset()),
-        options.get("excluded_routers", frozenset()),
-        options.get("cheap_channels"),
-    )
+    mask = Mask(graph, excluded_channels, excluded_routers, cheap_channels)
     question = Question(_alive(mask, sources), _alive(mask, targets), tuple(bounds_us))
     if not question.sources or not question.targets:
         return NotFound("disconnected")
-    return _answer(mask, question, Budget(clock, options.get("budget_s", 0.1)))
+    return _answer(mask, question, Budget(clock, budget_s))
 
 
 def _answer(mask: Mask, question: Question, budget: Budget) -> Found | NotFound:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -209,6 +210,40 @@ def test_a_pattern_catches_what_is_published_later(pmu: Connection, reader: Conn
     pmu.publish("voltage", gridstat.INT64, rate=1)
     at_least(2, caught)
     assert {each.name for each in reader.find("c1/north/**")} == {first.name}
+
+
+def test_a_pattern_without_a_match_waits_for_one(
+    pmu: Connection, reader: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    pattern = reader.subscribe_pattern("c1/north/*/voltage")
+    eventually(lambda: None if "no_match_yet" in caplog.text else "nothing was said")
+    assert pattern.matched == 0
+    pmu.publish("voltage", gridstat.FLOAT64, rate=RATE)
+    eventually(lambda: None if pattern.matched == 1 else repr(pattern))
+
+
+def test_numpy_numbers_go_through_a_cloud_and_events_say_their_name(
+    pmu: Connection, reader: Connection
+) -> None:
+    rate: Any = np.float64(RATE)
+    some: Any = np.int64(8)
+    phase = pmu.publish("phase", gridstat.FLOAT64, rate=rate, phase_ns=some)
+    quality = gridstat.qos(rate=rate, latency_ms=some * 100, priority=some // 4)
+    events: list[gridstat.Delivery] = []
+    reader.subscribe(phase.name, qos=quality, keep_events=some, on_event=events.append)
+    stamps: list[Any] = []
+
+    def complaint() -> str | None:
+        stamps.append(np.int64(time.time_ns()))
+        phase.send(cast("Any", np.float32(1.5)), created_ns=stamps[-1])
+        return None if events else "nothing came"
+
+    eventually(complaint)
+    assert (events[0].name, events[0].value) == (phase.name, 1.5)
+    assert events[0].created_ns in stamps
+    with pytest.raises(gridstat.Misuse, match="no option 'redundancy'"):
+        reader.subscribe(phase.name, redundancy=2)  # type: ignore[call-arg]
+    assert len(reader.find(phase.name, limit=some)) == 1
 
 
 def test_many_values_go_in_few_datagrams(pmu: Connection, reader: Connection) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from gridstat.endpoint.incoming import Interests
 from gridstat.endpoint.session_words import SubscriptionRestored
 from gridstat.endpoint.subscriber import Subscription
 from gridstat.endpoint.subscription_book import Order
@@ -18,9 +19,10 @@ from gridstat.model.errors import (
     NoSuchVariable,
     TypeMismatch,
 )
+from gridstat.model.extrapolation import Polynomial
 from gridstat.model.qos import ModalQos, Qos, QosRequest
 from gridstat.model.rate_law import Period
-from gridstat.model.status import EventFlag, StatusEvent
+from gridstat.model.status import BuiltinType, EventFlag, StatusEvent
 from gridstat.net.codec.event import encode_event
 from gridstat.net.codec.value import ValueCodec
 from gridstat.net.command.endpoint_messages import (
@@ -322,6 +324,44 @@ def test_a_pattern_hands_out_a_subscription_for_each_match(grid: PaperGrid) -> N
     assert pattern.matches == ()
     pattern.unsubscribe()
     assert grid.cloud.asked[-1] == Unsubscribe(subscription_ids=(10,))
+
+
+def test_a_pattern_without_a_match_says_so_once_and_waits(
+    grid: PaperGrid, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid.cloud.ready.append((GrantedOutcome(subscription_id=10, variable=None),))
+    pattern = grid.book.subscribe_pattern(Order("c1/*/v", ModalQos()), None)
+    grid.wait_until(1_999)
+    assert (pattern.matched, caplog.messages) == (0, [])
+    grid.wait_until(5_000)
+    assert caplog.messages == ["no_match_yet pattern='c1/*/v' missed=0"]
+    grid.book.told(Matched(pattern_id=10, granted=granted(VOLTAGE, 11)), ())
+    assert pattern.matched == 1
+
+
+def test_a_pattern_that_matched_or_ended_meanwhile_warns_of_nothing(
+    grid: PaperGrid, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in (10, 20):
+        grid.cloud.ready.append((GrantedOutcome(subscription_id=number, variable=None),))
+    grid.book.subscribe_pattern(Order("c1/*/v", ModalQos()), None)
+    grid.book.told(Matched(pattern_id=10, granted=granted(VOLTAGE, 11)), ())
+    grid.book.subscribe_pattern(Order("c2/*/v", ModalQos()), None).unsubscribe()
+    grid.wait_until(5_000)
+    assert caplog.messages == []
+
+
+def test_a_match_that_this_end_cannot_have_is_named_with_its_reason(grid: PaperGrid) -> None:
+    grid.cloud.ready.append((GrantedOutcome(subscription_id=10, variable=None),))
+    order = Order("c1/*/v", ModalQos(), interests=Interests(extrapolate=Polynomial()))
+    pattern = grid.book.subscribe_pattern(order, None)
+    switch = variable(value_type=BuiltinType.BOOL)
+    notice = Matched(pattern_id=10, granted=granted(switch, 11))
+    grid.book.told(notice, ())
+    grid.book.told(notice, ())
+    assert pattern.matched == 0
+    (missed,) = pattern.missed
+    assert missed.startswith("c1/a/v was not caught: c1/a/v cannot be extrapolated")
 
 
 def test_a_match_ahead_of_its_pattern_waits_for_it(grid: PaperGrid) -> None:

@@ -69,6 +69,7 @@ STABLE = {
     "LayoutError": 4002,
     "LimitReached": 4003,
     "UnknownName": 4004,
+    "WrongCall": 4005,
     "ConfigurationError": 4100,
     "StorageFailed": 5001,
     "DamagedLog": 5002,

@@ -1,0 +1,81 @@
+"""`gridstat subscribe` of a pattern: what it says while nothing matches."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+from gridstat.console.cli.subscribe import NO_MATCH_AFTER_S, Printer
+from gridstat.endpoint.connection import Connection
+from gridstat.model.qos import QosRequest
+from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched
+from tests.unit.endpoint.paper_grid import PaperGrid, PaperLink, granted, variable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATTERN = "c1/*/v"
+
+
+class Terminal:
+    """The command at a terminal whose clock stands still until it is told."""
+
+    def __init__(
+        self, grid: PaperGrid, *, as_json: bool = False, missed: tuple[str, ...] = ()
+    ) -> None:
+        self.now_s = 0.0
+        self.grid = grid
+        self.text = io.StringIO()
+        self.printer = Printer(Console(file=self.text), as_json=as_json, clock=lambda: self.now_s)
+        grid.cloud.ready.append((GrantedOutcome(10, None, degraded=missed),))
+        connection = Connection(PaperLink(grid))  # type: ignore[arg-type]
+        self.printer.begin(connection, PATTERN, QosRequest())
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.getvalue().splitlines()
+
+    def print_after(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.printer.print_some(0)
+
+
+@pytest.fixture
+def grid() -> Iterator[PaperGrid]:
+    found = PaperGrid()
+    yield found
+    found.close()
+
+
+def test_a_pattern_that_matches_nothing_says_so_once_and_waits(grid: PaperGrid) -> None:
+    terminal = Terminal(grid)
+    terminal.print_after(0)
+    assert terminal.lines == []
+    for _ in range(3):
+        terminal.print_after(NO_MATCH_AFTER_S)
+    assert terminal.lines == ["no variable matches c1/*/v yet, waiting"]
+    terminal.printer.print_ledgers()
+    assert terminal.lines[1:] == ["no variable has matched c1/*/v"]
+
+
+def test_a_pattern_that_matches_is_not_called_unmatched(grid: PaperGrid) -> None:
+    terminal = Terminal(grid)
+    grid.book.told(Matched(pattern_id=10, granted=granted(variable(), 11)), ())
+    grid.work()
+    terminal.print_after(NO_MATCH_AFTER_S)
+    terminal.printer.print_ledgers()
+    assert terminal.lines[0].startswith("granted c1/a/v")
+    assert "no variable" not in terminal.text.getvalue()
+
+
+def test_what_a_pattern_could_not_have_is_told_with_the_reason(grid: PaperGrid) -> None:
+    terminal = Terminal(grid, as_json=True, missed=("c1/a/v was not caught: no room (1039)",))
+    assert [json.loads(line) for line in terminal.lines] == [
+        {"is": "missed", "reason": "c1/a/v was not caught: no room (1039)"}
+    ]
+    terminal.print_after(NO_MATCH_AFTER_S)
+    assert json.loads(terminal.lines[1]) == {"is": "unmatched", "pattern": PATTERN}
