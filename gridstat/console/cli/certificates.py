@@ -13,9 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from gridstat.console.cli.failure import print_plainly, telling
+from gridstat.console.terminals import TERMINALS, TERMINALS_MAX, terminal_names
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.certificates import AUTHORITY_DAYS, CERTIFICATE_DAYS
-from gridstat.net.command.identity import parse_peer
+from gridstat.net.command.identity import Identity, Role, parse_peer
 
 if TYPE_CHECKING:
     from gridstat.net.command.certificate_folder import CertificateFiles, CertificateSummary
@@ -31,9 +32,12 @@ Examples:
 
   gridstat certificates issue router/c1/e0 --host e0.example.org --host 10.0.0.7
 
+  gridstat certificates terminals c1
+
   gridstat certificates show --json
 """
 DEFAULT_FOLDER = Path("certificates")
+TERMINAL_NUMBER_MAX = 9_999
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
@@ -77,6 +81,30 @@ def issue(
     certificates = CertificateFolder(folder)
     files = certificates.issue(parse_peer(party), hosts=host or (), days=days, replace=force)
     _tell_files(certificates, files, json=json)
+
+
+@app.command(
+    "terminals",
+    help="Make keys and certificates for the terminals of a cloud: the end-points "
+    "CLOUD/terminal-1 to -8, as which commands attach that are not told --as whom. Those that are "
+    "there stay. A second host gets others: --first 9.",
+)
+@telling
+def terminals(
+    cloud: Annotated[str, typer.Argument(help="The cloud's name, as c1.")],
+    folder: Folder = DEFAULT_FOLDER,
+    first: Annotated[
+        int, typer.Option("--first", min=1, max=TERMINAL_NUMBER_MAX, help="The first's number.")
+    ] = 1,
+    count: Annotated[
+        int, typer.Option("--count", min=1, max=TERMINALS_MAX, help="How many.")
+    ] = TERMINALS,
+    json: AsJson = False,
+) -> None:
+    certificates = CertificateFolder(folder)
+    for name in terminal_names(cloud, first=first, count=count):
+        files = certificates.ensure(Identity(Role.ENDPOINT, name))
+        _tell_files(certificates, files, json=json)
 
 
 @app.command("renew", help="Date a party's certificate anew; its key and hosts stay.")

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.failure import print_plainly
-from gridstat.console.cli.options import SECONDS_MAX, AsJson, Folder
+from gridstat.console.cli.options import SECONDS_MAX, AsJson, Folder, Operator
 from gridstat.console.live.tables import survey_tables
 from gridstat.console.operator_desk import operator_desk
 from gridstat.model.errors import GridStatError, Misuse
@@ -48,13 +48,16 @@ def top(
         float,
         typer.Option("--interval", "--interval-s", min=0.1, max=SECONDS_MAX, help="Seconds."),
     ] = 1.0,
+    who: Operator = "",
     json: AsJson = False,
 ) -> None:
     console = Console()
     access = _cloud_of(load_access(folder), cloud)
     is_once = once or json or not console.is_terminal
     try:
-        asyncio.run(_watch(access, console, interval_s=interval_s, is_once=is_once, as_json=json))
+        asyncio.run(
+            _watch(access, console, interval_s=interval_s, is_once=is_once, as_json=json, who=who)
+        )
     except KeyboardInterrupt:
         return
 
@@ -69,9 +72,9 @@ def _cloud_of(access: Access, cloud: str) -> Access:
 
 
 async def _watch(
-    access: Access, console: Console, *, interval_s: float, is_once: bool, as_json: bool
+    access: Access, console: Console, *, interval_s: float, is_once: bool, as_json: bool, who: str
 ) -> None:
-    async with operator_desk(access) as desk:
+    async with operator_desk(access, who) as desk:
         facts = check_cloud(await desk.ask(Survey(request_id=0)), access)
         if as_json:
             print_plainly(console, json_text.dumps(facts))
