@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from gridstat.console.cli.failure import print_plainly, telling
+from gridstat.console.fitted_table import Column, FittedTable, print_table
 from gridstat.console.terminals import TERMINALS, TERMINALS_MAX, terminal_names
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.certificates import AUTHORITY_DAYS, CERTIFICATE_DAYS
@@ -131,17 +131,23 @@ def show(folder: Folder = DEFAULT_FOLDER, json: AsJson = False) -> None:
     if not found:
         print_plainly(console, f"{folder} holds no certificate; begin with certificates init")
         return
-    table = Table("role", "name", "until", "", "hosts", pad_edge=False)
+    table = FittedTable(
+        Column("role"),
+        Column("name"),
+        Column("until", 1),
+        Column(""),
+        Column("hosts", 2, prose_min=16),
+    )
     for summary in found:
         state = summary.state(certificates.now())
         table.add_row(
             summary.role or "authority",
-            Text(summary.name),
+            summary.name,
             f"{summary.not_after:%Y-%m-%d %H:%M}",
             Text(state, "green" if state == "valid" else "yellow"),
-            Text(", ".join(summary.hosts)),
+            ", ".join(summary.hosts),
         )
-    console.print(table)
+    print_table(console, table)
 
 
 def _tell_files(certificates: CertificateFolder, files: CertificateFiles, *, json: bool) -> None:

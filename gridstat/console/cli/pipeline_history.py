@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
@@ -32,12 +30,14 @@ from gridstat.console.cli.pipeline_options import (
     spark_for,
 )
 from gridstat.console.daemons.replay_publisher import ReplayPublisher, check_speed, run_name
+from gridstat.console.fitted_table import FittedTable, print_table
 from gridstat.model.errors import Misuse
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from gridstat.console.daemons.replay_publisher import ReplayTally
+    from gridstat.console.fitted_table import FittedTable, print_table
+from gridstat.console.daemons.replay_publisher import ReplayTally
 
 GAPS_SHOWN: Final = 20
 
@@ -151,10 +151,10 @@ def replay(
 
 def show(rows: pa.Table) -> None:
     """Rows for a person; columns by name."""
-    table = Table(*rows.column_names)
+    table = FittedTable(*rows.column_names)
     for row in rows.to_pylist():
-        table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
-    Console().print(table)
+        table.add_row(*("" if value is None else str(value) for value in row.values()))
+    print_table(Console(), table)
 
 
 def _stop_on_signals() -> threading.Event:

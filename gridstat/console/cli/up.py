@@ -32,9 +32,11 @@ HELP = """Start a grid on this machine and watch it until Ctrl-C.
 Without FILE it is the built-in one: two clouds under a root broker, twelve status routers in two
 disjoint ways, also between clouds, simulated PMUs and subscribers on two edge routers each, with
 contracts of several rates and redundancies, inside a cloud and across, a recorder and the Spark
-pipeline. The tables show what is promised, what is carried, each contract's ledger, the newest
-rollups and alarms; Ctrl-C ends everything in order and prints an account of every slot. Files,
-certificates and addresses are in the folder, where the other commands find them.
+pipeline. On a terminal it is a screen of pages: what is wrong, totals, then tables of what is
+promised, what is carried, each contract's ledger, the newest rollups and alarms, and a guide. n or
+space shows the next page, p the one before; q or Ctrl-C ends everything in order and prints an
+account of every slot. Through a pipe it is some lines a second. Files, certificates and addresses
+are in the folder, where the other commands find them.
 
 FILE may describe one cloud or a whole tree; --show-default prints one to begin from.
 

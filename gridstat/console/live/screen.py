@@ -1,0 +1,120 @@
+"""A full screen that shows a view page by page, follows the terminal's size, and obeys keys."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from gridstat.console.fitted_table import shown_text
+from gridstat.console.live.keyboard import Key, Keyboard
+from gridstat.console.live.pages import View, pages_of
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from gridstat.console.live.pages import Page
+
+FRAME_LINES: Final = 2
+"""The title above a page, and the keys below it."""
+
+
+class Screen:
+    """Shows the newest view until it is closed; then the terminal is as it was before.
+
+    The key q is a Ctrl-C that cannot be pressed twice by mistake: only the first one counts.
+    """
+
+    def __init__(self, console: Console, view: View) -> None:
+        self._console = console
+        self._view = view
+        self._page = 0
+        self._is_ending = False
+        self._live = Live(
+            self._drawn(has_keys=False),
+            console=console,
+            screen=True,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._keyboard: Keyboard | None = None
+        self._live.start()
+        try:
+            self._keyboard = Keyboard.open(sys.stdin.fileno(), self._obey)
+        except (OSError, ValueError):
+            self._keyboard = None  # Standard input is closed.
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_signal_handler(signal.SIGWINCH, self._redraw)
+        self._redraw()
+
+    def show(self, view: View) -> None:
+        self._view = view
+        self._redraw()
+
+    def close(self) -> None:
+        self._loop.remove_signal_handler(signal.SIGWINCH)
+        if self._keyboard is not None:
+            self._keyboard.close()
+        self._live.stop()
+
+    def _obey(self, key: Key) -> None:
+        match key:
+            case Key.NEXT:
+                self._page += 1
+            case Key.PREVIOUS:
+                self._page = max(0, self._page - 1)
+            case Key.FIRST:
+                self._page = 0
+            case Key.LAST:
+                self._page = sys.maxsize
+            case Key.END:
+                if not self._is_ending:
+                    self._is_ending = True
+                    signal.raise_signal(signal.SIGINT)
+        self._redraw()
+
+    def _redraw(self) -> None:
+        self._live.update(self._drawn(has_keys=self._keyboard is not None), refresh=True)
+
+    def _drawn(self, *, has_keys: bool) -> RenderableType:
+        """The page at which one is, of those that there are now."""
+        width, height = self._console.size
+        pages = pages_of(self._view, width, height - FRAME_LINES)
+        self._page = min(self._page, len(pages) - 1)
+        return framed(pages, self._page, (width, height), title=self._view.title, has_keys=has_keys)
+
+
+def framed(
+    pages: list[Page], page: int, size: tuple[int, int], *, title: str, has_keys: bool
+) -> Group:
+    """One page with the title above and the keys below, as high as the terminal."""
+    width, height = size
+    lines = [line() for line in pages[page]][: max(0, height - FRAME_LINES)]
+    lines += [Text()] * (height - FRAME_LINES - len(lines))
+    clock = time.strftime("%H:%M:%S")
+    head = Text(f"{shown_text(title)}  {clock}", "bold reverse")
+    foot = Text(foot_words(page, len(pages), has_keys=has_keys), "reverse")
+    # On a screen of one line the keys remain.
+    drawn = [head, *lines, foot][-height:]
+    for line in drawn:
+        line.truncate(width, overflow="ellipsis")
+        line.no_wrap = True
+    for line in (head, foot):
+        line.pad_right(max(0, width - line.cell_len))
+    return Group(*drawn)
+
+
+def foot_words(page: int, count: int, *, has_keys: bool) -> str:
+    """Which page it is, and by which keys one goes on or ends."""
+    if not has_keys:
+        return f"page {page + 1} of {count} | Ctrl-C: end"
+    if count == 1:
+        return "page 1 of 1 | q or Ctrl-C: end"
+    return f"page {page + 1} of {count} | n or space: next | p: previous | q or Ctrl-C: end"
