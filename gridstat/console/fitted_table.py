@@ -171,7 +171,7 @@ class TableLines:
         return len(self.table.rows)
 
     def _line(self, row: Sequence[Cell]) -> Text:
-        line = Text(no_wrap=True, end="")
+        line = Text(no_wrap=True)
         for number, (at, width) in enumerate(zip(self.places, self.widths, strict=True)):
             part = _text(row[at]).copy()
             part.truncate(width, overflow="ellipsis")

@@ -42,13 +42,21 @@ class OperatorDesk:
         self._reason = reason
 
     async def ask(
-        self, command: OperatorCommand | TreeCommand, within_s: float | None = None
+        self,
+        command: OperatorCommand | TreeCommand,
+        within_s: float | None = None,
+        *,
+        session_within_s: float | None = None,
     ) -> dict[str, Any]:
-        """The facts; raises what the broker refused, or why it cannot be reached."""
+        """The facts; raises what the broker refused, or why it cannot be reached.
+
+        It waits for a session if there is none, and then for the answer, 10 s each unless said.
+        """
         assert self.driver is not None
         within_s = ANSWER_S_MAX if within_s is None else within_s
+        session_within_s = ANSWER_S_MAX if session_within_s is None else session_within_s
         try:
-            await asyncio.wait_for(self._is_up.wait(), ANSWER_S_MAX)
+            await asyncio.wait_for(self._is_up.wait(), session_within_s)
         except TimeoutError:
             raise self._reason from None
         self._number += 1

@@ -126,7 +126,7 @@ class _Layout:
         for row in rows:
             if not self._room:
                 self.pages.append([])
-                self._place_title(f"{title}, continued", note, heads)
+                self._place_title(f"{title}, continued", "", heads)
             self.place([row])
 
     def _place_title(self, title: str, note: str, heads: Sequence[Line]) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import signal
 import sys
 import time
+from collections import deque
+from contextlib import ExitStack, redirect_stderr
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Group
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
     from gridstat.console.live.pages import Page
 
+LINES_HELD: Final = 50
+LINE_MAX: Final = 1_000
 FRAME_LINES: Final = 2
 """The title above a page, and the keys below it."""
 
@@ -45,7 +50,11 @@ class Screen:
             redirect_stderr=False,
         )
         self._keyboard: Keyboard | None = None
+        self._errors = _HeldLines()
+        self._outside = ExitStack()
         self._live.start()
+        # What is logged meanwhile would overwrite the screen.
+        self._outside.enter_context(redirect_stderr(self._errors))
         try:
             self._keyboard = Keyboard.open(sys.stdin.fileno(), self._obey)
         except (OSError, ValueError):
@@ -63,6 +72,9 @@ class Screen:
         if self._keyboard is not None:
             self._keyboard.close()
         self._live.stop()
+        self._outside.close()
+        for line in self._errors.lines:
+            sys.stderr.write(f"{line}\n")
 
     def _obey(self, key: Key) -> None:
         match key:
@@ -91,6 +103,24 @@ class Screen:
         return framed(pages, self._page, (width, height), title=self._view.title, has_keys=has_keys)
 
 
+class _HeldLines(io.TextIOBase):
+    """Keeps the last lines that are written, to be shown when the screen is gone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: deque[str] = deque(maxlen=LINES_HELD)
+        self._begun = ""
+
+    def write(self, text: str, /) -> int:
+        *whole, self._begun = f"{self._begun}{text}".split("\n")
+        self.lines.extend(line[:LINE_MAX] for line in whole)
+        self._begun = self._begun[:LINE_MAX]
+        return len(text)
+
+    def writable(self) -> bool:
+        return True
+
+
 def framed(
     pages: list[Page], page: int, size: tuple[int, int], *, title: str, has_keys: bool
 ) -> Group:
@@ -100,7 +130,7 @@ def framed(
     lines += [Text()] * (height - FRAME_LINES - len(lines))
     clock = time.strftime("%H:%M:%S")
     head = Text(f"{shown_text(title)}  {clock}", "bold reverse")
-    foot = Text(foot_words(page, len(pages), has_keys=has_keys), "reverse")
+    foot = Text(foot_words(page, len(pages), width, has_keys=has_keys), "reverse")
     # On a screen of one line the keys remain.
     drawn = [head, *lines, foot][-height:]
     for line in drawn:
@@ -111,10 +141,16 @@ def framed(
     return Group(*drawn)
 
 
-def foot_words(page: int, count: int, *, has_keys: bool) -> str:
-    """Which page it is, and by which keys one goes on or ends."""
+def foot_words(page: int, count: int, width: int, *, has_keys: bool) -> str:
+    """Which page it is, and by which keys one goes on or ends; shorter where it would not fit."""
+    place = f"page {page + 1} of {count}"
     if not has_keys:
-        return f"page {page + 1} of {count} | Ctrl-C: end"
+        return f"{place} | Ctrl-C: end"
     if count == 1:
-        return "page 1 of 1 | q or Ctrl-C: end"
-    return f"page {page + 1} of {count} | n or space: next | p: previous | q or Ctrl-C: end"
+        return f"{place} | q or Ctrl-C: end"
+    words = [
+        f"{place} | n or space: next | p: previous | q or Ctrl-C: end",
+        f"{place} | n: next | p: previous | q: end",
+        f"{page + 1}/{count} n: next p: previous q: end",
+    ]
+    return next((text for text in words if len(text) <= width), "n, p, q")

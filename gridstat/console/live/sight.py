@@ -55,19 +55,22 @@ class WatchedBrokers:
         self._closed = closed
 
     async def ask(
-        self, command: OperatorCommand
+        self, command: OperatorCommand, *, session_within_s: float | None = None
     ) -> tuple[dict[str, Facts], dict[str, GridStatError]]:
         """Facts by broker, and of the others why there are none."""
-        found = await asyncio.gather(*(_asked(desk, command) for desk in self._desks.values()))
+        desks = self._desks.values()
+        found = await asyncio.gather(*(_asked(desk, command, session_within_s) for desk in desks))
         answers = {**self._closed, **dict(zip(self._desks, found, strict=True))}
         return (
             {name: facts for name, facts in answers.items() if isinstance(facts, dict)},
             {name: error for name, error in answers.items() if isinstance(error, GridStatError)},
         )
 
-    async def survey(self) -> tuple[dict[str, Facts], dict[str, str]]:
+    async def survey(
+        self, *, session_within_s: float | None = None
+    ) -> tuple[dict[str, Facts], dict[str, str]]:
         """Surveys, and of the others why there is none."""
-        surveys, away = await self.ask(Survey(request_id=0))
+        surveys, away = await self.ask(Survey(request_id=0), session_within_s=session_within_s)
         return surveys, {name: reason_of(error) for name, error in away.items()}
 
 
@@ -99,8 +102,10 @@ async def watched_brokers(
         yield WatchedBrokers(desks, closed)
 
 
-async def _asked(desk: OperatorDesk, command: OperatorCommand) -> Facts | GridStatError:
+async def _asked(
+    desk: OperatorDesk, command: OperatorCommand, session_within_s: float | None
+) -> Facts | GridStatError:
     try:
-        return await desk.ask(command)
+        return await desk.ask(command, session_within_s=session_within_s)
     except GridStatError as error:
         return error
