@@ -54,7 +54,8 @@ def _as_terminal(access: Access, places: tuple[str, ...], stack: ExitStack) -> C
         except EndPointExists:
             continue  # A process on another host uses it.
         return stack.enter_context(grid)
-    issue = f"gridstat certificates terminals {access.cloud} --first {len(names) + 1}"
+    further = int(names[-1].rpartition("-")[2]) + 1
+    issue = f"gridstat certificates terminals {access.cloud} --first {further}"
     raise EndPointExists(
         f"all {len(names)} terminals of {access.cloud} are in use",
         hint=f"end one of those commands, name another end-point with --as, or `{issue}`",

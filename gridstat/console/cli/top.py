@@ -13,7 +13,7 @@ from gridstat.console.access import load_access
 from gridstat.console.cli.failure import print_plainly
 from gridstat.console.cli.options import SECONDS_MAX, AsJson, Folder, Operator
 from gridstat.console.fitted_table import print_table
-from gridstat.console.live.screen import Screen
+from gridstat.console.live.screen import Screen, has_screen
 from gridstat.console.live.tables import shown_of, survey_head, survey_tables
 from gridstat.console.live.views import cloud_view
 from gridstat.console.operator_desk import operator_desk
@@ -56,7 +56,7 @@ def top(
 ) -> None:
     console = Console()
     access = _cloud_of(load_access(folder), cloud)
-    is_once = once or json or not console.is_terminal
+    is_once = once or json or not has_screen(console)
     try:
         asyncio.run(
             _watch(access, console, interval_s=interval_s, is_once=is_once, as_json=json, who=who)

@@ -23,6 +23,7 @@ from gridstat.console.config.grid_file import (
 from gridstat.console.config.toml_file import read_text
 from gridstat.console.live.displays import Display, JsonDisplay, LiveDisplay, TextDisplay
 from gridstat.console.live.run import Run, run_grid
+from gridstat.console.live.screen import has_screen
 
 INTERRUPTED: Final = 130
 SPARK_PACKAGES: Final = ("deltalake", "pyarrow", "pyspark")
@@ -103,4 +104,4 @@ def _display(*, is_json: bool) -> Display:
     console = Console()
     if is_json:
         return JsonDisplay(console, Console(stderr=True))
-    return LiveDisplay(console) if console.is_terminal else TextDisplay(console)
+    return LiveDisplay(console) if has_screen(console) else TextDisplay(console)

@@ -103,6 +103,11 @@ class Screen:
         return framed(pages, self._page, (width, height), title=self._view.title, has_keys=has_keys)
 
 
+def has_screen(console: Console) -> bool:
+    """Whether the output goes to a terminal that can show one; a dumb one prints lines only."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
 class _HeldLines(io.TextIOBase):
     """Keeps the last lines that are written, to be shown when the screen is gone."""
 

@@ -6,15 +6,12 @@ import asyncio
 import io
 import logging
 import sys
-from typing import TYPE_CHECKING
 
+import pytest
 from rich.console import Console
 
 from gridstat.console.live.pages import Section, View
-from gridstat.console.live.screen import Screen
-
-if TYPE_CHECKING:
-    import pytest
+from gridstat.console.live.screen import Screen, has_screen
 
 ALTERNATE, ORDINARY = "\x1b[?1049h", "\x1b[?1049l"
 
@@ -39,3 +36,15 @@ def test_what_is_logged_while_a_screen_is_shown_follows_when_it_is_closed(
     assert drawn.index(ALTERNATE) < drawn.index("one") < drawn.index("two")
     assert drawn.rindex("two") < drawn.index(ORDINARY)
     assert "first" not in drawn
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "kind", "has_one"),
+    [(True, "xterm", True), (True, "dumb", False), (False, "xterm", False)],
+)
+def test_a_pipe_and_a_terminal_that_only_prints_have_no_screen(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool, kind: str, has_one: bool
+) -> None:
+    monkeypatch.setenv("TERM", kind)
+    console = Console(file=io.StringIO(), force_terminal=is_terminal)
+    assert has_screen(console) is has_one
