@@ -10,13 +10,11 @@ import struct
 import subprocess
 import termios
 import threading
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 from tests.cluster.command import ENDING_S_MAX, GRIDSTAT
 from tests.cluster.eventually import eventually
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOME = "\x1b[H"
 """Where a screen begins anew."""
@@ -77,6 +75,11 @@ class PtyCommand:
     def echoes(self) -> bool:
         """Whether the terminal is in the state in which a shell leaves it to commands."""
         return bool(termios.tcgetattr(self._terminal)[3] & termios.ECHO)
+
+    def is_stopped(self) -> bool:
+        """Whether the process is suspended."""
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii")
+        return stat.rpartition(")")[2].split()[0] == "T"
 
     def press(self, keys: str) -> None:
         os.write(self._terminal, keys.encode())

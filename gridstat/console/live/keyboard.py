@@ -82,9 +82,8 @@ class Keyboard:
     def open(cls, descriptor: int, on_key: Callable[[Key], None]) -> Self | None:
         """None where nobody can press a key: no terminal, or a process in its background."""
         try:
-            if not os.isatty(descriptor) or os.tcgetpgrp(descriptor) != os.getpgrp():
-                return None
-            return cls(descriptor, on_key)
+            is_ours = os.isatty(descriptor) and os.tcgetpgrp(descriptor) == os.getpgrp()
+            return cls(descriptor, on_key) if is_ours else None
         except (OSError, termios.error):
             return None
 

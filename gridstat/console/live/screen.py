@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import signal
 import sys
 import time
@@ -20,6 +21,8 @@ from gridstat.console.live.keyboard import Key, Keyboard
 from gridstat.console.live.pages import View, pages_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console, RenderableType
 
     from gridstat.console.live.pages import Page
@@ -49,18 +52,17 @@ class Screen:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._keyboard: Keyboard | None = None
         self._errors = _HeldLines()
         self._outside = ExitStack()
         self._live.start()
         # What is logged meanwhile would overwrite the screen.
         self._outside.enter_context(redirect_stderr(self._errors))
-        try:
-            self._keyboard = Keyboard.open(sys.stdin.fileno(), self._obey)
-        except (OSError, ValueError):
-            self._keyboard = None  # Standard input is closed.
+        self._is_shown = True
+        self._keyboard = _keyboard(self._obey)
         self._loop = asyncio.get_running_loop()
         self._loop.add_signal_handler(signal.SIGWINCH, self._redraw)
+        self._loop.add_signal_handler(signal.SIGTSTP, self._suspend)
+        self._loop.add_signal_handler(signal.SIGCONT, self._resume)
         self._redraw()
 
     def show(self, view: View) -> None:
@@ -68,7 +70,8 @@ class Screen:
         self._redraw()
 
     def close(self) -> None:
-        self._loop.remove_signal_handler(signal.SIGWINCH)
+        for number in (signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT):
+            self._loop.remove_signal_handler(number)
         if self._keyboard is not None:
             self._keyboard.close()
         self._live.stop()
@@ -92,7 +95,29 @@ class Screen:
                     signal.raise_signal(signal.SIGINT)
         self._redraw()
 
+    def _suspend(self) -> None:
+        """Ctrl-Z: the shell gets its terminal as it was."""
+        self._is_shown = False
+        if self._keyboard is not None:
+            self._keyboard.close()
+            self._keyboard = None
+        self._console.set_alt_screen(enable=False)
+        self._console.show_cursor(show=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _resume(self) -> None:
+        """In the foreground again, or in the background, where the terminal is the shell's."""
+        if self._is_shown or not _is_in_front():
+            return
+        self._console.set_alt_screen(enable=True)
+        self._console.show_cursor(show=False)
+        self._keyboard = _keyboard(self._obey)
+        self._is_shown = True
+        self._redraw()
+
     def _redraw(self) -> None:
+        if not self._is_shown:
+            return
         self._live.update(self._drawn(has_keys=self._keyboard is not None), refresh=True)
 
     def _drawn(self, *, has_keys: bool) -> RenderableType:
@@ -101,6 +126,21 @@ class Screen:
         pages = pages_of(self._view, width, height - FRAME_LINES)
         self._page = min(self._page, len(pages) - 1)
         return framed(pages, self._page, (width, height), title=self._view.title, has_keys=has_keys)
+
+
+def _keyboard(on_key: Callable[[Key], None]) -> Keyboard | None:
+    try:
+        return Keyboard.open(sys.stdin.fileno(), on_key)
+    except (OSError, ValueError):
+        return None  # Standard input is closed.
+
+
+def _is_in_front() -> bool:
+    """Whether this process may write on its terminal; without one there is nobody to disturb."""
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError):
+        return True
 
 
 def has_screen(console: Console) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gridstat import FLOAT64
 from lab.grid_files import OPERATOR
+from tests.cluster.command import ENDING_S_MAX
+from tests.cluster.eventually import eventually
 from tests.cluster.pty_command import PtyCommand
 
 if TYPE_CHECKING:
@@ -62,6 +65,27 @@ def test_keys_turn_the_pages_of_top_and_a_larger_terminal_needs_fewer(folder: Pa
         assert top.exit_code() == 0
         assert not top.is_full_screen()
         assert top.echoes(), "the terminal is as it was"
+
+
+def test_ctrl_z_gives_the_terminal_back_and_the_screen_returns_with_its_keys(folder: Path) -> None:
+    with PtyCommand((80, 24), "top", "--folder", folder, "--interval", "0.2") as top:
+        top.await_line("page 1 of")
+        top.press("\x1a")
+        eventually(
+            lambda: None if top.is_stopped() and not top.is_full_screen() else "it is still there",
+            within_s=ENDING_S_MAX,
+        )
+        assert top.echoes()
+        top.process.send_signal(signal.SIGCONT)
+        eventually(
+            lambda: None if top.is_full_screen() and not top.echoes() else "no screen yet",
+            within_s=ENDING_S_MAX,
+        )
+        top.press("n")
+        top.await_line("page 2 of")
+        top.press("q")
+        assert top.exit_code() == 0
+        assert top.echoes()
 
 
 def test_ctrl_c_ends_top_in_order(folder: Path) -> None:
