@@ -107,6 +107,12 @@ class Access:
         """Of the brokers of the tree those of clouds, as far as the folder says so."""
         return [name for name, known in self.tree.items() if known.name_service is not None]
 
+    @property
+    def known_clouds(self) -> list[str]:
+        """The folder's own cloud, those of its tree, and those of its edge routers."""
+        of_edges = (name.partition("/")[0] for name in self.edges)
+        return list(dict.fromkeys((self.cloud, *self.clouds, *of_edges)))
+
     def edges_of(self, cloud: str) -> list[str]:
         return [name for name in self.edges if name.partition("/")[0] == cloud]
 
@@ -145,13 +151,7 @@ class Access:
         identity = Identity(role, name)
         if self.certificates.has_authority:
             return self.certificates.ensure(identity)
-        files = self.certificates.files(identity)
-        if not files.certificate.exists():
-            raise ConfigurationError(
-                f"{files.certificate} is missing",
-                hint=f"have it issued: `gridstat certificates issue {role.value}/{name}`",
-            )
-        return files
+        return self.certificates.present(identity)
 
     def owner_of(self, *routers: str) -> Access:
         """As seen from the lowest broker above these routers: who decides on what joins them."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gridstat.console.access import ACCESS_FILE
+from gridstat.console.terminals import terminal_names
 from gridstat.model.cloud import RouterRole
 from gridstat.model.errors import ConfigurationError
 from gridstat.net.command.address import PORT_MAX, address_text
@@ -96,6 +97,10 @@ class GridFolder:
                 self._write(self.router_file(router.name).name, self._router_text(router))
         for name in (*(pmu.name for pmu in grid.pmus), *(one.name for one in grid.subscribers)):
             self._issue(Role.ENDPOINT, name)
+        # Beforehand, so that a copy of the folder without `ca.key` serves another host too.
+        for cloud in grid.clouds:
+            for name in terminal_names(cloud.cloud):
+                self._issue(Role.ENDPOINT, name)
         self._write(GRID_FILE, self._text)
         self._write(ACCESS_FILE, self._access_text())
 

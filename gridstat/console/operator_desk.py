@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from gridstat.model.error_index import error_from
-from gridstat.model.errors import DeadlinePassed, GridStatError, LinkDown
+from gridstat.model.errors import DeadlinePassed, GridStatError, LinkDown, Misuse
 from gridstat.net.command.driver import Driver, DriverEvent
 from gridstat.net.command.identity import Identity, Role
 from gridstat.net.command.machine import Connected, Disconnected, Received, Send
@@ -42,13 +42,21 @@ class OperatorDesk:
         self._reason = reason
 
     async def ask(
-        self, command: OperatorCommand | TreeCommand, within_s: float | None = None
+        self,
+        command: OperatorCommand | TreeCommand,
+        within_s: float | None = None,
+        *,
+        session_within_s: float | None = None,
     ) -> dict[str, Any]:
-        """The facts; raises what the broker refused, or why it cannot be reached."""
+        """The facts; raises what the broker refused, or why it cannot be reached.
+
+        It waits for a session if there is none, and then for the answer, 10 s each unless said.
+        """
         assert self.driver is not None
         within_s = ANSWER_S_MAX if within_s is None else within_s
+        session_within_s = ANSWER_S_MAX if session_within_s is None else session_within_s
         try:
-            await asyncio.wait_for(self._is_up.wait(), ANSWER_S_MAX)
+            await asyncio.wait_for(self._is_up.wait(), session_within_s)
         except TimeoutError:
             raise self._reason from None
         self._number += 1
@@ -101,10 +109,20 @@ def person() -> str:
         return f"user-{os.getuid()}"
 
 
+def operator_name(broker: str, who: str = "") -> str:
+    """The full name of an operator at one broker: `c1/alice`; without `who`, of this person."""
+    if "/" in who:
+        raise Misuse(
+            f"an operator's name is one word, and {who!r} has a slash in it",
+            hint=f"write --as {who.rpartition('/')[2] or 'alice'}: the broker's name is put before",
+        )
+    return f"{broker}/{who or person()}"
+
+
 @asynccontextmanager
 async def operator_desk(access: Access, who: str = "") -> AsyncIterator[OperatorDesk]:
     """A session as this person, or as `who`; it is closed with the block."""
-    name = f"{access.cloud}/{who or person()}"
+    name = operator_name(access.cloud, who)
     credentials = Credentials(access.files_of(Role.OPERATOR, name))
     broker = Identity(Role.BROKER, access.cloud)
     desk = OperatorDesk(broker)
@@ -118,12 +136,16 @@ async def operator_desk(access: Access, who: str = "") -> AsyncIterator[Operator
 
 
 def ask_once(
-    access: Access, command: OperatorCommand | TreeCommand, within_s: float | None = None
+    access: Access,
+    command: OperatorCommand | TreeCommand,
+    within_s: float | None = None,
+    *,
+    who: str = "",
 ) -> dict[str, Any]:
     """For commands that ask one thing and end."""
 
     async def asking() -> dict[str, Any]:
-        async with operator_desk(access) as desk:
+        async with operator_desk(access, who) as desk:
             return await desk.ask(command, within_s)
 
     return asyncio.run(asking())

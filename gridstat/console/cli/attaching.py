@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from gridstat.console.terminals import take_terminal, usable_terminals
 from gridstat.endpoint.connecting import connect
-from gridstat.model.errors import Misuse
+from gridstat.model.errors import EndPointExists, Misuse
 from gridstat.net.command.address import address_text
 from gridstat.net.command.identity import Role
 
@@ -24,13 +25,41 @@ EDGES_DEFAULT = 2
 def attached(access: Access, end_point: str, edges: Sequence[str] | None) -> Iterator[Connection]:
     """A connection as this end-point; by the first two edges of its cloud unless some are named.
 
-    SIGTERM ends it as Ctrl-C does, so that it always leaves the cloud in order.
+    Without an end-point it is the first free terminal, of the cloud of the edges that are named or
+    else of the folder's. SIGTERM ends it as Ctrl-C does, so that it always leaves the cloud in
+    order.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    places = places_of(access.beside(end_point.partition("/")[0]), edges)
-    access.files_of(Role.ENDPOINT, end_point)
-    with connect(places, end_point, certificates=access.certificates.path) as grid:
-        yield grid
+    seen = access.beside((end_point or (edges or [""])[0]).partition("/")[0])
+    places = places_of(seen, edges)
+    with ExitStack() as stack:
+        if end_point:
+            access.files_of(Role.ENDPOINT, end_point)
+            path = access.certificates.path
+            yield stack.enter_context(connect(places, end_point, certificates=path))
+        else:
+            yield _as_terminal(seen, places, stack)
+
+
+def _as_terminal(access: Access, places: tuple[str, ...], stack: ExitStack) -> Connection:
+    """A connection as the first terminal that no other process uses, here or on another host."""
+    names = usable_terminals(access)
+    for name in names:
+        lock = take_terminal(access, name)
+        if lock is None:
+            continue
+        stack.enter_context(lock)
+        try:
+            grid = connect(places, name, certificates=access.certificates.path)
+        except EndPointExists:
+            continue  # A process on another host uses it.
+        return stack.enter_context(grid)
+    further = int(names[-1].rpartition("-")[2]) + 1
+    issue = f"gridstat certificates terminals {access.cloud} --first {further}"
+    raise EndPointExists(
+        f"all {len(names)} terminals of {access.cloud} are in use",
+        hint=f"end one of those commands, name another end-point with --as, or `{issue}`",
+    )
 
 
 def places_of(access: Access, edges: Sequence[str] | None) -> tuple[str, ...]:

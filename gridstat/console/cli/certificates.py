@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from gridstat.console.cli.failure import print_plainly, telling
+from gridstat.console.fitted_table import Column, FittedTable, print_table
+from gridstat.console.terminals import TERMINALS, TERMINALS_MAX, terminal_names
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.certificates import AUTHORITY_DAYS, CERTIFICATE_DAYS
-from gridstat.net.command.identity import parse_peer
+from gridstat.net.command.identity import Identity, Role, parse_peer
 
 if TYPE_CHECKING:
     from gridstat.net.command.certificate_folder import CertificateFiles, CertificateSummary
@@ -31,9 +32,12 @@ Examples:
 
   gridstat certificates issue router/c1/e0 --host e0.example.org --host 10.0.0.7
 
+  gridstat certificates terminals c1
+
   gridstat certificates show --json
 """
 DEFAULT_FOLDER = Path("certificates")
+TERMINAL_NUMBER_MAX = 9_999
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
@@ -79,6 +83,30 @@ def issue(
     _tell_files(certificates, files, json=json)
 
 
+@app.command(
+    "terminals",
+    help="Make keys and certificates for the terminals of a cloud: the end-points "
+    "CLOUD/terminal-1 to -8, as which commands attach that are not told --as whom. Those that are "
+    "there stay. A second host gets others: --first 9.",
+)
+@telling
+def terminals(
+    cloud: Annotated[str, typer.Argument(help="The cloud's name, as c1.")],
+    folder: Folder = DEFAULT_FOLDER,
+    first: Annotated[
+        int, typer.Option("--first", min=1, max=TERMINAL_NUMBER_MAX, help="The first's number.")
+    ] = 1,
+    count: Annotated[
+        int, typer.Option("--count", min=1, max=TERMINALS_MAX, help="How many.")
+    ] = TERMINALS,
+    json: AsJson = False,
+) -> None:
+    certificates = CertificateFolder(folder)
+    for name in terminal_names(cloud, first=first, count=count):
+        files = certificates.ensure(Identity(Role.ENDPOINT, name))
+        _tell_files(certificates, files, json=json)
+
+
 @app.command("renew", help="Date a party's certificate anew; its key and hosts stay.")
 @telling
 def renew(
@@ -103,17 +131,23 @@ def show(folder: Folder = DEFAULT_FOLDER, json: AsJson = False) -> None:
     if not found:
         print_plainly(console, f"{folder} holds no certificate; begin with certificates init")
         return
-    table = Table("role", "name", "until", "", "hosts", pad_edge=False)
+    table = FittedTable(
+        Column("role"),
+        Column("name"),
+        Column("until", 1),
+        Column(""),
+        Column("hosts", 2, prose_min=16),
+    )
     for summary in found:
         state = summary.state(certificates.now())
         table.add_row(
             summary.role or "authority",
-            Text(summary.name),
+            summary.name,
             f"{summary.not_after:%Y-%m-%d %H:%M}",
             Text(state, "green" if state == "valid" else "yellow"),
-            Text(", ".join(summary.hosts)),
+            ", ".join(summary.hosts),
         )
-    console.print(table)
+    print_table(console, table)
 
 
 def _tell_files(certificates: CertificateFolder, files: CertificateFiles, *, json: bool) -> None:

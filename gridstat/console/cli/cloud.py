@@ -9,7 +9,7 @@ from rich.console import Console
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.failure import print_plainly, telling
-from gridstat.console.cli.options import Folder
+from gridstat.console.cli.options import Folder, Operator
 from gridstat.console.operator_desk import ask_once
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.identifiers import ChannelId
@@ -62,16 +62,17 @@ def add_router(
         int, typer.Option("--events-per-s", min=1, max=EVENTS_PER_S_MAX)
     ] = 1_000_000,
     folder: Folder = None,
+    who: Operator = "",
 ) -> None:
     command = AddRouter(request_id=0, router=Router(name, role, events_per_s))
-    _do(load_access(folder).owner_of(name), command, f"added {name}")
+    _do(load_access(folder).owner_of(name), command, f"added {name}", who)
 
 
 @app.command("remove-router", help="Forget a router that no contract uses.")
 @telling
-def remove_router(name: Name, folder: Folder = None) -> None:
+def remove_router(name: Name, folder: Folder = None, who: Operator = "") -> None:
     command = RemoveRouter(request_id=0, name=name)
-    _do(load_access(folder).owner_of(name), command, f"removed {name}")
+    _do(load_access(folder).owner_of(name), command, f"removed {name}", who)
 
 
 @app.command("add-channel", help="Open a one-way event channel between two routers.")
@@ -84,6 +85,7 @@ def add_channel(
     ] = 0,
     latency_ms: Annotated[float, typer.Option("--latency-ms", min=0.0, max=CHANNEL_MS_MAX)] = 0.0,
     folder: Folder = None,
+    who: Operator = "",
 ) -> None:
     channel = EventChannel(
         channel_id=ChannelId(0),
@@ -94,29 +96,31 @@ def add_channel(
     )
     command = AddChannel(request_id=0, channel=channel)
     owner = load_access(folder).owner_of(from_router, to_router)
-    _do(owner, command, added_words(channel))
+    _do(owner, command, added_words(channel), who)
 
 
 @app.command("remove-channel", help="Close an event channel that no contract uses.")
 @telling
-def remove_channel(from_router: From, to_router: To, folder: Folder = None) -> None:
+def remove_channel(
+    from_router: From, to_router: To, folder: Folder = None, who: Operator = ""
+) -> None:
     command = RemoveChannel(request_id=0, from_router=from_router, to_router=to_router)
     owner = load_access(folder).owner_of(from_router, to_router)
-    _do(owner, command, f"removed {from_router}→{to_router}")
+    _do(owner, command, f"removed {from_router}→{to_router}", who)
 
 
 @app.command("add-child", help="Let one more broker join below a QoS broker.")
 @telling
-def add_child(broker: Above, name: Below, folder: Folder = None) -> None:
+def add_child(broker: Above, name: Below, folder: Folder = None, who: Operator = "") -> None:
     access = load_access(folder).above_clouds(broker)
-    _do(access, AddChild(request_id=0, name=name), f"{name} may join {broker}")
+    _do(access, AddChild(request_id=0, name=name), f"{name} may join {broker}", who)
 
 
 @app.command("remove-child", help="Forget a child that no contract crosses.")
 @telling
-def remove_child(broker: Above, name: Below, folder: Folder = None) -> None:
+def remove_child(broker: Above, name: Below, folder: Folder = None, who: Operator = "") -> None:
     access = load_access(folder).above_clouds(broker)
-    _do(access, RemoveChild(request_id=0, name=name), f"removed {name} from {broker}")
+    _do(access, RemoveChild(request_id=0, name=name), f"removed {name} from {broker}", who)
 
 
 def added_words(channel: EventChannel) -> str:
@@ -126,6 +130,6 @@ def added_words(channel: EventChannel) -> str:
     return f"added {channel.label}{waits}"
 
 
-def _do(access: Access, command: OperatorCommand | TreeCommand, told: str) -> None:
-    ask_once(access, command)
+def _do(access: Access, command: OperatorCommand | TreeCommand, told: str, who: str) -> None:
+    ask_once(access, command, who=who)
     print_plainly(Console(), told)

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from gridstat.console.cli.failure import print_plainly
+from gridstat.console.fitted_table import Column, FittedTable, print_table
 from gridstat.model.error_index import all_errors, explain, thesis_codes
 from gridstat.model.errors import GridStatError
 
@@ -41,10 +41,10 @@ def error(
         for kind in all_errors():
             print_plainly(console, json_text.dumps(described(kind)))
     else:
-        table = Table("code", "name", "meaning", pad_edge=False)
+        table = FittedTable("code", "name", Column("meaning", prose_min=30))
         for kind in all_errors():
             table.add_row(str(kind.code), kind.__name__, meaning(kind))
-        console.print(table)
+        print_table(console, table)
 
 
 def described(kind: type[GridStatError]) -> dict[str, object]:

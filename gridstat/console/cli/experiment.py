@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 import gridstat
 from gridstat.console.cli.failure import EXIT_FAILURE, print_plainly, tell_failure, telling
 from gridstat.console.cli.options import COUNT_MAX, SECONDS_MAX
+from gridstat.console.fitted_table import Column, FittedTable, print_table
 from gridstat.model.errors import Misuse, UnknownName
 
 if TYPE_CHECKING:
@@ -214,10 +214,10 @@ def _measured(experiment: Experiment, options: Mapping[str, float | str]) -> Res
 
 def _show(console: Console, result: Result) -> None:
     if result.table:
-        table = Table(*result.columns, title=result.title, pad_edge=False)
+        table = FittedTable(*result.columns, title=result.title)
         for row in result.table:
             table.add_row(*row)
-        console.print(table)
+        print_table(console, table)
     if result.comparisons:
         _show_comparisons(console, result)
 
@@ -225,10 +225,12 @@ def _show(console: Console, result: Result) -> None:
 def _show_comparisons(console: Console, result: Result) -> None:
     """Beside the sources; each reason stands once, below, since many figures share it."""
     reasons = list(dict.fromkeys(comparison.reason for comparison in result.comparisons))
-    table = Table(title="beside the sources", pad_edge=False)
-    table.add_column("figure", overflow="fold")
-    for name in ("source", "theirs", "ours", "comparable"):
-        table.add_column(name, no_wrap=True)
+    table = FittedTable(
+        Column("figure", prose_min=16),
+        Column("source", 1),
+        *map(Column, ("theirs", "ours", "comparable")),
+        title="beside the sources",
+    )
     for comparison in result.comparisons:
         table.add_row(
             comparison.figure,
@@ -237,6 +239,6 @@ def _show_comparisons(console: Console, result: Result) -> None:
             f"{comparison.ours:g}",
             f"{comparison.comparable} ({reasons.index(comparison.reason) + 1})",
         )
-    console.print(table)
+    print_table(console, table)
     for number, reason in enumerate(reasons, start=1):
         print_plainly(console, f"({number}) {reason}")

@@ -12,8 +12,8 @@ from rich.console import Console
 from gridstat.console.access import load_access
 from gridstat.console.cli.failure import print_plainly
 from gridstat.console.cli.figures import milliseconds
-from gridstat.console.cli.options import AsJson, Folder
-from gridstat.console.live.sight import watched_brokers
+from gridstat.console.cli.options import AsJson, Folder, Operator
+from gridstat.console.live.sight import reason_of, watched_brokers
 from gridstat.model.errors import NoSuchVariable
 from gridstat.net.command.messages import Explain
 
@@ -42,9 +42,10 @@ PATH_COUNTS_TOLD = ("expected", "delivered", "first", "late", "lost")
 def explain(
     variable: Annotated[str, typer.Argument(help="The variable's full name.")],
     folder: Folder = None,
+    who: Operator = "",
     json: AsJson = False,
 ) -> None:
-    facts = asyncio.run(_asked(load_access(folder), variable))
+    facts = asyncio.run(_asked(load_access(folder), variable, who))
     console = Console()
     if json:
         print_plainly(console, json_text.dumps(facts))
@@ -53,13 +54,13 @@ def explain(
         print_plainly(console, line)
 
 
-async def _asked(access: Access, variable: str) -> dict[str, Any]:
+async def _asked(access: Access, variable: str, who: str) -> dict[str, Any]:
     """What the variable's own cloud tells, and in `elsewhere` what the other clouds do."""
     own = access.beside(variable.partition("/")[0]).cloud
     others = [name for name, known in access.tree.items() if known.name_service and name != own]
-    async with watched_brokers(access, [own, *others]) as brokers:
+    async with watched_brokers(access, [own, *others], who) as brokers:
         found, away = await brokers.ask(Explain(request_id=0, name=variable))
-    silent = {name: str(error.args[0]) for name, error in away.items() if _is_silent(error)}
+    silent = {name: reason_of(error) for name, error in away.items() if _is_silent(error)}
     if not found:
         raise away[own]
     facts = found.pop(own, None) or found.pop(next(iter(found)))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ParamSpec
 import typer
 from rich.console import Console
 
+from gridstat.console.fitted_table import shown_text
 from gridstat.model.errors import GridStatError, Misuse
 
 if TYPE_CHECKING:
@@ -52,5 +53,7 @@ def tell_failure(error: Exception) -> None:
 
 
 def print_plainly(console: Console, text: str) -> None:
-    """Text as it is: brackets and file names are not ours to colour or wrap."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    """Text as it is, but for control characters: brackets and file names are not ours to colour or
+    wrap, and what comes from outside must not steer the terminal."""
+    lines = "\n".join(shown_text(line) for line in text.split("\n"))
+    console.print(lines, markup=False, highlight=False, soft_wrap=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_text
-import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,14 +11,18 @@ from rich.console import Console
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
 from gridstat.console.cli.failure import print_plainly
-from gridstat.console.cli.options import COUNT_MAX, AsJson, Edges, Folder
+from gridstat.console.cli.options import COUNT_MAX, AsJson, Edges, EndPoint, Folder
+from gridstat.model.cloud import is_pattern
+from gridstat.model.errors import UnknownName
 
 if TYPE_CHECKING:
+    from gridstat.console.access import Access
     from gridstat.model.status import StatusVariable
 
 HELP = """List the published variables that a pattern stands for, in the order of names.
 
-Of a cloud with very many, --limit takes a page, and --after goes on behind its last name.
+Of a cloud with very many, --limit takes a page, and --after goes on behind its last name. A cloud
+that the folder does not know is refused, with those that it knows.
 
 Examples:
 
@@ -35,22 +38,34 @@ def find(
         int, typer.Option("--limit", min=0, max=COUNT_MAX, help="At most so many; 0: all.")
     ] = 0,
     after: Annotated[str, typer.Option("--after", help="Only those behind this name.")] = "",
-    end_point: Annotated[str, typer.Option("--as", help="The end-point's full name.")] = "",
+    end_point: EndPoint = "",
     edge: Edges = None,
     folder: Folder = None,
     json: AsJson = False,
 ) -> None:
     access = load_access(folder)
+    check_cloud_of(pattern, access)
     if edge is None:
         # A cloud knows its own variables, so the one is asked that the pattern names.
         access = access.beside(pattern.partition("/")[0])
     console = Console()
-    with attached(access, end_point or f"{access.cloud}/terminal-{os.getpid()}", edge) as grid:
+    with attached(access, end_point, edge) as grid:
         found = grid.find(pattern, after=after, limit=limit)
     for variable in found:
         print_plainly(console, line_of(variable, as_json=json))
     if limit and len(found) == limit and not json:
         print_plainly(console, f"perhaps more: --after {found[-1].name}")
+
+
+def check_cloud_of(pattern: str, access: Access) -> None:
+    """Refuse a pattern of a cloud that the folder does not know: no other one can answer it."""
+    cloud = pattern.partition("/")[0]
+    if not is_pattern(cloud) and cloud not in access.known_clouds:
+        raise UnknownName(
+            f"the folder {access.folder} knows no cloud {cloud}",
+            hint=f"clouds it knows: {', '.join(access.known_clouds)}; "
+            "another is listed as [[tree]] in its access.toml",
+        )
 
 
 def line_of(variable: StatusVariable, *, as_json: bool) -> str:

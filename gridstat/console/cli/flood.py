@@ -10,7 +10,7 @@ from rich.console import Console
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.failure import print_plainly
-from gridstat.console.cli.options import AsJson, Folder
+from gridstat.console.cli.options import AsJson, Folder, Operator
 from gridstat.console.operator_desk import ask_once
 from gridstat.model.errors import Misuse
 from gridstat.model.flooding import asked_modes
@@ -52,11 +52,15 @@ def flood(
     stop: Annotated[bool, typer.Option("--stop", help="No longer flood it.")] = False,
     listing: Annotated[bool, typer.Option("--list", help="List what floods.")] = False,
     folder: Folder = None,
+    who: Operator = "",
     json: AsJson = False,
 ) -> None:
     command = command_of(name, mode_numbers(modes), every, is_stop=stop, is_list=listing)
     broker = broker_of(load_access(folder), name, at)
-    facts = all_floods(broker) if listing else ask_once(broker, command, ANSWER_S_MAX)
+    if listing:
+        facts = {"floods": all_floods(broker, who)}
+    else:
+        facts = ask_once(broker, command, ANSWER_S_MAX, who=who)
     console = Console()
     if json:
         print_plainly(console, json_text.dumps(facts))
@@ -65,15 +69,16 @@ def flood(
         print_plainly(console, line)
 
 
-def all_floods(broker: Access) -> dict[str, Any]:
+def all_floods(broker: Access, who: str = "") -> list[dict[str, Any]]:
     """Page by page; a broker of before tells all in one."""
     floods: list[dict[str, Any]] = []
     after = ""
     while True:
-        facts = ask_once(broker, ListFlooding(request_id=0, after=after), ANSWER_S_MAX)
+        command = ListFlooding(request_id=0, after=after)
+        facts = ask_once(broker, command, ANSWER_S_MAX, who=who)
         floods += facts["floods"]
         if facts.get("next", "") <= after:
-            return {"floods": floods}
+            return floods
         after = facts["next"]
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from gridstat.console.cli.failure import print_plainly
+from gridstat.console.fitted_table import Column, FittedTable, print_table
 from gridstat.console.host_report.findings import findings
 from gridstat.console.host_report.probes import host_facts
 
@@ -51,8 +51,13 @@ def host(
 
 
 def _print_table(console: Console, found: Sequence[Finding]) -> None:
-    table = Table("what", "granted", "wanted", "", pad_edge=False)
+    table = FittedTable(
+        Column("what"),
+        Column("granted", prose_min=14),
+        Column("wanted", 1, prose_min=14),
+        Column(""),
+    )
     for finding in found:
         mark = Text("enough", "green") if finding.is_enough else Text("short", "yellow")
-        table.add_row(finding.name, Text(finding.granted), Text(finding.wanted), mark)
-    console.print(table)
+        table.add_row(finding.name, finding.granted, finding.wanted, mark)
+    print_table(console, table)

@@ -27,6 +27,24 @@ Folder = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="The same as JSON.")]
+EndPoint = Annotated[
+    str,
+    typer.Option(
+        "--as",
+        metavar="NAME",
+        help="The end-point's full name, as c1/me; else a free terminal: c1/terminal-1 to -8.",
+        show_default=False,
+    ),
+]
+Operator = Annotated[
+    str,
+    typer.Option(
+        "--as",
+        metavar="NAME",
+        help="The operator's name, as alice; else the name of this user.",
+        show_default=False,
+    ),
+]
 Edges = Annotated[
     list[str] | None,
     typer.Option(

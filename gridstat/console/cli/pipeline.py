@@ -67,6 +67,16 @@ NS_PER_S: Final = 1_000_000_000
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
+EndPoint = Annotated[
+    str,
+    typer.Option(
+        "--as",
+        metavar="NAME",
+        help="The end-point that publishes alerts; else c1/pipeline.",
+        show_default=False,
+    ),
+]
+
 
 @app.command("run", help="Take over what is recorded, as it comes, until Ctrl-C.")
 @telling
@@ -101,6 +111,7 @@ def run(
     without_alerts: Annotated[
         bool, typer.Option("--without-alerts", help="Alarms go to their table only.")
     ] = False,
+    end_point: EndPoint = "",
     edge: Edges = None,
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.0, max=SECONDS_MAX, help="0: no end.")
@@ -117,7 +128,7 @@ def run(
         folder=place_of(folder, into, log),
         spark=spark_of(master, driver_memory),
         rules=load_rules(rules),
-        feedback=_feedback(folder, edge, is_wanted=not without_alerts),
+        feedback=_feedback(folder, edge, end_point, is_wanted=not without_alerts),
         ingest=IngestSettings(
             trigger_s=trigger_s, delay_s=delay_s, compact_s=compact_s, keeps_log=keep_log
         ),
@@ -218,7 +229,9 @@ def compact(
         print_plainly(Console(), json_text.dumps(asdict(one)) if json else words)
 
 
-def _feedback(folder: Path | None, edges: list[str] | None, *, is_wanted: bool) -> Feedback | None:
+def _feedback(
+    folder: Path | None, edges: list[str] | None, end_point: str, *, is_wanted: bool
+) -> Feedback | None:
     """The way back into the grid, where there is one."""
     from gridstat.console.daemons.pipeline_daemon import Feedback  # Needs Spark.
 
@@ -229,7 +242,8 @@ def _feedback(folder: Path | None, edges: list[str] | None, *, is_wanted: bool) 
         print_plainly(Console(stderr=True), said)
         return None
     access = load_access(folder)
-    return Feedback(access, places_of(access, edges))
+    seen = access.beside(end_point.partition("/")[0])
+    return Feedback(access, places_of(seen, edges), end_point)
 
 
 def _state(place: PipelineFolder, progress: Mapping[str, Any]) -> str:

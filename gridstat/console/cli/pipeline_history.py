@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
@@ -32,11 +30,14 @@ from gridstat.console.cli.pipeline_options import (
     spark_for,
 )
 from gridstat.console.daemons.replay_publisher import ReplayPublisher, check_speed, run_name
+from gridstat.console.fitted_table import FittedTable, print_table
+from gridstat.model.errors import Misuse
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from gridstat.console.daemons.replay_publisher import ReplayTally
+    from gridstat.console.fitted_table import FittedTable, print_table
+from gridstat.console.daemons.replay_publisher import ReplayTally
 
 GAPS_SHOWN: Final = 20
 
@@ -101,6 +102,15 @@ def replay(
         float, typer.Option("--speed", help="1: as it was; 10: an hour in six minutes.")
     ] = 1.0,
     run: Annotated[str, typer.Option("--run", help="A name for this replay; else the time.")] = "",
+    end_point: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            metavar="NAME",
+            help="The end-point's full name; else c1/replay/RUN.",
+            show_default=False,
+        ),
+    ] = "",
     edge: Edges = None,
     folder: Folder = None,
     into: Into = None,
@@ -112,13 +122,15 @@ def replay(
     need_spark()
     from gridstat.pipeline.jobs.replay import ReplayRequest, ReplaySource  # Needs Spark.
 
+    if run and end_point:
+        raise Misuse("say either --run or --as", hint="--run NAME is --as c1/replay/NAME")
     access = load_access(folder)
     check_speed(speed)
     request = ReplayRequest(instant_ns(since), instant_ns(until), tuple(names))
     console = Console()
     with spark_for(master, driver_memory, "replaying") as spark:
         source = ReplaySource(spark, existing(place_of(folder, into, log)))
-        end_point = run_name(access.cloud, run or str(round(time.time())))
+        end_point = end_point or run_name(access.cloud, run or str(round(time.time())))
         with attached(access, end_point, edge) as grid:
             stop = _stop_on_signals()
             publisher = ReplayPublisher(grid, speed)
@@ -139,10 +151,10 @@ def replay(
 
 def show(rows: pa.Table) -> None:
     """Rows for a person; columns by name."""
-    table = Table(*rows.column_names)
+    table = FittedTable(*rows.column_names)
     for row in rows.to_pylist():
-        table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
-    Console().print(table)
+        table.add_row(*("" if value is None else str(value) for value in row.values()))
+    print_table(Console(), table)
 
 
 def _stop_on_signals() -> threading.Event:

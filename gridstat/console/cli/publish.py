@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 HELP = """Publish one variable: a sine wave, or numbers from standard input, one a line.
 
-NAME is the variable's full name; the end-point is all of it but the last part. Each value is
-stamped at its instant of the period. Ctrl-C, the end of the input or --count ends it.
+NAME is the variable's full name; the end-point is all of it but the last part, or the part of it
+that --as names. Each value is stamped at its instant of the period. Ctrl-C, the end of the input
+or --count ends it.
 
 Examples:
 
@@ -43,12 +44,19 @@ def publish(
         int, typer.Option("--count", min=0, max=COUNT_MAX, help="Values; 0: no end.")
     ] = 0,
     stdin: Annotated[bool, typer.Option("--stdin", help="Values from standard input.")] = False,
+    end_point: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            metavar="NAME",
+            help="The end-point's full name; else all of the variable's but the last part.",
+            show_default=False,
+        ),
+    ] = "",
     edge: Edges = None,
     folder: Folder = None,
 ) -> None:
-    end_point, slash, _ = name.rpartition("/")
-    if not slash:
-        raise Misuse(f"{name} has no publisher in it", hint="write it as c1/me/wave")
+    end_point = publisher_of(name, end_point)
     period = _period(rate)
     console = Console(stderr=True)
     sent = failed = 0
@@ -68,6 +76,19 @@ def publish(
         except KeyboardInterrupt:
             pass
     print_plainly(console, f"sent {sent:,}, not sent for want of an edge router {failed:,}")
+
+
+def publisher_of(name: str, end_point: str = "") -> str:
+    """The end-point that publishes a variable: the named one, if the variable lies below it."""
+    above, slash, _ = name.rpartition("/")
+    if not slash:
+        raise Misuse(f"{name} has no publisher in it", hint="write it as c1/me/wave")
+    if end_point and not name.startswith(f"{end_point}/"):
+        raise Misuse(
+            f"{end_point} cannot publish {name}: it does not lie below it",
+            hint=f"publish {end_point}/{name.rpartition('/')[2]}, or leave out --as",
+        )
+    return end_point or above
 
 
 def next_slot(slot: int, now_ns: int, period: Period) -> int:

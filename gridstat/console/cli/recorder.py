@@ -90,6 +90,17 @@ SyncS = Annotated[
 MetricsPort = Annotated[
     int | None, typer.Option("--metrics-port", min=0, max=PORT_MAX, show_default=False)
 ]
+EndPoint = Annotated[
+    str,
+    typer.Option(
+        "--as",
+        "--name",
+        metavar="NAME",
+        help="The end-point's full name; else c1/recorder. Accounts are asked for as the "
+        "operator `recorder`.",
+        show_default=False,
+    ),
+]
 SEGMENTS_MIN = 4
 """A log holds at least so many segments, or nothing could be released before it is full."""
 
@@ -115,7 +126,7 @@ def recorder(
     free_mib: FreeMib = 512,
     metrics_port: MetricsPort = None,
     seconds: Seconds = 0.0,
-    end_point: Annotated[str, typer.Option("--name", "--as", help="Its full name.")] = "",
+    end_point: EndPoint = "",
     edge: Edges = None,
     folder: Folder = None,
     json: AsJson = False,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_text
-import os
 import time
 from collections import deque
 from dataclasses import asdict
@@ -23,6 +22,7 @@ from gridstat.console.cli.options import (
     SECONDS_MAX,
     AsJson,
     Edges,
+    EndPoint,
     Folder,
 )
 from gridstat.console.config.cloud_grid import period_of
@@ -77,7 +77,7 @@ def subscribe(
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.0, max=SECONDS_MAX, help="0: no end.")
     ] = 0.0,
-    end_point: Annotated[str, typer.Option("--as", help="The end-point's full name.")] = "",
+    end_point: EndPoint = "",
     flooded: Annotated[bool, typer.Option("--flooded", help="All that floods.")] = False,
     edge: Edges = None,
     folder: Folder = None,
@@ -93,7 +93,7 @@ def subscribe(
     if rate:
         wishes = qos(interval=_interval(rate), latency_ms=latency_ms, redundancy=redundancy)
     console = Console()
-    with attached(access, end_point or f"{access.cloud}/terminal-{os.getpid()}", edge) as grid:
+    with attached(access, end_point, edge) as grid:
         printer = Printer(console, as_json=json)
         if flooded:
             printer.begin_flooded(grid)

@@ -8,25 +8,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.failure import print_plainly
-from gridstat.console.cli.options import SECONDS_MAX, AsJson, Folder
-from gridstat.console.live.tables import survey_tables
+from gridstat.console.cli.options import SECONDS_MAX, AsJson, Folder, Operator
+from gridstat.console.fitted_table import print_table
+from gridstat.console.live.screen import Screen, has_screen
+from gridstat.console.live.tables import shown_of, survey_head, survey_tables
+from gridstat.console.live.views import cloud_view
 from gridstat.console.operator_desk import operator_desk
 from gridstat.model.errors import GridStatError, Misuse
 from gridstat.net.command.messages import Survey
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from gridstat.console.access import Access
     from gridstat.console.operator_desk import OperatorDesk
 
-HELP = """Watch a cloud: routers and channels with what is promised and what is carried, and the
-ledger of each subscription. On a terminal until Ctrl-C; through a pipe, one survey.
+HELP = """Watch a cloud: what is wrong, totals, then routers and channels with what is promised and
+what is carried, and the ledger of each subscription.
+
+On a terminal it is a screen of pages, until q or Ctrl-C: n or space shows the next page, p the one
+before, g the first, G the last. A wider terminal shows more columns, a higher one more rows.
+Through a pipe, and with --once, all tables of one survey.
 
 Examples:
 
@@ -48,13 +51,16 @@ def top(
         float,
         typer.Option("--interval", "--interval-s", min=0.1, max=SECONDS_MAX, help="Seconds."),
     ] = 1.0,
+    who: Operator = "",
     json: AsJson = False,
 ) -> None:
     console = Console()
     access = _cloud_of(load_access(folder), cloud)
-    is_once = once or json or not console.is_terminal
+    is_once = once or json or not has_screen(console)
     try:
-        asyncio.run(_watch(access, console, interval_s=interval_s, is_once=is_once, as_json=json))
+        asyncio.run(
+            _watch(access, console, interval_s=interval_s, is_once=is_once, as_json=json, who=who)
+        )
     except KeyboardInterrupt:
         return
 
@@ -69,21 +75,50 @@ def _cloud_of(access: Access, cloud: str) -> Access:
 
 
 async def _watch(
-    access: Access, console: Console, *, interval_s: float, is_once: bool, as_json: bool
+    access: Access,
+    console: Console,
+    *,
+    interval_s: float,
+    is_once: bool,
+    as_json: bool,
+    who: str,
 ) -> None:
-    async with operator_desk(access) as desk:
+    async with operator_desk(access, who) as desk:
         facts = check_cloud(await desk.ask(Survey(request_id=0)), access)
         if as_json:
             print_plainly(console, json_text.dumps(facts))
         elif is_once:
-            console.print(survey_tables(facts))
+            print_survey(console, facts)
         else:
-            with Live(
-                survey_tables(facts), console=console, auto_refresh=False, screen=True
-            ) as live:
-                while True:
-                    await asyncio.sleep(interval_s)
-                    live.update(await newest_tables(desk), refresh=True)
+            await _follow(desk, console, facts, interval_s=interval_s)
+
+
+def print_survey(console: Console, facts: dict[str, Any]) -> None:
+    """All of a survey, table below table."""
+    print_plainly(console, survey_head(facts))
+    for table in survey_tables(facts).values():
+        print_table(console, table)
+    if shown := shown_of(len(facts["subscriptions"]), facts["totals"]["subscriptions"]):
+        print_plainly(console, shown)
+
+
+async def _follow(
+    desk: OperatorDesk, console: Console, facts: dict[str, Any], *, interval_s: float
+) -> None:
+    """A screen of the newest survey; of the last one, if the broker is just starting again."""
+    screen = Screen(console, cloud_view(facts))
+    try:
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                facts = await desk.ask(Survey(request_id=0))
+            except GridStatError as error:
+                problem = f"no survey: {error.args[0]}; asking again, this is the last one"
+                screen.show(cloud_view(facts, problem))
+            else:
+                screen.show(cloud_view(facts))
+    finally:
+        screen.close()
 
 
 def check_cloud(facts: dict[str, Any], access: Access) -> dict[str, Any]:
@@ -94,11 +129,3 @@ def check_cloud(facts: dict[str, Any], access: Access) -> dict[str, Any]:
             hint=f"`gridstat tree` shows the brokers; clouds: {', '.join(access.clouds)}",
         )
     return facts
-
-
-async def newest_tables(desk: OperatorDesk) -> RenderableType:
-    """A survey, or why there is none: the broker may be starting again, just when one watches."""
-    try:
-        return survey_tables(await desk.ask(Survey(request_id=0)))
-    except GridStatError as error:
-        return Text(f"no survey: {error.args[0]}; asking again", style="yellow")

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json as json_text
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.failure import print_plainly
-from gridstat.console.cli.options import AsJson, Folder
-from gridstat.console.live.sight import Sight, watched_brokers
+from gridstat.console.cli.options import AsJson, Folder, Operator
+from gridstat.console.live.sight import Sight, reason_of, watched_brokers
 from gridstat.console.live.tree_view import tree_facts, tree_lines
-from gridstat.model.errors import LinkDown
+from gridstat.model.errors import CertificateRefused, LinkDown
+from gridstat.net.command.messages import Survey
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gridstat.console.access import Access
+    from gridstat.model.errors import GridStatError
 
 HELP = """Draw the tree: brokers from the root down with depth, term and whether they have joined,
 the clouds, and below their owner the channels between clouds: state, level, what is promised.
 
 Every broker that the folder tells of is asked; one that does not answer is drawn as AWAY, with the
-reason. Only if none answers the exit code is 1.
+reason; where a certificate is missing, with its file and the command that issues it. Only if none
+answers the exit code is 1.
 
 Examples:
 
@@ -32,12 +37,12 @@ Examples:
 """
 
 
-def tree(folder: Folder = None, json: AsJson = False) -> None:
+def tree(folder: Folder = None, who: Operator = "", json: AsJson = False) -> None:
     access = load_access(folder)
-    sight = asyncio.run(_seen(access))
-    if not sight.surveys:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in sight.away.items())
-        raise LinkDown(f"no broker answers: {reasons}", hint="start them: `gridstat broker FILE`")
+    surveys, errors = asyncio.run(_asked(access, who))
+    if not surveys:
+        raise no_answer(errors)
+    sight = Sight(surveys, {name: reason_of(error) for name, error in errors.items()}, values={})
     parents = {name: known.parent for name, known in access.tree.items() if known.parent}
     console = Console()
     if json:
@@ -47,7 +52,17 @@ def tree(folder: Folder = None, json: AsJson = False) -> None:
         print_plainly(console, line)
 
 
-async def _seen(access: Access) -> Sight:
-    async with watched_brokers(access) as brokers:
-        surveys, away = await brokers.survey()
-    return Sight(surveys, away, values={})
+def no_answer(errors: Mapping[str, GridStatError]) -> GridStatError:
+    """Why no broker has answered: for want of certificates, or because none runs."""
+    reasons = "; ".join(f"{name}: {error.args[0]}" for name, error in errors.items())
+    hints = [error.hint for error in errors.values() if isinstance(error, CertificateRefused)]
+    if hints:
+        return CertificateRefused(f"no broker answers: {reasons}", hint="; ".join(hints))
+    return LinkDown(f"no broker answers: {reasons}", hint="start them: `gridstat broker FILE`")
+
+
+async def _asked(
+    access: Access, who: str
+) -> tuple[dict[str, dict[str, Any]], dict[str, GridStatError]]:
+    async with watched_brokers(access, who=who) as brokers:
+        return await brokers.ask(Survey(request_id=0))

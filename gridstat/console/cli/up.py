@@ -23,6 +23,7 @@ from gridstat.console.config.grid_file import (
 from gridstat.console.config.toml_file import read_text
 from gridstat.console.live.displays import Display, JsonDisplay, LiveDisplay, TextDisplay
 from gridstat.console.live.run import Run, run_grid
+from gridstat.console.live.screen import has_screen
 
 INTERRUPTED: Final = 130
 SPARK_PACKAGES: Final = ("deltalake", "pyarrow", "pyspark")
@@ -32,9 +33,11 @@ HELP = """Start a grid on this machine and watch it until Ctrl-C.
 Without FILE it is the built-in one: two clouds under a root broker, twelve status routers in two
 disjoint ways, also between clouds, simulated PMUs and subscribers on two edge routers each, with
 contracts of several rates and redundancies, inside a cloud and across, a recorder and the Spark
-pipeline. The tables show what is promised, what is carried, each contract's ledger, the newest
-rollups and alarms; Ctrl-C ends everything in order and prints an account of every slot. Files,
-certificates and addresses are in the folder, where the other commands find them.
+pipeline. On a terminal it is a screen of pages: what is wrong, totals, then tables of what is
+promised, what is carried, each contract's ledger, the newest rollups and alarms, and a guide. n or
+space shows the next page, p the one before; q or Ctrl-C ends everything in order and prints an
+account of every slot. Through a pipe it is some lines a second. Files, certificates and addresses
+are in the folder, where the other commands find them.
 
 FILE may describe one cloud or a whole tree; --show-default prints one to begin from.
 
@@ -101,4 +104,4 @@ def _display(*, is_json: bool) -> Display:
     console = Console()
     if is_json:
         return JsonDisplay(console, Console(stderr=True))
-    return LiveDisplay(console) if console.is_terminal else TextDisplay(console)
+    return LiveDisplay(console) if has_screen(console) else TextDisplay(console)

@@ -37,7 +37,7 @@ class BrokerGround:
     """The journal is opened last: with certificates that cannot be used there is no need of it."""
 
     def __init__(self, plan: GroundPlan) -> None:
-        files = CertificateFolder(plan.certificates).files(Identity(Role.BROKER, plan.name))
+        files = CertificateFolder(plan.certificates).present(Identity(Role.BROKER, plan.name))
         self.credentials = Credentials(files)
         verifier = AuthorityVerifier(read_pem(files.authority))
         self.journal = open_journal(plan.journal, may_be_older=plan.term_min > 0)

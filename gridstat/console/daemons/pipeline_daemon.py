@@ -44,10 +44,11 @@ class Feedback:
 
     access: Access
     edges: tuple[str, ...]
+    name: str = ""
 
     @property
     def end_point(self) -> str:
-        return f"{self.access.cloud}/pipeline"
+        return self.name or f"{self.access.cloud}/pipeline"
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class RouterDaemon:
         self._plan = plan
         self._identity = Identity(Role.ROUTER, plan.name)
         self._broker = Identity(Role.BROKER, plan.cloud)
-        files = CertificateFolder(plan.certificates).files(self._identity)
+        files = CertificateFolder(plan.certificates).present(self._identity)
         self._credentials = Credentials(files)
         self._core = Core(plan.limits, versions_max=plan.versions_max)
         self._router = StatusRouter(plan.name, self._core, clock_ns=time.monotonic_ns)

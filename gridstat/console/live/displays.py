@@ -1,21 +1,22 @@
-"""Three ways to show a running grid: live tables, a line of text a second, a JSON line a second."""
+"""Three ways to show a running grid: a screen, a line of text a second, a JSON line a second."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import sys
+import time
+from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from rich.console import Group
-from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from gridstat.console.live.pipeline_view import pipeline_line, pipeline_tables
-from gridstat.console.live.tables import survey_tables
-from gridstat.console.live.tree_view import tree_lines
+from gridstat.console.fitted_table import shown_text
+from gridstat.console.live.pages import Section, View
+from gridstat.console.live.pipeline_view import pipeline_line
+from gridstat.console.live.screen import Screen
+from gridstat.console.live.views import grid_view, survey_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from gridstat.console.live.account import ClosingAccount
     from gridstat.console.live.sight import Sight
 
+MESSAGES_KEPT: Final = 50
+MESSAGES_SHOWN: Final = 3
 LOOK_AT = """\
 What to look at:
   routers, channels      what is promised of each, and what it carries; drops should stay 0
@@ -36,7 +39,7 @@ From another terminal, in this folder{first}:
   gridstat explain c1/hill/pmu-1/frequency     paths, predicted latency, what is tight
   gridstat explain c2/coast/pmu-1/frequency    the same across clouds, stretch by stretch
   gridstat subscribe c1/hill/pmu-1/frequency   join in with a contract of your own
-  gridstat top                                 the same tables, by the broker alone
+  gridstat top                                 the same of one cloud, by its broker alone
   gridstat subscribe 'c1/pipeline/**'          the alarms as status alerts
   gridstat pipeline query 'select * from alarms'   or any other table of the pipeline
 Try to harm it: kill -9 one of the processes. Nothing with two paths is lost.\
@@ -79,35 +82,41 @@ class Display(Protocol):
 
 
 class LiveDisplay:
-    """Tables that change in place, on a terminal."""
+    """A screen of pages that changes in place, on a terminal.
+
+    What is told meanwhile stands on its first page, and once more below when the screen is closed.
+    """
 
     interval_s = 0.5
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._live: Live | None = None
+        self._screen: Screen | None = None
+        self._guide = ""
+        self._messages: deque[str] = deque(maxlen=MESSAGES_KEPT)
+        self._sight: Sight | None = None
         self._status = console.status("starting")
         self._status.start()
 
     def progress(self, text: str) -> None:
-        self._status.update(text)
+        self._status.update(Text(shown_text(text)))
 
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         self._status.stop()
-        self._console.print(_introduction(summary, processes), markup=False, highlight=False)
-        self._live = Live(console=self._console, auto_refresh=False)
-        self._live.start()
+        self._guide = _introduction(summary, processes)
+        self._console.print(self._guide, markup=False, highlight=False)
+        self._screen = Screen(self._console, self._view())
 
     def show(self, sight: Sight) -> None:
-        assert self._live is not None
-        view = sight.pipeline
-        found = value_table(sight.values) if view is None else pipeline_tables(view)
-        tree = [Text(line) for line in tree_lines(sight)] if sight.has_tree else []
-        clouds = [survey_tables(survey) for survey in sight.clouds]
-        self._live.update(Group(*tree, *clouds, found), refresh=True)
+        self._sight = sight
+        self._redraw()
 
     def tell(self, text: str) -> None:
-        self._console.print(text, style="yellow", markup=False)
+        if self._screen is None:
+            self._print_told(text)
+        elif not self._messages or not self._messages[-1].endswith(f" {text}"):
+            self._messages.append(f"{time.strftime('%H:%M:%S')} {text}")
+            self._redraw()
 
     def ended(self, account: ClosingAccount) -> None:
         self.close()
@@ -115,9 +124,27 @@ class LiveDisplay:
 
     def close(self) -> None:
         self._status.stop()
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        if self._screen is not None:
+            self._screen.close()
+            self._screen = None
+            for text in self._messages:
+                self._print_told(text)
+
+    def _redraw(self) -> None:
+        if self._screen is not None:
+            self._screen.show(self._view())
+
+    def _view(self) -> View:
+        messages = list(self._messages)[-MESSAGES_SHOWN:]
+        if self._sight is None:
+            guide = Section("guide", self._guide.splitlines())
+            return View(
+                "gridstat up", totals=["waiting for the brokers", *messages], sections=[guide]
+            )
+        return grid_view(self._sight, messages, self._guide)
+
+    def _print_told(self, text: str) -> None:
+        self._console.print(shown_text(text), style="yellow", markup=False, highlight=False)
 
 
 class TextDisplay:
@@ -154,7 +181,8 @@ class TextDisplay:
         """Nothing was changed that would have to be put back."""
 
     def _print(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        lines = "\n".join(shown_text(line) for line in text.split("\n"))
+        self._console.print(lines, markup=False, highlight=False, soft_wrap=True)
 
 
 class JsonDisplay:
@@ -194,30 +222,6 @@ class JsonDisplay:
     def _print(self, line: Mapping[str, Any]) -> None:
         self._console.out(json.dumps(line), highlight=False)
         self._console.file.flush()
-
-
-def survey_line(survey: Mapping[str, Any]) -> str:
-    """The survey in one line: who is up, and the sum of all ledgers."""
-    routers = survey["routers"]
-    up = sum(router["is_up"] for router in routers)
-    channels_up = sum(channel["is_up"] for channel in survey["channels"])
-    ledgers = [one["ledger"] for one in survey["subscriptions"] if one["ledger"]]
-    sums = {
-        name: sum(ledger.get(name, 0) for ledger in ledgers)
-        for name in ("delivered", "late", "lost", "duplicate")
-    }
-    counted = ", ".join(f"{count:,} {name}" for name, count in sums.items())
-    return (
-        f"{up}/{len(routers)} routers, {channels_up}/{len(survey['channels'])} channels up, "
-        f"{len(survey['subscriptions'])} subscriptions: {counted}"
-    )
-
-
-def value_table(values: Mapping[str, float]) -> Table:
-    table = Table("variable", "newest value")
-    for name, value in sorted(values.items()):
-        table.add_row(Text(name), f"{value:,.4f}")
-    return table
 
 
 def _introduction(summary: str, processes: Mapping[str, int]) -> str:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
+from gridstat.console.fitted_table import Column, FittedTable
 from gridstat.pipeline.progress import read_progress
 
 if TYPE_CHECKING:
@@ -47,9 +44,9 @@ def look(folder: Path) -> PipelineView:
     )
 
 
-def pipeline_tables(view: PipelineView) -> Group:
-    """The newest rollups and alarms, for a terminal."""
-    return Group(Text(pipeline_line(view)), rollup_table(view.rollups), alarm_table(view.alarms))
+def pipeline_tables(view: PipelineView) -> dict[str, FittedTable]:
+    """The newest rollups and alarms, by what they show."""
+    return {"newest seconds": rollup_table(view.rollups), "alarms": alarm_table(view.alarms)}
 
 
 def pipeline_line(view: PipelineView) -> str:
@@ -65,11 +62,19 @@ def pipeline_line(view: PipelineView) -> str:
     )
 
 
-def rollup_table(rollups: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table("variable", "second", "events", "mean", "minimum", "maximum", "latency ms")
+def rollup_table(rollups: Sequence[Mapping[str, Any]]) -> FittedTable:
+    table = FittedTable(
+        Column("variable"),
+        Column("second", 5),
+        Column("events", 1, "right"),
+        Column("mean", 2, "right"),
+        Column("minimum", 3, "right"),
+        Column("maximum", 3, "right"),
+        Column("latency ms", 4, "right"),
+    )
     for row in rollups[:ROLLUPS_SHOWN]:
         table.add_row(
-            Text(row["variable"]),
+            row["variable"],
             f"{row['window_start']:%H:%M:%S}",
             f"{row['count']} of {row['expected']}",
             *(_number(row[name]) for name in ("mean", "minimum", "maximum")),
@@ -78,13 +83,19 @@ def rollup_table(rollups: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def alarm_table(alarms: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table("alarm since", "rule", "variable", "value", "limit")
+def alarm_table(alarms: Sequence[Mapping[str, Any]]) -> FittedTable:
+    table = FittedTable(
+        Column("alarm since"),
+        Column("rule"),
+        Column("variable"),
+        Column("value", 1, "right"),
+        Column("limit", 2, "right"),
+    )
     for row in alarms:
         table.add_row(
             f"{row['onset']:%H:%M:%S.%f}"[:-3],
-            Text(row["rule"]),
-            Text(row["variable"]),
+            row["rule"],
+            row["variable"],
             _number(row["value"]),
             _number(row["limit"]),
         )

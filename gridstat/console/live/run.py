@@ -33,6 +33,8 @@ PIPELINE_DRAIN_S: Final = 60.0
 """For the last records, and for the windows that they close."""
 PMUS: Final = "PMUs"
 SUBSCRIBERS: Final = "subscribers"
+SESSION_S_MAX: Final = 1.0
+"""A broker that is down is shown as away after so long; it must not hold up the others' facts."""
 SETTLE_S_MAX: Final = 3.0
 SETTLE_STEP_S: Final = 0.1
 ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -181,7 +183,7 @@ async def _watch(
         end_s = next_s if run.seconds is None else min(next_s, started_s + run.seconds)
         await _wait_until(end_s, supervisor, stopped=stopped)
         supervisor.raise_failure()
-        surveys, away = await brokers.survey()
+        surveys, away = await brokers.survey(session_within_s=SESSION_S_MAX)
         for name, reason in away.items():
             display.tell(f"no survey of {name}: {reason}")  # It is being started again.
         if run.grid.cloud in surveys:

@@ -7,8 +7,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gridstat.console.operator_desk import operator_desk
-from gridstat.model.errors import GridStatError
+from gridstat.console.operator_desk import operator_desk, operator_name
+from gridstat.model.errors import CertificateRefused, GridStatError
+from gridstat.net.command.identity import Identity, Role
 from gridstat.net.command.messages import Survey
 
 if TYPE_CHECKING:
@@ -54,43 +55,57 @@ class WatchedBrokers:
         self._closed = closed
 
     async def ask(
-        self, command: OperatorCommand
+        self, command: OperatorCommand, *, session_within_s: float | None = None
     ) -> tuple[dict[str, Facts], dict[str, GridStatError]]:
         """Facts by broker, and of the others why there are none."""
-        found = await asyncio.gather(*(_asked(desk, command) for desk in self._desks.values()))
+        desks = self._desks.values()
+        found = await asyncio.gather(*(_asked(desk, command, session_within_s) for desk in desks))
         answers = {**self._closed, **dict(zip(self._desks, found, strict=True))}
         return (
             {name: facts for name, facts in answers.items() if isinstance(facts, dict)},
             {name: error for name, error in answers.items() if isinstance(error, GridStatError)},
         )
 
-    async def survey(self) -> tuple[dict[str, Facts], dict[str, str]]:
+    async def survey(
+        self, *, session_within_s: float | None = None
+    ) -> tuple[dict[str, Facts], dict[str, str]]:
         """Surveys, and of the others why there is none."""
-        surveys, away = await self.ask(Survey(request_id=0))
-        return surveys, {name: str(error.args[0]) for name, error in away.items()}
+        surveys, away = await self.ask(Survey(request_id=0), session_within_s=session_within_s)
+        return surveys, {name: reason_of(error) for name, error in away.items()}
+
+
+def reason_of(error: GridStatError) -> str:
+    """Why a broker did not answer, in one line; of a certificate also what to do about it."""
+    told = str(error.args[0])
+    return f"{told} ({error.hint})" if isinstance(error, CertificateRefused) else told
 
 
 @asynccontextmanager
 async def watched_brokers(
-    access: Access, names: Iterable[str] = ()
+    access: Access, names: Iterable[str] = (), who: str = ""
 ) -> AsyncIterator[WatchedBrokers]:
     """Those of these names, else all: the folder's own cloud, then the tree from its root down.
 
     The sessions are closed with the block.
     """
+    # A name that no operator can have is refused at once, not broker by broker.
+    Identity(Role.OPERATOR, operator_name(access.cloud, who))
     async with AsyncExitStack() as stack:
         desks: dict[str, OperatorDesk] = {}
         closed: dict[str, GridStatError] = {}
         for name in dict.fromkeys(names or (access.cloud, *access.tree)):
             try:
-                desks[name] = await stack.enter_async_context(operator_desk(access.beside(name)))
+                desk = operator_desk(access.beside(name), who)
+                desks[name] = await stack.enter_async_context(desk)
             except GridStatError as error:
                 closed[name] = error
         yield WatchedBrokers(desks, closed)
 
 
-async def _asked(desk: OperatorDesk, command: OperatorCommand) -> Facts | GridStatError:
+async def _asked(
+    desk: OperatorDesk, command: OperatorCommand, session_within_s: float | None
+) -> Facts | GridStatError:
     try:
-        return await desk.ask(command)
+        return await desk.ask(command, session_within_s=session_within_s)
     except GridStatError as error:
         return error

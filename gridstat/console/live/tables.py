@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
+from gridstat.console.fitted_table import Column, FittedTable
 from gridstat.net.command.endpoint_messages import LEDGER_COUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-def survey_tables(facts: Mapping[str, Any]) -> Group:
-    """All tables of a survey, for a terminal."""
+RIGHT: Final = "right"
+LEDGER_RANKS: Final = {"lost": 0, "delivered": 1, "late": 2, "expected": 3}
+"""What a ledger is first asked for; the other counts explain these."""
+
+
+def survey_head(facts: Mapping[str, Any]) -> str:
+    """A cloud's name, its broker's term, and how many there are of everything."""
     totals = ", ".join(f"{value:,} {key}" for key, value in sorted(facts["totals"].items()))
-    head = Text(f"cloud {facts['cloud']}, term {facts['term']}: {totals}")
-    return Group(
-        head,
-        router_table(facts["routers"]),
-        channel_table(facts["channels"]),
-        subscription_table(facts["subscriptions"]),
-        Text(shown_of(len(facts["subscriptions"]), facts["totals"]["subscriptions"])),
-    )
+    return f"cloud {facts['cloud']}, term {facts['term']}: {totals}"
+
+
+def survey_tables(facts: Mapping[str, Any]) -> dict[str, FittedTable]:
+    """All tables of a survey, by what they show."""
+    return {
+        "routers": router_table(facts["routers"]),
+        "channels": channel_table(facts["channels"]),
+        "subscriptions": subscription_table(facts["subscriptions"]),
+    }
 
 
 def shown_of(shown: int, total: int) -> str:
@@ -32,9 +36,17 @@ def shown_of(shown: int, total: int) -> str:
     return f"{shown:,} of {total:,} subscriptions are shown" if shown < total else ""
 
 
-def router_table(routers: Iterable[dict[str, Any]]) -> Table:
-    table = Table(
-        "router", "role", "state", "promised/s", "of", "variables", "in", "dropped", "thread"
+def router_table(routers: Iterable[dict[str, Any]]) -> FittedTable:
+    table = FittedTable(
+        Column("router"),
+        Column("role", 6),
+        Column("state", prose_min=12),
+        Column("promised/s", 3, RIGHT),
+        Column("of", 4, RIGHT),
+        Column("variables", 5, RIGHT),
+        Column("in", 2, RIGHT),
+        Column("dropped", 1, RIGHT),
+        Column("thread", 7),
     )
     for router in routers:
         counters = router["counters"]
@@ -79,9 +91,16 @@ def dropped(counters: dict[str, int]) -> int:
     return sum(value for name, value in counters.items() if name.startswith(names))
 
 
-def channel_table(channels: Iterable[dict[str, Any]]) -> Table:
-    table = Table(
-        "channel", "state", "promised B/s", "of", "variables", "sent", "lost %", "version"
+def channel_table(channels: Iterable[dict[str, Any]]) -> FittedTable:
+    table = FittedTable(
+        Column("channel"),
+        Column("state"),
+        Column("promised B/s", 2, RIGHT),
+        Column("of", 3, RIGHT),
+        Column("variables", 5, RIGHT),
+        Column("sent", 4, RIGHT),
+        Column("lost %", 1, RIGHT),
+        Column("version", 6, RIGHT),
     )
     for channel in channels:
         state = "up" if channel["is_up"] else "DOWN"
@@ -100,8 +119,14 @@ def channel_table(channels: Iterable[dict[str, Any]]) -> Table:
     return table
 
 
-def subscription_table(subscriptions: Iterable[dict[str, Any]]) -> Table:
-    table = Table("subscriber", "variable", "paths", *LEDGER_COUNTS, "worst path")
+def subscription_table(subscriptions: Iterable[dict[str, Any]]) -> FittedTable:
+    table = FittedTable(
+        Column("subscriber"),
+        Column("variable"),
+        Column("paths", 4, RIGHT),
+        *(Column(name, LEDGER_RANKS.get(name, 5), RIGHT) for name in LEDGER_COUNTS),
+        Column("worst path", 3, prose_min=24),
+    )
     for subscription in subscriptions:
         ledger = subscription.get("ledger") or {}
         table.add_row(

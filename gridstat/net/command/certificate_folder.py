@@ -7,6 +7,7 @@ Files are replaced whole, so a reader never sees half of one.
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -87,6 +88,29 @@ class CertificateFolder:
     def files(self, identity: Identity) -> CertificateFiles:
         stem = identity.file_stem
         return CertificateFiles(self._pem(AUTHORITY_STEM), self._pem(stem), self._key(stem))
+
+    def present(self, identity: Identity) -> CertificateFiles:
+        """The party's files; raises which one is missing, and by which command it is made."""
+        files = self.files(identity)
+        if _is_missing(files.authority):
+            raise CertificateRefused(
+                f"{files.authority} is missing",
+                hint=f"copy ca.pem of the grid's authority into {self.path}; "
+                "`gridstat certificates init` makes one for a new grid",
+            )
+        for path in (files.certificate, files.key):
+            if _is_missing(path):
+                raise CertificateRefused(
+                    f"{path} is missing", hint=self.how_to(f"issue {identity}")
+                )
+        return files
+
+    def how_to(self, words: str) -> str:
+        """Where and by which sub-command of `gridstat certificates` a missing file is made."""
+        command = f"gridstat certificates {words}"
+        if self.has_authority:
+            return f"issue it: `{command} --folder {shlex.quote(str(self.path))}`"
+        return f"issue it where ca.key is: `{command}`; then copy .pem and .key into {self.path}"
 
     def create_authority(self, *, days: int = AUTHORITY_DAYS, replace: bool = False) -> None:
         """A new authority; with `replace`, every certificate of the old one becomes worthless."""
@@ -194,6 +218,17 @@ class CertificateFolder:
 
     def _key(self, stem: str) -> Path:
         return self.path / f"{stem}.key"
+
+
+def _is_missing(path: Path) -> bool:
+    """Whether there is no such file; one that cannot be read is another problem."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o644) -> None:

@@ -77,3 +77,17 @@ def test_a_wrong_request_is_told_why(folder: Folder, words: list[str], complaint
 
 def test_an_empty_folder_says_how_to_begin(tmp_path: Path) -> None:
     assert "certificates init" in Folder(tmp_path).run("show").stdout
+
+
+def test_terminals_of_a_cloud_are_issued_once_and_further_ones_by_number(folder: Folder) -> None:
+    def numbers() -> list[int]:
+        found = folder.path.glob("endpoint-c1__terminal-*.pem")
+        return sorted(int(path.stem.rpartition("-")[2]) for path in found)
+
+    assert folder.run("terminals", "c1").exit_code == 0
+    assert numbers() == [1, 2, 3, 4, 5, 6, 7, 8]
+    before = (folder.path / "endpoint-c1__terminal-1.key").read_bytes()
+    assert folder.run("terminals", "c1", "--first", "9", "--count", "2").exit_code == 0
+    assert folder.run("terminals", "c1").exit_code == 0
+    assert numbers() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+    assert (folder.path / "endpoint-c1__terminal-1.key").read_bytes() == before

@@ -50,7 +50,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The brokers that are asked, which all agree."""
     found: list[str] = []
 
-    def ask(access: Access, _command: object) -> dict[str, Any]:
+    def ask(access: Access, _command: object, *, who: str) -> dict[str, Any]:
         found.append(access.cloud)
         return {}
 
@@ -105,7 +105,7 @@ def test_top_of_a_broker_above_clouds_is_refused_with_the_clouds(
             return {"broker": "root", "term": 1, "children": [], "channels": []}
 
     @asynccontextmanager
-    async def desk(_access: Access) -> AsyncIterator[Desk]:
+    async def desk(_access: Access, _who: str) -> AsyncIterator[Desk]:
         yield Desk()
 
     monkeypatch.setattr("gridstat.console.cli.top.operator_desk", desk)

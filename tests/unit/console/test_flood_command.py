@@ -109,7 +109,9 @@ def test_the_list_of_floods_is_asked_for_page_by_page(
 ) -> None:
     pages = {"": ("c1/a", "c1/a"), "c1/a": ("c1/b", "")}
 
-    def ask(_access: Access, command: ListFlooding, _within_s: float) -> dict[str, Any]:
+    def ask(
+        _access: Access, command: ListFlooding, _within_s: float, *, who: str
+    ) -> dict[str, Any]:
         name, onward = pages[command.after]
         return {"floods": [{"name": name, "modes": []}], "next": onward}
 
@@ -125,7 +127,9 @@ def test_a_flood_is_waited_for_as_long_as_a_tree_of_brokers_may_take(
     """Of height 3: 15 s to look up, and 20 s each to reserve and to commit."""
     asked: list[float | None] = []
 
-    def ask(_access: Access, _command: object, within_s: float | None = None) -> dict[str, Any]:
+    def ask(
+        _access: Access, _command: object, within_s: float | None = None, *, who: str
+    ) -> dict[str, Any]:
         asked.append(within_s)
         return {"name": NAME, "modes": []}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from gridstat.console.operator_desk import OperatorDesk
-from gridstat.model.errors import DeadlinePassed
+from gridstat.model.errors import DeadlinePassed, LinkDown
 from gridstat.net.command.identity import Identity, Role
 from gridstat.net.command.machine import Connected, Received, TimerFired
 from gridstat.net.command.messages import Explain, Hello, OperatorAnswer, Survey
@@ -72,3 +72,18 @@ def test_only_what_an_operator_says_is_sent() -> None:
         return [len(desk.handle(event, 0)) for event in (Survey(request_id=1), TimerFired("any"))]
 
     assert asyncio.run(sending()) == [1, 0]
+
+
+def test_a_session_is_waited_for_only_as_long_as_it_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker that is down must not hold up a screen of all the others."""
+    monkeypatch.setattr("gridstat.console.operator_desk.ANSWER_S_MAX", 3_600.0)
+
+    async def ask() -> None:
+        desk = OperatorDesk(BROKER)
+        desk.driver = cast("Driver[OperatorCommand | TreeCommand]", object())
+        with pytest.raises(LinkDown, match="has not answered yet"):
+            await desk.ask(Survey(request_id=0), session_within_s=0.0)
+
+    asyncio.run(ask())

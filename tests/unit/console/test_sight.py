@@ -45,5 +45,7 @@ def test_a_broker_without_a_certificate_for_it_hides_no_other(
 
     away = asyncio.run(seen())
     assert set(away) == {"root", "c1"}
-    assert away["c1"].endswith(".pem is missing")
+    file = access.certificates.path / f"operator-c1__{person()}.pem"
+    assert away["c1"].startswith(f"{file} is missing (issue it where ca.key is: ")
+    assert f"`gridstat certificates issue operator/c1/{person()}`" in away["c1"]
     assert "missing" not in away["root"], "it was asked"

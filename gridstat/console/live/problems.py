@@ -1,0 +1,81 @@
+"""What is wrong in a survey, in lines for a person, the worst first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gridstat.console.live.tables import dropped, router_state, worst_path
+from gridstat.console.live.tree_view import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gridstat.console.live.sight import Sight
+
+IN_STEP = "in step"
+GRANTED = "granted"
+
+
+def sight_problems(sight: Sight) -> list[str]:
+    """Of a whole grid: brokers that do not answer, the tree, then each cloud's own."""
+    away = [f"broker {name} is AWAY: {reason}" for name, reason in sight.away.items()]
+    tree = [line for facts in sight.surveys.values() for line in _tree_problems(facts)]
+    return [*away, *tree, *sorted_problems(*sight.clouds)]
+
+
+def sorted_problems(*surveys: Mapping[str, Any]) -> list[str]:
+    """Of some clouds: what stands still, then broken contracts, then what was lost on the way."""
+    found = [problem for survey in surveys for problem in _cloud_problems(survey)]
+    return [words for _, words in sorted(found, key=lambda problem: problem[0])]
+
+
+def _tree_problems(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Of a broker above clouds; the survey of a cloud has none of these."""
+    if "cloud" in facts:
+        return
+    for child in facts["children"]:
+        if not child["is_joined"]:
+            yield f"{child['name']} has NOT JOINED {facts['broker']}"
+    for channel in facts["channels"]:
+        if channel["is_open"] and not channel["is_up"]:
+            yield f"channel {channel['channel']} is DOWN"
+        if channel["is_pressed"]:
+            yield f"channel {channel['channel']} is congested, and admits nothing"
+    if facts["broken"]:
+        yield f"{counted(facts['broken'], 'contract')} of {facts['broker']} impaired"
+
+
+def _cloud_problems(survey: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    """Each with its rank."""
+    for router in survey["routers"]:
+        state = router_state(router)
+        if state != IN_STEP:
+            yield (1 if router["is_up"] else 0), f"router {router['name']}: {state}"
+        if lost := dropped(router["counters"]):
+            yield 5, f"router {router['name']} has dropped {counted(lost, 'event')}"
+    for channel in survey["channels"]:
+        if not channel["is_up"]:
+            yield 0, f"channel {channel['label']} is DOWN"
+        if channel["is_back_pressured"]:
+            yield 1, f"channel {channel['label']} is congested, and admits nothing"
+        if channel["loss_ratio"]:
+            yield 5, f"channel {channel['label']} loses {100 * channel['loss_ratio']:.2f} %"
+    for subscription in survey["subscriptions"]:
+        yield from _subscription_problems(subscription)
+
+
+def _subscription_problems(subscription: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
+    whose = f"{subscription['subscriber']} with {subscription['name']}"
+    state = subscription.get("state", GRANTED)
+    if state != GRANTED:
+        yield 2, f"{whose}: {state}"
+    ledger = subscription.get("ledger") or {}
+    counts = [
+        f"{ledger[name]:,} {words}"
+        for name, words in (("lost", "lost"), ("late", "late"), ("dropped", "dropped unread"))
+        if ledger.get(name)
+    ]
+    if counts:
+        yield 3, f"{whose}: {', '.join(counts)} of {ledger['expected']:,}"
+    elif worst := worst_path(ledger.get("paths", ())):
+        yield 4, f"{whose}: nothing lost, but by {worst}"
