@@ -16,13 +16,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.row_choice import RowChoice
 
 LOG_PREFIX: Final = "log_"
 """Kinds of the log are tables of this name: `log_events` has what is not archived yet, too."""
 
 
-def make_views(spark: SparkSession, folder: PipelineFolder) -> list[str]:
-    """Gives every table that exists, and every kind of the log, a name for SQL; the names."""
+def make_views(
+    spark: SparkSession, folder: PipelineFolder, recorded_rows: RowChoice | None = None
+) -> list[str]:
+    """Gives every table that exists, and every kind of the log, a name for SQL; the names.
+
+    Of the log all rows are read, or only those of `recorded_rows`, whatever a statement says.
+    """
+    chosen = {} if recorded_rows is None else recorded_rows.options
     names = []
     for name, schema in TABLES.items():
         if (folder.tables / name).is_dir():
@@ -30,15 +37,21 @@ def make_views(spark: SparkSession, folder: PipelineFolder) -> list[str]:
             names.append(name)
     for kind in KINDS:
         if (folder.log / kind).is_dir():
-            recorded = spark.read.format(NAME).option("kind", kind).load(str(folder.log))
+            source = spark.read.format(NAME).option("kind", kind).options(**chosen)
+            recorded = source.load(str(folder.log))
             recorded.createOrReplaceTempView(f"{LOG_PREFIX}{kind}")
             names.append(f"{LOG_PREFIX}{kind}")
     return names
 
 
-def ask(spark: SparkSession, folder: PipelineFolder, statement: str) -> DataFrame:
+def ask(
+    spark: SparkSession,
+    folder: PipelineFolder,
+    statement: str,
+    recorded_rows: RowChoice | None = None,
+) -> DataFrame:
     """What a statement says; raises in plain words where it cannot be understood."""
-    names = make_views(spark, folder)
+    names = make_views(spark, folder, recorded_rows)
     try:
         return spark.sql(statement)
     except (ParseException, AnalysisException) as error:
