@@ -10,7 +10,7 @@ from gridstat.model.errors import UnknownName
 from gridstat.pipeline.log_source import NAME
 from gridstat.pipeline.schemas import TABLES
 from gridstat.pipeline.tables import StoredTable
-from gridstat.record.kinds import KINDS
+from gridstat.record.kinds import COUNTERS, EVENTS, KINDS, LEDGERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,15 +21,19 @@ if TYPE_CHECKING:
 LOG_PREFIX: Final = "log_"
 """Kinds of the log are tables of this name: `log_events` has what is not archived yet, too."""
 
+BOUNDED: Final = (EVENTS.name, LEDGERS.name, COUNTERS.name)
+"""Kinds of the log that grow with time, so that reading only a part of them is worth it."""
+
 
 def make_views(
     spark: SparkSession, folder: PipelineFolder, recorded_rows: RowChoice | None = None
 ) -> list[str]:
     """Gives every table that exists, and every kind of the log, a name for SQL; the names.
 
-    Of the log all rows are read, or only those of `recorded_rows`, whatever a statement says.
+    Of the kinds `BOUNDED` all rows are read, or only those of `recorded_rows`, whatever a statement
+    says. The others are read whole: a stream or contract that began earlier still holds.
     """
-    chosen = {} if recorded_rows is None else recorded_rows.options
+    bounds = {} if recorded_rows is None else recorded_rows.options
     names = []
     for name, schema in TABLES.items():
         if (folder.tables / name).is_dir():
@@ -37,8 +41,9 @@ def make_views(
             names.append(name)
     for kind in KINDS:
         if (folder.log / kind).is_dir():
-            source = spark.read.format(NAME).option("kind", kind).options(**chosen)
-            recorded = source.load(str(folder.log))
+            source = spark.read.format(NAME).option("kind", kind)
+            chosen = source.options(**bounds) if kind in BOUNDED else source
+            recorded = chosen.load(str(folder.log))
             recorded.createOrReplaceTempView(f"{LOG_PREFIX}{kind}")
             names.append(f"{LOG_PREFIX}{kind}")
     return names

@@ -51,6 +51,9 @@ def test_only_the_wanted_part_of_the_log_is_in_its_tables(
     part = RowChoice(from_ns=BEGAN_NS + 1_000 * NS_PER_MS, to_ns=BEGAN_NS + 1_010 * NS_PER_MS)
     found = ask(spark, folder, "select min(record), max(record) from log_events", part)
     assert tuple(found.collect()[0]) == (1_000, 1_009)
+    named = "select count(*) from log_events join log_streams using (stream, variable)"
+    found = ask(spark, folder, named, part)
+    assert tuple(found.collect()[0]) == (10,), "streams that began before are known all the same"
 
 
 def test_a_table_that_is_not_there_is_named_with_those_that_are(

@@ -179,10 +179,13 @@ def query(
     driver_memory: Memory = MEMORY,
     rows: Annotated[int, typer.Option("--rows", min=1, max=1_000_000)] = ROWS_SHOWN,
     log_from: Annotated[
-        str, typer.Option("--log-from", help="Read tables log_... only from this time on (UTC).")
+        str,
+        typer.Option(
+            "--log-from", help="Read log_events, log_ledgers, log_counters from this time on (UTC)."
+        ),
     ] = "",
     log_to: Annotated[
-        str, typer.Option("--log-to", help="Read tables log_... only up to this time.")
+        str, typer.Option("--log-to", help="Read them only up to this time, and not at it.")
     ] = "",
     json: AsJson = False,
 ) -> None:
