@@ -1,4 +1,4 @@
-"""Read what a recorder has recorded, as a table in Spark: three lines, here or in a notebook.
+"""Read what a recorder has recorded, as a table in Spark: a few lines, here or in a notebook.
 
     python examples/history.py recorded --variable c1/hill/pmu-1/frequency
 
@@ -17,8 +17,8 @@ from gridstat.pipeline.session import SparkSettings, spark_session
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Show the newest seconds of recorded variables.")
     parser.add_argument("folder", help="where the recorder writes")
-    parser.add_argument("--variable", help="only this one; all of them if it is left out")
-    parser.add_argument("--since", default="1970-01-01", help="from when on, UTC (%(default)s)")
+    parser.add_argument("--variable", default="**", help="only this name or pattern (%(default)s)")
+    parser.add_argument("--since", default="1970-01-01T00:00Z", help="from when on (%(default)s)")
     parser.add_argument("--count", type=int, default=10, help="print so many (%(default)s)")
     parser.add_argument("--master", default="local[2]", help="where Spark runs (%(default)s)")
     return parser.parse_args()
@@ -27,13 +27,12 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     options = arguments()
 
-    # The three lines.
+    # The lines that read: options of the source leave out what is not wanted before Spark has it.
     spark = spark_session(SparkSettings(master=options.master))
-    events = spark.read.format("gridstat").load(options.folder)
-    recent = events.filter(f"created >= '{options.since}'")
+    source = spark.read.format("gridstat")
+    source = source.option("from", options.since).option("variables", options.variable)
+    recent = source.load(options.folder)
 
-    if options.variable:
-        recent = recent.filter(recent.variable == options.variable)
     seconds = recent.groupBy("variable", F.date_trunc("second", "created").alias("second"))
     means = seconds.agg(F.avg("value").alias("mean"), F.count("value").alias("events"))
     rows = means.orderBy(F.desc("second"), "variable").limit(options.count)

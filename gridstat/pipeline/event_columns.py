@@ -68,10 +68,6 @@ class StreamTable:
             known.indices.take(pa.array(places)), known.dictionary
         )
 
-    def are_of(self, variables: Collection[str]) -> NDArray[np.bool_]:
-        """Which places of the table stand for one of these variables."""
-        return _is_any_of(self.names, variables)
-
 
 def event_columns(
     batch: pa.RecordBatch,
@@ -79,18 +75,13 @@ def event_columns(
     records: NDArray[np.int64],
     *,
     schema: pa.Schema,
-    variables: Collection[str] | None = None,
 ) -> pa.RecordBatch:
-    """The columns of the schema, each a copy or made; of `variables` only, where given.
+    """The columns of the schema, each a copy or made.
 
     `records` are the numbers of the batch's events. Names are a dictionary where the schema says
     so: then each is there once, however many events have it.
     """
     places = streams.places(batch.column("stream").to_numpy())
-    if variables is not None:
-        is_wanted = streams.are_of(variables)[places]
-        records, places = records[is_wanted], places[is_wanted]
-        batch = batch.filter(pa.array(is_wanted))
     made: dict[str, Callable[[], pa.Array]] = {
         "record": lambda: pa.array(records),
         "variable": lambda: streams.names_at(places, schema.field("variable").type),

@@ -5,18 +5,24 @@
 | path | | the recorder's folder; what `load` is given |
 | kind | events | which records: one of `gridstat.record.kinds` |
 | names | true | whether events have a column with their variable's name |
-| rowsPerBatch | 0 | at most so many rows in a batch of a stream, 0 for no bound |
+| from | | `read` only: no rows before this instant, by the kind's own time |
+| to | | `read` only: no rows from this instant on |
+| variables | | only rows of these variables: names or patterns with commas between them |
 | rowsPerPartition | 500,000 | at most so many rows in a task |
-| startingRecord | oldest | where a new stream begins: oldest, newest, or a record's number |
+| rowsPerBatch | 0 | `readStream` only: at most so many rows in a batch, 0 for no bound |
+| startingRecord | oldest | `readStream` only: where a new one begins: oldest, newest, or a number |
 | shares | 1 | of `gridstat-slices` only: how many tasks share the streams at most |
 | rowsPerShare | 20,000 | of `gridstat-slices` only: fewer rows are not worth another share |
 
-Rows are taken in whole frames, so a bound below the size of a frame (65,536) is not exact.
+The bounds of a batch and of a task are for whole frames, so one below the size of a frame (65,536)
+is not exact; `from`, `to` and `variables` are exact for every row. An option that a reader would
+not obey is refused.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,26 +31,45 @@ import pyarrow as pa
 from gridstat.model.errors import ConfigurationError, UnknownName
 from gridstat.pipeline.event_columns import EVENT_SCHEMA
 from gridstat.pipeline.file_rows import ROWS_PER_TASK_MIN, SHARES_MAX
+from gridstat.pipeline.row_choice import read_choice
 from gridstat.record.kinds import EVENTS, KINDS, kind_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gridstat.pipeline.row_choice import RowChoice
     from gridstat.record.kinds import RecordKind
 
 OLDEST: Final = "oldest"
 NEWEST: Final = "newest"
+VARIABLE: Final = "variable"
 ROWS_PER_PARTITION: Final = 500_000
-KNOWN: Final = (
-    "path",
-    "kind",
-    "names",
-    "rowsPerBatch",
-    "rowsPerPartition",
-    "startingRecord",
-    "shares",
-    "rowsPerShare",
-)
+
+
+class Reading(Enum):
+    """A way to read a log, by its words for people; each obeys some of the options."""
+
+    BATCH = "`read`"
+    STREAM = "`readStream`"
+    SLICES = "`gridstat-slices`"
+
+
+_BATCH, _STREAM, _SLICES = Reading.BATCH, Reading.STREAM, Reading.SLICES
+_OBEYED: Final = {
+    "path": (_BATCH, _STREAM, _SLICES),
+    "kind": (_BATCH, _STREAM, _SLICES),
+    "names": (_BATCH, _STREAM),
+    "from": (_BATCH,),
+    "to": (_BATCH,),
+    "variables": (_BATCH, _STREAM),
+    "rowsPerPartition": (_BATCH, _STREAM, _SLICES),
+    "rowsPerBatch": (_STREAM, _SLICES),
+    "startingRecord": (_STREAM, _SLICES),
+    "shares": (_SLICES,),
+    "rowsPerShare": (_SLICES,),
+}
+"""Every option, and the ways to read that obey it."""
+KNOWN: Final = tuple(_OBEYED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +84,7 @@ class LogOptions:
     start: str
     shares: int
     rows_per_share: int
+    rows: RowChoice
 
     @property
     def kind(self) -> RecordKind:
@@ -78,13 +104,25 @@ class LogOptions:
         return EVENT_SCHEMA.remove(EVENT_SCHEMA.get_field_index("variable"))
 
 
-def read_options(options: Mapping[str, str]) -> LogOptions:
-    """The options as values; raises with the option's name."""
-    known = {name.lower() for name in KNOWN}
+def read_options(options: Mapping[str, str], reading: Reading | None = None) -> LogOptions:
+    """The options as values, all of them obeyed by this reading; raises with the option's name.
+
+    Spark asks for the schema before it says how it will read: until then no reading is given.
+    """
+    known = {name.lower(): name for name in KNOWN}
     for name in options:
         if name.lower() not in known:
             raise UnknownName(f"no option {name!r}", hint=f"one of {', '.join(KNOWN[1:])}")
+        if reading is not None:
+            _check_obeyed(known[name.lower()], reading)
     kind = kind_named(options.get("kind", EVENTS.name))
+    rows = read_choice(options)
+    if rows.variables and kind is not EVENTS and VARIABLE not in kind.schema.names:
+        with_variables = [one.name for one in KINDS.values() if VARIABLE in one.schema.names]
+        raise ConfigurationError(
+            f"variables: {kind.name} are not of variables",
+            hint=f"leave it out, or read {EVENTS.name}, {', '.join(with_variables)}",
+        )
     start = options.get("startingRecord", OLDEST)
     if start not in {OLDEST, NEWEST} and not start.isdecimal():
         raise ConfigurationError(f"startingRecord {start!r}", hint="oldest, newest, or a number")
@@ -103,6 +141,7 @@ def read_options(options: Mapping[str, str]) -> LogOptions:
         start=start,
         shares=shares,
         rows_per_share=max(1, _whole(options, "rowsPerShare", ROWS_PER_TASK_MIN)),
+        rows=rows,
     )
 
 
@@ -126,6 +165,17 @@ def chosen_columns(options: LogOptions, asked: pa.Schema) -> pa.Schema:
             raise ConfigurationError(f"column {field.name!r} may be null", hint="say so")
         chosen.append(own.with_nullable(field.nullable))
     return pa.schema(chosen)
+
+
+def _check_obeyed(option: str, reading: Reading) -> None:
+    """Raises if this way to read would not do what the option says."""
+    obeying = _OBEYED[option]
+    if reading in obeying:
+        return
+    hint = f"leave it out; it is an option of {' and '.join(one.value for one in obeying)}"
+    if reading is Reading.STREAM and option in {"from", "to"}:
+        hint = "begin a stream by startingRecord, and choose its rows by time with .filter(...)"
+    raise ConfigurationError(f"{reading.value} has no option {option!r}", hint=hint)
 
 
 def _folder(path: str) -> Path:

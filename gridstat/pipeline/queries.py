@@ -10,19 +10,30 @@ from gridstat.model.errors import UnknownName
 from gridstat.pipeline.log_source import NAME
 from gridstat.pipeline.schemas import TABLES
 from gridstat.pipeline.tables import StoredTable
-from gridstat.record.kinds import KINDS
+from gridstat.record.kinds import COUNTERS, EVENTS, KINDS, LEDGERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.row_choice import RowChoice
 
 LOG_PREFIX: Final = "log_"
 """Kinds of the log are tables of this name: `log_events` has what is not archived yet, too."""
 
+BOUNDED: Final = (EVENTS.name, LEDGERS.name, COUNTERS.name)
+"""Kinds of the log that grow with time, so that reading only a part of them is worth it."""
 
-def make_views(spark: SparkSession, folder: PipelineFolder) -> list[str]:
-    """Gives every table that exists, and every kind of the log, a name for SQL; the names."""
+
+def make_views(
+    spark: SparkSession, folder: PipelineFolder, recorded_rows: RowChoice | None = None
+) -> list[str]:
+    """Gives every table that exists, and every kind of the log, a name for SQL; the names.
+
+    Of the kinds `BOUNDED` all rows are read, or only those of `recorded_rows`, whatever a statement
+    says. The others are read whole: a stream or contract that began earlier still holds.
+    """
+    bounds = {} if recorded_rows is None else recorded_rows.options
     names = []
     for name, schema in TABLES.items():
         if (folder.tables / name).is_dir():
@@ -30,15 +41,22 @@ def make_views(spark: SparkSession, folder: PipelineFolder) -> list[str]:
             names.append(name)
     for kind in KINDS:
         if (folder.log / kind).is_dir():
-            recorded = spark.read.format(NAME).option("kind", kind).load(str(folder.log))
+            source = spark.read.format(NAME).option("kind", kind)
+            chosen = source.options(**bounds) if kind in BOUNDED else source
+            recorded = chosen.load(str(folder.log))
             recorded.createOrReplaceTempView(f"{LOG_PREFIX}{kind}")
             names.append(f"{LOG_PREFIX}{kind}")
     return names
 
 
-def ask(spark: SparkSession, folder: PipelineFolder, statement: str) -> DataFrame:
+def ask(
+    spark: SparkSession,
+    folder: PipelineFolder,
+    statement: str,
+    recorded_rows: RowChoice | None = None,
+) -> DataFrame:
     """What a statement says; raises in plain words where it cannot be understood."""
-    names = make_views(spark, folder)
+    names = make_views(spark, folder, recorded_rows)
     try:
         return spark.sql(statement)
     except (ParseException, AnalysisException) as error:

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from gridstat.pipeline.file_rows import shares_worth
-from gridstat.pipeline.log_options import read_options
+from gridstat.pipeline.log_options import Reading, read_options
 from gridstat.pipeline.log_source import PLACE, LogStreamReader
 from gridstat.record.log_reader import Slice
 
@@ -83,7 +83,7 @@ class SliceSource(DataSource):
         return from_arrow_schema(SLICE_SCHEMA)
 
     def streamReader(self, schema: StructType) -> SliceReader:  # noqa: N802 - Spark's.
-        return SliceReader(read_options(self.options), SLICE_SCHEMA)
+        return SliceReader(read_options(self.options, Reading.SLICES), SLICE_SCHEMA)
 
 
 class SliceReader(LogStreamReader):

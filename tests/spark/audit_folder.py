@@ -21,15 +21,20 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-def record(folder: PipelineFolder, kind: RecordKind, rows: list[Row]) -> None:
+def record(folder: PipelineFolder, kind: RecordKind, rows: list[Row], frame_rows: int) -> None:
+    """Appends the rows, so many of them in each frame."""
     folder.log.mkdir(parents=True, exist_ok=True)
     columns = {name: [row[name] for row in rows] for name in kind.schema.names}
+    batch = pa.record_batch(columns, schema=kind.schema)
     with LogWriter(folder.log, kind, now_ns=lambda: BEGAN_NS) as log:
-        log.append(pa.record_batch(columns, schema=kind.schema))
-        log.sync()
+        for first in range(0, len(rows), frame_rows):
+            log.append(batch.slice(first, frame_rows))
+            log.sync()
 
 
-def record_all(folder: PipelineFolder, from_ns: int, to_ns: int) -> None:
+def record_all(
+    folder: PipelineFolder, from_ns: int, to_ns: int, *, frame_rows: int = 1_000
+) -> None:
     """What is recorded and archived between two instants."""
     for kind, rows in (
         (kinds.CONTRACTS, contracts()),
@@ -37,7 +42,8 @@ def record_all(folder: PipelineFolder, from_ns: int, to_ns: int) -> None:
         (kinds.GAPS, unrecorded()),
         (kinds.LEDGERS, ledgers()),
     ):
-        record(folder, kind, [row for row in rows if from_ns <= row[kind.time] < to_ns])
+        chosen = [row for row in rows if from_ns <= row[kind.time] < to_ns]
+        record(folder, kind, chosen, frame_rows)
     archive(folder, [row for row in events() if from_ns <= row["created_ns"] < to_ns])
 
 

@@ -300,6 +300,29 @@ def test_the_contract_of_a_restarted_recorder_is_audited_from_its_own_events(
     assert gaps == [(8, 3)], "the first life owes nothing once the second has begun"
 
 
+def test_an_audit_that_is_run_again_with_nothing_new_says_the_same(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """With a frame for each reading, so that each part of the log can be left out by itself."""
+    folder = PipelineFolder(tmp_path)
+    record_all(folder, 0, UNTIL_NS + 1, frame_rows=1)
+
+    def audited() -> tuple[Audited, list[Row], list[Row]]:
+        done = run_audit(spark, folder)
+        rows = rows_of(folder.tables, AUDIT).to_pylist()
+        rows.sort(key=lambda row: (row["hour"], row["subscription"]))
+        return done, rows, find_gaps(spark, folder, from_ns=done.from_ns).toArrow().to_pylist()
+
+    whole, first, _ = audited()
+    again, second, gaps = audited()
+    assert (whole.from_ns, again.from_ns) == (0, BEGAN_NS + 2 * HOUR_NS)
+    told = [row["expected"] for row in first if row["subscription"] == TOLD]
+    assert told == [1_161, 1_039, None, 1_050]
+    assert [row["expected"] for row in second if row["subscription"] == TOLD] == told
+    assert second == first
+    assert audited() == (again, first, gaps), "and so does a third"
+
+
 def test_an_empty_folder_has_nothing_to_audit(spark: SparkSession, tmp_path: Path) -> None:
     folder = PipelineFolder(tmp_path)
     folder.log.mkdir()

@@ -1,4 +1,4 @@
-"""The log read as a table: columns, filters that leave things out, and clear errors."""
+"""The log read as a table: columns, options that leave things out, and clear errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from zlib import crc32
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from gridstat.model.errors import ConfigurationError, DamagedLog, StorageFailed, UnknownName
@@ -18,7 +17,8 @@ from gridstat.pipeline.event_columns import EVENT_SCHEMA
 from gridstat.pipeline.failures import own_error
 from gridstat.pipeline.log_options import read_options
 from gridstat.pipeline.log_source import LogBatchReader, LogSource, LogStreamReader, read_streams
-from gridstat.record.kinds import EVENTS, KINDS, STREAMS
+from gridstat.record.kinds import EVENTS, KINDS, LEDGERS, STREAMS
+from tests.spark.audit_case import ledger
 from tests.spark.made_logs import (
     BEGAN_NS,
     NS_PER_MS,
@@ -175,45 +175,129 @@ def test_only_the_columns_of_a_given_schema_leave_the_log(
     assert next(reader.read(part)).schema.names == ["value", "stream"]
 
 
-def test_a_filter_on_time_leaves_out_slices(spark: SparkSession, folder: Path) -> None:
-    reader = batch_reader(folder)
-    assert len(reader.partitions()) == FRAMES
-    narrowed = batch_reader(folder)
-    conditions = [
-        GreaterThanOrEqual(("created",), at(1_000)),
-        LessThan(("created",), at(1_500)),
+def record_ledgers(folder: Path) -> None:
+    """A reading every ten nanoseconds, a frame for each, of three variables in turn."""
+    with open_log(folder, LEDGERS) as log:
+        for number in range(30):
+            row = ledger(7, 0, number, time_ns=10 * number, variable=variable(number % 3))
+            log.append(pa.RecordBatch.from_pylist([row], schema=LEDGERS.schema))
+            log.sync()
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "end"),
+    [
+        ({"from": "2023-11-14T22:13:21Z"}, 1_000, ROWS),
+        ({"to": "2023-11-14T22:13:21Z"}, 0, 1_000),
+        (
+            {"from": "2023-11-14T22:13:21.25Z", "to": "2023-11-14 23:13:21.333000000+01:00"},
+            1_250,
+            1_333,
+        ),
+        ({"from": "2023-11-14T22:13:20.000000001Z", "to": "2023-11-14T22:13:20.001000001Z"}, 1, 2),
+        ({"from": f"{BEGAN_NS + 7 * NS_PER_MS}", "to": f"{BEGAN_NS + 8 * NS_PER_MS}"}, 7, 8),
+        ({"from": f"{BEGAN_NS + 7 * NS_PER_MS + 1}", "to": f"{BEGAN_NS + 8 * NS_PER_MS}"}, 0, 0),
+        ({"from": "2033-01-01T00:00Z"}, 0, 0),
+        ({"to": "2013-01-01T00:00Z"}, 0, 0),
+    ],
+)
+def test_rows_from_one_instant_up_to_another_are_read_and_no_others(
+    folder: Path, options: dict[str, str], first: int, end: int
+) -> None:
+    reader = batch_reader(folder, **options)
+    read = [batch for part in reader.partitions() for batch in reader.read(part)]
+    records = [number for batch in read for number in batch.column("record").to_pylist()]
+    assert records == list(range(first, end))
+
+
+def test_slices_without_a_row_of_the_interval_are_not_read(folder: Path) -> None:
+    assert len(batch_reader(folder).partitions()) == FRAMES
+    interval = {"from": "2023-11-14T22:13:21Z", "to": "2023-11-14T22:13:21.5Z"}
+    narrow = batch_reader(folder, **interval)
+    assert [part.value.first_record for part in narrow.partitions()] == [
+        *range(1_000, 1_500, FRAME_ROWS)
     ]
-    assert list(narrowed.pushFilters(conditions)) == conditions  # Spark looks once more.
-    assert len(narrowed.partitions()) == 6  # Five, and the one that begins at the limit.
-    exact = batch_reader(folder)
-    exact.pushFilters([EqualTo(("created_ns",), BEGAN_NS + 250 * NS_PER_MS)])
-    assert [part.value.first_record for part in exact.partitions()] == [200]
-    table = load(spark, folder, rowsPerPartition="100")
-    few = table.filter(
-        "created >= timestamp'2023-11-14 22:13:21' and created < '2023-11-14 22:13:22'"
-    )
-    assert few.rdd.getNumPartitions() == 11
+
+
+def test_an_interval_is_the_same_in_spark_and_in_sql(spark: SparkSession, folder: Path) -> None:
+    interval = {"from": "2023-11-14T22:13:21Z", "to": "2023-11-14T22:13:22Z"}
+    few = load(spark, folder, rowsPerPartition="100", **interval)
+    assert few.rdd.getNumPartitions() == 10
     assert few.count() == 1_000
+    assert few.filter("record < 1500").count() == 500
+    assert few.count() == 1_000
+    spark.sql(
+        "create temporary view an_interval using gridstat options "
+        f"('path' '{folder}', 'from' '{interval['from']}', 'to' '{interval['to']}')"
+    )
+    try:
+        told = spark.sql("select min(record), max(record), count(*) from an_interval").collect()
+    finally:
+        spark.catalog.dropTempView("an_interval")
+    assert tuple(told[0]) == (1_000, 1_999, 1_000)
 
 
-def test_a_filter_on_time_without_a_zone_leaves_out_nothing(folder: Path) -> None:
-    reader = batch_reader(folder)
-    reader.pushFilters([GreaterThanOrEqual(("created",), at(1_000).replace(tzinfo=None))])
-    assert len(reader.partitions()) == FRAMES
+@pytest.mark.parametrize(
+    ("variables", "streams"),
+    [
+        (variable(2), {2}),
+        (f"{variable(2)}, {variable(3)},nobody/knows", {2, 3}),
+        ("c1/hill/*/frequency", {0, 1, 2, 3}),
+        ("c1/*/pmu-1/frequency,c1/hill/pmu-3/**", {1, 3}),
+        ("**", {0, 1, 2, 3}),
+        ("c1/*/frequency", set()),
+        ("C1/hill/pmu-1/frequency", set()),
+    ],
+)
+def test_only_rows_of_the_variables_are_read(
+    folder: Path, variables: str, streams: set[int]
+) -> None:
+    for names in ("true", "false"):
+        reader = batch_reader(folder, variables=variables, names=names)
+        read = [batch for part in reader.partitions() for batch in reader.read(part)]
+        found = [one for batch in read for one in batch.column("record").to_pylist()]
+        assert found == [number for number in range(ROWS) if number % 4 in streams]
 
 
-def test_a_filter_on_the_variable_leaves_out_rows(spark: SparkSession, folder: Path) -> None:
-    one = batch_reader(folder)
-    one.pushFilters([EqualTo(("variable",), variable(2))])
-    assert rows_read(one) == ROWS // 4
-    two = batch_reader(folder)
-    two.pushFilters([In(("variable",), (variable(2), variable(3), "nobody's"))])
-    assert rows_read(two) == ROWS // 2
-    none = batch_reader(folder)
-    none.pushFilters([EqualTo(("variable",), variable(1)), EqualTo(("variable",), variable(2))])
-    assert rows_read(none) == 0
-    table = load(spark, folder).filter(f"variable in ('{variable(2)}', '{variable(3)}')")
-    assert table.count() == ROWS // 2
+def test_variables_and_an_interval_are_both_obeyed(spark: SparkSession, folder: Path) -> None:
+    few = load(
+        spark, folder, variables=variable(1), to="2023-11-14T22:13:21Z", rowsPerPartition="100"
+    )
+    assert few.count() == 250
+    assert few.select("variable").distinct().collect() == [(variable(1),)]
+
+
+def test_an_event_of_an_unknown_stream_has_no_variable_to_be_chosen_by(tmp_path: Path) -> None:
+    record_streams(tmp_path, ["float64"])
+    with open_log(tmp_path) as log:
+        log.append(events(0, 100, streams=2))
+    assert rows_read(batch_reader(tmp_path)) == 100
+    assert rows_read(batch_reader(tmp_path, variables="**")) == 50
+
+
+def test_other_kinds_are_chosen_by_their_own_time_and_variable(tmp_path: Path) -> None:
+    record_ledgers(tmp_path)
+    interval = {"kind": "ledgers", "rowsPerPartition": "1", "from": "40", "to": "100"}
+    reader = batch_reader(tmp_path, **interval)
+    assert len(reader.partitions()) == 6
+    read = [batch for part in reader.partitions() for batch in reader.read(part)]
+    assert [batch.column("time_ns").to_pylist() for batch in read] == [
+        [at] for at in range(40, 100, 10)
+    ]
+    assert rows_read(batch_reader(tmp_path, **interval, variables="c1/*/pmu-1/**")) == 2
+
+
+def test_a_dataframe_has_the_rows_that_were_recorded_when_it_was_first_used(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with open_log(tmp_path) as log:
+        grow(log, 3)
+        table = load(spark, tmp_path)
+        assert table.count() == 300
+        grow(log, 2)
+        assert table.count() == 300
+        assert table.filter("record >= 250").count() == 50
+        assert load(spark, tmp_path).count() == 500
 
 
 def test_what_is_filtered_away_or_was_never_recorded_is_an_empty_table(
@@ -251,6 +335,22 @@ def test_what_is_recorded_after_planning_is_for_the_next_query(
         ({"rowsPerPartition": "-1"}, "rowsPerPartition '-1'", "a whole number"),
         ({"startingRecord": "first"}, "startingRecord 'first'", "oldest, newest"),
         ({"names": "perhaps"}, "names 'perhaps'", "true or false"),
+        ({"form": "2026-01-01T00:00Z"}, "no option 'form'", "from, to, variables"),
+        ({"from": "yesterday"}, "from 'yesterday' is no time", "2026-01-01T00:00:00Z"),
+        ({"from": "2026-01-01T00:00:00"}, "with a zone", "2026-01-01T00:00:00Z"),
+        ({"to": "2026-13-01T00:00:00Z"}, "to '2026-13-01T00:00:00Z'", "2026-01-01T00:00:00Z"),
+        ({"to": ""}, "to ''", "2026-01-01T00:00:00Z"),
+        ({"to": "-5"}, "to '-5'", "nanoseconds since 1970"),
+        ({"to": "9" * 5_000}, "to '999", "nanoseconds since 1970"),
+        ({"from": "1969-12-31T23:59Z"}, "before 1970", "in between"),
+        ({"to": "9223372036854775808"}, "after 2262", "in between"),
+        ({"from": "20", "to": "20"}, "no instant in it", "before `to`"),
+        ({"variables": ""}, "variables: name ''", "c1/*/frequency,c2/**"),
+        ({"variables": "a/x,,b"}, "variables: name ''", "with commas"),
+        ({"variables": "a/x*"}, "pattern 'a/x*' is not understood", "with commas"),
+        ({"variables": ",".join(f"a/{n}" for n in range(1_001))}, "1,001 variables", "1,000"),
+        ({"variables": "a" * 300_000}, "300,000 characters", "1,000 variables"),
+        ({"kind": "gaps", "variables": "a/x"}, "gaps are not of variables", "ledgers"),
     ],
 )
 def test_a_bad_option_is_named(
@@ -260,6 +360,19 @@ def test_a_bad_option_is_named(
     assert isinstance(error, UnknownName | ConfigurationError)
     assert told in str(error)
     assert hint in error.hint
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("rowsPerBatch", "5"), ("startingRecord", "newest"), ("shares", "1"), ("rowsPerShare", "9")],
+)
+def test_an_option_of_streams_is_refused_where_all_is_read_at_once(
+    spark: SparkSession, folder: Path, option: str, value: str
+) -> None:
+    error = error_of(lambda: load(spark, folder, **{option: value}).count())
+    assert isinstance(error, ConfigurationError)
+    assert f"`read` has no option '{option}'" in str(error)
+    assert "leave it out" in error.hint
 
 
 def test_a_missing_folder_and_one_without_a_log_are_named(

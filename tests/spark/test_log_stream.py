@@ -11,11 +11,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from gridstat.model.errors import DamagedLog, RecordsGone, StorageFailed
+from gridstat.model.errors import ConfigurationError, DamagedLog, RecordsGone, StorageFailed
 from gridstat.pipeline.failures import own_error
 from gridstat.pipeline.log_source import LogSource, LogStreamReader
 from tests.cluster.eventually import eventually
-from tests.spark.made_logs import grow, open_log, record_streams, segments
+from tests.spark.made_logs import grow, open_log, record_streams, segments, variable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -222,6 +222,49 @@ def test_a_log_that_grows_while_it_is_read_is_read_whole(
     assert len(query.kept.batches) > 1
     assert progress is not None
     assert json.loads(progress.sources[0].latestOffset)["record"] == 40_000
+
+
+def test_a_stream_of_some_variables_has_only_their_rows(
+    spark: SparkSession, log: Path, tmp_path: Path
+) -> None:
+    with open_log(log) as writer:
+        grow(writer, 5)
+    query = Query(spark, log, tmp_path / "checkpoint", variables=f"c2/**,{variable(1)}")
+    query.run()
+    with open_log(log) as writer:
+        grow(writer, 5)
+    query.run()
+    assert query.kept.batches == [list(range(1, 500, 4)), list(range(501, 1_000, 4))]
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"from": "2026-01-01T00:00:00Z"}, "startingRecord"),
+        ({"to": "2026-01-01T00:00:00Z"}, "startingRecord"),
+        ({"shares": "2"}, "gridstat-slices"),
+        ({"rowsPerShare": "2"}, "gridstat-slices"),
+    ],
+)
+def test_an_option_that_a_stream_would_not_obey_is_refused(
+    spark: SparkSession, log: Path, tmp_path: Path, options: dict[str, str], hint: str
+) -> None:
+    source = spark.readStream.format("gridstat").options(**options)
+
+    def start() -> None:
+        writer = source.load(str(log)).writeStream.format("noop")
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+    with pytest.raises(Exception, match="gridstat") as told:
+        start()
+    error = own_error(told.value)
+    assert isinstance(error, ConfigurationError)
+    assert f"`readStream` has no option '{next(iter(options))}'" in str(error)
+    assert hint in error.hint
 
 
 @pytest.mark.parametrize(("start", "first"), [("oldest", 0), ("newest", 500), ("250", 200)])

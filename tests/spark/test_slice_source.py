@@ -97,6 +97,15 @@ def test_a_restarted_query_goes_on_at_its_offset(lives: list[list[Told]]) -> Non
     assert lives[1] == [[(0, 800, 1_000), (1, 800, 1_000)]]
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("from", "5"), ("to", "2026-01-01T00:00Z"), ("variables", "c1/**"), ("names", "false")],
+)
+def test_slices_are_not_chosen_by_time_or_variable(log: Path, option: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"`gridstat-slices` has no option '{option}'"):
+        slice_reader(log, **{option: value})
+
+
 @pytest.mark.parametrize("shares", ["0", "1025", "x", "-1", "1.5", ""])
 def test_a_number_of_shares_that_cannot_be_is_refused_by_name(log: Path, shares: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^shares .*\(\d{4}\)") as told:

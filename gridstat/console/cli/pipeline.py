@@ -24,6 +24,7 @@ from gridstat.console.cli.pipeline_options import (
     Master,
     Memory,
     existing,
+    instant_ns,
     need_spark,
     place_of,
     spark_for,
@@ -188,14 +189,28 @@ def query(
     master: Master = MASTER,
     driver_memory: Memory = MEMORY,
     rows: Annotated[int, typer.Option("--rows", min=1, max=1_000_000)] = ROWS_SHOWN,
+    log_from: Annotated[
+        str,
+        typer.Option(
+            "--log-from", help="Read log_events, log_ledgers, log_counters from this time on (UTC)."
+        ),
+    ] = "",
+    log_to: Annotated[
+        str, typer.Option("--log-to", help="Read them only up to this time, and not at it.")
+    ] = "",
     json: AsJson = False,
 ) -> None:
     need_spark()
     from gridstat.pipeline.queries import ask  # Needs Spark.
+    from gridstat.pipeline.row_choice import RowChoice  # Needs Arrow.
 
+    recorded_rows = RowChoice(
+        from_ns=instant_ns(log_from) if log_from else None,
+        to_ns=instant_ns(log_to) if log_to else None,
+    )
     place = existing(place_of(folder, into, log))
     with spark_for(master, driver_memory, "asking") as spark:
-        found = ask(spark, place, statement).limit(rows + 1).toArrow()
+        found = ask(spark, place, statement, recorded_rows).limit(rows + 1).toArrow()
     if json:
         for row in found.slice(0, rows).to_pylist():
             print_plainly(Console(), json_text.dumps(row, default=str))

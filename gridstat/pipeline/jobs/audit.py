@@ -15,6 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from gridstat.pipeline.known_streams import known_streams, read_all
 from gridstat.pipeline.last_heard import LAST_HEARD, last_heard
+from gridstat.pipeline.log_source import NAME
+from gridstat.pipeline.row_choice import RowChoice
 from gridstat.pipeline.schemas import AUDIT, EVENTS
 from gridstat.pipeline.stages.audit import (
     GAPS_COLUMNS,
@@ -103,10 +105,9 @@ def _witnesses(spark: SparkSession, folder: PipelineFolder, since_ns: int) -> tu
     read_ns = max(0, since_ns - LOOK_BACK_NS)
     archived_ns = int(events.highest("created_ns") or 0)
     stamped = events.read(spark, events.paths("created_ns", [(read_ns, None)]))
-    ledgers = spark.read.format("gridstat").option("kind", LEDGERS.name)
     witnesses = Witnesses(
         contracts=_small(spark, folder, CONTRACTS),
-        ledgers=_since(ledgers.load(str(folder.log)), since_ns),
+        ledgers=_ledgers(spark, folder, since_ns),
         streams=_small(spark, folder, STREAMS),
         events=stamped.filter(F.col("created_ns") >= read_ns),
         unrecorded=_small(spark, folder, GAPS),
@@ -131,14 +132,22 @@ def _small(spark: SparkSession, folder: PipelineFolder, kind: RecordKind) -> Dat
     return spark.createDataFrame(read_all(folder.log, kind), from_arrow_schema(kind.schema))
 
 
-def _since(ledgers: DataFrame, since_ns: int) -> DataFrame:
-    """Readings from then on, and of each subscription the last one before: it is the base."""
+def _ledgers(spark: SparkSession, folder: PipelineFolder, since_ns: int) -> DataFrame:
+    """Readings after `since_ns`, and of each subscription the last one before: it is the base."""
     if since_ns <= 0:
-        return ledgers
+        return _recorded(spark, folder, LEDGERS, RowChoice())
     key = [*SUBSCRIPTION, "path"]
-    before = ledgers.filter(F.col("time_ns") <= since_ns)
+    before = _recorded(spark, folder, LEDGERS, RowChoice(to_ns=since_ns + 1))
     newest = before.groupBy(*key).agg(F.max_by(F.struct("*"), "time_ns").alias("row"))
-    return newest.select("row.*").unionByName(ledgers.filter(F.col("time_ns") > since_ns))
+    after = _recorded(spark, folder, LEDGERS, RowChoice(from_ns=since_ns + 1))
+    return newest.select("row.*").unionByName(after)
+
+
+def _recorded(
+    spark: SparkSession, folder: PipelineFolder, kind: RecordKind, rows: RowChoice
+) -> DataFrame:
+    source = spark.read.format(NAME).option("kind", kind.name)
+    return source.options(**rows.options).load(str(folder.log))
 
 
 def _unsettled_ns(table: StoredTable) -> int:

@@ -57,6 +57,12 @@ def test_a_folder_without_a_pipeline_is_named(tmp_path: Path, command: str) -> N
     assert "gridstat pipeline run" in said
 
 
+def test_a_part_of_the_log_that_ends_before_it_begins_is_refused(tmp_path: Path) -> None:
+    part = ["--log-from", "2026-11-16T12:00", "--log-to", "2026-11-16T12:00"]
+    said = _failed("query", "select 1", *part, "--into", str(tmp_path))
+    assert "has no instant in it" in said
+
+
 def test_status_before_the_first_batch_says_how_to_begin(tmp_path: Path) -> None:
     assert "no pipeline has run" in _failed("status", "--into", str(tmp_path))
 
