@@ -13,7 +13,6 @@ from benchmarks.experiments.multicast import MULTICAST
 from benchmarks.experiments.pipeline import PIPELINE
 from benchmarks.experiments.rate_filter import RATE_FILTER
 from benchmarks.experiments.recovery import RECOVERY
-from benchmarks.experiments.split import SPLIT
 from benchmarks.experiments.subscribe import SUBSCRIBE
 from benchmarks.experiments.throughput import THROUGHPUT
 from benchmarks.experiments.tree import TREE
@@ -30,7 +29,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         RATE_FILTER,
         THROUGHPUT,
         BASE,
-        SPLIT,
         LATENCY_LAW,
         SUBSCRIBE,
         RECOVERY,
