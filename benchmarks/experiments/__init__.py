@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.experiments.base import BASE
 from benchmarks.experiments.changes import CHANGES
+from benchmarks.experiments.distribution import DISTRIBUTION
 from benchmarks.experiments.experiment import Comparison, Experiment, Parameter, Result
 from benchmarks.experiments.forwarding import FORWARDING
 from benchmarks.experiments.hops import HOPS
@@ -29,6 +30,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         RATE_FILTER,
         THROUGHPUT,
         BASE,
+        DISTRIBUTION,
         LATENCY_LAW,
         SUBSCRIBE,
         RECOVERY,

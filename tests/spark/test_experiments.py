@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import tomllib
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+from benchmarks.errors import BenchmarkError
+from benchmarks.experiments.distribution import (
+    DISTRIBUTION,
+    Counted,
+    bin_counts,
+    measure_with,
+)
+from benchmarks.pipeline_driver import count_bins
 from benchmarks.samples import Label, write_samples
 from benchmarks.statistics import summary_of
 from gridstat.pipeline.experiments import (
@@ -91,6 +102,39 @@ def test_ten_million_samples_are_summed_up_without_one_left_out(
     assert {row["upper_us"]: row["samples"] for row in rows} == counts
     assert sum(row["samples"] for row in rows) == 10 * MILLION
     assert [row["range"] for row in rows[:2]] == ["1-100", "101-200"]
+
+
+@pytest.mark.feature("S3-87")
+def test_the_distribution_of_real_events_is_counted_alike_by_spark_and_directly(
+    spark: SparkSession,
+) -> None:
+    options = {"runs": 2, "seconds": 0.2, "large": 1_500_000, "awake": 0}
+    measure = partial(measure_with, lambda _: nullcontext(partial(count_bins, spark)))
+    result = replace(DISTRIBUTION, measure=measure).run(options, lambda *_: None)
+    figures = result.figures
+    assert (figures["lost"], figures["runs"]) == (0, 2)
+    for prefix in ("", "large_"):
+        assert figures[f"{prefix}bins_samples"] == figures[f"{prefix}samples"]
+        assert figures[f"{prefix}bins_equal_direct_count"] == "yes"
+        assert figures[f"{prefix}bins_percent_sum"] == pytest.approx(100.0, abs=1e-6)
+    assert figures["large_samples"] == 1_500_000
+    assert int(figures["samples"]) > 0
+    assert sum(int(row[1]) for row in result.table) == figures["samples"]
+    assert DISTRIBUTION.parameters[3].default == 10 * MILLION, "what S3-88 asks for"
+    printed = {item.figure: item for item in result.comparisons}
+    assert printed["within_200_us_percent"].theirs == pytest.approx(96.504)
+
+
+def test_a_count_that_spark_and_numpy_disagree_on_is_told() -> None:
+    rows = [{"upper_us": 100, "samples": 3, "percent": 100.0}]
+    figures = Counted(rows, 1.0, direct={100: 2, 200: 1}).figures("")
+    assert figures["bins_equal_direct_count"] == "no"
+    assert bin_counts(np.array([1, 100_999, 101_000, 200_999, 201_000])) == {100: 2, 200: 2, 300: 1}
+
+
+def test_more_events_in_a_run_than_are_kept_are_refused() -> None:
+    with pytest.raises(BenchmarkError, match="too long"):
+        DISTRIBUTION.run({"seconds": 600.0}, lambda *_: None)
 
 
 def test_the_summary_of_a_cell_is_that_of_its_samples(spark: SparkSession, tmp_path: Path) -> None:
