@@ -54,6 +54,7 @@ Examples:
   gridstat subscribe --flooded --seconds 10
 """
 POLL_S = 0.05
+AS_HELP = "The end-point's full name; else c1/terminal-NUMBER, by cloud and process."
 KEEP_EVENTS = 65_536
 
 
@@ -72,7 +73,7 @@ def subscribe(
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.0, max=SECONDS_MAX, help="0: no end.")
     ] = 0.0,
-    end_point: Annotated[str, typer.Option("--as", help="The end-point's full name.")] = "",
+    end_point: Annotated[str, typer.Option("--as", help=AS_HELP)] = "",
     flooded: Annotated[bool, typer.Option("--flooded", help="All that floods.")] = False,
     edge: Edges = None,
     folder: Folder = None,
