@@ -118,7 +118,6 @@ def test_a_router_that_falls_silent_is_noticed_by_its_neighbours_and_by_the_brok
     becomes(lambda: square.router("i1")["is_up"], expected=False)
     square.grid.daemons["i1"].signal(signal.SIGCONT)
     square.await_whole()
-    assert square.down() == set()
 
 
 @pytest.mark.feature("S0-114", "S3-45")
