@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the core with POSIX calls alone, by the clang of ziglang and with musl as its C library, and
-# runs the programs of tests/sanitize on it. `make test` does the same with the machine's own library.
+# runs the programs of tests/sanitize on it. `make test` does so with the machine's own library.
 set -eu
 
 python=$(cd "$1" && pwd)/python
@@ -18,7 +18,8 @@ for source in gridstat/core/*.c; do
 done
 for program in tests/sanitize/*.c; do
     name=$(basename "$program" .c)
-    "$python" -m ziglang cc "${flags[@]}" -std=gnu11 -static -o "$out/$name" "$program" "${objects[@]}"
+    "$python" -m ziglang cc "${flags[@]}" -std=gnu11 -static -o "$out/$name" "$program" \
+        "${objects[@]}"
     echo "$out/$name"
     "$out/$name"
 done
