@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the core with POSIX calls alone, by the clang of ziglang and with musl as its C library, and
+# Builds the core with POSIX calls alone, by the clang of ziglang and with musl as C library, and
 # runs the programs of tests/sanitize on it. `make test` does so with the machine's own library.
 set -eu
 
