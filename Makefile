@@ -26,7 +26,7 @@ STRESS_RUNS := $(addprefix build/sanitize/address/,$(STRESSES)) \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install up test test-apart lint type tidy features sanitize sanitize-python sanitize-c fuzz \
+.PHONY: help install up test test-apart lint type tidy features sanitize sanitize-python sanitize-c portable fuzz \
 	bench instructions wheel pins fmt clean soak-faults soak-pipeline soak-simulation promtool
 
 help: ## List the targets
@@ -89,6 +89,9 @@ build/sanitize/address/%: tests/sanitize/%.c $(OUR_H) $(CORE_C)
 build/sanitize/thread/%: tests/sanitize/%.c $(OUR_H) $(CORE_C)
 	@mkdir -p $(@D)
 	@$(CC) $(C_STANDARD) $(TSAN) -o $@ $< $(CORE_C)
+
+portable: $(VENV)/.tools ## Build the portable core by clang with another C library (musl), and run it
+	@tools/portable.sh $(BIN)
 
 fuzz: $(FUZZERS) $(VENV)/.built ## Throw malformed datagrams at every parser, under ASan+UBSan
 	@for run in $(FUZZERS); do $$run || exit 1; done

@@ -17,6 +17,7 @@ from pyspark import SparkContext
 
 from benchmarks.roles.conversation import Answer, Question, converse
 from gridstat.pipeline.alarm_rules import load_rules
+from gridstat.pipeline.experiments import bins, read_samples
 from gridstat.pipeline.folder import PipelineFolder
 from gridstat.pipeline.jobs.alarms import AlarmFollower
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
@@ -25,6 +26,8 @@ from gridstat.pipeline.stages.rollup import rollup_core
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
 
     from gridstat.pipeline.archive import Archive
 
@@ -50,6 +53,7 @@ class Driver:
         steps: dict[str, Callable[..., Answer]] = {
             "core": self.core,
             "full": self.full,
+            "bins": self.bins,
             "begin_live": self.begin_live,
             "end_live": self.end_live,
             "memory": self.memory,
@@ -97,6 +101,9 @@ class Driver:
         shutil.rmtree(folder)
         return told
 
+    def bins(self, samples: Path) -> Answer:
+        return count_bins(self._spark, samples)
+
     def begin_live(self, log: Path, folder: Path) -> Answer:
         """Begins to take what is recorded, as it comes, and to judge it by the usual rules."""
         place = PipelineFolder(folder, log)
@@ -116,6 +123,14 @@ class Driver:
         java = _java()
         assert java is not None
         return {"rss_mb": (_peak_kib(os.getpid()) + _peak_kib(java.pid)) / KIB_PER_MIB}
+
+
+def count_bins(spark: SparkSession, samples: Path) -> Answer:
+    """The job that counts a folder of raw samples in bins of latency: its rows, and its time."""
+    began_s = time.monotonic()
+    rows = [row.asDict() for row in bins(read_samples(spark, samples)).collect()]
+    seconds = time.monotonic() - began_s
+    return {"seconds": seconds, "rows": rows}
 
 
 class _Timed:

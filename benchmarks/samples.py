@@ -1,6 +1,6 @@
 """Raw samples of a run as Parquet, one file a cell and run; `gridstat.pipeline` makes the tables.
 
-What is in a file counts: the warm-up has been cut. Stamps of a hop are there if it was traced.
+What is in a file counts: the warm-up has been cut.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ if TYPE_CHECKING:
     from benchmarks.statistics import Int64s
 
 LABELS = ("experiment", "source", "kind")
-STAMPS = ("hop_kernel_ns", "hop_taken_ns", "hop_sent_ns", "kernel_ns")
 SAMPLES_SCHEMA = pa.schema(
     [
         *[pa.field(name, pa.string()) for name in LABELS],
         pa.field("run", pa.int32()),
         pa.field("created_ns", pa.int64()),
         pa.field("received_ns", pa.int64()),
-        *[pa.field(name, pa.int64()) for name in STAMPS],
     ]
 )
 
@@ -51,9 +49,7 @@ def keep_samples(question: Mapping[str, Any], created_ns: Int64s, latencies_ns: 
         write_samples(Path(folder), label, created_ns, created_ns + latencies_ns)
 
 
-def write_samples(
-    folder: Path, label: Label, created_ns: Int64s, received_ns: Int64s, **stamps: Int64s
-) -> Path:
+def write_samples(folder: Path, label: Label, created_ns: Int64s, received_ns: Int64s) -> Path:
     """A file of its own in the folder, which is made if it is not there."""
     count = len(created_ns)
     columns: dict[str, Any] = {
@@ -62,7 +58,6 @@ def write_samples(
     }
     columns |= {"run": pa.repeat(pa.scalar(label.run, pa.int32()), count)}
     columns |= {"created_ns": created_ns, "received_ns": received_ns}
-    columns |= {name: stamps.get(name, pa.nulls(count, pa.int64())) for name in STAMPS}
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / label.file_name
     table = pa.table({name: columns[name] for name in SAMPLES_SCHEMA.names})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.experiments.base import BASE
 from benchmarks.experiments.changes import CHANGES
+from benchmarks.experiments.distribution import DISTRIBUTION
 from benchmarks.experiments.experiment import Comparison, Experiment, Parameter, Result
 from benchmarks.experiments.forwarding import FORWARDING
 from benchmarks.experiments.hops import HOPS
@@ -13,7 +14,6 @@ from benchmarks.experiments.multicast import MULTICAST
 from benchmarks.experiments.pipeline import PIPELINE
 from benchmarks.experiments.rate_filter import RATE_FILTER
 from benchmarks.experiments.recovery import RECOVERY
-from benchmarks.experiments.split import SPLIT
 from benchmarks.experiments.subscribe import SUBSCRIBE
 from benchmarks.experiments.throughput import THROUGHPUT
 from benchmarks.experiments.tree import TREE
@@ -30,7 +30,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         RATE_FILTER,
         THROUGHPUT,
         BASE,
-        SPLIT,
+        DISTRIBUTION,
         LATENCY_LAW,
         SUBSCRIBE,
         RECOVERY,

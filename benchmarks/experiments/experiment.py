@@ -61,6 +61,11 @@ class Comparison:
     is_comparable: bool = False
 
     @property
+    def source_id(self) -> str:
+        """Which source: the first word of `source`, as `S0` of `S0 Tab 8.12`."""
+        return self.source.split()[0]
+
+    @property
     def comparable(self) -> str:
         """`yes` or `no`, as it is printed."""
         return "yes" if self.is_comparable else "no"
@@ -78,6 +83,8 @@ class Result:
 
     def __post_init__(self) -> None:
         assert all(len(row) == len(self.columns) for row in self.table)
+        printed = [(comparison.figure, comparison.source_id) for comparison in self.comparisons]
+        assert len(set(printed)) == len(printed), "one number a source for each figure"
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,10 @@ S3_BASE_LOCAL_MEAN_US = 24
 S3_BASE_MANAGED_MEAN_US = 260
 """The same way through the router in Java."""
 
+# S3 Fig 5.4, the C router: latency -> how many of all samples took no longer.
+S3_BASE_SAMPLES = 250_000
+S3_BASE_WITHIN_US = {200: 241_260, 400: 249_755, 500: 249_900, 1_000: 249_984, 1_100: 250_000}
+
 # S0 Tabs 8.7-8.9: load variables -> mean of reference pair 0 through one router.
 S0_LOAD_MEAN_US = {
     0: 749,

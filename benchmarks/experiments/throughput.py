@@ -59,8 +59,17 @@ class Step:
     @property
     def is_saturated(self) -> bool:
         """Whether the hop (or the load's own sender) no longer keeps up."""
+        return bool(self.saturated_by)
+
+    @property
+    def saturated_by(self) -> str:
+        """What no longer keeps up; empty if all of it does."""
+        if self.lost > 0:
+            return "loss"
+        if self.summary.mean_us > LATE_US:
+            return "latency"
         is_slow = self.achieved_per_s < KEPT_UP_SHARE * self.offered_per_s
-        return self.lost > 0 or is_slow or self.summary.mean_us > LATE_US
+        return "the load's sender" if is_slow else ""
 
 
 Ramp = dict[tuple[str, int], list[Step]]
@@ -86,7 +95,17 @@ def measure(options: Options, progress: Progress) -> Result:
     return Result(
         figures={**_figures(ramp), "runs": runs},
         title="one router under a growing load: latency of the reference (us), CPU (%)",
-        columns=("kind", "thousands/s", "mean", "max", "p99", "CPU %", "achieved/s", "lost", ""),
+        columns=(
+            "kind",
+            "thousands/s",
+            "mean",
+            "max",
+            "p99",
+            "CPU %",
+            "achieved/s",
+            "lost",
+            "saturated by",
+        ),
         table=tuple(_rows(ramp)),
         comparisons=tuple(_comparisons(ramp)),
     )
@@ -173,6 +192,8 @@ def _figures(ramp: Ramp) -> dict[str, Figure]:
             if any(step.is_saturated for step in kept):
                 figures[f"{prefix}saturated_per_s"] = thousands * 1_000
                 figures[f"{prefix}saturated_lost"] = max(step.lost for step in kept)
+                reasons = (step.saturated_by for step in kept)
+                figures[f"{prefix}saturated_by"] = next(filter(None, reasons))
             else:
                 figures[f"{prefix}carried_per_s"] = thousands * 1_000
     carried = [
@@ -200,7 +221,7 @@ def _rows(ramp: Ramp) -> Iterator[tuple[str, ...]]:
             f"{middle([step.cpu_percent for step in kept]):.1f}",
             f"{middle([step.achieved_per_s for step in kept]):,.0f}",
             str(max(step.lost for step in kept)),
-            "saturated" if any(step.is_saturated for step in kept) else "",
+            next(filter(None, (step.saturated_by for step in kept)), ""),
         )
 
 

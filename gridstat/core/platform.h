@@ -1,8 +1,10 @@
 /* What differs between Linux and any other POSIX system, in one place.
  *
  * Compiled with GS_PORTABLE, or elsewhere than on Linux, the core uses POSIX calls alone: one
- * datagram a call, no offload, no kernel time stamps, no pinning. A test compiles it so; `posix` at
- * run time takes the same way on Linux.
+ * datagram a call, no offload, no kernel time stamps, no pinning. Without time stamps an event
+ * counts as arrived when it is read, so a reader that stalls may lose events of a sparse stream
+ * that came meanwhile. A test builds the core so with two compilers and runs it; `posix` at run
+ * time takes the same way on Linux.
  */
 #ifndef GS_PLATFORM_H
 #define GS_PLATFORM_H

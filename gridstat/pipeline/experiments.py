@@ -1,8 +1,8 @@
 """Tables of our experiments from their raw samples, in the layout of the sources (S3, chapter 5).
 
-A sample is one event: when it was made, when its subscriber had it, and, where the hop between them
-was traced, what the kernel and the hop stamped on its way. Bins are of whole microseconds with both
-ends, as in "101-200"; the deviation is that of all samples, as the sources print it.
+A sample is one event: when it was made, and when its subscriber had it. Bins are of whole
+microseconds with both ends, as in "101-200"; the deviation is that of all samples, as the sources
+print it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,8 @@ if TYPE_CHECKING:
 
 CELL: Final = ("experiment", "source", "kind")
 SAMPLES: Final = (
-    "experiment string, source string, kind string, run int, created_ns bigint, "
-    "received_ns bigint, hop_kernel_ns bigint, hop_taken_ns bigint, hop_sent_ns bigint, "
-    "kernel_ns bigint"
+    "experiment string, source string, kind string, run int, created_ns bigint, received_ns bigint"
 )
-"""`hop_kernel_ns`: the kernel had it for the hop; `hop_taken_ns`: the hop's thread had it;
-`hop_sent_ns`: just before the hop sent it on; `kernel_ns`: the kernel had it for the subscriber."""
 SUMMARY: Final = (
     "experiment string, source string, kind string, samples bigint, mean_us double, min_us double, "
     "max_us double, sd_us double, p50_us double, p90_us double, p99_us double"
@@ -34,13 +30,8 @@ BINS: Final = (
     "experiment string, source string, kind string, lower_us bigint, upper_us bigint, "
     "range string, samples bigint, percent double, percent_to double"
 )
-PARTS: Final = (
-    "experiment string, source string, kind string, part string, samples bigint, mean_us double, "
-    "min_us double, max_us double, sd_us double, share double"
-)
 NS_PER_US: Final = 1_000
 WIDTH_US: Final = 100
-END_TO_END: Final = "end to end"
 
 
 def read_samples(spark: SparkSession, folder: Path) -> DataFrame:
@@ -92,36 +83,6 @@ def bins(samples: DataFrame, uppers_us: Sequence[int] = ()) -> DataFrame:
         (100.0 * F.sum("samples").over(so_far) / F.sum("samples").over(whole)).alias("percent_to"),
     )
     return shared.orderBy(*CELL, "upper_us")
-
-
-def parts(samples: DataFrame) -> DataFrame:
-    """Where the time of traced samples goes (S3 §5.2.1): kernel and network, queue, and the hop.
-
-    `kernel` is from the publisher's stamp to the hop's kernel and from the hop's sending to the
-    subscriber's thread; `queue` from the hop's kernel to its thread, waking included; `local` from
-    there to just before it sends. Of every sample the three sum up to the whole.
-    """
-    local_ns = F.col("hop_sent_ns") - F.col("hop_taken_ns")
-    queue_ns = F.col("hop_taken_ns") - F.col("hop_kernel_ns")
-    whole_ns = F.col("received_ns") - F.col("created_ns")
-    before_ns = F.col("hop_kernel_ns") - F.col("created_ns")
-    after_ns = F.col("received_ns") - F.col("hop_sent_ns")
-    named = {
-        END_TO_END: whole_ns,
-        "kernel": before_ns + after_ns,
-        "queue": queue_ns,
-        "local": local_ns,
-    }
-    each = F.array(
-        *[F.struct(F.lit(name).alias("part"), ns.alias("ns")) for name, ns in named.items()]
-    )
-    traced = samples.filter(F.col("hop_sent_ns").isNotNull())
-    split = traced.select(*CELL, whole_ns.alias("whole_ns"), F.explode(each).alias("at"))
-    taken_us = _us(F.col("at.ns"))
-    found = split.groupBy(*CELL, "at.part").agg(
-        *_measures(taken_us), (F.sum("at.ns") / F.sum("whole_ns")).alias("share")
-    )
-    return found.select(*CELL, "part", "samples", "mean_us", "min_us", "max_us", "sd_us", "share")
 
 
 def _measures(latency_us: Column) -> list[Column]:

@@ -212,7 +212,7 @@ def test_routers_go_on_without_their_broker_and_catch_up_when_it_is_back(
     assert run.arrived(VOLTAGE, count=60) == run.published
 
 
-@pytest.mark.feature("S0-117", "S3-45", "S0-113")
+@pytest.mark.feature("S0-117", "S0-113")
 def test_a_router_that_died_is_missed_by_its_neighbour_and_rebuilt_when_it_is_back(
     cloud: RouterCloud,
 ) -> None:

@@ -1,26 +1,31 @@
-"""Tables of experiments from raw samples: the sources' bins, millions of samples, the parts."""
+"""Tables of experiments from raw samples: the sources' bins, and millions of samples."""
 
 from __future__ import annotations
 
 import tomllib
-from itertools import pairwise
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.experiments.split import SPLIT
-from benchmarks.samples import SAMPLES_SCHEMA, Label, write_samples
+from benchmarks.errors import BenchmarkError
+from benchmarks.experiments.distribution import (
+    DISTRIBUTION,
+    Counted,
+    bin_counts,
+    measure_with,
+)
+from benchmarks.pipeline_driver import count_bins
+from benchmarks.samples import Label, write_samples
 from benchmarks.statistics import summary_of
 from gridstat.pipeline.experiments import (
     BINS,
-    PARTS,
     SUMMARY,
     bins,
-    parts,
     read_samples,
     summaries,
 )
@@ -99,70 +104,47 @@ def test_ten_million_samples_are_summed_up_without_one_left_out(
     assert [row["range"] for row in rows[:2]] == ["1-100", "101-200"]
 
 
-def traced(count: int) -> pa.Table:
-    """Samples with all stamps, each a little after the other."""
-    chosen = np.random.default_rng(10)
-    steps = chosen.integers(500, 90_000, (6, count)).cumsum(axis=0) + BEGAN_NS
-    stamps = ("created_ns", "hop_kernel_ns", "hop_taken_ns", "hop_sent_ns", "kernel_ns")
-    columns = dict(zip((*stamps, "received_ns"), steps, strict=True))
-    names = {"experiment": "split", "source": "s3", "kind": "reference"}
-    return pa.table(
-        {name: pa.array([value] * count) for name, value in names.items()}
-        | {"run": pa.array([1] * count, pa.int32())}
-        | {name: pa.array(values) for name, values in columns.items()}
-    ).select(SAMPLES_SCHEMA.names)
-
-
-def test_kernel_queue_and_local_sum_up_to_the_whole(spark: SparkSession, tmp_path: Path) -> None:
-    table = traced(5_000)
-    pq.write_table(table, tmp_path / "split.parquet")
-    created_ns = BEGAN_NS + np.arange(9)
-    write_samples(tmp_path, Label("split", "s3", "untraced", 1), created_ns, created_ns + 1_000)
-    samples = read_samples(spark, tmp_path)
-    found = {row["part"]: row for row in collected(parts(samples), PARTS)}
-    assert {row["kind"] for row in found.values()} == {"reference"}, "others have no parts"
-    at = {name: table.column(name).to_numpy() for name in SAMPLES_SCHEMA.names[4:]}
-    expected = {
-        "end to end": at["received_ns"] - at["created_ns"],
-        "queue": at["hop_taken_ns"] - at["hop_kernel_ns"],
-        "local": at["hop_sent_ns"] - at["hop_taken_ns"],
-    }
-    expected["kernel"] = expected["end to end"] - expected["queue"] - expected["local"]
-    for name, values_ns in expected.items():
-        law = summary_of(values_ns)
-        row = found[name]
-        told = [row[f"{each}_us"] for each in ("mean", "min", "max", "sd")]
-        assert told == pytest.approx([law.mean_us, law.min_us, law.max_us, law.sd_us], rel=1e-9)
-    three = [found[name] for name in ("kernel", "queue", "local")]
-    whole_us = found["end to end"]["mean_us"]
-    assert sum(row["mean_us"] for row in three) == pytest.approx(whole_us, rel=1e-12)
-    assert sum(row["share"] for row in three) == pytest.approx(1.0, rel=1e-12)
-
-    (row,) = [one for one in collected(summaries(samples), SUMMARY) if one["kind"] == "reference"]
-    law = summary_of(expected["end to end"])
-    assert [row[f"{name}_us"] for name in ("mean", "sd", "p50", "p90", "p99")] == pytest.approx(
-        [law.mean_us, law.sd_us, law.p50_us, law.p90_us, law.p99_us], rel=1e-9, abs=1e-12
-    )
-
-
-@pytest.mark.feature("S3-89")
-def test_the_kernels_stamps_split_what_an_event_took_and_the_parts_sum_up(
-    spark: SparkSession, tmp_path: Path
+@pytest.mark.feature("S3-87")
+def test_the_distribution_of_real_events_is_counted_alike_by_spark_and_directly(
+    spark: SparkSession,
 ) -> None:
-    result = SPLIT.run(
-        {"runs": 1, "seconds": 0.2, "tick_ms": 5, "samples": str(tmp_path)}, lambda *_: None
+    options = {"runs": 2, "seconds": 0.2, "large": 1_500_000, "awake": 0}
+    measure = partial(measure_with, lambda _: nullcontext(partial(count_bins, spark)))
+    result = replace(DISTRIBUTION, measure=measure).run(options, lambda *_: None)
+    figures = result.figures
+    assert (figures["lost"], figures["runs"]) == (0, 2)
+    for prefix in ("", "large_"):
+        assert figures[f"{prefix}bins_samples"] == figures[f"{prefix}samples"]
+        assert figures[f"{prefix}bins_equal_direct_count"] == "yes"
+        assert figures[f"{prefix}bins_percent_sum"] == pytest.approx(100.0, abs=1e-6)
+    assert figures["large_samples"] == 1_500_000
+    assert int(figures["samples"]) > 0
+    assert sum(int(row[1]) for row in result.table) == figures["samples"]
+    assert DISTRIBUTION.parameters[3].default == 10 * MILLION, "what S3-88 asks for"
+    printed = {item.figure: item for item in result.comparisons}
+    assert printed["within_200_us_percent"].theirs == pytest.approx(96.504)
+
+
+def test_a_count_that_spark_and_numpy_disagree_on_is_told() -> None:
+    rows = [{"upper_us": 100, "samples": 3, "percent": 100.0}]
+    figures = Counted(rows, 1.0, direct={100: 2, 200: 1}).figures("")
+    assert figures["bins_equal_direct_count"] == "no"
+    assert bin_counts(np.array([1, 100_999, 101_000, 200_999, 201_000])) == {100: 2, 200: 2, 300: 1}
+
+
+def test_more_events_in_a_run_than_are_kept_are_refused() -> None:
+    with pytest.raises(BenchmarkError, match="too long"):
+        DISTRIBUTION.run({"seconds": 600.0}, lambda *_: None)
+
+
+def test_the_summary_of_a_cell_is_that_of_its_samples(spark: SparkSession, tmp_path: Path) -> None:
+    created_ns = BEGAN_NS + np.arange(5_000) * 1_000_000
+    latencies_ns = np.random.default_rng(10).integers(500, 540_000, 5_000)
+    write_samples(tmp_path, Label("base", "s3", "cloud", 1), created_ns, created_ns + latencies_ns)
+    (row,) = collected(summaries(read_samples(spark, tmp_path)), SUMMARY)
+    law = summary_of(latencies_ns)
+    fields = ("mean_us", "min_us", "max_us", "sd_us", "p50_us", "p90_us", "p99_us")
+    assert [row[name] for name in fields] == pytest.approx(
+        [getattr(law, name) for name in fields], rel=1e-9, abs=1e-12
     )
-    assert result.figures["lost"] == 0
-    (path,) = tmp_path.iterdir()
-    table = pq.read_table(path)
-    at = {name: table.column(name).to_numpy() for name in SAMPLES_SCHEMA.names[4:9]}
-    order = ("created_ns", "hop_kernel_ns", "hop_taken_ns", "hop_sent_ns", "received_ns")
-    for earlier, later in pairwise(order):
-        assert (at[earlier] <= at[later]).all(), f"{later} is never before {earlier}"
-    found = {row["part"]: row for row in collected(parts(read_samples(spark, tmp_path)), PARTS)}
-    assert {row["samples"] for row in found.values()} == {table.num_rows}
-    whole_us = found["end to end"]["mean_us"]
-    three = [found[name]["mean_us"] for name in ("kernel", "queue", "local")]
-    assert sum(three) == pytest.approx(whole_us, rel=1e-9)
-    assert min(three) > 0
-    assert result.figures["local_mean_us"] == pytest.approx(three[2], abs=0.06)
+    assert row["samples"] == 5_000

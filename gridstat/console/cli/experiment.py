@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 MODULE = "benchmarks.experiments"
 SHORT = ("runs", "seconds", "only")
 """Parameters with an option of their own."""
+WITHDRAWN = {
+    "split": (
+        'the experiment "split" is withdrawn until it measures the compiled router',
+        "it traced a hop in plain Python; `gridstat experiment run base` measures the compiled "
+        "router's own share of the latency, as s0_local_mean_us and s3_local_mean_us",
+    ),
+}
+"""Experiments that existed and no longer run: the error and its hint, by name."""
 HELP = """Rerun an experiment of the sources, or of our own promises, on this machine.
 
 Examples:
@@ -133,6 +141,9 @@ def is_source_tree(folder: Path) -> bool:
 
 
 def find_experiment(known: Mapping[str, Experiment], name: str) -> Experiment:
+    if name in WITHDRAWN:
+        message, hint = WITHDRAWN[name]
+        raise UnknownName(message, hint=hint)
     if name not in known:
         raise UnknownName(f'there is no experiment "{name}"', hint=f"there are {', '.join(known)}")
     return known[name]
@@ -176,13 +187,17 @@ def described(experiment: Experiment) -> dict[str, object]:
 
 
 def flat_figures(result: Result) -> dict[str, Any]:
-    """Figures, and for each that a source printed, its number and whether the two compare."""
+    """The figures, and for every source that printed one, its number and whether the two compare.
+
+    A figure that S0 and S3 both printed has fields of its own for each of them.
+    """
     flat: dict[str, Any] = dict(result.figures)
     for comparison in result.comparisons:
-        flat[f"{comparison.figure}_source"] = comparison.source
-        flat[f"{comparison.figure}_theirs"] = comparison.theirs
-        flat[f"{comparison.figure}_comparable"] = comparison.comparable
-        flat[f"{comparison.figure}_reason"] = comparison.reason
+        name = f"{comparison.figure}_{comparison.source_id}"
+        flat[f"{name}_source"] = comparison.source
+        flat[f"{name}_theirs"] = comparison.theirs
+        flat[f"{name}_comparable"] = comparison.comparable
+        flat[f"{name}_reason"] = comparison.reason
     return flat
 
 

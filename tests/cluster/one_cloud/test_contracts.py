@@ -12,7 +12,7 @@ import pytest
 from gridstat.endpoint.asking import qos
 from gridstat.model.errors import GridStatError, RedundancyNotSatisfiable
 from gridstat.model.qos import BASELINE_MODE
-from gridstat.model.status import BuiltinType
+from gridstat.model.status import BuiltinType, Field, FieldKind, RecordType
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.cloud import EAST, WEST
 from tests.cluster.one_cloud.streams import Stream, slots_of
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 FLOAT64 = BuiltinType.FLOAT64
 KEEP = 65_536
+RANKED = 20
+"""Streams of each priority; together their burst takes the channel some 30 ms."""
+HALF_S_NS = 500_000_000
+LONG_RECORD = RecordType(
+    "long", tuple(Field(f"part_{number}", FieldKind.FLOAT64) for number in range(12))
+)
+RECORD = {f"part_{number}": 1.0 for number in range(12)}
 REPORT_S, REPORTS_ALIKE = 1.0, 3
 """How often a router says what it has counted, and how many such words make a steady count."""
 
@@ -108,7 +115,7 @@ def test_what_is_granted_between_desired_and_worst_is_told_and_flows(cloud: Clou
     assert set(taken.slots) == due(sending.sent, every=3)
 
 
-@pytest.mark.feature("S0-74", "S0-75")
+@pytest.mark.feature("S0-75")
 def test_priority_and_interval_of_a_living_stream_change_without_a_gap(cloud: Cloud) -> None:
     publisher = cloud.connect("c1/changing/pmu", WEST)
     subscriber = cloud.connect("c1/changing/desk", EAST)
@@ -136,6 +143,61 @@ def test_priority_and_interval_of_a_living_stream_change_without_a_gap(cloud: Cl
     odd = [slot for slot in taken.slots if slot % 2]
     assert len(odd) >= 14, "from the answer on, for 30 slots"
     assert all(later - earlier == 2 for earlier, later in pairwise(sorted(odd)))
+
+
+@pytest.mark.feature("S0-74")
+def test_a_changed_priority_changes_the_order_on_a_paced_channel_under_the_same_contracts(
+    cloud: Cloud,
+) -> None:
+    """Each burst takes a paced channel many milliseconds, and ends with the preferred streams."""
+    publisher = cloud.connect("c1/ranked/pmu", WEST[:1])
+    subscriber = cloud.connect("c1/ranked/desk", EAST[:1])
+    names = [[f"{side}-{number}" for number in range(RANKED)] for side in ("left", "right")]
+    streams = [publisher.publish_many(each, LONG_RECORD, rate=2) for each in names]
+    contracts = [
+        subscriber.subscribe_many(
+            [stream.name for stream in side], qos=qos(priority=priority), keep_events=KEEP
+        )
+        for side, priority in zip(streams, (2, 5), strict=True)
+    ]
+    numbers = [[each.contract.subscription_id for each in side] for side in contracts]
+
+    def arrivals(*, last: int) -> list[list[int]]:
+        """When the events of a burst arrived, by side; each pair ends with one of side `last`."""
+        created_ns = time.time_ns() // HALF_S_NS * HALF_S_NS
+        for pair in zip(streams[1 - last], streams[last], strict=True):
+            for stream in pair:
+                assert stream.send(RECORD, created_ns=created_ns)
+        found: list[list[int]] = [[], []]
+
+        def complaint() -> str | None:
+            for side, each in zip(found, contracts, strict=True):
+                for contract in each:
+                    side.extend(contract.read()["received_ns"].tolist())
+            counts = [len(side) for side in found]
+            return None if counts == [RANKED] * 2 else f"{counts} of {RANKED} each have come"
+
+        eventually(complaint)
+        return found
+
+    left, right = arrivals(last=0)
+    assert max(left) < max(right), "priority 2 overtakes priority 5"
+    assert sum(left) < sum(right)
+    for side, priority in zip(contracts, (5, 2), strict=True):
+        for contract in side:
+            contract.change(qos(priority=priority))
+    await_next_half_second()
+    left, right = arrivals(last=1)
+    assert max(right) < max(left), "and the other way round once the priorities are changed"
+    assert sum(right) < sum(left)
+    after = [[each.contract.subscription_id for each in side] for side in contracts]
+    assert after == numbers, "no contract was made anew"
+
+
+def await_next_half_second() -> None:
+    """A variable at two events a second has room for its next one."""
+    began = time.time_ns() // HALF_S_NS
+    eventually(lambda: None if time.time_ns() // HALF_S_NS > began else "the same slot")
 
 
 @pytest.mark.feature("S0-137")

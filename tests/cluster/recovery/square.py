@@ -19,6 +19,7 @@ from lab.netns import cut_egress, heal_egress
 from tests.cluster.eventually import eventually
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
     from pathlib import Path
 
@@ -97,6 +98,9 @@ class EndPointProcess:
         """For `eventually`: no event of a variable that is younger than that one."""
         newest_ns = self.subscribed(name)["created_ns"]
         return None if newest_ns > since_ns else f"nothing new of {name} has come"
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
 
     def kill(self) -> None:
         """Without a word to anybody."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -106,7 +107,20 @@ def test_a_killed_router_costs_two_paths_nothing_and_gets_its_table_back(square:
     assert square.view.subscribed(name)["lost"] == lost
 
 
-@pytest.mark.feature("S0-114")
+@pytest.mark.feature("S3-45")
+def test_a_router_that_falls_silent_is_noticed_by_its_neighbours_and_by_the_broker(
+    square: Square,
+) -> None:
+    """A stopped process closes nothing: only probes and pings without an answer tell of it."""
+    square.grid.daemons["i1"].signal(signal.SIGSTOP)
+    # What it should send is missed by its neighbours, who say so to the broker.
+    becomes(lambda: {"i1→e0", "i1→e1"} <= square.down(), expected=True)
+    becomes(lambda: square.router("i1")["is_up"], expected=False)
+    square.grid.daemons["i1"].signal(signal.SIGCONT)
+    square.await_whole()
+
+
+@pytest.mark.feature("S0-114", "S3-45")
 def test_a_killed_router_is_left_by_the_streams_that_have_another_way(square: Square) -> None:
     name = square.stream("another-way")
     contract = square.view.subscribed(name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +23,7 @@ SLOW_S = 3
 SLOW_NS = SLOW_S * 1_000_000_000
 
 
-@pytest.mark.feature("S0-119")
+@pytest.mark.feature("S0-119", "S3-45")
 def test_a_killed_publisher_returns_to_its_identifier_and_its_subscribers(square: Square) -> None:
     name = square.stream("voltage")
     before = square.view.subscribed(name)
@@ -38,7 +40,7 @@ def test_a_killed_publisher_returns_to_its_identifier_and_its_subscribers(square
     assert (after["is_over"], after["error_code"]) == (False, 0)
 
 
-@pytest.mark.feature("S0-119")
+@pytest.mark.feature("S0-119", "S3-45")
 def test_a_killed_subscriber_finds_its_old_registrations_purged(square: Square) -> None:
     name = square.stream("current")
     before = contracts_of(square, VIEW)
@@ -53,6 +55,19 @@ def test_a_killed_subscriber_finds_its_old_registrations_purged(square: Square) 
     view.tell("subscribe", name=name)
     square.await_event(name)
     assert contracts_of(square, VIEW)[name] not in before.values()
+
+
+@pytest.mark.feature("S3-45")
+def test_an_end_point_that_falls_silent_with_its_connection_open_is_noticed(square: Square) -> None:
+    """A stopped process closes nothing: only pings that stay without an answer tell of it."""
+    name = square.stream("silent-ends")
+    ends = {PMU: square.pmu, VIEW: square.view}
+    for number, expected in ((signal.SIGSTOP, False), (signal.SIGCONT, True)):
+        for process in ends.values():
+            process.signal(number)
+        for end in ends:
+            becomes(partial(is_up, square, end), expected)
+    square.await_event(name)
 
 
 @pytest.mark.feature("S0-118", "S0-120")

@@ -86,19 +86,22 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
         yield Terminal(tmp_path, stack)
 
 
-@pytest.mark.feature("S3-52", "S0-10")
+@pytest.mark.feature("S3-52", "S3-50", "S0-10")
 def test_a_variable_published_every_100_ms_arrives_by_commands_alone(terminal: Terminal) -> None:
     for words in (("init",), ("issue", "broker/c1"), ("issue", "router/c1/e0")):
         assert terminal.run("certificates", *words).returncode == 0
     (terminal.folder / "c1.toml").write_text(CLOUD)
     broker = terminal.serve("broker", str(terminal.folder / "c1.toml"))
     host, port = broker["name_service"]
-    # By arguments, and by the name service: it is told only where names are known.
+    # By arguments, and by the name service: it is told only where names are known. Its own name,
+    # its role and its broker's name are the defaults, and its ports any free ones.
     folder = str(terminal.folder)
     edge = terminal.serve(
-        *("router", "--name", "c1/e0", "--name-service", f"{host}:{port}"),
+        *("router", "--name-service", f"{host}:{port}"),
         *("--certificates", f"{folder}/certificates"),
     )
+    assert (edge["router"], edge["role"]) == ("c1/e0", "edge")
+    assert all(number > 0 for number in edge["address"][1:])
     terminal.write_access(broker, edge)
     publishing = terminal.start("publish", "c1/pub0/var", "--rate", "10/s", "--folder", folder)
     granted, *events, ledger = _lines(_subscribed(terminal))
@@ -148,10 +151,16 @@ def test_a_wrong_address_is_one_message_with_a_code_and_a_hint(terminal: Termina
 @pytest.mark.parametrize(
     ("command", "options"),
     {
-        "router": ("--name", "c1/e0", "--broker", "--name-service", "--data-port", "default: 0"),
-        "publish": ("--rate", "1/s", "--edge"),
-        "subscribe": ("--as", "--rate", "--latency-ms", "2000.0", "--redundancy", "--edge"),
-        "broker": ("--json",),
+        "router": (
+            *("-n, --name", "[default: c1/e0]", "--role", "[default: edge]", "-p, --data-port"),
+            *("[default: 0;", "-b, --broker", "--name-service", "[default: 127.0.0.1]"),
+        ),
+        "publish": ("{name}", "--rate", "[default: 1/s]", "--edge", "-f, --folder"),
+        "subscribe": (
+            *("--as", "c1/terminal-", "--rate", "--latency-ms", "[default: 2000.0;"),
+            *("--redundancy", "[default: 1;", "--edge", "-f, --folder"),
+        ),
+        "broker": ("{file}", "--json", 'cloud = "c1"'),
     }.items(),
 )
 def test_options_and_their_defaults_are_told(

@@ -12,6 +12,8 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.experiments.experiment import Figure, Result, per_router_figures
 from benchmarks.experiments.latency_law import KEPT_SHARE, law_of, measurements_in
+from benchmarks.experiments.throughput import Step
+from benchmarks.statistics import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -153,6 +155,24 @@ def test_throughput_ramps_by_a_thousand_a_second_to_where_the_source_ended() -> 
     steps = [int(step) for step in str(defaults["steps"]).split(",")]
     assert steps[:16] == list(range(1, 17))
     assert steps[-1] > 1_000
+
+
+@pytest.mark.parametrize(
+    ("lost", "mean_us", "achieved_per_s", "reason"),
+    [
+        (0, 40.0, 990.0, ""),
+        (3, 40.0, 990.0, "loss"),
+        (0, 20_000.0, 500.0, "latency"),
+        (0, 40.0, 900.0, "the load's sender"),
+    ],
+)
+def test_a_step_of_the_ramp_says_what_gave_way(
+    lost: int, mean_us: float, achieved_per_s: float, reason: str
+) -> None:
+    latencies = Summary(1, mean_us, 0, 0, 0, 0, 0, 0, 0)
+    step = Step(latencies, 5.0, 1_000.0, achieved_per_s, lost, policed=0)
+    assert step.saturated_by == reason
+    assert step.is_saturated == bool(reason)
 
 
 @pytest.mark.feature("S0-132", "S0-134")

@@ -144,6 +144,17 @@ def test_an_unknown_experiment_is_told_with_the_known_ones(runner: CliRunner) ->
     assert "forwarding" in result.stderr
 
 
+def test_a_withdrawn_experiment_is_refused_with_the_reason_and_is_not_listed(
+    runner: CliRunner,
+) -> None:
+    result = runner.invoke(app, ["experiment", "run", "split"])
+    assert result.exit_code == 2
+    assert "withdrawn until it measures the compiled router" in result.stderr
+    assert "hint: " in result.stderr
+    listed = runner.invoke(app, ["experiment", "list", "--json"]).stdout.splitlines()
+    assert "split" not in [json.loads(line)["experiment"] for line in listed]
+
+
 def example_experiment() -> Experiment:
     def measure(options: Options, progress: Progress) -> Result:
         progress(1.0, "done")
@@ -154,6 +165,7 @@ def example_experiment() -> Experiment:
             table=(("single", "12.5"),),
             comparisons=(
                 Comparison("p50_us", "S0 §8.4", 900.0, 12.5, is_comparable=False, reason="Java"),
+                Comparison("p50_us", "S3 §5.2.4", 150.0, 12.5, is_comparable=True, reason="C"),
             ),
         )
 
@@ -168,7 +180,9 @@ def _only_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_only_the_example")
-def test_an_experiment_ends_in_one_line_of_flat_figures(runner: CliRunner) -> None:
+def test_the_line_of_flat_figures_keeps_what_each_source_printed_for_a_figure(
+    runner: CliRunner,
+) -> None:
     result = runner.invoke(app, ["experiment", "run", "example", "--json", "--runs", "3"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) == {
@@ -176,10 +190,14 @@ def test_an_experiment_ends_in_one_line_of_flat_figures(runner: CliRunner) -> No
         "command": "gridstat experiment run example --runs 3 --json",
         "p50_us": 12.5,
         "runs": 3,
-        "p50_us_source": "S0 §8.4",
-        "p50_us_theirs": 900.0,
-        "p50_us_comparable": "no",
-        "p50_us_reason": "Java",
+        "p50_us_S0_source": "S0 §8.4",
+        "p50_us_S0_theirs": 900.0,
+        "p50_us_S0_comparable": "no",
+        "p50_us_S0_reason": "Java",
+        "p50_us_S3_source": "S3 §5.2.4",
+        "p50_us_S3_theirs": 150.0,
+        "p50_us_S3_comparable": "yes",
+        "p50_us_S3_reason": "C",
     }
     assert "a table" in result.stderr
 
@@ -189,7 +207,9 @@ def test_an_experiment_is_a_table_for_people(runner: CliRunner) -> None:
     text = runner.invoke(app, ["experiment", "run", "example"]).stdout
     assert "a table" in text
     assert "no (1)" in text
+    assert "yes (2)" in text
     assert "(1) Java" in text
+    assert "(2) C" in text
 
 
 @pytest.mark.usefixtures("_only_the_example")

@@ -218,7 +218,7 @@ def test_rows_that_the_core_refuses_are_tried_again_with_the_next_change(
     assert routes(recording) == {4: [], 5: []}
 
 
-@pytest.mark.feature("S3-45", "S0-130")
+@pytest.mark.feature("S0-130")
 def test_silence_return_and_pressure_are_told_of_what_the_table_names(
     router: StatusRouter, recording: RecordingCore
 ) -> None:

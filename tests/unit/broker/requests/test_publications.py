@@ -34,7 +34,6 @@ def cloud() -> Conversation:
     return pair()
 
 
-@pytest.mark.feature("S3-33")
 def test_a_variable_is_registered_with_an_identifier_of_its_own(cloud: Conversation) -> None:
     asked = variable(
         VOLTAGE,
