@@ -26,7 +26,6 @@ MTU_BYTES = 1_232
 EVENTS_IN_MTU = (MTU_BYTES - 16) // 24
 
 
-@pytest.mark.feature("S0-18")
 @pytest.mark.parametrize("host", HOSTS)
 def test_each_send_is_one_datagram_with_one_event(host: str) -> None:
     with Wire(host) as wire, Sender(7, wire.address) as sender:

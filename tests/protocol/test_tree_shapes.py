@@ -106,7 +106,7 @@ def owned(family: Family) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-@pytest.mark.feature("S1-1", "S1-3", "S0-3", "S0-6", "S0-57")
+@pytest.mark.feature("S1-3", "S0-3", "S0-6", "S0-57")
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_in_every_shape_the_lowest_common_broker_owns_a_contract_and_all_its_routers_forward(
     shape: Shape,
@@ -137,7 +137,6 @@ def test_a_request_within_a_cloud_never_leaves_its_broker() -> None:
     assert len(leaf.broker.registry.subscriptions) == 1
 
 
-@pytest.mark.feature("S1-1", "S0-77")
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_in_every_shape_each_broker_floods_its_own_scope_and_no_other(shape: Shape) -> None:
     family = grown(shape)

@@ -105,7 +105,7 @@ def test_hops_covers_the_lengths_and_loads_of_both_sources() -> None:
     assert set(str(defaults["loads"]).split(",")) >= {"0", "40", "80", "120"}
 
 
-@pytest.mark.feature("S3-81", "S3-86", "S0-134")
+@pytest.mark.feature("S3-86")
 def test_multicast_delivers_every_load_event_at_every_router() -> None:
     options: dict[str, Figure] = {
         "runs": 1,
@@ -122,7 +122,6 @@ def test_multicast_delivers_every_load_event_at_every_router() -> None:
     assert (result.figures["lost"], result.figures["policed"]) == (0, 0)
 
 
-@pytest.mark.feature("S0-134")
 def test_rate_filter_counts_exactly_the_deliveries_that_the_law_predicts() -> None:
     options: dict[str, Figure] = {
         "runs": 1,
@@ -155,7 +154,7 @@ def test_throughput_ramps_by_a_thousand_a_second_to_where_the_source_ended() -> 
     assert steps[-1] > 1_000
 
 
-@pytest.mark.feature("S0-132", "S0-134")
+@pytest.mark.feature("S0-132")
 def test_the_lower_bound_is_a_histogram_that_sums_to_a_hundred_per_cent() -> None:
     result = _run("lower-bound", {"runs": 1, "seconds": 0.3, "kinds": "core"})
     for routers in ("1", "2"):
@@ -164,7 +163,7 @@ def test_the_lower_bound_is_a_histogram_that_sums_to_a_hundred_per_cent() -> Non
     _assert_positive(result.figures, "load0_routers1_local_p50_us", "load0_routers2_mean_us")
 
 
-@pytest.mark.feature("S0-133", "S0-134")
+@pytest.mark.feature("S0-133")
 def test_load_sets_the_generator_s_rate_beside_its_formula() -> None:
     result = _run("load", {"runs": 1, "seconds": 0.1, "loads": "10", "kinds": "core"})
     row = dict(zip(result.columns, result.table[0], strict=True))

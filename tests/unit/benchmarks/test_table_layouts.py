@@ -53,7 +53,6 @@ def decide_alike(table: Layout, paths: Sequence[tuple[int, int]], slots: Sequenc
     return all(sorted(table.due(slot)) == brute_force(paths, slot) for slot in slots)
 
 
-@pytest.mark.feature("S0-68")
 def test_removing_both_equal_paths_promotes_the_slower_one_below_them(close: Layout) -> None:
     for every in (90, 90, 180):
         close.insert(1, every)
@@ -65,7 +64,6 @@ def test_removing_both_equal_paths_promotes_the_slower_one_below_them(close: Lay
     assert (close.due(90), close.due(180)) == ([], [1])
 
 
-@pytest.mark.feature("S0-68")
 def test_a_faster_path_pulls_its_multiples_under_itself(close: Layout) -> None:
     for every in (6, 4, 9, 12):
         close.insert(1, every)
@@ -74,7 +72,6 @@ def test_a_faster_path_pulls_its_multiples_under_itself(close: Layout) -> None:
     assert close.describe() == "channel 1: 2 same 1 sub 3 9 same 1 sub 0\n"
 
 
-@pytest.mark.feature("S0-68")
 def test_paths_below_a_removed_one_find_another_that_serves_them(close: Layout) -> None:
     for every in (4, 6, 12, 8):
         close.insert(1, every)
@@ -82,7 +79,6 @@ def test_paths_below_a_removed_one_find_another_that_serves_them(close: Layout) 
     assert close.describe() == "channel 1: 6 same 1 sub 1 8 same 1 sub 0\n"
 
 
-@pytest.mark.feature("S0-69")
 def test_the_sparse_table_follows_the_source_in_insertion_and_removal(sparse: Layout) -> None:
     sparse.insert(1, 90)
     assert sparse.describe() == "interval 90: channel 1 at 90 paths 1\nouts: 1\n"
@@ -97,7 +93,6 @@ def test_the_sparse_table_follows_the_source_in_insertion_and_removal(sparse: La
     assert sparse.describe() == "interval 180: channel 2 at 180 paths 1\nouts: 2\n"
 
 
-@pytest.mark.feature("S0-69")
 def test_a_faster_interval_swallows_the_holders_of_its_multiples(sparse: Layout) -> None:
     sparse.insert(1, 4)
     sparse.insert(2, 6)
@@ -112,7 +107,6 @@ def test_a_faster_interval_swallows_the_holders_of_its_multiples(sparse: Layout)
     )
 
 
-@pytest.mark.feature("S0-68", "S0-69")
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=60)
 @given(steps=st.lists(PATH | st.integers(0, 99), max_size=30))
@@ -144,7 +138,6 @@ def test_a_path_that_is_not_there_cannot_be_removed(kind: LayoutKind) -> None:
         assert table.due(2) == [1]
 
 
-@pytest.mark.feature("S0-69")
 @settings(max_examples=30)
 @given(paths=st.lists(PATH, max_size=40))
 def test_the_two_layouts_of_the_source_and_ours_decide_alike(paths: list[tuple[int, int]]) -> None:
@@ -157,7 +150,6 @@ def test_the_two_layouts_of_the_source_and_ours_decide_alike(paths: list[tuple[i
         table.close()
 
 
-@pytest.mark.feature("S0-70")
 @settings(max_examples=30)
 @given(
     routers=st.lists(st.sampled_from(KINDS), min_size=2, max_size=6),
@@ -230,7 +222,6 @@ def test_a_cell_is_sent_on_as_many_channels_as_it_says(sent: str) -> None:
     assert counts == {{"one": 1, "half": 8, "all": 16}[sent]}
 
 
-@pytest.mark.feature("S0-68")
 @pytest.mark.parametrize(
     ("sent", "position", "tests"),
     [

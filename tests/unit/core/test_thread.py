@@ -108,7 +108,6 @@ def flooded(made: Hop) -> Iterator[Callable[[], int]]:
             thread.join()
 
 
-@pytest.mark.feature("S3-10", "S3-13")
 def test_cores_on_processors_of_their_own_forward_all_while_another_core_is_saturated(
     make_hop: MakeHop,
 ) -> None:

@@ -28,7 +28,6 @@ def test_a_second_like_subscription_changes_no_row() -> None:
     assert forwarding_rows([CARRIED], [path(2), path(2)]) == one
 
 
-@pytest.mark.feature("S0-68")
 def test_a_slower_subscription_is_promoted_when_the_faster_one_leaves() -> None:
     """The example of S0 §4.2.2: 90, 90 and 180 ms of a 30 ms variable."""
     assert terms([path(3), path(3), path(6)]) == (Term(3),)
