@@ -30,7 +30,7 @@ from tests.cluster.end_points.feeding import feeding
 from tests.cluster.eventually import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from gridstat.endpoint.connection import Connection
@@ -71,17 +71,32 @@ def test_what_is_published_arrives_with_its_stamp(pmu: Connection, reader: Conne
     assert pulled.latency_us == (pulled.received_ns - pulled.created_ns) / 1_000
 
 
+class DistanceFromFive:
+    """A derived value as a user may write one."""
+
+    def declared(self, _value_type: gridstat.model.status.ValueType) -> gridstat.DerivedValue:
+        return gridstat.DerivedValue("from_five", gridstat.FLOAT64)
+
+    def begin(self) -> Callable[[int, Any], float]:
+        return lambda _created_ns, value: abs(value - 5.0)
+
+
 @pytest.mark.feature("S0-30", "S0-31", "S0-32", "S0-33")
 def test_derived_values_equal_what_is_computed_here(pmu: Connection, reader: Connection) -> None:
     voltage = pmu.publish(
         "voltage",
         gridstat.FLOAT64,
         rate=RATE,
-        derived=[gridstat.MovingAverage(4), gridstat.Maximum(3), gridstat.Minimum(3)],
+        derived=[
+            gridstat.MovingAverage(4),
+            gridstat.Maximum(3),
+            gridstat.Minimum(3),
+            DistanceFromFive(),
+        ],
     )
     events: list[gridstat.Delivery] = []
     found = reader.subscribe(
-        voltage.name, derived=["average_4", "maximum_3"], on_event=events.append
+        voltage.name, derived=["average_4", "maximum_3", "from_five"], on_event=events.append
     )
     assert not found.register_derived("average_9")
     assert not found.register_derived("minimum_3", gridstat.BOOL)
@@ -93,6 +108,7 @@ def test_derived_values_equal_what_is_computed_here(pmu: Connection, reader: Con
         assert event.derived == {
             "average_4": pytest.approx(np.mean(numbers[-4:])),
             "maximum_3": max(numbers[-3:]),
+            "from_five": abs(numbers[-1] - 5.0),
         }
 
 
@@ -137,7 +153,7 @@ def test_a_group_shows_whole_sets_and_leaves_nothing_at_the_broker(
     assert _subscriptions(cloud, "c1/reader") == []
 
 
-@pytest.mark.feature("S0-29", "S0-34")
+@pytest.mark.feature("S0-29", "S0-34", "S0-41")
 def test_withdrawing_and_leaving_leave_nothing_behind(cloud: LocalCloud, pmu: Connection) -> None:
     voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=RATE)
     current = pmu.publish("current", gridstat.FLOAT64, rate=RATE)

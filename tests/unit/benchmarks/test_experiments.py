@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.cluster
 
 
+THROUGH_ROUTERS = {"base", "hops", "load", "lower-bound", "multicast", "rate-filter", "throughput"}
+"""All that measure the latency of routers say whether it is within its bound on average."""
+
+
 def _run(name: str, options: Mapping[str, Figure]) -> Result:
     told: list[float] = []
 
@@ -32,6 +36,8 @@ def _run(name: str, options: Mapping[str, Figure]) -> Result:
     line = json.loads(json.dumps(result.figures))
     assert all(isinstance(value, int | float | str) for value in line.values())
     assert result.table
+    if name in THROUGH_ROUTERS:
+        assert result.figures["per_router_within_1_ms"] in ("yes", "no")
     return result
 
 
