@@ -130,7 +130,7 @@ def test_a_publisher_that_stops_is_noticed_and_bridged(pmu: Connection, reader: 
     assert bridged.ledger().extrapolated >= 1
 
 
-@pytest.mark.feature("S0-42", "S0-43", "S0-44", "S0-45")
+@pytest.mark.feature("S0-42", "S0-43", "S0-44", "S0-45", "S0-46")
 def test_a_group_shows_whole_sets_and_leaves_nothing_at_the_broker(
     cloud: LocalCloud, pmu: Connection, reader: Connection
 ) -> None:
@@ -153,7 +153,7 @@ def test_a_group_shows_whole_sets_and_leaves_nothing_at_the_broker(
     assert _subscriptions(cloud, "c1/reader") == []
 
 
-@pytest.mark.feature("S0-29", "S0-34", "S0-41")
+@pytest.mark.feature("S0-29", "S0-34", "S0-41", "S3-39")
 def test_withdrawing_and_leaving_leave_nothing_behind(cloud: LocalCloud, pmu: Connection) -> None:
     voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=RATE)
     current = pmu.publish("current", gridstat.FLOAT64, rate=RATE)
@@ -203,6 +203,25 @@ def test_a_subscriber_publishes_what_it_computes(
     assert [event.value for event in compared] == expected
 
 
+@pytest.mark.feature("S0-20")
+def test_a_value_of_the_user_s_own_type_arrives_as_it_was_published(
+    pmu: Connection, reader: Connection
+) -> None:
+    kinds = gridstat.FieldKind
+    fields = (gridstat.Field("magnitude", kinds.FLOAT64), gridstat.Field("is_valid", kinds.BOOL))
+    phasor = pmu.publish("phasor", gridstat.RecordType("phasor", fields), rate=RATE)
+    events: list[gridstat.Delivery] = []
+    reader.subscribe(phasor.name, on_event=events.append)
+
+    def value(number: int) -> dict[str, Any]:
+        return {"magnitude": number / 4, "is_valid": number % 2 == 0}
+
+    with feeding(phasor, RATE, value):
+        at_least(10, events)
+    assert [event.value for event in events] == [value(event.sequence) for event in events]
+
+
+@pytest.mark.feature("S0-27")
 def test_alerts_overtake_and_are_bounded(pmu: Connection, reader: Connection) -> None:
     sag = pmu.publish_alert("line-sag", gridstat.BOOL, interval_s_min=30)
     events: list[gridstat.Delivery] = []
