@@ -145,6 +145,7 @@ def test_kernel_queue_and_local_sum_up_to_the_whole(spark: SparkSession, tmp_pat
     )
 
 
+@pytest.mark.feature("S3-89")
 def test_the_kernels_stamps_split_what_an_event_took_and_the_parts_sum_up(
     spark: SparkSession, tmp_path: Path
 ) -> None:

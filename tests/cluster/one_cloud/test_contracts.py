@@ -138,7 +138,8 @@ def test_priority_and_interval_of_a_living_stream_change_without_a_gap(cloud: Cl
     assert all(later - earlier == 2 for earlier, later in pairwise(sorted(odd)))
 
 
-@pytest.mark.feature("S0-64", "S0-66", "S0-137", "S3-6")
+@pytest.mark.feature("S0-137")
+@pytest.mark.feature("S0-64", "S0-66", "S3-6")
 def test_a_channel_carries_exactly_the_union_that_it_is_charged_for(cloud: Cloud) -> None:
     publisher = cloud.connect("c1/union/pmu", WEST[:1])
     stream = publisher.publish("value", FLOAT64, rate=60)
