@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,11 +89,19 @@ def complaints(
             found.append(f"{row.name}: its state is {row.state!r}")
         if row.state == "later" and row.waits_for not in table.capabilities:
             found.append(f"{row.name} waits for {row.waits_for!r}, which is no capability")
-        if row.state == "dropped" and not (row.by and (adrs / row.by).is_file()):
-            found.append(f"{row.name} is dropped by {row.by!r}, which is no file of docs/adr")
+        if row.state == "dropped":
+            found += _complaints_of_decision(row, adrs)
         if row.state == "covered":
             found += _complaints_of_figure(row, table, experiments, results)
     return found
+
+
+def _complaints_of_decision(row: Row, adrs: Path) -> list[str]:
+    path = adrs / row.by
+    if not row.by or not path.is_file():
+        return [f"{row.name} is dropped by {row.by!r}, which is no file of docs/adr"]
+    is_named = re.search(rf"\b{row.name}\b", path.read_text(encoding="utf-8"))
+    return [] if is_named else [f"{row.name} is not named by {row.by}, which is said to drop it"]
 
 
 def _complaints_of_figure(

@@ -79,6 +79,7 @@ def test_marks_name_rows_that_the_table_calls_covered_and_each_of_those_has_one(
         (Row("S0-1", "a meaning", "later"), "waits for ''"),
         (Row("S0-1", "a meaning", "dropped", by="ADR-0000-nothing.md"), "is no file of docs/adr"),
         (Row("S0-1", "a meaning", "dropped"), "is no file of docs/adr"),
+        (Row("S0-1", "a meaning", "dropped", by="index.md"), "is not named by index.md"),
         (Row("S0-1", "a meaning", "covered", experiment="luck", field="x"), "no experiment 'luck'"),
         (Row("S0-1", "a meaning", "covered", experiment="hops", field="x"), "no field 'x'"),
         (Row("S0-1", "a meaning", "covered", experiment="hops"), "no field ''"),
