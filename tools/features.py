@@ -27,8 +27,7 @@ def main() -> int:
     try:
         tested = read_record()
     except NoRecordError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
+        return tell([*wrong, str(error)])
     outcomes = {row.name: outcome(row, tested) for row in table.rows.values()}
     for row in table.rows.values():
         meaning = row.meaning
@@ -39,6 +38,11 @@ def main() -> int:
     print(sums(counted))
     wrong += [f"{name}: {told}" for name, (kind, told) in outcomes.items() if kind == UNPROVEN]
     wrong += misplaced(table.rows, tested)
+    return tell(wrong)
+
+
+def tell(wrong: list[str]) -> int:
+    """The exit status."""
     for complaint in wrong:
         sys.stderr.write(f"error: {complaint}\n")
     return 1 if wrong else 0
