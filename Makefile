@@ -61,8 +61,8 @@ type: $(VENV)/.built ## Check types, strictly, and the stub against the built co
 tidy: $(VENV)/.tools ## Test the source itself: layers, caps, words, docs
 	@$(BIN)/pytest -q tests/tidy
 
-features: $(VENV)/.tools ## List which checklist rows a test verifies, and which not
-	@$(BIN)/python tools/features.py
+features: $(VENV)/.built ## List every checklist row, and what the last make test says of it
+	@PYTHONPATH=. $(BIN)/python tools/features.py
 
 pins: ## Renew tools/constraints.txt with the newest versions of all that is installed
 	@tools/pins.sh $(PYTHON)

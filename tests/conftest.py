@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import re
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from lab.postgres import DatabaseServer
+from tests.feature_plugin import FeatureRecorder, tell_features
 from tests.holdings import nothing_left_behind
 from tests.workers import ByRoom, turn
 
@@ -39,6 +41,17 @@ hypothesis.settings.register_profile("explore", deadline=None, max_examples=2_00
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = "record which tests of checklist rows passed, for `make features`"
+    parser.addoption("--features", metavar="FILE", help=text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = config.getoption("--features")
+    if path and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FeatureRecorder(Path(path)))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByRoom:
     return ByRoom(config, log)
@@ -51,6 +64,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if not mark.args or not all(_is_row(row) for row in mark.args):
                 message = f"{item.nodeid}: feature{mark.args} must name rows such as S0-61"
                 raise pytest.UsageError(message)
+        try:
+            tell_features(item)
+        except ValueError as error:
+            raise pytest.UsageError(f"{item.nodeid}: {error}") from error
 
 
 @pytest.fixture(scope="session", autouse=True)

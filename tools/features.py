@@ -1,58 +1,99 @@
-"""Prints which checklist rows a test verifies and which none does; fails if any is uncovered.
+"""Prints what has become of every checklist row; fails where the table claims more than tests show.
 
-Reads the `pytest.mark.feature("S0-61", ...)` marks from the source of the tests, so that it works
-before anything is built, and the required rows from features.toml.
+The rows are those of features.toml (tools/feature_rows.py). A row that the table calls covered must
+be named by a mark of a test that passed in the run recorded last (tools/feature_record.py); how the
+test reaches the row is told by its mark or its folder (tools/feature_marks.py).
 """
 
 from __future__ import annotations
 
-import ast
 import sys
-import tomllib
-from pathlib import Path
+from collections import Counter
+from typing import TYPE_CHECKING
 
-ROOT = Path(__file__).resolve().parent.parent
-REQUIRED = Path(__file__).with_name("features.toml")
+from benchmarks.experiments import EXPERIMENTS
+from tools.feature_record import MarkedTest, NoRecordError, read_record
+from tools.feature_rows import Row, complaints, kept_figures, load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MEANING_SHOWN = 72
 
 
 def main() -> int:
-    required = required_rows(REQUIRED)
-    covered = marked_rows(ROOT / "tests")
-    for row, title in required.items():
-        tests = covered.get(row, [])
-        state = f"covered by {len(tests)}" if tests else "NOT COVERED"
-        print(f"{row:<7} {title:<52} {state}")
-    missing = [row for row in required if row not in covered]
-    print(f"{len(required) - len(missing)} covered, {len(missing)} not covered")
-    return 1 if missing else 0
+    table = load()
+    wrong = complaints(table, frozenset(EXPERIMENTS))
+    try:
+        tested = read_record()
+    except NoRecordError as error:
+        return tell([*wrong, str(error)])
+    outcomes = {row.name: outcome(row, tested) for row in table.rows.values()}
+    for row in table.rows.values():
+        meaning = row.meaning
+        if len(meaning) > MEANING_SHOWN:
+            meaning = meaning[: MEANING_SHOWN - 1] + "…"
+        print(f"{row.name:<7} {meaning:<{MEANING_SHOWN}} {outcomes[row.name][1]}")
+    counted = Counter(kind for kind, _ in outcomes.values())
+    print(sums(counted))
+    wrong += [f"{name}: {told}" for name, (kind, told) in outcomes.items() if kind == UNPROVEN]
+    wrong += misplaced(table.rows, tested)
+    return tell(wrong)
 
 
-def required_rows(path: Path) -> dict[str, str]:
-    sources: dict[str, dict[str, str]] = tomllib.loads(path.read_text(encoding="utf-8"))
-    return {
-        f"{source}-{number}": title
-        for source, rows in sources.items()
-        for number, title in rows.items()
-    }
+def tell(wrong: list[str]) -> int:
+    """The exit status."""
+    for complaint in wrong:
+        sys.stderr.write(f"error: {complaint}\n")
+    return 1 if wrong else 0
 
 
-def marked_rows(tests: Path) -> dict[str, list[str]]:
-    """For each row the places of the marks that claim it."""
-    found: dict[str, list[str]] = {}
-    for path in sorted(tests.rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            for row in _rows_of(node, path):
-                found.setdefault(row, []).append(f"{path.name}:{getattr(node, 'lineno', 0)}")
-    return found
+REACHED, INTERNAL, UNPROVEN, LATER, DROPPED = "reached", "internal", "unproven", "later", "dropped"
 
 
-def _rows_of(node: ast.AST, path: Path) -> list[str]:
-    if not isinstance(node, ast.Call) or ast.unparse(node.func) != "pytest.mark.feature":
-        return []
-    rows = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
-    if not rows or len(rows) != len(node.args):
-        raise SystemExit(f"{path}:{node.lineno}: name the rows of a feature mark as plain strings")
-    return [str(row) for row in rows]
+def outcome(row: Row, tested: Iterable[MarkedTest]) -> tuple[str, str]:
+    """What a row counts as, and the words for it."""
+    if row.state == "later":
+        return LATER, f"later: {row.waits_for}"
+    if row.state == "dropped":
+        return DROPPED, f"dropped: {row.by.removesuffix('.md')}"
+    mine = [each for each in tested if row.name in each.rows]
+    failed = sorted({each.test for each in mine if not each.has_passed})
+    if failed:
+        return UNPROVEN, f"NOT COVERED: {failed[0]} did not pass"
+    if not mine:
+        return UNPROVEN, "NOT COVERED: no test of the run is marked with it"
+    reaches = sorted({each.reach for each in mine} - {"internal"})
+    words = ", ".join(reaches) if reaches else "internal only"
+    told = f"covered by {len({each.test for each in mine})} ({words})"
+    return (REACHED if reaches else INTERNAL), told + _figure(row)
+
+
+def _figure(row: Row) -> str:
+    if not row.experiment:
+        return ""
+    kept = kept_figures(row.experiment)
+    value = "no result kept" if kept is None else kept[row.field]
+    return f"; {row.experiment} {row.field}: {value}"
+
+
+def misplaced(rows: dict[str, Row], tested: Iterable[MarkedTest]) -> list[str]:
+    """Marks of the run that name no row, or one that nobody claims to be covered."""
+    named = {(name, each.test.partition("[")[0]) for each in tested for name in each.rows}
+    return [
+        f"{test} is marked with {name}, which is {rows[name].state if name in rows else 'no row'}"
+        for name, test in sorted(named)
+        if name not in rows or rows[name].state != "covered"
+    ]
+
+
+def sums(counted: Counter[str]) -> str:
+    covered = counted[REACHED] + counted[INTERNAL]
+    return (
+        f"{covered} covered ({counted[REACHED]} reached through API, CLI or file, "
+        f"{counted[INTERNAL]} internal only), {counted[LATER]} later, {counted[DROPPED]} dropped, "
+        f"{counted[UNPROVEN]} claimed without proof, {counted.total()} in all"
+    )
 
 
 if __name__ == "__main__":

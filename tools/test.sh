@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs all tests but those marked apart, and beside them the checks of style and types.
 # A script, since make runs a recipe that calls make even when it is only asked what it would do.
+# What it says of the checklist is kept for `make features`.
 # Checks that pass say nothing, so that the last line is pytest's; those that fail say so at once.
 set -u
 
@@ -15,7 +16,8 @@ checks=$!
 "$bin/python" -m gridstat.pipeline.class_archive > build/classes.log 2>&1 &
 classes=$!
 tests=0
-"$bin/pytest" -q -n 2 --no-loadscope-reorder -m "not apart" tests || tests=$?
+"$bin/pytest" -q -n 2 --no-loadscope-reorder -m "not apart" \
+    --features build/features.json tests || tests=$?
 wait $classes || true
 wait $checks || { echo "lint or type failed, see above" >&2; exit 1; }
 exit $tests

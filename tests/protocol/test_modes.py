@@ -42,7 +42,6 @@ def slots_on(core: Subject, channel_id: int) -> list[int]:
     return [created // (PERIOD_MS * MS) for _, created in told(core.take_output(channel_id))]
 
 
-@pytest.mark.feature("S1-28")
 def test_in_a_tree_of_depth_three_a_subscription_in_any_of_three_live_tables_flows(
     subject: MakeCore,
 ) -> None:

@@ -44,7 +44,7 @@ class Compared:
     seconds: float
 
 
-@pytest.mark.feature("S0-48", "S0-49", "S0-50", "S1-4")
+@pytest.mark.feature("S0-48", "S0-50", "S1-4")
 @pytest.mark.parametrize("share", range(SHARES))
 def test_the_verdict_is_that_of_the_oracle_at_the_same_cost(share: int) -> None:
     compared = [_compared(topology) for topology in _small_topologies(share)]

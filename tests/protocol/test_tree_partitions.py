@@ -228,7 +228,7 @@ def test_a_cut_in_the_middle_of_what_is_asked_changes_nothing_of_what_comes_of_i
 # Floods.
 
 
-@pytest.mark.feature("S0-122", "S0-82")
+@pytest.mark.feature("S0-122")
 @pytest.mark.parametrize("cut", [("a",), ("west",), ("d",), ("a", "west")], ids="+".join)
 def test_a_flood_whose_variable_goes_during_a_cut_ends_everywhere_when_it_heals(
     cut: tuple[str, ...],

@@ -106,7 +106,7 @@ def owned(family: Family) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-@pytest.mark.feature("S1-1", "S1-3", "S0-3", "S0-6", "S0-57")
+@pytest.mark.feature("S1-3", "S0-3", "S0-6", "S0-57")
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_in_every_shape_the_lowest_common_broker_owns_a_contract_and_all_its_routers_forward(
     shape: Shape,
@@ -126,6 +126,26 @@ def test_in_every_shape_the_lowest_common_broker_owns_a_contract_and_all_its_rou
         assert residue(family) == []
 
 
+@pytest.mark.feature("S0-76")
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_in_every_shape_the_level_of_a_channel_is_that_of_the_lowest_broker_above_both_ends(
+    shape: Shape,
+) -> None:
+    family = grown(shape)
+    levels = {
+        (router, order.to): order.level
+        for leaf in family.leaves.values()
+        for router, found in leaf.routers.items()
+        for order in found.table.channels.values()
+        if "/" in order.to and order.to.partition("/")[2] in {"e", "f"}
+    }
+    assert len(levels) == 2 * len(shape.clouds) + 4 * (len(shape.clouds) - 1)
+    for (near, far), level in levels.items():
+        one, other = near.partition("/")[0], far.partition("/")[0]
+        common = one if one == other else shape.lowest_common(one, other)
+        assert level == len(shape.above(common)) - 1, f"{near}→{far}"
+
+
 @pytest.mark.feature("S1-3")
 def test_a_request_within_a_cloud_never_leaves_its_broker() -> None:
     family = grown(stairs(4))
@@ -137,7 +157,6 @@ def test_a_request_within_a_cloud_never_leaves_its_broker() -> None:
     assert len(leaf.broker.registry.subscriptions) == 1
 
 
-@pytest.mark.feature("S1-1", "S0-77")
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_in_every_shape_each_broker_floods_its_own_scope_and_no_other(shape: Shape) -> None:
     family = grown(shape)

@@ -98,7 +98,7 @@ def test_the_stamp_at_every_subscriber_is_the_publishers_own(chain: Chain) -> No
         assert arrived == due
 
 
-@pytest.mark.feature("S0-66")
+@pytest.mark.feature("S0-64", "S0-66")
 def test_each_channel_carries_one_copy_of_what_is_due_beyond_it(chain: Chain) -> None:
     first = time.time_ns() * 60 // 1_000_000_000
     for slot in range(first, first + 120):

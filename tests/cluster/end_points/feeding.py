@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gridstat.endpoint.publisher import Publication
+    from gridstat.model.status import Value
 
 NS_PER_S = 1_000_000_000
 
@@ -22,7 +23,7 @@ def stamp(slot: int, rate: int) -> int:
 
 @contextmanager
 def feeding(
-    publication: Publication, rate: int, value: Callable[[int], float] = float
+    publication: Publication, rate: int, value: Callable[[int], Value] = float
 ) -> Iterator[list[bool]]:
     """Sends value(0), value(1) and so on; yields what each `send` said."""
     said: list[bool] = []

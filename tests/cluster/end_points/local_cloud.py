@@ -46,11 +46,12 @@ _NETWORK = count(os.getpid() % 200)
 class LocalCloud:
     """Broker and routers run, and are in step, while the `with` block lasts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **timing: float) -> None:
         network = f"127.{os.getpid() // 256 % 200 + 10}.{next(_NETWORK) % 250}"
         names = [BROKER, *(router.name for router in PLAN.routers)]
         self.hosts = {name: f"{network}.{at}" for at, name in enumerate(names, start=1)}
-        self.files = GridFiles(folder, PLAN, self.hosts, {"silent_ms_max": SILENT_MS_MAX})
+        timing.setdefault("silent_ms_max", SILENT_MS_MAX)
+        self.files = GridFiles(folder, PLAN, self.hosts, timing)
         self._daemons: dict[str, Command] = {}
         self._stack = ExitStack()
 

@@ -31,7 +31,7 @@ from tests.cluster.end_points.feeding import feeding
 from tests.cluster.eventually import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from gridstat.endpoint.connection import Connection
@@ -72,17 +72,32 @@ def test_what_is_published_arrives_with_its_stamp(pmu: Connection, reader: Conne
     assert pulled.latency_us == (pulled.received_ns - pulled.created_ns) / 1_000
 
 
+class DistanceFromFive:
+    """A derived value as a user may write one."""
+
+    def declared(self, _value_type: gridstat.model.status.ValueType) -> gridstat.DerivedValue:
+        return gridstat.DerivedValue("from_five", gridstat.FLOAT64)
+
+    def begin(self) -> Callable[[int, Any], float]:
+        return lambda _created_ns, value: abs(value - 5.0)
+
+
 @pytest.mark.feature("S0-30", "S0-31", "S0-32", "S0-33")
 def test_derived_values_equal_what_is_computed_here(pmu: Connection, reader: Connection) -> None:
     voltage = pmu.publish(
         "voltage",
         gridstat.FLOAT64,
         rate=RATE,
-        derived=[gridstat.MovingAverage(4), gridstat.Maximum(3), gridstat.Minimum(3)],
+        derived=[
+            gridstat.MovingAverage(4),
+            gridstat.Maximum(3),
+            gridstat.Minimum(3),
+            DistanceFromFive(),
+        ],
     )
     events: list[gridstat.Delivery] = []
     found = reader.subscribe(
-        voltage.name, derived=["average_4", "maximum_3"], on_event=events.append
+        voltage.name, derived=["average_4", "maximum_3", "from_five"], on_event=events.append
     )
     assert not found.register_derived("average_9")
     assert not found.register_derived("minimum_3", gridstat.BOOL)
@@ -94,6 +109,7 @@ def test_derived_values_equal_what_is_computed_here(pmu: Connection, reader: Con
         assert event.derived == {
             "average_4": pytest.approx(np.mean(numbers[-4:])),
             "maximum_3": max(numbers[-3:]),
+            "from_five": abs(numbers[-1] - 5.0),
         }
 
 
@@ -115,7 +131,7 @@ def test_a_publisher_that_stops_is_noticed_and_bridged(pmu: Connection, reader: 
     assert bridged.ledger().extrapolated >= 1
 
 
-@pytest.mark.feature("S0-42", "S0-43", "S0-44", "S0-45")
+@pytest.mark.feature("S0-42", "S0-43", "S0-44", "S0-45", "S0-46")
 def test_a_group_shows_whole_sets_and_leaves_nothing_at_the_broker(
     cloud: LocalCloud, pmu: Connection, reader: Connection
 ) -> None:
@@ -138,7 +154,7 @@ def test_a_group_shows_whole_sets_and_leaves_nothing_at_the_broker(
     assert _subscriptions(cloud, "c1/reader") == []
 
 
-@pytest.mark.feature("S0-29", "S0-34")
+@pytest.mark.feature("S0-29", "S0-34", "S0-41", "S3-39")
 def test_withdrawing_and_leaving_leave_nothing_behind(cloud: LocalCloud, pmu: Connection) -> None:
     voltage = pmu.publish("voltage", gridstat.FLOAT64, rate=RATE)
     current = pmu.publish("current", gridstat.FLOAT64, rate=RATE)
@@ -188,6 +204,25 @@ def test_a_subscriber_publishes_what_it_computes(
     assert [event.value for event in compared] == expected
 
 
+@pytest.mark.feature("S0-20")
+def test_a_value_of_the_user_s_own_type_arrives_as_it_was_published(
+    pmu: Connection, reader: Connection
+) -> None:
+    kinds = gridstat.FieldKind
+    fields = (gridstat.Field("magnitude", kinds.FLOAT64), gridstat.Field("is_valid", kinds.BOOL))
+    phasor = pmu.publish("phasor", gridstat.RecordType("phasor", fields), rate=RATE)
+    events: list[gridstat.Delivery] = []
+    reader.subscribe(phasor.name, on_event=events.append)
+
+    def value(number: int) -> dict[str, Any]:
+        return {"magnitude": number / 4, "is_valid": number % 2 == 0}
+
+    with feeding(phasor, RATE, value):
+        at_least(10, events)
+    assert [event.value for event in events] == [value(event.sequence) for event in events]
+
+
+@pytest.mark.feature("S0-27")
 def test_alerts_overtake_and_are_bounded(pmu: Connection, reader: Connection) -> None:
     sag = pmu.publish_alert("line-sag", gridstat.BOOL, interval_s_min=30)
     events: list[gridstat.Delivery] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import gridstat
+from gridstat.model.errors import NoSuchVariable
 from tests.cluster.command import Command
 from tests.cluster.end_points.feeding import feeding
 from tests.cluster.end_points.local_cloud import LocalCloud
@@ -22,6 +24,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 EXAMPLES = Path(__file__).parents[3] / "examples"
 RATE = 50
 PMU = "c1/north/pmu-1"
+WAS_RESTARTED = 3
+GRACE_S = 8.0
+"""Within it the restarted publisher must be back, however busy the machine; a test waits for it."""
 
 
 @pytest.fixture
@@ -34,6 +39,12 @@ def becomes(said: list[bool], *, expected: bool) -> None:
     """The publisher's next sends say so; what it said before does not count."""
     at = len(said)
     eventually(lambda: None if expected in said[at:] else f"send says {said[-1:]}")
+
+
+def is_up(cloud: LocalCloud, name: str) -> bool:
+    """Whether the broker knows of a session with an end-point."""
+    ends = cloud.survey()["end_points"]
+    return any(each["is_up"] for each in ends if each["name"] == name)
 
 
 def says(command: Command, word: str) -> None:
@@ -110,6 +121,33 @@ def test_a_publisher_that_was_killed_comes_back_and_unsubscribes_nobody(
             eventually(lambda: None if found.created_ns > last_ns else "nothing new came")
         assert found.error_code == 0
         assert not found.is_over
+
+
+@pytest.mark.feature("S0-119")
+def test_what_a_killed_publisher_does_not_publish_again_is_purged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with LocalCloud(tmp_path, grace_s=GRACE_S) as cloud:
+        words: list[str | Path] = [sys.executable, EXAMPLES / "publish.py"]
+        words += ["--edge", cloud.edge("e0"), "--name", PMU, "--count", "100000"]
+        words += ["--certificates", cloud.certify(PMU)]
+        with cloud.connect("c1/reader", ("e1",)) as reader:
+            with Command(tmp_path, *words) as first:
+                says(first, "publishing")
+                found = reader.subscribe(f"{PMU}/voltage")
+                first.signal(signal.SIGKILL)
+            eventually(lambda: "the broker has a session" if is_up(cloud, PMU) else None)
+            caplog.clear()
+            with cloud.connect(PMU, ("e0",)) as pmu:
+                assert f"attached edge=c1/e0 code={WAS_RESTARTED}" in caplog.text
+                current = pmu.publish("current", gridstat.FLOAT64, rate=RATE)
+                eventually(lambda: None if found.error_code else "not told")
+                assert found.take_error_code() == NoSuchVariable.code
+                assert found.is_over
+                facts = cloud.survey()
+                assert [each["name"] for each in facts["publications"]] == [current.name]
+                assert facts["subscriptions"] == []
 
 
 @pytest.mark.feature("S0-119")

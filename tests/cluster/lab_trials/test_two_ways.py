@@ -60,7 +60,7 @@ def run(folder: Path, load_plan: LoadPlan, *chosen: tuple[FaultKind, str]) -> Su
         return Trials(grid, load, tell=print).run(faults(*chosen), seed=SEED)
 
 
-@pytest.mark.feature("S0-49")
+@pytest.mark.feature("S3-106")
 def test_no_single_fault_loses_or_doubles_an_event(tmp_path: Path) -> None:
     summary = run(tmp_path, LoadPlan(), *SAMPLE)
     assert [str(trial) for trial in summary.failed] == []

@@ -66,7 +66,7 @@ CASES: Final = (
 )
 
 
-@pytest.mark.feature("S0-77", "S0-80")
+@pytest.mark.feature("S0-80")
 def test_a_flood_reaches_the_clouds_of_its_level_and_drops_as_many_copies_as_the_source_says(
     tmp_path: Path,
 ) -> None:

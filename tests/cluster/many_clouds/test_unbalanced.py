@@ -35,7 +35,7 @@ LATENCY_NS_MAX: Final = 10**12
 CUT: Final = ("c/r1", "d/r1")
 
 
-@pytest.mark.feature("S0-3", "S0-6", "S0-9", "S1-1", "S1-3")
+@pytest.mark.feature("S0-3", "S0-6", "S0-9", "S1-3")
 def test_a_tree_that_is_not_balanced_grants_at_the_lowest_common_broker_and_loses_nothing(
     tmp_path: Path,
 ) -> None:

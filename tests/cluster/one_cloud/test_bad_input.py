@@ -19,6 +19,7 @@ from gridstat.model.errors import (
     RedundancyNotSatisfiable,
     TypeMismatch,
     VariableExists,
+    WrongCloud,
 )
 from gridstat.model.status import BuiltinType
 from gridstat.net.command.address import address_text
@@ -88,6 +89,16 @@ def test_a_certificate_of_another_authority_or_date_is_refused(
         with pytest.raises(CertificateRefused) as refused:
             connect(edge, party.name, certificates=folder.path, timeout_s=5.0)
         assert_told(refused.value)
+
+
+@pytest.mark.feature("S0-144")
+def test_an_end_point_of_another_cloud_is_refused_with_its_own_code(cloud: Cloud) -> None:
+    cloud.access.files_of(Role.ENDPOINT, "c2/stray")
+    edge = f"{WEST[0]}@{address_text(cloud.access.edges[WEST[0]])}"
+    with pytest.raises(WrongCloud) as refused:
+        connect(edge, "c2/stray", certificates=cloud.access.certificates.path, timeout_s=5.0)
+    assert_told(refused.value)
+    assert refused.value.code != NotAuthorised.code
 
 
 @pytest.mark.feature("S0-142")

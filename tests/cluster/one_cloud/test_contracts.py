@@ -201,6 +201,7 @@ def await_next_half_second() -> None:
 
 
 @pytest.mark.feature("S0-137")
+@pytest.mark.feature("S0-64", "S0-66", "S3-6")
 def test_a_channel_carries_exactly_the_union_that_it_is_charged_for(cloud: Cloud) -> None:
     publisher = cloud.connect("c1/union/pmu", WEST[:1])
     stream = publisher.publish("value", FLOAT64, rate=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 FLOAT64 = BuiltinType.FLOAT64
+NS_PER_S = 1_000_000_000
 
 
-@pytest.mark.feature("S0-1", "S0-53", "S3-90")
+@pytest.mark.feature("S0-1", "S0-51", "S0-53", "S3-90")
 def test_a_storm_of_commands_and_refusals_costs_an_admitted_stream_nothing(cloud: Cloud) -> None:
     publisher = cloud.connect("c1/storm/pmu", WEST)
     subscriber = cloud.connect("c1/storm/desk", EAST)
@@ -68,6 +70,44 @@ def _paths_of(cloud: Cloud, name: str, subscriber: str) -> list[tuple[list[str],
         if facts["subscriber"] == subscriber
         for path in facts["paths"]
     ]
+
+
+@pytest.mark.feature("S0-53")
+def test_a_refused_request_changes_no_router(cloud: Cloud) -> None:
+    publisher = cloud.connect("c1/still/pmu", WEST)
+    subscriber = cloud.connect("c1/still/desk", EAST)
+    stream = publisher.publish("value", FLOAT64, rate=60)
+    loud = publisher.publish("loud", FLOAT64, rate=10_000)
+    subscriber.subscribe(stream.name, qos=qos(latency_ms=5_000, redundancy=2))
+    eventually(cloud.complaint)
+    before = _confirmed(cloud)
+    for _ in range(10):
+        with pytest.raises(ChannelFull):
+            subscriber.subscribe(loud.name, qos=qos(latency_ms=2_000))
+    assert _confirmed(cloud) == before
+
+
+@pytest.mark.feature("S3-105")
+def test_an_event_beyond_the_declared_period_is_dropped_and_the_operator_is_told(
+    cloud: Cloud,
+) -> None:
+    publisher = cloud.connect("c1/hurried/pmu", WEST)
+    subscriber = cloud.connect("c1/hurried/desk", EAST)
+    stream = publisher.publish("value", FLOAT64, rate=1)
+    taken = subscriber.subscribe(stream.name, qos=qos(redundancy=2), keep_events=64)
+    before = _policed(cloud)
+    second_ns = time.time_ns() // NS_PER_S * NS_PER_S
+    for value in range(5):
+        assert stream.send(float(value), created_ns=second_ns + value)
+    eventually(lambda: _unpoliced(cloud, before, 4))
+    got: list[int] = []
+
+    def missing() -> str | None:
+        got.extend(slots_of(taken))
+        return None if got else "nothing has come"
+
+    eventually(missing)
+    assert got == [0], "the first of its slot, and no other"
 
 
 @pytest.mark.feature("S0-7")
@@ -128,3 +168,22 @@ def test_a_subscriber_publishes_what_it_computes_and_others_subscribe_to_that(
         return f"{len(lost)} lost" if lost else None
 
     eventually(missing)
+
+
+def _confirmed(cloud: Cloud) -> dict[str, str]:
+    """The digests of the tables that routers have confirmed."""
+    return {each["name"]: each["confirmed_digest"] for each in cloud.survey()["routers"]}
+
+
+def _policed(cloud: Cloud) -> dict[str, int]:
+    """What the publisher's edges have dropped since its slot was taken, as operators are shown."""
+    return {
+        each["name"]: each["counters"].get("policed_slot", 0)
+        for each in cloud.survey()["routers"]
+        if each["name"] in WEST
+    }
+
+
+def _unpoliced(cloud: Cloud, before: dict[str, int], wanted: int) -> str | None:
+    found = {name: count - before[name] for name, count in _policed(cloud).items()}
+    return None if found == dict.fromkeys(WEST, wanted) else f"dropped: {found}"

@@ -36,7 +36,6 @@ def inner(path: Facts) -> str:
     return str(middle).partition("/")[2]
 
 
-@pytest.mark.feature("S0-49")
 def test_the_lossy_one_of_two_paths_is_named_and_the_subscription_loses_nothing(
     square: Square,
 ) -> None:

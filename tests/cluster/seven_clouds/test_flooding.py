@@ -66,7 +66,7 @@ def more(before: Reports, now: Reports, counter: str) -> dict[str, int]:
     return {name: count for name, count in grown.items() if count}
 
 
-@pytest.mark.feature("S0-80", "S0-77")
+@pytest.mark.feature("S0-80")
 @pytest.mark.parametrize("case", GOLDEN["case"], ids=lambda case: str(case["name"]))
 def test_the_scenarios_of_the_source_hold_in_real_clouds(
     clouds: SevenClouds, case: dict[str, Any]

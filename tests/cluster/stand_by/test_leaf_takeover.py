@@ -30,7 +30,7 @@ def clouds(
         yield made
 
 
-@pytest.mark.feature("S0-123", "S0-122", "S1-92")
+@pytest.mark.feature("S0-123", "S0-122")
 def test_a_leaf_broker_that_is_killed_in_the_middle_of_requests_between_clouds_is_replaced(
     clouds: RootedClouds,
 ) -> None:

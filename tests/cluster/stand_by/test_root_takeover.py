@@ -25,7 +25,7 @@ def clouds(tmp_path: Path, database_server: DatabaseServer) -> Iterator[RootedCl
         yield made
 
 
-@pytest.mark.feature("S0-123", "S1-92")
+@pytest.mark.feature("S0-123")
 def test_a_root_that_is_killed_in_the_middle_of_requests_is_replaced(
     clouds: RootedClouds,
 ) -> None:

@@ -34,7 +34,7 @@ def slots(heard: list[FloodedEvent]) -> list[int]:
     return [int(float(str(each.delivery.value))) for each in heard]
 
 
-@pytest.mark.feature("S0-47", "S0-77", "S0-81")
+@pytest.mark.feature("S0-47", "S0-81")
 def test_who_hears_all_that_floods_hears_it_while_it_floods_and_contracts_miss_nothing(
     clouds: TwoClouds,
 ) -> None:

@@ -114,7 +114,6 @@ def test_routers_upgraded_one_by_one_are_agreed_with_anew() -> None:
     assert versions == {2}
 
 
-@pytest.mark.feature("S0-35")
 def test_each_router_holds_the_values_of_each_mode(cloud: Conversation) -> None:
     cloud.publish(VOLTAGE, "c1/e0")
     modes = {

@@ -78,7 +78,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.feature("S0-11")
+@pytest.mark.feature("S0-11", reach="file")
 def test_every_key_of_a_file_is_read(tmp_path: Path) -> None:
     settings, topology = load_cloud(written(tmp_path, WHOLE))
     assert settings.parent is not None
@@ -110,7 +110,7 @@ def test_every_key_of_a_file_is_read(tmp_path: Path) -> None:
     assert topology.channels == (there, back)
 
 
-@pytest.mark.feature("S0-11")
+@pytest.mark.feature("S0-11", reach="file")
 def test_defaults_stand_where_the_file_is_silent(tmp_path: Path) -> None:
     settings, topology = load_cloud(written(tmp_path, 'cloud = "c1"\n[[router]]\nname = "i0"\n'))
     assert (settings.parent, settings.x, settings.y) == (None, 100.0, 100.0)
@@ -165,7 +165,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.feature("S0-11")
+@pytest.mark.feature("S0-11", reach="file")
 @pytest.mark.parametrize(("text", "problem"), MISTAKES.items())
 def test_a_mistake_is_told_with_its_key_and_a_hint(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(ConfigurationError) as found:

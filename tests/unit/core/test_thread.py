@@ -106,7 +106,6 @@ def flooded(made: Hop) -> Iterator[Callable[[], int]]:
             thread.join()
 
 
-@pytest.mark.feature("S3-10", "S3-13")
 def test_cores_on_processors_of_their_own_forward_all_while_another_core_is_saturated(
     make_hop: MakeHop,
 ) -> None:
@@ -195,11 +194,11 @@ def test_buffers_come_home_from_full_and_from_closed_queues() -> None:
     core.open_source(SOURCE)
     routes = tuple(Route(channel_id, (Term(1),)) for channel_id in (1, 2))
     core.commit([Row(1, MICROSECOND, routes=routes)])
-    for slot in range(500):
+    for slot in range(20_000):
         now_ns = STAMP_NS + slot * 1_000
         core.inject(datagram(SOURCE, event(1, now_ns)), now_ns=now_ns)
         assert core.pool_free()[0] >= LIMITS.pool_small - 21
-    assert core.channel_counters(1)["queue_full"] > 400
+    assert core.channel_counters(1)["queue_full"] > 19_000
     core.close_channel(1)
     core.pump(STAMP_NS + 10**12)
     assert core.channel_counters(2)["queued"] == 0

@@ -24,7 +24,6 @@ OWN = {1: FloodTerm(2, 3), 2: FloodTerm(2)}
 ABOVE = {2: FloodTerm(0, 5), 4: FloodTerm(1)}
 
 
-@pytest.mark.feature("S0-82")
 def test_in_each_mode_the_parent_has_the_last_word() -> None:
     assert in_force(OWN, ABOVE) == {1: FloodTerm(2, 3), 2: FloodTerm(0, 5), 4: FloodTerm(1)}
     assert in_force(OWN, {}) == OWN

@@ -60,7 +60,6 @@ def cloud() -> Conversation:
     return cloud_of()
 
 
-@pytest.mark.feature("S0-77")
 def test_every_router_of_the_cloud_floods_in_the_given_modes_and_only_then(
     cloud: Conversation,
 ) -> None:

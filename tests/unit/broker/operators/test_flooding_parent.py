@@ -47,7 +47,6 @@ def child() -> Conversation:
     return cloud_of(parent="root")
 
 
-@pytest.mark.feature("S0-82")
 def test_in_each_mode_the_parents_request_wins_and_the_operators_returns_after_it(
     child: Conversation,
 ) -> None:

@@ -192,7 +192,6 @@ def test_the_golden_scenarios_hold_from_the_operators_word_to_the_last_core(
     assert Obedient(family).publish(family, name) == case["rounds"]
 
 
-@pytest.mark.feature("S0-77")
 def test_the_scope_of_a_broker_is_all_clouds_below_it_and_its_level_is_its_depth(
     family: Family,
 ) -> None:
@@ -207,7 +206,6 @@ def test_the_scope_of_a_broker_is_all_clouds_below_it_and_its_level_is_its_depth
     assert floods(family) == {"a": (FloodOrder(level=2),)}
 
 
-@pytest.mark.feature("S0-82")
 def test_of_three_levels_the_highest_has_the_last_word_in_each_mode(family: Family) -> None:
     flood(family, "a", 1, 2, 3, every=2)
     flood(family, "p", 2, 3, every=3)

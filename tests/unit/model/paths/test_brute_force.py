@@ -89,7 +89,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-@pytest.mark.feature("S0-48", "S0-49", "S1-4")
+@pytest.mark.feature("S0-48", "S1-4")
 @settings(max_examples=400)
 @given(cases())
 def test_the_answer_is_the_best_of_all_sets_of_paths(case: Case) -> None:
@@ -106,7 +106,7 @@ def test_the_answer_is_the_best_of_all_sets_of_paths(case: Case) -> None:
         assert answer.is_node_disjoint == expected.is_node_disjoint
 
 
-@pytest.mark.feature("S0-49", "S0-50")
+@pytest.mark.feature("S0-50")
 @settings(max_examples=150)
 @given(cases())
 def test_an_answer_keeps_what_it_promises(case: Case) -> None:
@@ -134,7 +134,6 @@ def test_an_answer_keeps_what_it_promises(case: Case) -> None:
     )
 
 
-@pytest.mark.feature("S0-49")
 @settings(max_examples=150)
 @given(cases())
 def test_a_refusal_gives_the_true_reason(case: Case) -> None:

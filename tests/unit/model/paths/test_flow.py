@@ -54,7 +54,6 @@ def _least_price(problem: Problem) -> int | None:
         return None
 
 
-@pytest.mark.feature("S0-49")
 @pytest.mark.parametrize("is_lone", [True, False])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_flow_has_the_least_price_and_every_unit_arrives(family: str, is_lone: bool) -> None:

@@ -43,7 +43,6 @@ def test_latency_counts_every_router_passed() -> None:
     assert search(graph, "s", "t", 26) == NotFound("latency", 1, latency_us_best=27)
 
 
-@pytest.mark.feature("S0-49")
 def test_a_pair_is_found_although_the_cheapest_path_bars_it() -> None:
     answer = search(cloud(TRAP), "s", "t", WIDE_US, WIDE_US)
     assert sorted(ways(answer)) == ["sat", "sbct"]

@@ -1,0 +1,60 @@
+"""What the kept results show of checklist rows that promise a figure, as it was then measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.experiments.experiment import PER_ROUTER_US_MAX
+from gridstat.model.qos import PRESETS
+
+RESULTS = Path(__file__).resolve().parents[3] / "benchmarks" / "results"
+NOISE = 1.1
+"""How much one run of the same thing may differ from the next on a shared machine."""
+
+
+def kept(name: str) -> dict[str, Any]:
+    figures: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return figures
+
+
+@pytest.mark.feature("S0-1", "S0-53")
+@pytest.mark.parametrize("quantile", ["p50", "p90", "p99"])
+def test_a_storm_of_subscriptions_slows_a_stream_no_more_than_a_bare_forwarder_beside_it(
+    quantile: str,
+) -> None:
+    """The forwarder has no management plane at all: what slows it is the machine."""
+    figures = kept("subscribe")
+    assert figures["stream_lost"] == 0
+    ours, bare = figures[f"stream_{quantile}_ratio"], figures[f"stream_floor_{quantile}_ratio"]
+    assert ours <= max(1.0, bare) * NOISE
+
+
+@pytest.mark.feature("S3-75")
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_no_event_of_any_class_was_later_than_its_bound(name: str) -> None:
+    figures, of = kept("subscribe"), f"class_{name.replace('-', '_')}"
+    assert figures[f"{of}_bound_us"] == PRESETS[name].latency_us
+    assert figures[f"{of}_events"] > 0
+    assert figures[f"{of}_late"] == 0
+
+
+@pytest.mark.feature("S0-50")
+def test_what_was_measured_of_each_path_is_within_its_bound() -> None:
+    figures = kept("subscribe")
+    paths = figures["predicted_paths"]
+    assert paths > 0
+    assert figures["paths_within_bound"] == f"{paths} of {paths}"
+
+
+@pytest.mark.feature("S3-74")
+def test_in_every_kept_result_a_router_s_mean_latency_is_at_most_a_millisecond() -> None:
+    results = {path.stem: kept(path.stem) for path in RESULTS.glob("*.json")}
+    told = {name: found for name, found in results.items() if "per_router_mean_us" in found}
+    assert told.keys() >= {"base", "forwarding", "hops"}
+    for name, figures in told.items():
+        assert figures["per_router_mean_us"] <= PER_ROUTER_US_MAX, name
+        assert figures["per_router_within_1_ms"] == "yes", name

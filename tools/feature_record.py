@@ -1,0 +1,66 @@
+"""What a test run says of the checklist: build/features.json, written by tests/feature_plugin.py.
+
+The record tells of each marked test its rows, its reach and whether it passed, and a digest of the
+source that was tested: a record of other source is worth nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORD = ROOT / "build" / "features.json"
+MAKE_IT = "make test"
+TESTED_FOLDERS = ("benchmarks", "examples", "gridstat", "lab", "tests")
+TESTED_SUFFIXES = {".c", ".h", ".json", ".pxd", ".py", ".pyx", ".toml"}
+MADE_BY_CYTHON = {"_core.c", "_ends.c"}
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedTest:
+    """One marked test of a run."""
+
+    test: str
+    rows: tuple[str, ...]
+    reach: str
+    has_passed: bool
+
+
+class NoRecordError(Exception):
+    """There is no record of this source; the message says which command makes one."""
+
+
+def source_digest(root: Path = ROOT) -> str:
+    """Of all that tests depend on and people edit."""
+    found = hashlib.sha256()
+    for path in sorted(
+        path
+        for folder in TESTED_FOLDERS
+        for path in (root / folder).rglob("*")
+        if path.suffix in TESTED_SUFFIXES and path.name not in MADE_BY_CYTHON
+    ):
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        found.update(f"{path.relative_to(root).as_posix()} {content}\n".encode())
+    return found.hexdigest()
+
+
+def write_record(path: Path, digest: str, tests: list[MarkedTest]) -> None:
+    record = {"source": digest, "tests": [asdict(each) for each in tests]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def read_record(path: Path = RECORD, root: Path = ROOT) -> list[MarkedTest]:
+    """The tests of the last recorded run; raises `NoRecordError` if it did not test this source."""
+    if not path.is_file():
+        raise NoRecordError(f"no test run is recorded in {path}: run `{MAKE_IT}` first")
+    record = json.loads(path.read_text(encoding="utf-8"))
+    if record["source"] != source_digest(root):
+        raise NoRecordError(f"{path} tells of other source than this: run `{MAKE_IT}` again")
+    return [
+        MarkedTest(each["test"], tuple(each["rows"]), each["reach"], each["has_passed"])
+        for each in record["tests"]
+    ]
