@@ -6,7 +6,7 @@ datagram; a router that comes back on other ports has its neighbours' channels o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gridstat.broker.tables.orders import (
@@ -21,15 +21,8 @@ if TYPE_CHECKING:
     from gridstat.broker.records.registry import Attachment, Registry
     from gridstat.broker.tables.router_tables import RouterTables
     from gridstat.model.cloud import EventChannel
+    from gridstat.model.probe_law import ProbeSettings
     from gridstat.net.command.tree_messages import BorderChannel
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeSettings:
-    """How often a channel's sender proves itself, and when its receiver calls it silent."""
-
-    interval_ms: int = 25
-    silent_ms_max: int = 100
 
 
 class ChannelPlan:
@@ -78,7 +71,7 @@ class ChannelPlan:
                 channel,
                 self._registry.reports[channel.to_router],
                 version=version,
-                probe_interval_ms=self._probes.interval_ms,
+                probe_interval_ms=self._probes.interval_ms_of(channel.bandwidth_bytes_per_s),
             ),
         )
         self._tables.put_source(
@@ -87,7 +80,7 @@ class ChannelPlan:
                 channel,
                 back_channel=self._registry.channel_between.get(back, 0),
                 version=version,
-                silent_ms_max=self._probes.silent_ms_max,
+                silent_ms_max=self._probes.silent_ms_max_of(channel.bandwidth_bytes_per_s),
             ),
         )
 
@@ -106,8 +99,9 @@ class ChannelPlan:
 
     def open_border(self, border: BorderChannel) -> None:
         channel, version = border.channel, border.datagram_version
+        bandwidth, probes = channel.bandwidth_bytes_per_s, self._probes.between_clouds()
         if channel.from_router in self._registry.routers:
-            probe_interval_ms = self._probes.interval_ms
+            probe_interval_ms = probes.interval_ms_of(bandwidth)
             order = channel_order(
                 channel, border, version=version, probe_interval_ms=probe_interval_ms
             )
@@ -117,7 +111,7 @@ class ChannelPlan:
                 channel,
                 back_channel=border.back_channel,
                 version=version,
-                silent_ms_max=self._probes.silent_ms_max,
+                silent_ms_max=probes.silent_ms_max_of(bandwidth),
             )
             self._tables.put_source(channel.to_router, order_in)
 

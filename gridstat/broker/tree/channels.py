@@ -74,11 +74,12 @@ class ChannelAccount:
         bandwidth = self.channel.bandwidth_bytes_per_s
         if not bandwidth:
             return None
+        promisable = bandwidth - self.carriage.probe_charge.value
         always = self.carriage.bytes.of_mode(BASELINE_MODE)
         modes = self.carriage.bytes.modes()
-        free: dict[int, int] = {BASELINE_MODE: max(0, int(bandwidth - self.carriage.bytes.value))}
+        free: dict[int, int] = {BASELINE_MODE: max(0, int(promisable - self.carriage.bytes.value))}
         for mode in modes - {BASELINE_MODE}:
-            free[mode] = max(0, int(bandwidth - always - self.carriage.bytes.of_mode(mode)))
+            free[mode] = max(0, int(promisable - always - self.carriage.bytes.of_mode(mode)))
         return free
 
 

@@ -169,9 +169,19 @@ def channel_text(channel: dict[str, Any]) -> str:
     promised = f"{channel['bytes_per_s']:,.0f} bytes/s promised"
     capacity = channel["bandwidth_bytes_per_s"]
     of = f" of {capacity:,}" if capacity else ", bandwidth undeclared"
+    of += probe_text(channel)
     marks = "" if channel["is_up"] else ", DOWN"
     marks += ", BACK-PRESSURED: admits nothing" if channel["is_back_pressured"] else ""
     return f"{channel['label']}: {promised}{of}{marks}"
+
+
+def probe_text(channel: dict[str, Any]) -> str:
+    """What a channel's probes take and when it is dead; a broker of before does not tell it."""
+    if "silent_ms_max" not in channel:
+        return ""
+    charge = channel["probe_bytes_per_s"]
+    taken = f", probes take {charge:,.0f}" if charge else ""
+    return f"{taken}, dead after {channel['silent_ms_max']:,} ms of silence"
 
 
 def described(variable: dict[str, Any]) -> str:
