@@ -65,12 +65,16 @@ class ChannelPlan:
             self.close(channel)
             return
         back = (channel.to_router, channel.from_router)
+        sender, receiver = (
+            self._registry.reports[end] for end in (channel.from_router, channel.to_router)
+        )
         self._tables.put_channel(
             channel.from_router,
             channel_order(
                 channel,
-                self._registry.reports[channel.to_router],
+                receiver,
                 version=version,
+                probes_only_when_idle=sender.counts_data_as_life and receiver.counts_data_as_life,
                 probe_interval_ms=self._probes.interval_ms_of(channel.bandwidth_bytes_per_s),
             ),
         )
@@ -103,7 +107,11 @@ class ChannelPlan:
         if channel.from_router in self._registry.routers:
             probe_interval_ms = probes.interval_ms_of(bandwidth)
             order = channel_order(
-                channel, border, version=version, probe_interval_ms=probe_interval_ms
+                channel,
+                border,
+                version=version,
+                probe_interval_ms=probe_interval_ms,
+                probes_only_when_idle=border.probes_only_when_idle,
             )
             self._tables.put_channel(channel.from_router, order)
         if channel.to_router in self._registry.routers:
@@ -111,7 +119,7 @@ class ChannelPlan:
                 channel,
                 back_channel=border.back_channel,
                 version=version,
-                silent_ms_max=probes.silent_ms_max_of(bandwidth),
+                silent_ms_max=max(probes.silent_ms_max_of(bandwidth), border.silent_ms_max),
             )
             self._tables.put_source(channel.to_router, order_in)
 

@@ -273,6 +273,8 @@ class Borders:
             urgent_port=peer.urgent_port,
             datagram_version=max(versions),
             back_channel=self._desk.state.channels.back_channel(channel),
+            probes_only_when_idle=own.counts_data_as_life and peer.counts_data_as_life,
+            silent_ms_max=max(own.silent_ms_max, peer.silent_ms_max),
         )
 
     def _children_at(self, channel: EventChannel) -> list[str]:

@@ -149,6 +149,9 @@ def _order_channels(registry: Registry, tables: dict[str, ModelTable]) -> None:
             queue_events_max=channel.queue_events_max,
             datagram_version=VERSION,
             probe_interval_ms=probe_interval_ms(channel.bandwidth_bytes_per_s),
+            probes_only_when_idle=all(
+                registry.reports[end].counts_data_as_life for end in (sender, receiver)
+            ),
         )
         tables[receiver].sources[number] = SourceOrder(
             channel_id=number,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from gridstat.broker.settings import BrokerSettings
@@ -13,6 +15,9 @@ from gridstat.net.command.endpoint_messages import RefusedOutcome
 from tests.unit.broker.clouds import wide_enough
 from tests.unit.broker.conversation import Conversation, pair
 from tests.unit.broker.stand_ins import CENTRE, CLOUD, VOLTAGE, ring, subscribe
+
+if TYPE_CHECKING:
+    from gridstat.net.command.router_messages import ChannelOrder
 
 FULL_BYTES_PER_S = 60 * 68
 """What the events of one variable take."""
@@ -43,6 +48,48 @@ def test_a_channel_whose_ends_know_no_probes_is_ordered_none() -> None:
     assert orders(cloud.start()) == {(0, 0)}
 
 
+@pytest.mark.parametrize("older", ["c1/e0", "c1/i0"], ids=["sender", "receiver"])
+def test_a_channel_with_an_older_router_at_an_end_is_probed_beside_its_data(older: str) -> None:
+    """Such a router knows no such order, and needs probes to see that a channel has returned."""
+    cloud = Conversation(ring(bandwidth_bytes_per_s=8_000))
+    cloud.routers[older].counts_data_as_life = False
+    cloud.start()
+    for channel in cloud.channels_given:
+        ends = (channel.from_router, channel.to_router)
+        order = cloud.routers[channel.from_router].table.channels[channel.channel_id]
+        assert order.probes_only_when_idle == (older not in ends)
+        assert order.probe_interval_ms == 750
+    assert cloud.broker.tables[older].wanted.digest == cloud.routers[older].table.digest
+
+
+def test_an_order_for_an_older_router_is_what_such_a_router_digests() -> None:
+    """It drops the fields that it does not know, and a broker that sent them would never agree."""
+    cloud = Conversation(ring(bandwidth_bytes_per_s=8_000))
+    cloud.routers["c1/e0"].counts_data_as_life = False
+    cloud.start()
+    for order in cloud.routers["c1/e0"].table.channels.values():
+        sent = msgspec.msgpack.encode(order)
+        older = msgspec.msgpack.decode(sent, type=OlderOrder)
+        assert msgspec.msgpack.encode(older) == sent
+
+
+def test_a_router_that_is_replaced_by_a_newer_one_needs_no_probes_beside_data() -> None:
+    cloud = Conversation(ring())
+    for router in cloud.routers.values():
+        router.counts_data_as_life = False
+    cloud.start()
+    assert {order.probes_only_when_idle for order in channel_orders(cloud)} == {False}
+    for name, router in cloud.routers.items():
+        cloud.disconnect(name)
+        router.crash()
+        router.counts_data_as_life = True
+        cloud.connect(name)
+    cloud.settle()
+    assert {order.probes_only_when_idle for order in channel_orders(cloud)} == {True}
+    cloud.kill_broker()
+    assert {order.probes_only_when_idle for order in channel_orders(cloud)} == {True}
+
+
 def test_a_contract_of_an_older_journal_stays_on_a_channel_that_probes_make_too_full() -> None:
     """The journal of a release that charged no probes: one contract has the whole bandwidth."""
     cloud = pair(bandwidth_bytes_per_s=wide_enough(FULL_BYTES_PER_S))
@@ -62,6 +109,33 @@ def test_a_contract_of_an_older_journal_stays_on_a_channel_that_probes_make_too_
     (outcome,) = cloud.ask(CENTRE, "c1/e2", subscribe(OTHER))
     assert isinstance(outcome, RefusedOutcome)
     assert outcome.code == ChannelFull.code
+
+
+class OlderOrder(
+    msgspec.Struct, frozen=True, omit_defaults=True, tag="ChannelOrder", forbid_unknown_fields=True
+):
+    """The order of a channel as the release before reads it."""
+
+    channel_id: int
+    to: str
+    host: str
+    data_port: int
+    urgent_port: int
+    level: int = 1
+    floods: bool = False
+    mtu_bytes: int = 1_232
+    bandwidth_bytes_per_s: int = 0
+    queue_events_max: int = 1_024
+    datagram_version: int = 1
+    probe_interval_ms: int = 0
+
+
+def channel_orders(cloud: Conversation) -> list[ChannelOrder]:
+    """What the broker wants of every channel between two routers."""
+    return [
+        cloud.broker.tables[channel.from_router].wanted.channels[channel.channel_id]
+        for channel in cloud.channels_given
+    ]
 
 
 def orders(cloud: Conversation) -> set[tuple[int, int]]:
