@@ -317,6 +317,7 @@ class TreeOperators:
                             "owner": piece.owner,
                             "routers": list(piece.routers),
                             "latency_us": piece.latency_us,
+                            "detection_ms": piece.detection_ms,
                         }
                         for piece in path.pieces
                     ],

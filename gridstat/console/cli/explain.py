@@ -122,6 +122,8 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
             f"    {when}: every {qos['every']}. slot within {milliseconds(qos['latency_us'])} over "
             f"{qos['redundancy']} disjoint path(s), priority {qos['priority']}"
         )
+    if "detection_ms" in subscription:
+        yield f"    {detection_text(subscription['detection_ms'])}"
     for number, path in enumerate(subscription["paths"], start=1):
         way = " → ".join(path["routers"])
         yield f"    path {number}: {way}, predicted {milliseconds(path['latency_us'])}"
@@ -137,6 +139,14 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
     if tight:
         share = 100 * tight["used"] / tight["capacity"] if tight["capacity"] else 0.0
         yield f"    tightest: {tight['what']}, {share:.1f} % promised"
+
+
+def detection_text(detection_ms: int | None) -> str:
+    if detection_ms is None:
+        return "how soon a dead channel is noticed is unknown: a broker or router does not tell it"
+    if detection_ms == 0:
+        return "no channel between routers can fail"
+    return f"a dead channel is noticed after {detection_ms:,} ms of silence"
 
 
 def counted_on(routers: list[str], ledger: dict[str, Any] | None) -> Iterator[str]:
