@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from gridstat.broker.records.applied import Applied
 from gridstat.broker.records.operations import Operation, RouterReported
+from gridstat.broker.tables.detection import Detection
 from gridstat.broker.turn import Turn, nobody, nothing
 from gridstat.net.command.machine import Send
 
@@ -68,6 +69,7 @@ class Desk(Turn[Operation]):
         self.reservations = reservations
         self.tables = tables
         self.effects = effects
+        self.detection = Detection(registry, settings.probes)
         self.unsaved_reports: dict[str, RouterReported] = {}
         self._is_flush_set = False
         self._is_confirm_set = False

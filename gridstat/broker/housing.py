@@ -107,7 +107,9 @@ class Housing:
         if housed.contract:
             self._stretch_changed(found)
         else:
-            outcome = granted(found.record, found.variable, found.troubles)
+            outcome = granted(
+                found.record, found.variable, found.troubles, detection=self._desk.detection
+            )
             self._notices.push(housed.subscriber, ContractChanged(granted=outcome))
 
     def _later(self, _: str) -> None:

@@ -99,7 +99,7 @@ class LeafBroker:
     ) -> None:
         self.registry = Registry(settings.cloud)
         self.tables = RouterTables()
-        self.reservations = Reservations(Allocator(resources or Resources()))
+        self.reservations = Reservations(Allocator(resources or Resources(probes=settings.probes)))
         self._routers = {router.name: router for router in routers}
         self._channels = {int(channel.channel_id): channel for channel in channels}
         channel_plan = ChannelPlan(self.registry, self.tables, settings.probes)

@@ -370,7 +370,12 @@ class Recovery:
             self.stretch_changed(found)
             return
         words = tuple(f"router {name} has not confirmed its part yet" for name in silent)
-        outcome = granted(found.record, found.variable, (*found.troubles, *words))
+        outcome = granted(
+            found.record,
+            found.variable,
+            (*found.troubles, *words),
+            detection=self._desk.detection,
+        )
         self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
 
     def _when_durable(self, moved: list[tuple[Subscribed, Subscribed]], _: Applied) -> None:

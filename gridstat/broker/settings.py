@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gridstat.broker.tables.channel_plan import ProbeSettings
+from gridstat.model.probe_law import ProbeSettings
 from gridstat.model.rate_law import NS_PER_S
 
 NS_PER_MS = 1_000_000

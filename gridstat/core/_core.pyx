@@ -223,6 +223,7 @@ cdef class Core:
         words.mtu_bytes = spec.mtu_bytes
         words.version = spec.datagram_version
         words.probe_interval_ns = spec.probe_interval_ns
+        words.probes_only_when_idle = spec.probes_only_when_idle
         words.counter = self.sent.get(spec.channel_id, 0)
         words.floods = spec.floods
         words.is_posix = self.core.limits.is_posix

@@ -38,6 +38,7 @@ int gs_channel_open(const gs_channel_words *words, gs_channel **opened)
     channel->level = words->level;
     channel->version = (uint8_t)words->version;
     channel->probe_interval_ns = words->probe_interval_ns;
+    channel->probes_only_when_idle = words->probes_only_when_idle;
     channel->floods = words->floods;
     channel->is_posix = words->is_posix;
     channel->has_gso = GS_LINUX && !words->is_posix;
@@ -291,6 +292,16 @@ static uint64_t next_probe_ns(const gs_channel *channel, uint64_t now_ns)
 {
     uint64_t next_ns = channel->next_probe_ns + channel->probe_interval_ns;
     return next_ns > now_ns ? next_ns : now_ns + channel->probe_interval_ns;
+}
+
+/* Events prove as much as a probe, so the next probe is due an interval after them. */
+bool gs_channel_needs_probe(gs_channel *channel, uint64_t now_ns)
+{
+    uint64_t idle_until_ns = channel->sent_ns + channel->probe_interval_ns;
+    if (channel->probes_only_when_idle && channel->sent_ns != 0 &&
+        channel->next_probe_ns < idle_until_ns)
+        channel->next_probe_ns = idle_until_ns;
+    return channel->next_probe_ns <= now_ns;
 }
 
 void gs_channel_probe(gs_channel *channel, uint64_t now_ns)

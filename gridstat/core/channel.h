@@ -64,9 +64,11 @@ typedef struct gs_channel {
     int sockets[GS_PORTS]; /* -1: a memory channel. */
     uint64_t counter;
     struct gs_queues *queues; /* NULL: not paced. */
+    uint64_t sent_ns;         /* When events left last, by the steady clock; 0: never. */
     gs_channel_counters counters;
     uint64_t probe_interval_ns; /* 0: no probes. */
     uint64_t next_probe_ns;     /* By the steady clock. */
+    bool probes_only_when_idle; /* No probe within an interval of the last events. */
     gs_sink sink;
 } gs_channel;
 _Static_assert(offsetof(gs_channel, counters.due) < 128, "in the second cache line");
@@ -75,7 +77,7 @@ typedef struct {
     uint32_t channel_id, index, level, mtu_bytes, version;
     uint64_t probe_interval_ns;
     uint64_t counter; /* Of the last datagram that ever left under this id. */
-    bool floods, is_posix;
+    bool floods, is_posix, probes_only_when_idle;
     uint64_t bandwidth_bytes_per_s;
     uint32_t queue_events_max;
     const struct sockaddr *addresses[GS_PORTS]; /* NULL: memory. */
@@ -106,6 +108,9 @@ static inline void gs_channel_append(gs_channel *channel, uint32_t port, const u
 
 /* Send what is open, urgent first. */
 void gs_channel_flush(gs_channel *channel);
+
+/* Whether a probe is due, which events that have left may have put off. */
+bool gs_channel_needs_probe(gs_channel *channel, uint64_t now_ns);
 
 /* Send a probe and note when the next one is due; nothing may be open. */
 void gs_channel_probe(gs_channel *channel, uint64_t now_ns);

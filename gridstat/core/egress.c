@@ -129,6 +129,7 @@ uint64_t gs_egress_pump(gs_channel *channel, const gs_pumping *pumping)
         if (queues->next_free_ns > now_ns)
             return queues->next_free_ns;
         gs_egress_charge(channel, fill_datagram(channel, pumping), now_ns);
+        channel->sent_ns = now_ns;
     }
     return GS_IDLE_NS;
 }

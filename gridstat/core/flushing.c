@@ -34,10 +34,12 @@ void gs_flush(gs_core *core, uint64_t steady_ns)
     for (uint32_t i = 0; i < core->dirty_count; i++) {
         gs_channel *channel = core->dirty[i];
         channel->is_dirty = false;
-        if (channel->queues == NULL)
+        if (channel->queues == NULL) {
             gs_channel_flush(channel);
-        else if (!channel->is_backlogged)
+            channel->sent_ns = steady_ns;
+        } else if (!channel->is_backlogged) {
             pump_channel(core, channel, steady_ns);
+        }
     }
     core->dirty_count = 0;
     if (core->wake_ns <= steady_ns)

@@ -122,7 +122,7 @@ cdef extern from "channel.h" nogil:
     ctypedef struct gs_channel_words:
         uint32_t channel_id, index, level, mtu_bytes, version
         uint64_t probe_interval_ns, counter
-        bint floods, is_posix
+        bint floods, is_posix, probes_only_when_idle
         uint64_t bandwidth_bytes_per_s
         uint32_t queue_events_max
         const sockaddr *addresses[2]

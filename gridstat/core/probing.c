@@ -21,7 +21,8 @@ void gs_probe(gs_core *core, uint64_t steady_ns, uint32_t probes_max)
     core->probe_ns = GS_IDLE_NS;
     for (uint32_t i = 0; i < core->probing_count; i++) {
         gs_channel *channel = core->probing[i];
-        if (channel->next_probe_ns <= steady_ns && probes_max > 0) {
+        if (channel->next_probe_ns <= steady_ns && probes_max > 0 &&
+            gs_channel_needs_probe(channel, steady_ns)) {
             gs_channel_probe(channel, steady_ns);
             if (channel->queues != NULL) /* It overtakes what waits, but the line is the same. */
                 gs_egress_charge(channel, GS_HEADER_BYTES, steady_ns);

@@ -184,7 +184,7 @@ class ReferenceCore:
         """Take one datagram as if received now, and send all that follows from it."""
         self._receive(datagram, port=port, now_ns=now_ns)
         for channel in self._touched.values():
-            channel.egress.flush()
+            channel.egress.flush(now_ns)
         self._touched.clear()
         self._pump_paced(now_ns)
         self._note_quiet(now_ns)

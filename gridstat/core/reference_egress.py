@@ -112,6 +112,8 @@ class Mouth:
         self.last_number = last_number
         self._line = line
         self._next_probe_ns = 0
+        self.sent_ns: int | None = None
+        """When events left last; they prove as much as a probe."""
 
     def finish(self, events: list[bytes], *, pad_to_bytes: int = 0) -> Datagram:
         """Put a header before the events; the padding behind them is not part of `length`."""
@@ -134,8 +136,14 @@ class Mouth:
             self.counters["bytes_out"] += len(datagram.octets)
 
     def probe(self, now_ns: int) -> Datagram | None:
-        """Send a datagram without events if one is due; by the rhythm, but none is made up for."""
+        """Send a datagram without events if one is due; by the rhythm, but none is made up for.
+
+        Where a channel is probed only when it is idle, events put the next probe off until an
+        interval after them.
+        """
         interval_ns = self.spec.probe_interval_ns
+        if self.spec.probes_only_when_idle and self.sent_ns is not None:
+            self._next_probe_ns = max(self._next_probe_ns, self.sent_ns + interval_ns)
         if interval_ns == 0 or now_ns < self._next_probe_ns:
             return None
         next_ns = self._next_probe_ns + interval_ns
@@ -191,10 +199,11 @@ class PackedEgress:
         run.events.append(event)
         run.segment_bytes += len(event)
 
-    def flush(self) -> None:
+    def flush(self, now_ns: int) -> None:
         """Send what is open, urgent first."""
         self._send_run(PORT_URGENT)
         self._send_run(PORT_DATA)
+        self.mouth.sent_ns = now_ns
 
     def pump(self, now_ns: int) -> None:
         """Nothing is ever left over from the flush."""
@@ -252,8 +261,8 @@ class PacedEgress:
             counters["queued"] += 1
             counters["replay_queued"] = len(self._queues[CLASS_REPLAY])
 
-    def flush(self) -> None:
-        """What may leave now leaves by the pump, which knows the time."""
+    def flush(self, now_ns: int) -> None:
+        """What may leave now leaves by the pump."""
 
     def pump(self, now_ns: int) -> None:
         """Send what the bandwidth allows by now."""
@@ -261,6 +270,7 @@ class PacedEgress:
             port = queue[0].port
             datagram = self.mouth.finish(self._take_together(queue))
             self.mouth.send(port, datagram)
+            self.mouth.sent_ns = now_ns
             self._charge(datagram, now_ns)
 
     def probe(self, now_ns: int) -> None:

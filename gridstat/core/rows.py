@@ -140,6 +140,8 @@ class ChannelSpec:
     datagram_version: int = 1
     probe_interval_ns: int = 0
     """How often a probe is sent, from version 2 on; 0: never."""
+    probes_only_when_idle: bool = False
+    """Whether a probe is sent only when no event has left for an interval."""
 
 
 def check_row(row: Row) -> None:

@@ -25,6 +25,8 @@ class Contract:
 
     `latency_us` is the prediction for the slowest path. With `shares_edge` all paths meet in one
     edge router, whose failure no redundancy can mask. `degraded` names what is below the wish.
+    `detection_ms` is how long it takes at most until a dead channel on the paths is noticed: 0
+    where there is no channel between routers, None where a broker on the way does not tell it.
     """
 
     subscription_id: int
@@ -34,6 +36,7 @@ class Contract:
     is_node_disjoint: bool = True
     shares_edge: bool = False
     degraded: tuple[str, ...] = ()
+    detection_ms: int | None = None
 
     def __repr__(self) -> str:
         return short_repr(
@@ -61,6 +64,7 @@ def contract_of(outcome: GrantedOutcome) -> Contract:
         is_node_disjoint=outcome.is_node_disjoint,
         shares_edge=outcome.shares_edge,
         degraded=outcome.degraded,
+        detection_ms=outcome.detection_ms,
     )
 
 

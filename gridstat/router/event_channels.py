@@ -150,6 +150,7 @@ def spec_of(order: ChannelOrder, *, in_memory: bool = False) -> ChannelSpec:
         address=None if in_memory else (order.host, order.data_port, order.urgent_port),
         datagram_version=order.datagram_version,
         probe_interval_ns=order.probe_interval_ms * NS_PER_MS if can_probe else 0,
+        probes_only_when_idle=order.probes_only_when_idle,
     )
     check_channel(spec)
     return spec

@@ -9,27 +9,45 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gridstat.model.probe_law import INTERVALS_PER_SILENCE
 from gridstat.router.agent_words import SourceHeard, SourceSilent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PROBES_TO_RETURN: Final = 3
-"""One probe may be a stray; three in a row, within the allowed silence, are a working channel."""
+DATAGRAMS_TO_RETURN: Final = 3
+"""One datagram may be a stray; three in a row, within the allowed silence and no closer together
+than a probe interval from first to last, are a working channel."""
 NS_PER_MS: Final = 1_000_000
 
 
 @dataclass(slots=True)
 class _Watched:
-    """`is_up` None: nothing has been said of it yet."""
+    """`is_up` None: nothing has been said of it yet.
+
+    `datagrams_before` had come when the source was silent last, or was first judged. The first of
+    those that came since came at `returned_ns` or before.
+    """
 
     silent_ns_max: int
-    probes_before: int | None = None
+    datagrams_before: int | None = None
+    returned_ns: int | None = None
     is_up: bool | None = None
+
+    def has_returned(self, datagrams: int, heard_ns: int) -> bool:
+        """Whether enough datagrams have come since the last silence, over a long enough time."""
+        if self.datagrams_before is None:
+            self.datagrams_before = datagrams
+        count = datagrams - self.datagrams_before
+        if count > 0 and self.returned_ns is None:
+            self.returned_ns = heard_ns
+        if count < DATAGRAMS_TO_RETURN or self.returned_ns is None:
+            return False
+        return heard_ns - self.returned_ns >= self.silent_ns_max // INTERVALS_PER_SILENCE
 
 
 class SourceLiveness:
-    """Says each change once: silent after too long a silence, heard after three probes."""
+    """Says each change once: silent after too long a silence, heard after three datagrams."""
 
     def __init__(self) -> None:
         self._watched: dict[int, _Watched] = {}
@@ -59,21 +77,18 @@ class SourceLiveness:
         self.silent_after_ns = None
         for channel_id in sorted(self._watched.keys() & states.keys()):
             watched, facts = self._watched[channel_id], states[channel_id]
-            silent_ns, probes = facts["silent_ns"], facts["probes"]
+            silent_ns, datagrams = facts["silent_ns"], facts["datagrams"]
             if silent_ns > watched.silent_ns_max:
-                watched.probes_before = probes
+                watched.datagrams_before, watched.returned_ns = datagrams, None
                 if watched.is_up is not False:
                     watched.is_up = False
                     news.append(SourceSilent(channel_id, silent_ns // NS_PER_MS))
                 continue
             if watched.is_up is not False:
                 self._expect_silence(watched.silent_ns_max - silent_ns)
-            if not watched.is_up:
-                if watched.probes_before is None:
-                    watched.probes_before = probes
-                if probes - watched.probes_before >= PROBES_TO_RETURN:
-                    watched.is_up = True
-                    news.append(SourceHeard(channel_id))
+            if not watched.is_up and watched.has_returned(datagrams, facts["heard_ns"]):
+                watched.is_up = True
+                news.append(SourceHeard(channel_id))
         return news
 
     def _expect_silence(self, after_ns: int) -> None:

@@ -260,6 +260,7 @@ class RouterAgent:
             command_port=facts.command_port,
             datagram_versions=facts.datagram_versions,
             attached=() if self._edge is None else self._edge.attached(),
+            counts_data_as_life=True,
         )
         return [Send(self._broker_peer, report)]
 

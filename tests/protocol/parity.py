@@ -127,6 +127,7 @@ def channel(rng: random.Random) -> ChannelSpec:
         queue_events_max=rng.choice((1, 3, 50)),
         datagram_version=(version := rng.choice((1, 2, 2))),
         probe_interval_ns=rng.choice((0, MS, 10 * MS, 25 * MS)) if version == 2 else 0,
+        probes_only_when_idle=rng.random() < 0.5,
     )
 
 

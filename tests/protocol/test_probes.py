@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import pytest
 
 from gridstat.core.rows import ChannelSpec, Route, Term
@@ -18,6 +21,9 @@ from tests.protocol.grids import (
     event,
     periodic,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 INTERVAL_NS = 25 * MS
 PROBING = ChannelSpec(1, datagram_version=2, probe_interval_ns=INTERVAL_NS)
@@ -50,6 +56,70 @@ def test_a_probe_leaves_at_once_and_then_every_interval(subject: MakeCore, bandw
     assert counters["probes_sent"] == counters["datagrams_out"] == 8
     assert counters["bytes_out"] == 8 * 16
     assert counters["due"] == counters["sent"] == 0
+
+
+IDLE_ONLY = replace(PROBING, probes_only_when_idle=True)
+
+
+def sent_at(core: Subject, event_ms: Iterable[int], until_ms: int) -> dict[str, list[int]]:
+    """When events and probes have left; the thread looks every millisecond, events come first."""
+    events = set(event_ms)
+    found: dict[str, list[int]] = {"events": [], "probes": []}
+    for ms in range(until_ms):
+        now_ns = NOW_NS + ms * MS
+        if ms in events:
+            core.inject(datagram(PUBLISHER, event(1, now_ns)), now_ns=now_ns)
+        core.pump(now_ns)
+        for _, octets in core.take_output(1):
+            found["events" if len(octets) > 16 else "probes"].append(ms)
+    return found
+
+
+@pytest.mark.parametrize("bandwidth", [0, 10**6], ids=["plain", "paced"])
+def test_no_probe_is_sent_while_events_leave_once_an_interval(
+    subject: MakeCore, bandwidth: int
+) -> None:
+    core = core_with(subject, replace(IDLE_ONLY, bandwidth_bytes_per_s=bandwidth))
+    found = sent_at(core, range(0, 500, 25), 500)
+    assert found == {"events": list(range(0, 500, 25)), "probes": []}
+    assert core.channel_counters(1)["probes_sent"] == 0
+
+
+@pytest.mark.parametrize("bandwidth", [0, 10**6], ids=["plain", "paced"])
+def test_a_probe_is_sent_one_interval_after_the_last_event_and_then_every_interval(
+    subject: MakeCore, bandwidth: int
+) -> None:
+    core = core_with(subject, replace(IDLE_ONLY, bandwidth_bytes_per_s=bandwidth))
+    found = sent_at(core, (10, 20, 33, 41, 130), 200)
+    # The first look comes before any event; 41 + 25, then the rhythm, until 130 puts it off.
+    assert found["probes"] == [0, 66, 91, 116, 155, 180]
+
+
+def test_a_stream_that_is_slower_than_the_interval_has_probes_between_its_events(
+    subject: MakeCore,
+) -> None:
+    core = core_with(subject, IDLE_ONLY)
+    found = sent_at(core, range(0, 200, 40), 200)
+    assert found["probes"] == [25, 65, 105, 145, 185]
+
+
+def test_an_idle_channel_is_probed_in_the_same_rhythm(subject: MakeCore) -> None:
+    core = core_with(subject, IDLE_ONLY)
+    assert sent_at(core, (), 200)["probes"] == list(range(0, 200, 25))
+
+
+def test_a_channel_to_an_older_receiver_is_probed_beside_its_events(subject: MakeCore) -> None:
+    """Such a receiver counts nothing but probes when it judges that a channel has returned."""
+    core = core_with(subject, PROBING)
+    assert sent_at(core, range(200), 200)["probes"] == list(range(0, 200, 25))
+
+
+def test_events_that_wait_for_their_line_put_no_probe_off(subject: MakeCore) -> None:
+    """A line of 100 bytes/s: the first event of 68 leaves, the next ones wait for seconds."""
+    core = core_with(subject, replace(IDLE_ONLY, bandwidth_bytes_per_s=100))
+    found = sent_at(core, range(5), 80)
+    assert found["events"] == [0]
+    assert found["probes"] == [25, 50, 75]
 
 
 def test_a_late_timer_does_not_shift_the_rhythm_and_makes_nothing_up(subject: MakeCore) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.capacity.bursts import Burst
-from gridstat.broker.capacity.charges import DivisorCounts, ModalSum
+from gridstat.broker.capacity.charges import ZERO, Amount, DivisorCounts, ModalSum
+from gridstat.model.probe_law import PROBES_DEFAULT
 from gridstat.model.qos import BASELINE_MODE
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.tariffs import Tariff
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.latency_model import LatencyModel
+    from gridstat.model.probe_law import ProbeSettings
 
 _STEP_US_MIN: Final = 10
 _STEPS_PER_OCTAVE: Final = 8
@@ -92,7 +94,8 @@ class Carriage:
     """A one-way step that carries variables and loads one or two routers.
 
     An event channel is one; so are the step of a publisher into its edge and that of an edge to
-    its subscriber, which have no bandwidth of their own but load the edge.
+    its subscriber, which have no bandwidth of their own but load the edge. `bytes` are those of
+    variables; `probe_charge` is what the channel's probes take of its bandwidth beside them.
     """
 
     __slots__ = (
@@ -102,6 +105,8 @@ class Carriage:
         "is_back_pressured",
         "is_up",
         "latency_us",
+        "probe_charge",
+        "probes",
         "routers",
         "streams",
     )
@@ -111,15 +116,23 @@ class Carriage:
         routers: tuple[RouterAccount, ...],
         mode_sets: tuple[frozenset[int], ...],
         channel: EventChannel | None = None,
+        probes: ProbeSettings = PROBES_DEFAULT,
     ) -> None:
         self.routers = routers
-        self.channel = channel
+        self.probes = probes
+        self.replace_channel(channel)
         self.bytes = ModalSum(mode_sets)
         self.burst = Burst(mode_sets)
         self.streams: dict[int, Stream] = {}
         self.is_up = True
         self.is_back_pressured = False
         self.latency_us = 0 if channel is None else channel.latency_us
+
+    def replace_channel(self, channel: EventChannel | None) -> None:
+        """The channel with other figures, and with the probes that its bandwidth affords."""
+        self.channel = channel
+        bandwidth = 0 if channel is None else channel.bandwidth_bytes_per_s
+        self.probe_charge = Amount(self.probes.bytes_per_s_of(bandwidth)) if bandwidth else ZERO
 
     def add(self, tariff: Tariff, everys: Mapping[int, int]) -> bool:
         """One more subscription takes the variable here; whether that changes any number."""
@@ -154,8 +167,9 @@ class Carriage:
         if self.channel is None or not self.channel.bandwidth_bytes_per_s:
             return True
         bytes_per_s = events_per_s * tariff.event_bytes(self.channel.mtu_bytes)
+        bytes_per_s += self.charged_at_most()
         return (
-            self.bytes.at_most() + bytes_per_s <= margin * self.channel.bandwidth_bytes_per_s
+            bytes_per_s <= margin * self.channel.bandwidth_bytes_per_s
             and self.burst.events < self.channel.queue_events_max
         )
 
@@ -170,7 +184,7 @@ class Carriage:
     @property
     def is_over(self) -> bool:
         bandwidth = 0 if self.channel is None else self.channel.bandwidth_bytes_per_s
-        return bandwidth > 0 and self.bytes.exceeds(bandwidth)
+        return bandwidth > 0 and self.bytes.exceeds(bandwidth, self.probe_charge)
 
     @property
     def is_burst_over(self) -> bool:
@@ -182,7 +196,15 @@ class Carriage:
     def shortfall(self) -> Fraction:
         """Bytes a second that are missing, or not above 0 where there is room."""
         assert self.channel is not None
-        return self.bytes.value - self.channel.bandwidth_bytes_per_s
+        return self.charged() - self.channel.bandwidth_bytes_per_s
+
+    def charged(self) -> Fraction:
+        """Bytes a second that variables and probes take together."""
+        return self.bytes.value + self.probe_charge.value
+
+    def charged_at_most(self) -> float:
+        """The same as a float that may be a hair above it."""
+        return self.bytes.at_most() + self.probe_charge.at_most()
 
     def _charge(self, stream: Stream) -> bool:
         before, after = stream.taken, stream.counts.taken()

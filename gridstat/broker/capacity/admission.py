@@ -252,7 +252,8 @@ def channel_obstacles(carriage: Carriage, channel_id: int) -> Iterable[Obstacle]
             missing,
             "bytes/s",
             f"channel {label} is full: {missing} of its "
-            f"{carriage.channel.bandwidth_bytes_per_s} bytes/s are missing",
+            f"{carriage.channel.bandwidth_bytes_per_s} bytes/s are missing; "
+            f"{ceil(carriage.probe_charge.value)} bytes/s of them are for probes",
         )
     if carriage.is_burst_over:
         missing = carriage.burst.events - carriage.channel.queue_events_max

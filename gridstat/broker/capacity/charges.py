@@ -82,6 +82,13 @@ class Amount:
         self.denominator = value.denominator
         self.ceiling = -(-(self.numerator << _BITS) // self.denominator)
 
+    def at_most(self) -> float:
+        """The amount as a float that may be a hair above it."""
+        return self.ceiling / _ONE
+
+
+ZERO: Final = Amount(NOTHING)
+
 
 class ExactSum:
     """A sum of fractions that is exact and yet cheap, however odd the denominators.
@@ -153,9 +160,10 @@ class ModalSum:
         """Those in which anything is counted."""
         return frozenset(self._sums)
 
-    def exceeds(self, limit: int) -> bool:
-        """Whether the total is above the limit, exactly."""
-        return self._ceiling() > limit << _BITS and self.value > limit
+    def exceeds(self, limit: int, beside: Amount = ZERO) -> bool:
+        """Whether the total and what is charged beside it are above the limit, exactly."""
+        ceiling = self._ceiling() + beside.ceiling
+        return ceiling > limit << _BITS and self.value + beside.value > limit
 
     def at_most(self) -> float:
         """The total as a float that may be a hair above it, for latencies and for people."""

@@ -126,6 +126,7 @@ def channel_facts(resources: Resources, channel_id: int) -> Facts:
         "is_up": carriage.is_up,
         "is_back_pressured": carriage.is_back_pressured,
         "bytes_per_s": rounded(carriage.bytes.value),
+        **probe_facts(carriage),
         "bandwidth_bytes_per_s": channel.bandwidth_bytes_per_s,
         "free_bytes_per_s": _free_bytes_per_s(carriage),
         "latency_us": carriage.latency_us,
@@ -133,6 +134,17 @@ def channel_facts(resources: Resources, channel_id: int) -> Facts:
         "queue_events_max": channel.queue_events_max,
         "variables": len(carriage.streams),
         "paths": len(resources.promises.over(channel_id)),
+    }
+
+
+def probe_facts(carriage: Carriage) -> Facts:
+    """What a channel's probes take of its bandwidth, how often they come, and the silence limit."""
+    assert carriage.channel is not None
+    bandwidth = carriage.channel.bandwidth_bytes_per_s
+    return {
+        "probe_bytes_per_s": rounded(carriage.probe_charge.value),
+        "probe_interval_ms": carriage.probes.interval_ms_of(bandwidth),
+        "silent_ms_max": carriage.probes.silent_ms_max_of(bandwidth),
     }
 
 
@@ -180,7 +192,7 @@ def _use(resources: Resources, element: Element) -> tuple[Fraction, int, str]:
         return account.events.value, account.router.events_per_s_max, "events/s"
     carriage = resources.channel(element)
     assert carriage.channel is not None
-    return carriage.bytes.value, carriage.channel.bandwidth_bytes_per_s, "bytes/s"
+    return carriage.charged(), carriage.channel.bandwidth_bytes_per_s, "bytes/s"
 
 
 def _channel_part(resources: Resources, channel_id: int) -> Facts:
@@ -200,4 +212,4 @@ def _free_bytes_per_s(carriage: Carriage) -> int | float | None:
     """None where no bandwidth is declared: then there is no bound to be free of."""
     if carriage.channel is None or not carriage.channel.bandwidth_bytes_per_s:
         return None
-    return rounded(carriage.channel.bandwidth_bytes_per_s - carriage.bytes.value)
+    return rounded(carriage.channel.bandwidth_bytes_per_s - carriage.charged())

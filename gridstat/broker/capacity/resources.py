@@ -20,6 +20,7 @@ from gridstat.broker.capacity.tariffs import Tariff
 from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, StillInUse
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT, LatencyModel
 from gridstat.model.paths import Arc, PathGraph
+from gridstat.model.probe_law import PROBES_DEFAULT
 from gridstat.model.qos import BASELINE_MODE
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.charges import Amount
     from gridstat.broker.capacity.claims import Claim
     from gridstat.model.cloud import EventChannel, Router
+    from gridstat.model.probe_law import ProbeSettings
     from gridstat.model.status import StatusVariable
 
 HOP_COST: Final = 1_000
@@ -42,8 +44,10 @@ class Resources:
         *,
         mode_sets: tuple[frozenset[int], ...] = MODE_SETS_DEFAULT,
         model: LatencyModel = LATENCY_MODEL_DEFAULT,
+        probes: ProbeSettings = PROBES_DEFAULT,
     ) -> None:
         self.model = model
+        self.probes = probes
         self.ends_us = model.predict(())
         self.promises = Promises()
         self.topology_version = 0
@@ -93,7 +97,7 @@ class Resources:
         if channel.channel_id in self._channels or ends in self._between:
             raise LayoutError(f"channel {channel.channel_id}, {channel.label}, is there already")
         routers = (self.router(channel.from_router), self.router(channel.to_router))
-        carriage = Carriage(routers, self._mode_sets, channel)
+        carriage = Carriage(routers, self._mode_sets, channel, self.probes)
         self._channels[channel.channel_id] = carriage
         self._between[ends] = channel.channel_id
         for name in ends:
@@ -127,7 +131,7 @@ class Resources:
             raise LayoutError(f"channel {before.label} cannot be moved to {channel.label}")
         if before.mtu_bytes != channel.mtu_bytes and carriage.streams:
             raise StillInUse(f"channel {before.label} carries variables charged by its MTU")
-        carriage.channel = channel
+        carriage.replace_channel(channel)
         self._move([channel.channel_id])
         self._reshape()
 

@@ -134,7 +134,10 @@ class Surveyor:
             "is_dormant": publication is not None and publication.is_dormant,
             "edges": sorted(publisher.attachments) if publisher is not None else [],
             "subscriptions": [
-                *(asked_explained(registry, found) | _told(found.ledger) for found in asked),
+                *(
+                    asked_explained(registry, found, self._desk.detection) | _told(found.ledger)
+                    for found in asked
+                ),
                 *(
                     self._explained(registry.subscriptions[number])
                     for number in islice(sorted(numbers), LISTED_MAX)
@@ -151,6 +154,7 @@ class Surveyor:
         refusals = [] if found.troubles else self._table_refusals(found)
         facts["degraded"] = [*facts["degraded"], *found.troubles, *refusals]
         facts["state"] = self._state(found)
+        facts["detection_ms"] = self._desk.detection.on_paths(found.record.paths)
         if found.record.contract:
             facts["stretch"] = stretch_facts(found.record)
         return facts | _told(found.ledger)
@@ -239,7 +243,7 @@ class Surveyor:
             if not found.record.contract:
                 yield self._subscription(found)
         for asked in registry.tree.asked.values():
-            yield asked_facts(registry, asked) | _told(asked.ledger)
+            yield asked_facts(registry, asked, self._desk.detection) | _told(asked.ledger)
 
     def _stretches(self) -> Iterator[Facts]:
         subscriptions = self._desk.registry.subscriptions

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.records.registry import Publication, Registry
     from gridstat.broker.records.tree_state import AskedContract
+    from gridstat.broker.tables.detection import Detection
 
 Facts = dict[str, Any]
 
@@ -23,7 +24,7 @@ def place_facts(registry: Registry, parent: str) -> Facts:
     return {"parent": parent, "depth": tree.depth, "above": list(tree.above)}
 
 
-def asked_facts(registry: Registry, found: AskedContract) -> Facts:
+def asked_facts(registry: Registry, found: AskedContract, detection: Detection) -> Facts:
     """A contract of an end-point of ours with a variable of another cloud, as a survey has it."""
     record, granted = found.record, found.granted
     facts: Facts = {
@@ -39,15 +40,17 @@ def asked_facts(registry: Registry, found: AskedContract) -> Facts:
         "state": asked_state(found),
     }
     if granted is not None:
-        outcome = whole_outcome(record, granted, own_stretch(registry, found))
+        stretch = own_stretch(registry, found)
+        outcome = whole_outcome(record, granted, stretch, detection=detection)
+        facts["detection_ms"] = outcome.detection_ms
         facts["paths"] = [list(path.routers) for path in outcome.paths]
         facts["degraded"] = list(outcome.degraded)
     return facts
 
 
-def asked_explained(registry: Registry, found: AskedContract) -> Facts:
+def asked_explained(registry: Registry, found: AskedContract, detection: Detection) -> Facts:
     """The same in depth: every path in its pieces, and whose each is."""
-    facts = asked_facts(registry, found)
+    facts = asked_facts(registry, found, detection)
     granted = found.granted
     if granted is None:
         return facts
@@ -57,7 +60,9 @@ def asked_explained(registry: Registry, found: AskedContract) -> Facts:
         {
             "routers": routers,
             "latency_us": path.latency_us,
-            "pieces": [msgspec.to_builtins(piece) for piece in current_pieces(path, stretch)],
+            "pieces": [
+                msgspec.to_builtins(piece) for piece in current_pieces(path, stretch, detection)
+            ],
         }
         for routers, path in zip(facts["paths"], granted.paths, strict=True)
     ]

@@ -77,6 +77,7 @@ class RouterReported(Durable, frozen=True):
     command_host: str = ""
     command_port: int = 0
     datagram_versions: tuple[int, ...] = (1,)
+    counts_data_as_life: bool = False
 
 
 class Attached(Durable, frozen=True):

@@ -129,7 +129,8 @@ class ContractChanges:
         if len(terms_of(new.granted, 0)) > TERMS_MAX:
             applied.roll_back()
             raise LayoutError(f"over its modes a subscription has at most {TERMS_MAX} qualities")
-        body = encode_outcomes((granted(new, found.variable),))
+        outcome = granted(new, found.variable, detection=self._desk.detection)
+        body = encode_outcomes((outcome,))
         answered = Answered(endpoint=old.subscriber, request_id=request.request_id, body=body)
         self._desk.effects.apply(answered, applied)
         self._desk.commit_applied(
@@ -153,7 +154,8 @@ class ContractChanges:
                 self._requests.send(request, body)
             else:
                 words = tuple(f"router {name} has not confirmed its part yet" for name in silent)
-                self._requests.answer(request, (granted(new, found.variable, words),))
+                outcome = granted(new, found.variable, words, detection=self._desk.detection)
+                self._requests.answer(request, (outcome,))
             self._go_on(new.subscription_id)
 
         self._moves.follow(old, new, told)

@@ -103,7 +103,7 @@ class Grants:
         if not moved:
             return False
         changed = [
-            granted(moved[number][1], live[number].variable)
+            granted(moved[number][1], live[number].variable, detection=self._desk.detection)
             if isinstance(outcome, GrantedOutcome) and (number := outcome.subscription_id) in moved
             else outcome
             for outcome in outcomes

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gridstat.broker.records.operations import Subscribed
+    from gridstat.broker.tables.detection import Detection
     from gridstat.model.errors import GridStatError
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import Outcome
@@ -74,7 +75,11 @@ def refused(error: GridStatError | Refusal) -> RefusedOutcome:
 
 
 def granted(
-    record: Subscribed, variable: StatusVariable, troubles: tuple[str, ...] = ()
+    record: Subscribed,
+    variable: StatusVariable,
+    troubles: tuple[str, ...] = (),
+    *,
+    detection: Detection,
 ) -> GrantedOutcome:
     """A contract as it stands, with what keeps it below its grant at the moment."""
     return GrantedOutcome(
@@ -96,4 +101,5 @@ def granted(
         shares_edge=record.shares_edge,
         degraded=few_words((*record.degraded, *troubles)),
         label=record.label,
+        detection_ms=detection.on_paths(record.paths),
     )

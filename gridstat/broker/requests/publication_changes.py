@@ -219,7 +219,7 @@ class PublicationChanges:
             notice = PublicationChanged(
                 subscription_id=number,
                 variable=publication.variable,
-                granted=granted(record, publication.variable),
+                granted=granted(record, publication.variable, detection=self._desk.detection),
                 from_ns=from_ns,
             )
             self._notices.push(record.subscriber, notice)

@@ -183,7 +183,7 @@ class Subscriptions:
             return refused(record)
         operations.append(record)
         self._desk.effects.apply(record, applied)
-        return granted(record, publication.variable)
+        return granted(record, publication.variable, detection=self._desk.detection)
 
     def grant(
         self,
@@ -324,7 +324,7 @@ class Subscriptions:
                 f"router {name} has not confirmed its part yet"
                 for name in sorted(refusing.union(waiting.silent))
             )
-            outcome = granted(record, found.variable, words)
+            outcome = granted(record, found.variable, words, detection=self._desk.detection)
             notice = Matched(pattern_id=record.pattern_id, granted=outcome)
             self._notices.push(record.subscriber, notice)
 

@@ -88,6 +88,7 @@ class RouterDesk:
             command_host=message.command_host,
             command_port=message.command_port,
             datagram_versions=tuple(sorted(message.datagram_versions)),
+            counts_data_as_life=message.counts_data_as_life,
         )
         is_new = message.is_first_time or before is None or before.instance != report.instance
         if report != before:

@@ -237,7 +237,8 @@ class Asking:
         if mismatch is not None and found.granted is None:
             self._give_up(record, mismatch)
             return
-        outcome = whole_outcome(record, word, self._stretch(word.contract, word.generation))
+        stretch = self._stretch(word.contract, word.generation)
+        outcome = whole_outcome(record, word, stretch, detection=self._desk.detection)
         told: Callable[[], None] = _nobody
         if asked is None or found.is_restoring:
             notice = ContractChanged(granted=outcome)
@@ -310,7 +311,13 @@ class Asking:
             self._desk.registry.tree.stretch(contract, found.granted.generation)
         )
         if live is not None:
-            outcome = whole_outcome(found.record, found.granted, live.record, live.troubles)
+            outcome = whole_outcome(
+                found.record,
+                found.granted,
+                live.record,
+                live.troubles,
+                detection=self._desk.detection,
+            )
             self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
 
     # Parts.

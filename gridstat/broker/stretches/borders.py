@@ -296,4 +296,6 @@ class Borders:
             data_port=report.data_port,
             urgent_port=report.urgent_port,
             datagram_versions=report.datagram_versions,
+            counts_data_as_life=report.counts_data_as_life,
+            silent_ms_max=self._desk.settings.probes.between_clouds().silent_ms_max_of(0),
         )

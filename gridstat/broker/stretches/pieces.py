@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gridstat.broker.capacity.contracts import gates_used
 from gridstat.broker.requests.outcomes import few_words
+from gridstat.broker.tables.detection import longest
 from gridstat.model.identifiers import path_name
 from gridstat.net.command.endpoint_messages import GrantedOutcome, GrantedPath
 from gridstat.net.command.stretch_messages import Piece, PiecedPath, joined_routers
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.records.tree_operations import ContractAsked
+    from gridstat.broker.tables.detection import Detection
     from gridstat.net.command.stretch_messages import ContractGranted
 
 
@@ -35,7 +37,9 @@ def is_disjoint(record: Subscribed) -> bool:
     )
 
 
-def pieced_paths(cloud: str, record: Subscribed, ends_us: int) -> tuple[PiecedPath, ...]:
+def pieced_paths(
+    cloud: str, record: Subscribed, ends_us: int, detection: Detection
+) -> tuple[PiecedPath, ...]:
     """The paths of a stretch, as its parent hears of them: without what the end-points take."""
     entries, exits = gate_channels(record)
     found = []
@@ -46,6 +50,7 @@ def pieced_paths(cloud: str, record: Subscribed, ends_us: int) -> tuple[PiecedPa
             routers=path.routers,
             channel_ids=path.channel_ids,
             latency_us=latency_us,
+            detection_ms=detection.on_channels(path.channel_ids),
         )
         found.append(PiecedPath(entry=entry, exit=leaving, latency_us=latency_us, pieces=(piece,)))
     return tuple(found)
@@ -56,9 +61,14 @@ def whole_outcome(
     granted: ContractGranted,
     stretch: Subscribed | None,
     troubles: Sequence[str] = (),
+    *,
+    detection: Detection,
 ) -> GrantedOutcome:
     """A contract as its subscriber sees it, under its own number; the last piece as it is now."""
-    paths = tuple(_joined(index, path, stretch) for index, path in enumerate(granted.paths))
+    pieces = [current_pieces(path, stretch, detection) for path in granted.paths]
+    paths = tuple(
+        _joined(index, path.latency_us, pieces[index]) for index, path in enumerate(granted.paths)
+    )
     ends = [(path.routers[0], path.routers[-1]) for path in paths]
     return GrantedOutcome(
         subscription_id=asked.number,
@@ -69,20 +79,22 @@ def whole_outcome(
         shares_edge=any(len({end[at] for end in ends}) < len(ends) for at in (0, 1)),
         degraded=few_words((*granted.degraded, *troubles)),
         label=asked.label,
+        detection_ms=longest(piece.detection_ms for of_path in pieces for piece in of_path),
     )
 
 
-def _joined(index: int, path: PiecedPath, stretch: Subscribed | None) -> GrantedPath:
-    pieces = current_pieces(path, stretch)
+def _joined(index: int, latency_us: int, pieces: Sequence[Piece]) -> GrantedPath:
     return GrantedPath(
         routers=tuple(joined_routers(pieces)),
         channel_ids=tuple(number for piece in pieces for number in piece.channel_ids),
-        latency_us=path.latency_us,
+        latency_us=latency_us,
         name=path_name(index),
     )
 
 
-def current_pieces(path: PiecedPath, stretch: Subscribed | None) -> tuple[Piece, ...]:
+def current_pieces(
+    path: PiecedPath, stretch: Subscribed | None, detection: Detection
+) -> tuple[Piece, ...]:
     """The pieces, the last as this cloud has it now: it may have been led another way."""
     if stretch is None or len(path.pieces) < 2:  # noqa: PLR2004 — a channel and what follows it.
         return path.pieces
@@ -96,5 +108,6 @@ def current_pieces(path: PiecedPath, stretch: Subscribed | None) -> tuple[Piece,
         routers=now.routers,
         channel_ids=now.channel_ids,
         latency_us=last.latency_us,
+        detection_ms=detection.on_channels(now.channel_ids),
     )
     return (*path.pieces[:-1], current)

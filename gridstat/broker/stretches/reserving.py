@@ -346,7 +346,9 @@ class Reserving:
                 term=self._link.term,
                 contract=record.contract,
                 generation=record.stretch_generation,
-                paths=pieced_paths(self._desk.registry.cloud, record, ends_us),
+                paths=pieced_paths(
+                    self._desk.registry.cloud, record, ends_us, self._desk.detection
+                ),
                 is_node_disjoint=is_disjoint(record),
                 round=round_,
                 is_moved=is_moved,

@@ -118,7 +118,7 @@ class Ways:
 def _over(carriage: Carriage, channel: EventChannel, router: Reach) -> Reach:
     """What a channel and the router behind it add to a way."""
     declared = channel.bandwidth_bytes_per_s
-    free = max(0, floor(declared - carriage.bytes.at_most())) if declared else None
+    free = max(0, floor(declared - carriage.charged_at_most())) if declared else None
     return Reach(carriage.latency_us + router.latency_us, free, router.free_events_per_s)
 
 

@@ -6,7 +6,7 @@ datagram; a router that comes back on other ports has its neighbours' channels o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gridstat.broker.tables.orders import (
@@ -21,15 +21,8 @@ if TYPE_CHECKING:
     from gridstat.broker.records.registry import Attachment, Registry
     from gridstat.broker.tables.router_tables import RouterTables
     from gridstat.model.cloud import EventChannel
+    from gridstat.model.probe_law import ProbeSettings
     from gridstat.net.command.tree_messages import BorderChannel
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeSettings:
-    """How often a channel's sender proves itself, and when its receiver calls it silent."""
-
-    interval_ms: int = 25
-    silent_ms_max: int = 100
 
 
 class ChannelPlan:
@@ -72,13 +65,17 @@ class ChannelPlan:
             self.close(channel)
             return
         back = (channel.to_router, channel.from_router)
+        sender, receiver = (
+            self._registry.reports[end] for end in (channel.from_router, channel.to_router)
+        )
         self._tables.put_channel(
             channel.from_router,
             channel_order(
                 channel,
-                self._registry.reports[channel.to_router],
+                receiver,
                 version=version,
-                probe_interval_ms=self._probes.interval_ms,
+                probes_only_when_idle=sender.counts_data_as_life and receiver.counts_data_as_life,
+                probe_interval_ms=self._probes.interval_ms_of(channel.bandwidth_bytes_per_s),
             ),
         )
         self._tables.put_source(
@@ -87,7 +84,7 @@ class ChannelPlan:
                 channel,
                 back_channel=self._registry.channel_between.get(back, 0),
                 version=version,
-                silent_ms_max=self._probes.silent_ms_max,
+                silent_ms_max=self._probes.silent_ms_max_of(channel.bandwidth_bytes_per_s),
             ),
         )
 
@@ -106,10 +103,15 @@ class ChannelPlan:
 
     def open_border(self, border: BorderChannel) -> None:
         channel, version = border.channel, border.datagram_version
+        bandwidth, probes = channel.bandwidth_bytes_per_s, self._probes.between_clouds()
         if channel.from_router in self._registry.routers:
-            probe_interval_ms = self._probes.interval_ms
+            probe_interval_ms = probes.interval_ms_of(bandwidth)
             order = channel_order(
-                channel, border, version=version, probe_interval_ms=probe_interval_ms
+                channel,
+                border,
+                version=version,
+                probe_interval_ms=probe_interval_ms,
+                probes_only_when_idle=border.probes_only_when_idle,
             )
             self._tables.put_channel(channel.from_router, order)
         if channel.to_router in self._registry.routers:
@@ -117,7 +119,7 @@ class ChannelPlan:
                 channel,
                 back_channel=border.back_channel,
                 version=version,
-                silent_ms_max=self._probes.silent_ms_max,
+                silent_ms_max=max(probes.silent_ms_max_of(bandwidth), border.silent_ms_max),
             )
             self._tables.put_source(channel.to_router, order_in)
 

@@ -126,8 +126,10 @@ def channel_order(
     *,
     version: int,
     probe_interval_ms: int,
+    probes_only_when_idle: bool,
 ) -> ChannelOrder:
     """For the sending end of a channel between two routers."""
+    is_probed = version >= PROBED_VERSION_MIN
     return ChannelOrder(
         channel_id=channel.channel_id,
         to=channel.to_router,
@@ -140,7 +142,8 @@ def channel_order(
         bandwidth_bytes_per_s=channel.bandwidth_bytes_per_s,
         queue_events_max=channel.queue_events_max,
         datagram_version=version,
-        probe_interval_ms=probe_interval_ms if version >= PROBED_VERSION_MIN else 0,
+        probe_interval_ms=probe_interval_ms if is_probed else 0,
+        probes_only_when_idle=is_probed and probes_only_when_idle,
     )
 
 

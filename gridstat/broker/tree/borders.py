@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from gridstat.broker.tables.orders import PROBED_VERSION_MIN
 from gridstat.net.command.tree_messages import (
     BORDER_CHANNELS_MAX,
     BORDERS_MAX,
@@ -153,6 +154,9 @@ class Borders:
             return  # Nobody has asked for it, or nobody wants it any more.
         before = self._told.get(router)
         self._told[router] = structs.replace(message, term=0)
+        is_probed = max(message.datagram_versions, default=0) >= PROBED_VERSION_MIN
+        silent_ms_max = message.silent_ms_max if is_probed else 0
+        self._desk.state.channels.silent_ms_told[router] = silent_ms_max
         if router in self.wanted_above:
             self._desk.send_parent(structs.replace(message, term=self._desk.term))
         if before == self._told[router]:
@@ -273,6 +277,8 @@ class Borders:
             urgent_port=peer.urgent_port,
             datagram_version=max(versions),
             back_channel=self._desk.state.channels.back_channel(channel),
+            probes_only_when_idle=own.counts_data_as_life and peer.counts_data_as_life,
+            silent_ms_max=max(own.silent_ms_max, peer.silent_ms_max),
         )
 
     def _children_at(self, channel: EventChannel) -> list[str]:

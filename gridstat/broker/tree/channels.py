@@ -15,6 +15,7 @@ from gridstat.broker.tree.shared_streams import SharedCarriage
 from gridstat.model.errors import LayoutError, LimitReached, NoSuchChannel, StillInUse
 from gridstat.model.identifiers import ChannelId
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT
+from gridstat.model.probe_law import PROBES_DEFAULT
 from gridstat.model.qos import BASELINE_MODE
 from gridstat.net.command.tree_messages import PREFIX_MAX
 
@@ -74,11 +75,12 @@ class ChannelAccount:
         bandwidth = self.channel.bandwidth_bytes_per_s
         if not bandwidth:
             return None
+        promisable = bandwidth - self.carriage.probe_charge.value
         always = self.carriage.bytes.of_mode(BASELINE_MODE)
         modes = self.carriage.bytes.modes()
-        free: dict[int, int] = {BASELINE_MODE: max(0, int(bandwidth - self.carriage.bytes.value))}
+        free: dict[int, int] = {BASELINE_MODE: max(0, int(promisable - self.carriage.bytes.value))}
         for mode in modes - {BASELINE_MODE}:
-            free[mode] = max(0, int(bandwidth - always - self.carriage.bytes.of_mode(mode)))
+            free[mode] = max(0, int(promisable - always - self.carriage.bytes.of_mode(mode)))
         return free
 
 
@@ -100,6 +102,8 @@ class OwnChannels:
         self._prefix = 0
         self.index_last = 0
         """The highest that any channel has had; none is given again."""
+        self.silent_ms_told: dict[str, int] = {}
+        """By border router, the shortest silence limit of its cloud; 0 where it is not known."""
         for channel in channels:
             self.add(replace(channel, channel_id=self.next_number()))
 
@@ -271,6 +275,15 @@ class OwnChannels:
             found[number] = Prediction(latency_us, latency_us - account.channel.latency_us)
         self.is_charging = False
         return found
+
+    def detection_ms(self, channel_id: int) -> int | None:
+        """How long a silence makes the channel dead; None unless both of its ends have told it."""
+        channel = self.accounts[channel_id].channel
+        ends = (channel.from_router, channel.to_router)
+        told = [self.silent_ms_told.get(end, 0) for end in ends]
+        if 0 in told:
+            return None
+        return max(PROBES_DEFAULT.silent_ms_max_of(channel.bandwidth_bytes_per_s), *told)
 
     def latency_us(self, channel_id: int) -> int:
         return self.accounts[channel_id].carriage.latency_us

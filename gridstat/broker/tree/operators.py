@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from gridstat.broker.capacity.explanation import probe_facts
 from gridstat.broker.capacity.flooding import flooding_refusal
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.records import (
@@ -265,6 +266,7 @@ class TreeOperators:
             "is_pressed": account.is_pressed,
             "bandwidth_bytes_per_s": channel.bandwidth_bytes_per_s,
             "promised_bytes_per_s": float(account.carriage.bytes.value),
+            **probe_facts(account.carriage),
             "latency_us": account.carriage.latency_us,
             "contracts": len(self._desk.state.holdings.over_channel(number)),
         }
@@ -315,6 +317,7 @@ class TreeOperators:
                             "owner": piece.owner,
                             "routers": list(piece.routers),
                             "latency_us": piece.latency_us,
+                            "detection_ms": piece.detection_ms,
                         }
                         for piece in path.pieces
                     ],

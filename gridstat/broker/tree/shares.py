@@ -200,4 +200,5 @@ def _channel_piece(channels: OwnChannels, channel_id: int, owner: str) -> Piece:
         routers=(channel.from_router, channel.to_router),
         channel_ids=(channel_id,),
         latency_us=channels.latency_us(channel_id),
+        detection_ms=channels.detection_ms(channel_id),
     )

@@ -123,6 +123,8 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
             f"    {when}: every {qos['every']}. slot within {milliseconds(qos['latency_us'])} over "
             f"{qos['redundancy']} disjoint path(s), priority {qos['priority']}"
         )
+    if "detection_ms" in subscription:
+        yield f"    {detection_text(subscription['detection_ms'])}"
     for number, path in enumerate(subscription["paths"], start=1):
         way = " → ".join(path["routers"])
         yield f"    path {number}: {way}, predicted {milliseconds(path['latency_us'])}"
@@ -138,6 +140,14 @@ def explained_subscription(subscription: dict[str, Any]) -> Iterator[str]:
     if tight:
         share = 100 * tight["used"] / tight["capacity"] if tight["capacity"] else 0.0
         yield f"    tightest: {tight['what']}, {share:.1f} % promised"
+
+
+def detection_text(detection_ms: int | None) -> str:
+    if detection_ms is None:
+        return "how soon a dead channel is noticed is unknown: a broker or router does not tell it"
+    if detection_ms == 0:
+        return "no channel between routers can fail"
+    return f"a dead channel is noticed after {detection_ms:,} ms of silence"
 
 
 def counted_on(routers: list[str], ledger: dict[str, Any] | None) -> Iterator[str]:
@@ -170,9 +180,19 @@ def channel_text(channel: dict[str, Any]) -> str:
     promised = f"{channel['bytes_per_s']:,.0f} bytes/s promised"
     capacity = channel["bandwidth_bytes_per_s"]
     of = f" of {capacity:,}" if capacity else ", bandwidth undeclared"
+    of += probe_text(channel)
     marks = "" if channel["is_up"] else ", DOWN"
     marks += ", BACK-PRESSURED: admits nothing" if channel["is_back_pressured"] else ""
     return f"{channel['label']}: {promised}{of}{marks}"
+
+
+def probe_text(channel: dict[str, Any]) -> str:
+    """What a channel's probes take and when it is dead; a broker of before does not tell it."""
+    if "silent_ms_max" not in channel:
+        return ""
+    charge = channel["probe_bytes_per_s"]
+    taken = f", probes take {charge:,.0f}" if charge else ""
+    return f"{taken}, dead after {channel['silent_ms_max']:,} ms of silence"
 
 
 def described(variable: dict[str, Any]) -> str:

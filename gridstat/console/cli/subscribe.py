@@ -138,7 +138,12 @@ class Printer:
         self._subscriptions.append(subscription)
         contract = subscription.contract
         self._tell(
-            {"is": "granted", "name": subscription.name, "paths": len(contract.paths)},
+            {
+                "is": "granted",
+                "name": subscription.name,
+                "paths": len(contract.paths),
+                "detection_ms": contract.detection_ms,
+            },
             f"granted {subscription.name} over {len(contract.paths)} path(s), "
             f"predicted {milliseconds(contract.latency_us)}",
         )

@@ -17,6 +17,12 @@ from gridstat.console.config.toml_file import Section, load_settings
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.errors import LayoutError
 from gridstat.model.identifiers import ChannelId
+from gridstat.model.probe_law import (
+    INTERVAL_MS_MAX,
+    INTERVALS_PER_SILENCE,
+    PROBES_DEFAULT,
+    silence_limit_ms,
+)
 from gridstat.net.command.address import parse_address
 
 if TYPE_CHECKING:
@@ -27,9 +33,6 @@ if TYPE_CHECKING:
     from gridstat.net.command.address import Address
 
 US_PER_MS: Final = 1_000
-SILENT_MS_MAX: Final = 100
-PROBES_PER_SILENCE: Final = 4
-PROBE_INTERVAL_MS_MAX: Final = 60_000
 _WORD: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 HINT: Final = "`gridstat up --folder FOLDER` writes the files of a working cloud, to begin from"
 
@@ -112,17 +115,21 @@ class ChannelSection(Section):
 
 def _probe_interval_ms(read: dict[str, Any]) -> int:
     """Three probes may be lost before a silence is a failure; more of them would tell no more."""
-    silent_ms_max = int(read.get("silent_ms_max", SILENT_MS_MAX))
-    return max(1, min(PROBE_INTERVAL_MS_MAX, silent_ms_max // PROBES_PER_SILENCE))
+    silent_ms_max = int(read.get("silent_ms_max", PROBES_DEFAULT.silent_ms_max))
+    return max(1, min(INTERVAL_MS_MAX, silent_ms_max // INTERVALS_PER_SILENCE))
 
 
 class TimingSection(Section):
-    """`[timing]`: how quickly a silence is a failure, and how long the absent are waited for."""
+    """`[timing]`: how quickly a silence is a failure, and how long the absent are waited for.
 
-    silent_ms_max: int = Field(default=SILENT_MS_MAX, ge=3, le=600_000)
-    probe_interval_ms: int = Field(
-        default_factory=_probe_interval_ms, ge=1, le=PROBE_INTERVAL_MS_MAX
+    `silent_ms_max` and `probe_interval_ms` are the least of all channels: a channel whose bandwidth
+    is too narrow for such probes has longer ones (`model/probe_law.py`).
+    """
+
+    silent_ms_max: int = Field(
+        default=PROBES_DEFAULT.silent_ms_max, ge=INTERVALS_PER_SILENCE, le=600_000
     )
+    probe_interval_ms: int = Field(default_factory=_probe_interval_ms, ge=1, le=INTERVAL_MS_MAX)
     change_lead_ms: int = Field(default=200, ge=1, le=10_000)
     grace_s: float = Field(default=60.0, ge=0, le=86_400, strict=False)
     lease_s: LeaseTime = 2.0
@@ -224,6 +231,7 @@ def _complaints(settings: CloudSettings, *, file: str) -> Iterator[Configuration
             f'"{settings.cloud}" is this broker itself',
             hint="every broker of a tree has a name of its own",
         )
+    yield from _timing_complaints(settings.timing, file=file)
     names = [router.name for router in settings.router]
     for index, name in enumerate(names):
         if names.index(name) != index:
@@ -234,6 +242,18 @@ def _complaints(settings: CloudSettings, *, file: str) -> Iterator[Configuration
                 hint="give every router its own name",
             )
     yield from _channel_complaints(settings.channel, names, file=file)
+
+
+def _timing_complaints(timing: TimingSection, *, file: str) -> Iterator[ConfigurationError]:
+    needed_ms = silence_limit_ms(timing.probe_interval_ms)
+    if timing.silent_ms_max < needed_ms:
+        yield complaint(
+            file,
+            "timing.silent_ms_max",
+            f"{timing.silent_ms_max} is less than {INTERVALS_PER_SILENCE} probe intervals of "
+            f"{timing.probe_interval_ms} ms",
+            hint=f"raise it to {needed_ms}, or leave probe_interval_ms out",
+        )
 
 
 def _channel_complaints(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.broker.requests.name_service import NameService
 from gridstat.broker.settings import NS_PER_MS, BrokerSettings, Quotas
-from gridstat.broker.tables.channel_plan import ProbeSettings
 from gridstat.console.config.cloud_file import load_cloud
 from gridstat.console.config.toml_file import beside
 from gridstat.console.daemons.broker_ground import BrokerGround, listening
@@ -18,6 +17,7 @@ from gridstat.console.daemons.broker_service import Line, ServiceWords, serve_un
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.stand_by import JournalPlan, journal_plan
+from gridstat.model.probe_law import ProbeSettings
 from gridstat.net.command.driver import Driver
 from gridstat.net.command.identity import Identity, Role
 

@@ -105,6 +105,8 @@ def channel_words(channel: Mapping[str, Any]) -> str:
     capacity = channel["bandwidth_bytes_per_s"]
     promised = f"{channel['promised_bytes_per_s']:,.0f} bytes/s promised"
     of = f" of {capacity:,}" if capacity else ", bandwidth undeclared"
+    charge = channel.get("probe_bytes_per_s")  # A broker of the release before does not tell it.
+    of += f", probes take {charge:,.0f}" if charge else ""
     state = "up" if channel["is_up"] else "DOWN"
     if not channel["is_open"]:
         state = "waiting for its routers"

@@ -267,6 +267,8 @@ class GrantedOutcome(Struct, frozen=True):
     """A contract. Latencies are predictions until a scheduler bounds them.
 
     A pattern is granted with the subscriptions it has caught so far, each a `Matched` push.
+    `detection_ms` is how long it takes at most until a dead channel on its paths is noticed: 0
+    where there is no channel, and None, which is unknown, where a broker does not tell it.
     """
 
     subscription_id: int
@@ -277,6 +279,7 @@ class GrantedOutcome(Struct, frozen=True):
     shares_edge: bool = False
     degraded: tuple[str, ...] = ()
     label: str = ""
+    detection_ms: Count | None = None
 
 
 class DoneOutcome(Struct, frozen=True):

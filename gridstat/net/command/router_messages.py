@@ -20,6 +20,8 @@ class ReportRouter(Struct, frozen=True):
 
     `is_first_time` says that the process is new (a crash or a first start) and its table empty;
     otherwise only the session was lost. `digest` is that of its table (`net/command/digest.py`).
+    With `counts_data_as_life` any datagram counts when the router judges whether a silent channel
+    has returned; a router of an earlier release counts probes alone, and needs them beside data.
     """
 
     host: ShortText
@@ -32,6 +34,7 @@ class ReportRouter(Struct, frozen=True):
     command_port: int = 0
     datagram_versions: Versions = (1,)
     attached: tuple[NameText, ...] = ()
+    counts_data_as_life: bool = False
 
 
 class TableChanged(Struct, frozen=True):
@@ -102,7 +105,11 @@ class AttachmentChanged(Struct, frozen=True):
 
 
 class ChannelOrder(Struct, frozen=True):
-    """Open an outgoing channel, or change it. `probe_interval_ms` 0: send no probes."""
+    """Open an outgoing channel, or change it. `probe_interval_ms` 0: send no probes.
+
+    With `probes_only_when_idle` a probe is sent only when no event has left for an interval. It is
+    ordered where both ends know it: a router that does not would hold another order than was sent.
+    """
 
     channel_id: int
     to: str
@@ -116,6 +123,7 @@ class ChannelOrder(Struct, frozen=True):
     queue_events_max: int = 1_024
     datagram_version: int = 1
     probe_interval_ms: int = 0
+    probes_only_when_idle: bool = False
 
 
 class SourceOrder(Struct, frozen=True):

@@ -23,6 +23,7 @@ from gridstat.net.command.tree_messages import (
     ContractText,
     Generation,
     LatencyUs,
+    SilentMs,
     TreeWord,
 )
 
@@ -69,6 +70,7 @@ class Piece(Struct, frozen=True):
     """Consecutive routers of one path and the channels between them, and whose they are.
 
     A channel between clouds is a piece of its own: two routers, one channel, its owner.
+    `detection_ms` is the longest silence limit of its channels, 0 without any; None is unknown.
     """
 
     owner: NameText
@@ -77,6 +79,7 @@ class Piece(Struct, frozen=True):
     ]
     channel_ids: Annotated[tuple[int, ...], msgspec.Meta(max_length=PIECE_ROUTERS_MAX)]
     latency_us: LatencyUs
+    detection_ms: SilentMs | None = None
 
 
 class PiecedPath(Struct, frozen=True):

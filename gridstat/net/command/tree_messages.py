@@ -44,7 +44,10 @@ Prefixes: TypeAlias = Annotated[
 Clouds: TypeAlias = Annotated[tuple[NameText, ...], msgspec.Meta(max_length=CLOUDS_MAX)]
 LATENCY_TOLD_MAX: Final = 1 << 34
 """Nearly five hours: more than a way takes, and a path search weighs twice as much."""
+SILENT_MS_MAX: Final = 600_000
+"""Ten minutes: the longest silence limit that an operator may set, and the law asks for less."""
 LatencyUs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LATENCY_TOLD_MAX)]
+SilentMs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=SILENT_MS_MAX)]
 ContractText: TypeAlias = Annotated[str, msgspec.Meta(max_length=300)]
 TERM_MAX: Final = (1 << 63) - 1
 GENERATION_MAX: Final = 1 << 62
@@ -109,7 +112,11 @@ class WantBorders(TreeWord, frozen=True):
 
 
 class BorderTold(TreeWord, frozen=True):
-    """Where a wanted border router listens, and whether it is up; port 0 while nobody knows."""
+    """Where a wanted border router listens, and whether it is up; port 0 while nobody knows.
+
+    `counts_data_as_life` is what the router has reported. `silent_ms_max` is the shortest silence
+    after which its cloud calls a channel dead; 0 from a broker that does not tell it.
+    """
 
     router: NameText
     is_up: bool
@@ -117,6 +124,8 @@ class BorderTold(TreeWord, frozen=True):
     data_port: int = 0
     urgent_port: int = 0
     datagram_versions: Versions = (1,)
+    counts_data_as_life: bool = False
+    silent_ms_max: SilentMs = 0
 
 
 class Crossing(Struct, frozen=True):
@@ -153,6 +162,8 @@ class BorderChannel(Struct, frozen=True):
     """A channel between clouds with all that the leaf broker of either end needs for its orders.
 
     `channel.level` is its owner's depth. The peer is the router at the other end.
+    `probes_only_when_idle` is as in `ChannelOrder`. `silent_ms_max` is the longer of the shortest
+    silences that the clouds of both ends have told of: the receiver allows for no less.
     """
 
     channel: EventChannel
@@ -161,6 +172,8 @@ class BorderChannel(Struct, frozen=True):
     urgent_port: int
     datagram_version: int = 1
     back_channel: int = 0
+    probes_only_when_idle: bool = False
+    silent_ms_max: SilentMs = 0
 
 
 class OpenBorder(TreeWord, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gridstat.model.probe_law import probe_interval_ms, silence_limit_ms
 from gridstat.net.command.router_messages import (
     ChannelOrder,
     PathOrder,
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from gridstat.net.command.order_table import OrderTable
     from lab.simulation.cloud import Cloud
 
-PROBE_INTERVAL_MS: Final = 25
-SILENT_MS_MAX: Final = 100
 VERSION: Final = 2
 KINDS: Final = ("channels", "sources", "variables", "paths")
 
@@ -149,13 +148,16 @@ def _order_channels(registry: Registry, tables: dict[str, ModelTable]) -> None:
             bandwidth_bytes_per_s=channel.bandwidth_bytes_per_s,
             queue_events_max=channel.queue_events_max,
             datagram_version=VERSION,
-            probe_interval_ms=PROBE_INTERVAL_MS,
+            probe_interval_ms=probe_interval_ms(channel.bandwidth_bytes_per_s),
+            probes_only_when_idle=all(
+                registry.reports[end].counts_data_as_life for end in (sender, receiver)
+            ),
         )
         tables[receiver].sources[number] = SourceOrder(
             channel_id=number,
             sender=sender,
             back_channel=ends.get((receiver, sender), 0),
-            silent_ms_max=SILENT_MS_MAX,
+            silent_ms_max=silence_limit_ms(probe_interval_ms(channel.bandwidth_bytes_per_s)),
         )
 
 

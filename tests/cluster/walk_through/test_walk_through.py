@@ -105,7 +105,8 @@ def test_a_variable_published_every_100_ms_arrives_by_commands_alone(terminal: T
     terminal.write_access(broker, edge)
     publishing = terminal.start("publish", "c1/pub0/var", "--rate", "10/s", "--folder", folder)
     granted, *events, ledger = _lines(_subscribed(terminal))
-    assert granted == {"is": "granted", "name": "c1/pub0/var", "paths": 1}
+    name = "c1/pub0/var"
+    assert granted == {"is": "granted", "name": name, "paths": 1, "detection_ms": 0}
     stamps = [event["created_ns"] for event in events]
     gaps = [later - before for before, later in pairwise(stamps)]
     # A publisher that is held up leaves slots out; whatever it sends comes, one after the other.

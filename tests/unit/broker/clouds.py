@@ -12,6 +12,7 @@ from gridstat.broker.capacity.contracts import Allocation, AllocationRequest, Re
 from gridstat.broker.capacity.resources import Resources
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.identifiers import ChannelId, VariableId
+from gridstat.model.probe_law import PROBES_DEFAULT
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType, StatusVariable
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
 
 EVENT_BYTES = 28 + 16 + 24
 """An event without options, alone in its datagram."""
+
+
+def wide_enough(bytes_per_s: int) -> int:
+    """The least bandwidth of a channel that can promise so much beside its probes."""
+    bandwidth = bytes_per_s
+    while bandwidth - PROBES_DEFAULT.bytes_per_s_of(bandwidth) < bytes_per_s:
+        bandwidth += 1
+    return bandwidth
 
 
 def cloud(

@@ -58,6 +58,7 @@ class FakeRouter:
     is_first_time: bool = True
     attached: set[str] = field(default_factory=set)
     versions: tuple[int, ...] = (1, 2)
+    counts_data_as_life: bool = True
     accepted: list[RouterAccepted] = field(default_factory=list)
     changes: list[ChangeTable] = field(default_factory=list)
     unconfirmed: list[TableChanged] = field(default_factory=list)
@@ -79,6 +80,7 @@ class FakeRouter:
             digest=self.table.digest,
             datagram_versions=self.versions,
             attached=tuple(sorted(self.attached)),
+            counts_data_as_life=self.counts_data_as_life,
         )
 
     def crash(self) -> None:

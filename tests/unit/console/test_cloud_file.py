@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.broker.settings import BrokerSettings, Quotas
-from gridstat.broker.tables.channel_plan import ProbeSettings
 from gridstat.console.cli.up import up
 from gridstat.console.config.cloud_file import load_cloud
 from gridstat.console.daemons.broker_daemon import broker_settings
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.errors import ConfigurationError
 from gridstat.model.identifiers import ChannelId
+from gridstat.model.probe_law import ProbeSettings
 from gridstat.model.rate_law import NS_PER_S
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def test_the_empty_parent_of_older_files_means_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("silent_ms_max", "probe_interval_ms"), [(3, 1), (5_000, 1_250), (600_000, 60_000)]
+    ("silent_ms_max", "probe_interval_ms"), [(4, 1), (5_000, 1_250), (600_000, 60_000)]
 )
 def test_probes_are_as_frequent_as_the_allowed_silence_needs(
     tmp_path: Path, silent_ms_max: int, probe_interval_ms: int
@@ -137,6 +137,15 @@ def test_probes_are_as_frequent_as_the_allowed_silence_needs(
     timing = f"[timing]\nsilent_ms_max = {silent_ms_max}\n"
     path = written(tmp_path, f'cloud = "c1"\n[[router]]\nname = "i0"\n{timing}')
     assert load_cloud(path)[0].timing.probe_interval_ms == probe_interval_ms
+
+
+def test_a_silence_of_less_than_four_probes_is_refused_with_what_to_write(tmp_path: Path) -> None:
+    timing = "[timing]\nsilent_ms_max = 100\nprobe_interval_ms = 26\n"
+    path = written(tmp_path, f'cloud = "c1"\n[[router]]\nname = "i0"\n{timing}')
+    with pytest.raises(ConfigurationError, match="100 is less than 4 probe intervals") as caught:
+        load_cloud(path)
+    assert "timing.silent_ms_max" in str(caught.value)
+    assert caught.value.hint == "raise it to 104, or leave probe_interval_ms out"
 
 
 MISTAKES = {

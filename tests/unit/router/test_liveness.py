@@ -1,4 +1,4 @@
-"""Silence is judged by the core's facts; a return must last for three probes."""
+"""Silence is judged by the core's facts; a return must last for three datagrams and an interval."""
 
 from __future__ import annotations
 
@@ -11,8 +11,20 @@ MS = 1_000_000
 WEST = 3
 
 
-def facts(*, silent_ms: int, probes: int) -> dict[int, dict[str, int]]:
-    return {WEST: {"silent_ns": silent_ms * MS, "probes": probes, "datagrams": probes}}
+def facts(
+    *, silent_ms: int, probes: int, data: int = 0, heard_ms: int | None = None
+) -> dict[int, dict[str, int]]:
+    """What the core says of a source; without `heard_ms` a datagram came every 25 ms."""
+    datagrams = probes + data
+    heard_ns = (25 * datagrams if heard_ms is None else heard_ms) * MS
+    return {
+        WEST: {
+            "silent_ns": silent_ms * MS,
+            "probes": probes,
+            "datagrams": datagrams,
+            "heard_ns": heard_ns,
+        }
+    }
 
 
 @pytest.fixture
@@ -25,6 +37,7 @@ def liveness() -> SourceLiveness:
 @pytest.fixture
 def heard(liveness: SourceLiveness) -> SourceLiveness:
     liveness.judge(facts(silent_ms=0, probes=0))
+    assert liveness.judge(facts(silent_ms=5, probes=1)) == []
     assert liveness.judge(facts(silent_ms=5, probes=3)) == [SourceHeard(WEST)]
     return liveness
 
@@ -49,6 +62,24 @@ def test_stray_probes_with_silence_between_them_are_no_return(heard: SourceLiven
     for probes in (51, 52, 53, 54):
         assert heard.judge(facts(silent_ms=1, probes=probes)) == []
         assert heard.judge(facts(silent_ms=101, probes=probes)) == []
+
+
+def test_it_returns_by_data_alone_where_no_probe_is_sent_beside_data(heard: SourceLiveness) -> None:
+    heard.judge(facts(silent_ms=500, probes=50))
+    assert heard.judge(facts(silent_ms=1, probes=50, data=1)) == []
+    assert heard.judge(facts(silent_ms=1, probes=50, data=2)) == []
+    assert heard.judge(facts(silent_ms=1, probes=50, data=3)) == [SourceHeard(WEST)]
+
+
+def test_a_burst_of_data_is_no_return_before_it_has_lasted_for_an_interval(
+    heard: SourceLiveness,
+) -> None:
+    heard.judge(facts(silent_ms=500, probes=50, heard_ms=1_000))
+    assert heard.judge(facts(silent_ms=1, probes=50, data=90, heard_ms=2_000)) == []
+    assert heard.judge(facts(silent_ms=1, probes=50, data=99, heard_ms=2_024)) == []
+    assert heard.judge(facts(silent_ms=1, probes=50, data=100, heard_ms=2_025)) == [
+        SourceHeard(WEST)
+    ]
 
 
 def test_a_source_that_was_never_heard_is_silent_too(liveness: SourceLiveness) -> None:

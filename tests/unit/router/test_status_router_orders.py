@@ -222,13 +222,15 @@ def test_rows_that_the_core_refuses_are_tried_again_with_the_next_change(
 def test_silence_return_and_pressure_are_told_of_what_the_table_names(
     router: StatusRouter, recording: RecordingCore
 ) -> None:
-    recording.states = {3: {"silent_ns": 101 * MS, "probes": 0}}
+    recording.states = {3: {"silent_ns": 101 * MS, "datagrams": 0, "heard_ns": 0}}
     assert router.poll() == [SourceSilent(3, 101)]
-    recording.states = {3: {"silent_ns": MS, "probes": 3}}
+    recording.states = {3: {"silent_ns": MS, "datagrams": 1, "heard_ns": 1_000 * MS}}
+    assert router.poll() == []
+    recording.states = {3: {"silent_ns": MS, "datagrams": 3, "heard_ns": 1_050 * MS}}
     recording.queued = 80
     assert router.poll() == [SourceHeard(3), WaterMarkCrossed(8, True, 80)]
     router.apply(ChangeTable(term=1, number=2, closed_sources=(3,)))
-    recording.states = {3: {"silent_ns": 999 * MS, "probes": 3}}
+    recording.states = {3: {"silent_ns": 999 * MS, "datagrams": 3, "heard_ns": 1_050 * MS}}
     assert router.poll() == []
 
 
@@ -259,7 +261,7 @@ def test_a_router_polls_as_often_as_the_shortest_allowed_silence_needs(
 def test_a_router_looks_at_a_source_when_it_will_have_been_silent_for_too_long(
     router: StatusRouter, recording: RecordingCore, silent_ms: int, after_s: float
 ) -> None:
-    recording.states = {3: {"silent_ns": silent_ms * MS, "probes": 0}}
+    recording.states = {3: {"silent_ns": silent_ms * MS, "datagrams": 0, "heard_ns": 0}}
     router.poll()
     assert router.poll_after_s() == pytest.approx(after_s)
 

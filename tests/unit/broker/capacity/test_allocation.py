@@ -27,6 +27,7 @@ from tests.unit.broker.clouds import (
     numbers,
     refuse,
     variable,
+    wide_enough,
 )
 
 
@@ -243,7 +244,7 @@ def test_the_fastest_divisor_that_fits_is_granted_and_says_why() -> None:
 def test_a_band_that_does_not_fit_at_its_worst_is_refused_by_its_worst() -> None:
     allocator = Allocator(cloud(LINE, bandwidth=600))
     refusal = refuse(allocator, ask(1, variable(), ("a", "c"), QosRequest(every_worst=3)))
-    assert (refusal.code, refusal.shortfall) == (1039, "80 bytes/s")
+    assert (refusal.code, refusal.shortfall) == (1039, "86 bytes/s")
 
 
 def test_an_interval_below_the_period_is_granted_as_the_period_within_the_band() -> None:
@@ -254,7 +255,7 @@ def test_an_interval_below_the_period_is_granted_as_the_period_within_the_band()
 
 
 def test_a_full_way_is_left_for_one_with_room() -> None:
-    allocator = Allocator(cloud(DIAMOND, bandwidth=68 * 30))
+    allocator = Allocator(cloud(DIAMOND, bandwidth=wide_enough(68 * 30)))
     first = grant(allocator, ask(1, variable(1), ("a", "d")))
     second = grant(allocator, ask(2, variable(2), ("a", "d")))
     assert {first.paths[0].routers[1], second.paths[0].routers[1]} == {"b", "c"}
@@ -262,7 +263,7 @@ def test_a_full_way_is_left_for_one_with_room() -> None:
 
 
 def test_a_refusal_leaves_no_trace() -> None:
-    allocator = Allocator(cloud(DIAMOND, bandwidth=68 * 30))
+    allocator = Allocator(cloud(DIAMOND, bandwidth=wide_enough(68 * 30)))
     grant(allocator, ask(1, variable(1), ("a", "d")))
     before = numbers(allocator.resources)
     for number in range(2, 9):

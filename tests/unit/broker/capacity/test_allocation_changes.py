@@ -31,6 +31,7 @@ from tests.unit.broker.clouds import (
     numbers,
     refuse,
     variable,
+    wide_enough,
 )
 
 
@@ -75,7 +76,7 @@ def test_a_refused_change_leaves_the_old_contract() -> None:
 
 def test_a_change_is_judged_without_the_old_contract() -> None:
     # Every 2nd and every 3rd together would not fit; the change itself does.
-    allocator = Allocator(cloud(LINE, bandwidth=68 * 15))
+    allocator = Allocator(cloud(LINE, bandwidth=wide_enough(68 * 15)))
     grant(allocator, ask(1, variable(), ("a", "c"), QosRequest(every=3)))
     changed(allocator, 1, QosRequest(every=2))
     assert allocator.resources.channel(1).is_over

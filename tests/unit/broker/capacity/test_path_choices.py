@@ -11,7 +11,17 @@ from gridstat.broker.capacity import path_choices
 from gridstat.broker.capacity.allocation import Allocator
 from gridstat.model import paths
 from gridstat.model.qos import QosRequest
-from tests.unit.broker.clouds import DIAMOND, LADDER, LINE, ask, cloud, grant, refuse, variable
+from tests.unit.broker.clouds import (
+    DIAMOND,
+    LADDER,
+    LINE,
+    ask,
+    cloud,
+    grant,
+    refuse,
+    variable,
+    wide_enough,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +72,7 @@ def test_a_change_of_the_topology_forgets_the_choices(searches: list[dict[str, A
 
 
 def test_a_remembered_choice_that_is_full_is_not_taken(searches: list[dict[str, Any]]) -> None:
-    allocator = Allocator(cloud(DIAMOND, bandwidth=68 * 60))
+    allocator = Allocator(cloud(DIAMOND, bandwidth=wide_enough(68 * 60)))
     taken = [grant(allocator, ask(n, variable(n), ("a", "d"))).paths[0] for n in range(1, 5)]
     assert sorted(path.routers[1] for path in taken) == ["b", "b", "c", "c"]
     # One for each of the two ways: the full one is left out when the third asks.

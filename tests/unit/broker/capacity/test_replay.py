@@ -22,6 +22,7 @@ from tests.unit.broker.clouds import (
     numbers,
     refuse,
     variable,
+    wide_enough,
 )
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def test_replay_is_granted_in_its_own_class_and_without_a_latency() -> None:
 
 
 def test_replay_changes_no_number_that_a_promise_rests_on() -> None:
-    allocator = Allocator(cloud(LINE, bandwidth=30 * EVENT_BYTES))
+    allocator = Allocator(cloud(LINE, bandwidth=wide_enough(30 * EVENT_BYTES)))
     grant(allocator, ask(1, variable(), ("a", "c")))
     before = numbers(allocator.resources)
     grant(allocator, ask(2, replayed(speed=1_000), ("a", "c"), subscriber="x"))
@@ -56,7 +57,7 @@ def test_replay_changes_no_number_that_a_promise_rests_on() -> None:
 
 
 def test_a_live_subscription_gets_the_last_of_a_channel_that_replay_uses() -> None:
-    allocator = Allocator(cloud(LINE, bandwidth=30 * EVENT_BYTES))
+    allocator = Allocator(cloud(LINE, bandwidth=wide_enough(30 * EVENT_BYTES)))
     for number in range(2, 10):
         grant(allocator, ask(number, replayed(number), ("a", "c")))
     grant(allocator, ask(1, variable(), ("a", "c")))
@@ -64,7 +65,7 @@ def test_a_live_subscription_gets_the_last_of_a_channel_that_replay_uses() -> No
 
 
 def test_replay_is_granted_on_a_channel_that_is_full() -> None:
-    allocator = Allocator(cloud(LINE, bandwidth=30 * EVENT_BYTES))
+    allocator = Allocator(cloud(LINE, bandwidth=wide_enough(30 * EVENT_BYTES)))
     grant(allocator, ask(1, variable(), ("a", "c")))
     assert grant(allocator, ask(2, replayed(), ("a", "c"))).paths[0].routers == ("a", "b", "c")
 

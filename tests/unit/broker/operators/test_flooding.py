@@ -96,12 +96,12 @@ def test_a_divisor_is_ordered_and_charged_as_one(cloud: Conversation) -> None:
 
 
 def test_flooding_is_refused_with_the_channel_that_is_full_and_leaves_no_trace() -> None:
-    cloud = cloud_of(bandwidth_bytes_per_s=4_000)  # 60 events a second take 4,080.
+    cloud = cloud_of(bandwidth_bytes_per_s=4_000)  # 60 events a second take 4,080, probes 40.
     before, journal = charges(cloud), list(cloud.journal)
     refused = no(flood(cloud))
     assert refused.code == ChannelFull.code
     assert refused.bottleneck.startswith("channel c1/")
-    assert refused.shortfall == "80 bytes/s"
+    assert refused.shortfall == "120 bytes/s"
     assert (charges(cloud), cloud.journal) == (before, journal)
     assert flood(cloud, every=2).refused is None
 
@@ -189,7 +189,7 @@ def test_a_new_channel_without_room_for_what_floods_is_refused(cloud: Conversati
     flood(cloud)
     narrow = EventChannel(ChannelId(0), "c1/e0", "c1/e3", bandwidth_bytes_per_s=4_000)
     refused = no(operate(cloud, AddChannel(request_id=5, channel=narrow)))
-    assert (refused.code, refused.shortfall) == (ChannelFull.code, "80 bytes/s")
+    assert (refused.code, refused.shortfall) == (ChannelFull.code, "120 bytes/s")
     stop(cloud)
     assert operate(cloud, AddChannel(request_id=5, channel=narrow)).refused is None
 

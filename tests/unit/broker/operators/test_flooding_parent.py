@@ -153,7 +153,7 @@ def test_a_parent_is_refused_with_the_bottleneck() -> None:
     parent.says(ReserveFlooding(term=1, flooded=parent.wants(1, {0: FloodTerm(0)})))
     (word,) = parent.told()
     assert isinstance(word, FloodingRefused)
-    assert (word.refused.code, word.refused.shortfall) == (ChannelFull.code, "80 bytes/s")
+    assert (word.refused.code, word.refused.shortfall) == (ChannelFull.code, "120 bytes/s")
     assert cloud.broker.registry.floods == {}
 
 

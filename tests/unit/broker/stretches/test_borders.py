@@ -117,7 +117,7 @@ def test_crossings_are_told_with_latency_and_what_is_free() -> None:
     number = resources.channel_between("c1/i0", "c1/i1")
     ends_us = resources.ends_us
     assert way.latency_us == resources.path_us(("c1/i0", "c1/i1"), (number,)) - ends_us
-    assert way.free_bytes_per_s == {0: 1_000_000}
+    assert way.free_bytes_per_s == {0: 997_600}
 
 
 @pytest.mark.parametrize(("bandwidth_bytes_per_s", "is_told"), [(1_000_000, False), (20_000, True)])

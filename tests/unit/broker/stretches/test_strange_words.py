@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from gridstat.broker.stretches.pieces import current_pieces
+from gridstat.broker.tables.detection import Detection
 from gridstat.model.errors import LayoutError, Refused, VariableExists
 from gridstat.model.flooding import FloodTerm
 from gridstat.model.rate_law import Period
@@ -179,4 +180,5 @@ def test_paths_that_are_none_in_an_old_journal_are_shown_as_they_are(cloud: Fami
     alone = msgspec.structs.replace(path.pieces[0], routers=("c2/e",), channel_ids=())
     path = msgspec.structs.replace(path, pieces=(alone, path.pieces[-1]))
     (found,) = cloud.broker.registry.subscriptions.values()
-    assert current_pieces(path, found.record) == path.pieces
+    detection = Detection(cloud.broker.registry, cloud.settings.probes)
+    assert current_pieces(path, found.record, detection) == path.pieces

@@ -266,7 +266,7 @@ def test_one_full_channel_anywhere_in_the_scope_refuses_the_flood_everywhere(
     assert answer.refused is not None, where
     assert answer.refused.code == ChannelFull.code
     assert answer.refused.bottleneck == f"channel {way[0]}→{way[1]}"
-    assert answer.refused.shortfall == "80 bytes/s"
+    assert answer.refused.shortfall == "120 bytes/s"
     assert floods(family) == {}
     assert charges(family) == before
     assert flood(family, "root", every=2).refused is None
@@ -312,7 +312,7 @@ def test_channels_between_clouds_come_with_room_for_what_floods_and_go_without_f
     narrow = EventChannel(ChannelId(0), "a/1", "c/0", bandwidth_bytes_per_s=4_000)
     refused = family.operate("p", AddChannel(request_id=5, channel=narrow)).refused
     assert refused is not None
-    assert (refused.code, refused.shortfall) == (ChannelFull.code, "80 bytes/s")
+    assert (refused.code, refused.shortfall) == (ChannelFull.code, "120 bytes/s")
     removal = RemoveChannel(request_id=6, from_router="a/1", to_router="b/0")
     refused = family.operate("p", removal).refused
     assert refused is not None

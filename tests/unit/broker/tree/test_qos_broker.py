@@ -159,7 +159,7 @@ def test_a_full_channel_between_clouds_is_refused_with_its_name_and_what_is_miss
     refused = world.clouds["c2"].refused[second].refused
     assert refused.code == ChannelFull.code
     assert refused.bottleneck in {"channel c1/b0→c2/b0", "channel c1/b1→c2/b1"}
-    assert refused.shortfall == "2800 bytes/s"
+    assert refused.shortfall == "2840 bytes/s"
     world.end(first)
     world.rest()
     assert residue(world) == []

@@ -1,0 +1,53 @@
+"""How soon the failure of a channel is noticed, as contracts state it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridstat.broker.tables.orders import PROBED_VERSION_MIN, common_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gridstat.broker.capacity.contracts import AllocatedPath
+    from gridstat.broker.records.registry import Registry
+    from gridstat.model.cloud import EventChannel
+    from gridstat.model.probe_law import ProbeSettings
+
+
+class Detection:
+    """Silence limits of the channels of one cloud, as their receivers are ordered to keep them."""
+
+    def __init__(self, registry: Registry, probes: ProbeSettings) -> None:
+        self._registry = registry
+        self._probes = probes
+
+    def on_paths(self, paths: Iterable[AllocatedPath]) -> int | None:
+        """The longest silence limit over all channels of some paths, in ms."""
+        return self.on_channels(number for path in paths for number in path.channel_ids)
+
+    def on_channels(self, channel_ids: Iterable[int]) -> int | None:
+        """The same for some channels: 0 without any, None where a channel is not probed."""
+        longest_ms = 0
+        for number in channel_ids:
+            channel = self._registry.channels.get(number)
+            if channel is None or not self._is_probed(channel):
+                return None
+            limit_ms = self._probes.silent_ms_max_of(channel.bandwidth_bytes_per_s)
+            longest_ms = max(longest_ms, limit_ms)
+        return longest_ms
+
+    def _is_probed(self, channel: EventChannel) -> bool:
+        reports = self._registry.reports
+        sender, receiver = reports.get(channel.from_router), reports.get(channel.to_router)
+        if sender is None or receiver is None:
+            return False
+        version = common_version(sender.datagram_versions, receiver.datagram_versions)
+        return version >= PROBED_VERSION_MIN
+
+
+def longest(limits_ms: Iterable[int | None]) -> int | None:
+    """The longest of some silence limits; None, which is unknown, if any of them is."""
+    found = list(limits_ms)
+    known = [limit_ms for limit_ms in found if limit_ms is not None]
+    return max(known, default=0) if len(known) == len(found) else None

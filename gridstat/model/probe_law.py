@@ -1,0 +1,75 @@
+"""The law of liveness probes: how often a channel is probed, what that costs, and when it is dead.
+
+A probe is sent when nothing else has left the channel for an interval. The interval is the shortest
+one that the operator allows (25 ms unless set), or the time in which 1 % of the channel's bandwidth
+carries one probe, whichever is longer. A channel is dead after four intervals of silence, so three
+probes in a row may be lost. All amounts are exact, and an interval is rounded up to a whole
+millisecond, so probes never cost more than is charged for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+PROBE_BYTES: Final = 60
+"""Bytes of a sealed probe as a channel's bandwidth counts them, with the headers of IPv4 and UDP:
+20 + 8, then a datagram's header of 16 and a seal of 16. A probe without a seal takes 44 of them."""
+PROBE_SHARE: Final = 100
+"""Probes take one part in so many of a channel's bandwidth: 1 %."""
+INTERVALS_PER_SILENCE: Final = 4
+INTERVAL_MS_MIN: Final = 25
+"""The shortest interval, unless the operator sets another one."""
+INTERVAL_MS_MAX: Final = 60_000
+"""The longest interval that a router takes. Only a channel below 100 bytes/s would need a longer
+one for its 1 %; such a channel is charged for a probe a minute, which is more."""
+MS_PER_S: Final = 1_000
+
+
+def probe_interval_ms(bandwidth_bytes_per_s: int, interval_ms_min: int = INTERVAL_MS_MIN) -> int:
+    """How often a channel of this bandwidth is probed; bandwidth 0 means that none is declared."""
+    if bandwidth_bytes_per_s <= 0:
+        return interval_ms_min
+    affordable_ms = -(-PROBE_BYTES * PROBE_SHARE * MS_PER_S // bandwidth_bytes_per_s)
+    return max(interval_ms_min, min(affordable_ms, INTERVAL_MS_MAX))
+
+
+def silence_limit_ms(interval_ms: int) -> int:
+    """How long a channel that is probed at this interval may be silent before it counts as dead."""
+    return INTERVALS_PER_SILENCE * interval_ms
+
+
+def probe_bytes_per_s(interval_ms: int) -> Fraction:
+    """Bytes a second that probes at this interval take of a channel at most."""
+    return Fraction(PROBE_BYTES * MS_PER_S, interval_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSettings:
+    """What an operator sets for all channels of a cloud: the shortest interval and silence limit.
+
+    A channel whose bandwidth asks for a longer interval has a longer one, and a longer limit.
+    """
+
+    interval_ms: int = INTERVAL_MS_MIN
+    silent_ms_max: int = silence_limit_ms(INTERVAL_MS_MIN)
+
+    def interval_ms_of(self, bandwidth_bytes_per_s: int) -> int:
+        """The interval of a channel of this bandwidth."""
+        return probe_interval_ms(bandwidth_bytes_per_s, self.interval_ms)
+
+    def silent_ms_max_of(self, bandwidth_bytes_per_s: int) -> int:
+        """The silence limit of a channel of this bandwidth."""
+        return max(self.silent_ms_max, silence_limit_ms(self.interval_ms_of(bandwidth_bytes_per_s)))
+
+    def bytes_per_s_of(self, bandwidth_bytes_per_s: int) -> Fraction:
+        """Bytes a second that a channel of this bandwidth is charged for its probes."""
+        return probe_bytes_per_s(self.interval_ms_of(bandwidth_bytes_per_s))
+
+    def between_clouds(self) -> ProbeSettings:
+        """The settings for a channel between clouds: no faster than its owner has charged it."""
+        return ProbeSettings(max(self.interval_ms, INTERVAL_MS_MIN), self.silent_ms_max)
+
+
+PROBES_DEFAULT: Final = ProbeSettings()
