@@ -276,8 +276,8 @@ class Connection:
     ) -> Group:
         """An empty group: `grid.group("angles", interval=Period(1, 10), latency_ms=100)`.
 
-        `history` complete sets are kept. A name that is taken raises `GroupMismatch`. `modes` is for
-        later: when a member is added, a broker refuses every mode but 0 (`ModeNotDefined`).
+        `history` complete sets are kept. A name that is taken raises `GroupMismatch`. `modes` is
+        for later: when a member is added, a broker refuses every mode but 0 (`ModeNotDefined`).
         """
         self._check_open()
         if name in self._groups:
