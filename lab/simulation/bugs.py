@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -36,6 +35,7 @@ from gridstat.router.table_intake import TableIntake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from types import ModuleType
 
 Function: TypeAlias = "Callable[..., Any]"
 

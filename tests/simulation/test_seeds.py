@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from gridstat.broker.records.operations import TermBegan, encode
-from gridstat.broker.requests import subscriptions
+from gridstat.broker.requests import outcomes, subscriptions
 from gridstat.broker.requests.enquiries import Enquiries
 from gridstat.net.command.machine import Persist
 from lab.simulation.__main__ import main
@@ -68,7 +68,7 @@ def test_one_other_byte_of_a_message_makes_another_trace(monkeypatch: pytest.Mon
         outcome = right(*words)
         return structs.replace(outcome, label=outcome.label.upper())
 
-    right = subscriptions.granted
+    right = outcomes.granted
     monkeypatch.setattr(subscriptions, "granted", granted)
     after = run_seed(3)
     assert (after.steps, after.messages, after.rule) == (before.steps, before.messages, "")
