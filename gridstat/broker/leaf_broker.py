@@ -250,6 +250,7 @@ class LeafBroker:
     def _begun(self, _: Applied) -> None:
         early, self._early = self._early or [], None
         self._desk.note("term_began", term=self.registry.term)
+        self._operator_desk.undefined_modes.look()
         self._operator_desk.started_ns = self._desk.now_ns
         self._health.resume()
         self._attachments.resume()

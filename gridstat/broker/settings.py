@@ -59,5 +59,10 @@ class BrokerSettings:
     """Identifiers of variables that a cloud leases from its parent at a time."""
     quarantine_ns: int = 3_600 * NS_PER_S
     """So long is the identifier of a variable that is gone given to no other."""
+    modes_defined: frozenset[int] = frozenset()
+    """Operating modes that requests may name beside the baseline; a request for others is refused.
+
+    Nothing switches modes yet, so a daemon defines none; simulations and tests do.
+    """
     quotas: Quotas = field(default_factory=Quotas)
     probes: ProbeSettings = field(default_factory=ProbeSettings)

@@ -86,6 +86,10 @@ class Turn(Generic[OperationT]):
     def note(self, word: str, **facts: str | int | float) -> None:
         self.out.append(Note(word, tuple(facts.items())))
 
+    def warn(self, word: str, **facts: str | int | float) -> None:
+        """Note something that an operator should look at."""
+        self.out.append(Note(word, tuple(facts.items()), is_warning=True))
+
     # Making decisions durable.
 
     def commit(

@@ -193,9 +193,10 @@ class Connection:
     def subscribe(self, name: str, **wishes: Unpack[SubscriptionWishes]) -> Subscription:
         """Ask for a contract: `grid.subscribe("c1/north/pmu-1/voltage", preset="wide-area")`.
 
-        Quality is `qos=gridstat.qos(rate=10, latency_ms=50, redundancy=2)`, or a `preset`, or by
-        `modes`. `on_event` and `on_violation` are called on the delivering thread; `extrapolate`
-        makes up what is missing instead of a violation; `keep_events` keeps them for `read`.
+        Quality is `qos=gridstat.qos(rate=10, latency_ms=50, redundancy=2)`, or a `preset`. `modes`
+        is for later: a broker refuses every mode but 0 (`ModeNotDefined`). `on_event` and
+        `on_violation` are called on the delivering thread; `extrapolate` makes up what is missing
+        instead of a violation; `keep_events` keeps them for `read`.
         """
         return self.subscribe_many([name], **wishes)[0]
 
@@ -291,8 +292,8 @@ class Connection:
     ) -> Group:
         """An empty group: `grid.group("angles", interval=Period(1, 10), latency_ms=100)`.
 
-        By mode as subscriptions are: `modes={1: gridstat.qos(interval=Period(1, 10)), 2: …}`.
-        `history` complete sets are kept. A name that is taken raises `GroupMismatch`.
+        `history` complete sets are kept. A name that is taken raises `GroupMismatch`. `modes` is
+        for later: when a member is added, a broker refuses every mode but 0 (`ModeNotDefined`).
         """
         self._check_open()
         if name in self._groups:

@@ -279,7 +279,7 @@ class Subscription:
     ) -> None:
         """Ask for another quality; a refusal raises and leaves the old contract.
 
-        `voltage.change(gridstat.qos(rate=30, latency_ms=20))`
+        `voltage.change(gridstat.qos(rate=30, latency_ms=20))`; `modes` is for later, and refused.
         """
         self._check()
         self._keeper.change(self, modal_qos(qos, None, modes))

@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from gridstat.model.call_options import checked_calls
-from gridstat.model.errors import LayoutError
+from gridstat.model.errors import LayoutError, ModeNotDefined
 from gridstat.model.identifiers import ModeId
 from gridstat.model.rate_law import EVERY_MAX, Period, every_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 PRIORITY_MIN: Final = 1
 PRIORITY_MAX: Final = 6
@@ -122,6 +122,25 @@ class ModalQos:
             _is_whole(mode) and 0 <= mode < MODES_MAX for mode in self.modes
         ):
             raise LayoutError(f"modes are numbers from 0 to {MODES_MAX - 1}, at least one of them")
+
+
+def undefined_modes(modes: Iterable[int], defined: Collection[int]) -> list[int]:
+    """The modes that are neither the baseline nor defined, in order."""
+    return sorted(mode for mode in modes if mode != BASELINE_MODE and mode not in defined)
+
+
+def check_modes_defined(modes: Iterable[int], defined: Collection[int]) -> None:
+    """Raise `ModeNotDefined` for modes that nobody switches on: they would be paid for in vain."""
+    unknown = undefined_modes(modes, defined)
+    if not unknown:
+        return
+    names = ", ".join(map(str, unknown))
+    raise ModeNotDefined(
+        f"mode {names} is not defined" if len(unknown) == 1 else f"modes {names} are not defined",
+        hint=f"defined: {', '.join(map(str, sorted(defined)))}; name those, or leave `modes` out"
+        if defined
+        else "defined: none yet besides the baseline; leave `modes` out",
+    )
 
 
 def _every(every: int, interval: Period | None, period: Period | None) -> int:

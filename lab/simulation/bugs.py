@@ -21,6 +21,7 @@ from gridstat.broker.records.answers import AnswerBook
 from gridstat.broker.records.applied import Applied
 from gridstat.broker.records.operations import Moved, Retired, Unsubscribed
 from gridstat.broker.records.registry import Registry
+from gridstat.broker.requests import contract_changes, subscriptions
 from gridstat.broker.requests.notices import Notices
 from gridstat.broker.routers.moves import Moves
 from gridstat.broker.tables.router_table import RouterTable
@@ -34,15 +35,16 @@ from gridstat.router.table_intake import TableIntake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from types import ModuleType
 
 Function: TypeAlias = "Callable[..., Any]"
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A method, and how to make the wrong one from the right one."""
+    """A method or function, and how to make the wrong one from the right one."""
 
-    owner: type
+    owner: type | ModuleType
     name: str
     make: Callable[[Function], Function]
 
@@ -70,6 +72,13 @@ def planted(name: str, bugs: Mapping[str, Bug] | None = None) -> Iterator[None]:
 
 
 # Mistakes of a broker.
+
+
+def _check_nothing(_: Function) -> Function:
+    def check_modes_defined(*_: Any) -> None:
+        """Whatever is asked is right."""
+
+    return check_modes_defined
 
 
 def _acknowledge_at_once(right: Function) -> Function:
@@ -250,6 +259,17 @@ BUGS: Final[dict[str, Bug]] = {
     "drop-the-last-piece": Bug(
         "a whole table is taken without its last piece",
         (Patch(TableIntake, "_stage", _drop_last_piece),),
+    ),
+    "take-any-mode": Bug(
+        "modes that nobody has defined are granted",
+        (
+            Patch(subscriptions, "check_modes_defined", _check_nothing),
+            Patch(contract_changes, "check_modes_defined", _check_nothing),
+        ),
+    ),
+    "change-to-any-mode": Bug(
+        "a live contract is changed to modes that nobody has defined",
+        (Patch(contract_changes, "check_modes_defined", _check_nothing),),
     ),
     "drop-a-push": Bug(
         "a notice to somebody who is away is lost",

@@ -26,6 +26,7 @@ from gridstat.broker.records.tree_operations import (
     ContractOver,
 )
 from gridstat.net.command.machine import Persist, Persisted, PersistFailed
+from lab.simulation.modes import check_written
 from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
@@ -76,9 +77,9 @@ class Facts:
         operation = decode(written)
         match operation:
             case Subscribed(subscription_id=number, qos=qos):
-                self.subscribed[number] = qos
+                self._subscribe(number, qos)
             case Moved(subscription=record):
-                self.subscribed[record.subscription_id] = record.qos
+                self._subscribe(record.subscription_id, record.qos)
             case Unsubscribed(subscription_id=number):
                 self.ended.add(number)
             case Published(variable=variable) | PublicationMoved(variable=variable):
@@ -95,14 +96,19 @@ class Facts:
                 if gone is not None:
                     self.withdrawn.add(gone)
             case PatternHeld(pattern_id=number, qos=qos):
-                self.subscribed[number] = qos
+                self._subscribe(number, qos)
             case _:
                 self._read_of_tree(operation)
+
+    def _subscribe(self, number: int, qos: ModalQos) -> None:
+        check_written(number, qos.modes)
+        self.subscribed[number] = qos
 
     def _read_of_tree(self, operation: object) -> None:
         """Contracts across clouds, at their subscriber's."""
         match operation:
             case ContractAsked(number=number):
+                check_written(number, operation.qos.modes)
                 self._asked.setdefault(number, []).append(operation)
             case ContractHeld(number=number, granted=granted):
                 asked = [one for one in self._asked[number] if one.generation <= granted.generation]
@@ -132,6 +138,7 @@ class SimulatedJournal:
         self._waiting: list[Persist] = []
         self._writing: list[Persist] = []
         self._failed_epoch = -1
+        self._owner_number = 0
         self._is_done = False
         """Whether the batch under way is written already, and its owner hears of it now."""
 
@@ -141,6 +148,7 @@ class SimulatedJournal:
 
     def persist(self, order: Persist, owner: Node) -> None:
         self._waiting.append(order)
+        self._owner_number = owner.number
         if not self._writing:
             self._begin(owner)
 
@@ -197,4 +205,4 @@ class SimulatedJournal:
             self.durable += order.operations
             for written in order.operations:
                 self.facts.read(written)
-                self.world.mark(len(written))
+                self.world.mark(self._owner_number, written)

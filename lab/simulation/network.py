@@ -83,13 +83,15 @@ class Session:
         if self.is_cut:
             return
         kind = type(message)
+        body = encode_body(message)
+        world.mark(sender.number, body)
         if (
             kind not in network.encoded
             or not world.messages % ENCODED_SHARE
             or network.is_all_encoded
         ):
             network.encoded.add(kind)
-            message = through_bytes(message)
+            message = read_body(body)
         draw = world.draw
         at_ns = world.now_ns + network.delay_ns_min + int(draw() * network.delay_ns_max)
         at_ns += self.slowness_ns
@@ -97,23 +99,26 @@ class Session:
             if at_ns <= self.to_server_ns:
                 at_ns = self.to_server_ns + 1
             self.to_server_ns = at_ns
-            heappush(world.heap, (at_ns, draw(), self.reach_server, (message,)))
+            heappush(world.heap, (at_ns, draw(), self.reach_server, (message, body)))
         else:
             if at_ns <= self.to_client_ns:
                 at_ns = self.to_client_ns + 1
             self.to_client_ns = at_ns
-            heappush(world.heap, (at_ns, draw(), self.reach_client, (message,)))
+            heappush(world.heap, (at_ns, draw(), self.reach_client, (message, body)))
 
-    def reach_server(self, message: Message) -> None:
+    def reach_server(self, message: Message, body: bytes) -> None:
+        """A message is delivered, unless its session is gone; `body` is as it was sent."""
         if self.is_at_server and not self.is_cut:
+            self.network.world.mark(self.server.number, body)
             self.has_server_heard = True
             if isinstance(message, Ping):
                 self._answer(self.server, message)
             elif not isinstance(message, Pong):
                 self.server.tell(Received(self.client.peer, message))
 
-    def reach_client(self, message: Message) -> None:
+    def reach_client(self, message: Message, body: bytes) -> None:
         if self.is_at_client and not self.is_cut:
+            self.network.world.mark(self.client.number, body)
             self.has_client_heard = True
             if isinstance(message, Ping):
                 self._answer(self.client, message)
@@ -271,6 +276,7 @@ class Link:
             older.lose_at_server()
         network = self.network
         network.world.messages += 2  # Both sides say Hello.
+        network.world.mark(server.number, encode_body(client.hello))
         session.is_at_server = True
         session.watch()
         server.sessions[client.peer] = session
@@ -284,6 +290,7 @@ class Link:
         if self.session is not session or session.is_cut:
             return  # Whoever has cut it tells both ends.
         session.is_at_client = True
+        self.network.world.mark(self.client.number, encode_body(hello))
         self.client.sessions[session.server.peer] = session
         self._back_off_ns = BACK_OFF_FIRST_NS
         self.client.tell(Connected(session.server.peer, hello))
@@ -373,8 +380,8 @@ class Network:
             self.world.at(max(self.world.now_ns + self.delay_ns(), sent_ns + 1), lose)
 
 
-def through_bytes(message: Message) -> Message:
+def read_body(body: bytes) -> Message:
     """The message as its receiver reads it."""
-    found = decode_message(encode_body(message))
+    found = decode_message(body)
     assert found is not None
     return found

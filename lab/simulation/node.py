@@ -105,7 +105,7 @@ class Node(ABC):
         self._is_working = True
         doing = self.doing
         world = self.world
-        world.marks.append(world.now_ns << 8 ^ self.number)
+        world.mark(self.number)
         try:
             while work:
                 said = work.popleft()

@@ -12,6 +12,7 @@ from random import Random
 from typing import Final
 
 from gridstat.broker.settings import BrokerSettings
+from lab.simulation.modes import MODES_DEFINED
 from lab.simulation.topology import CLOUD, SHAPES, VARIANTS, Outline, Topology, topology
 from lab.simulation.world import NS_PER_MS, NS_PER_S
 
@@ -151,6 +152,7 @@ def draw(seed: int) -> Swarm:
             retire_after_ns=random.choice((500, 2_000)) * NS_PER_MS,
             snapshot_after=random.choice((40, 100_000)),
             replan_at_once=random.choice((2, 64)),
+            modes_defined=MODES_DEFINED,
         ),
         faults=tuple(found for found in faults if found[1] is not FaultKind.CLOCK_OFFSET),
         work=_draw_work(random, chaos_ns, len(endpoints)),

@@ -22,6 +22,7 @@ from gridstat.net.command.endpoint_messages import (
     Unpublish,
     Unsubscribe,
 )
+from lab.simulation.modes import MODES_DEFINED, MODES_UNDEFINED
 from lab.simulation.swarm import Work
 from lab.simulation.world import NS_PER_MS, NS_PER_S
 
@@ -36,6 +37,11 @@ EVERYS: Final = (1, 1, 2, 3, 4, 6)
 LATENCY_US: Final = 2_000_000
 TIGHT_US: Final = (1_500, 6_000, 50_000)
 """For single paths; disjoint ones within a tight bound are a search of their own, tested apart."""
+LATENCY_BAND: Final = 8
+"""The worst latency that is accepted is so many times the desired one, where it is another."""
+MODAL_SHARE: Final = 0.25
+UNDEFINED_SHARE: Final = 0.05
+MODES_DEFINED_IN_ORDER: Final = tuple(sorted(MODES_DEFINED))
 VARIABLES_MAX: Final = 6
 """Of one end-point."""
 LEDGER_NS: Final = 5 * NS_PER_S
@@ -188,19 +194,35 @@ class Workload:
         return SubscriptionRequest(name=name, qos=self._quality(), label=label)
 
     def _quality(self) -> ModalQos:
+        """Mostly in the baseline alone, some in several modes, and a few in undefined ones."""
+        world = self._world
+        modes = {0: self._quality_in_a_mode()}
+        if world.chance(MODAL_SHARE):
+            for mode in MODES_DEFINED_IN_ORDER:
+                if world.chance(0.6):
+                    modes[mode] = self._quality_in_a_mode()
+            if len(modes) > 1 and world.chance(0.2):
+                del modes[0]
+        if world.chance(UNDEFINED_SHARE):
+            mode = MODES_UNDEFINED[world.between(0, len(MODES_UNDEFINED) - 1)]
+            modes[mode] = self._quality_in_a_mode()
+        return ModalQos(modes)
+
+    def _quality_in_a_mode(self) -> QosRequest:
         world = self._world
         every = EVERYS[world.between(0, len(EVERYS) - 1)]
         redundancy = 1 + world.chance(0.6)
         is_tight = redundancy == 1 and world.chance(0.3)
-        request = QosRequest(
+        latency_us = TIGHT_US[world.between(0, 2)] if is_tight else LATENCY_US
+        return QosRequest(
             every=every,
-            latency_us=TIGHT_US[world.between(0, 2)] if is_tight else LATENCY_US,
+            latency_us=latency_us,
             redundancy=redundancy,
             priority=world.between(1, 6),
             every_worst=every * 4 if world.chance(0.3) else None,
+            latency_us_worst=latency_us * LATENCY_BAND if world.chance(0.3) else None,
             redundancy_worst=1 if world.chance(0.5) else None,
         )
-        return ModalQos({0: request})
 
     def _change_quality(self, node: EndPointNode) -> None:
         numbers = [

@@ -6,10 +6,10 @@ replays to the last event.
 
 from __future__ import annotations
 
-from array import array
 from hashlib import blake2b
 from heapq import heappop, heappush
 from random import Random
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ NS_PER_MS: Final = 1_000_000
 NS_PER_S: Final = 1_000_000_000
 STEPS_MAX: Final = 20_000
 """No seed of one cloud needs half of it; whoever reaches it talks to himself."""
+NOT_COPIED: Final = frozenset({"random", "draw", "_trace", "add_to_trace"})
+_HEAD: Final = Struct("<QQI")
 
 
 class PropertyBroken(Exception):  # noqa: N818 — it is a finding, not an error of the simulator.
@@ -47,16 +49,19 @@ class World:
         self.messages = 0
         self.is_told = is_told
         self.story: list[str] = []
-        self.marks: array[int] = array("Q")
+        self._trace = blake2b(digest_size=8)
+        self.add_to_trace = self._trace.update
 
     def __getstate__(self) -> dict[str, object]:
-        """A copy of a world draws for itself."""
-        return {name: held for name, held in vars(self).items() if name not in ("random", "draw")}
+        """A copy of a world draws for itself, and begins a trace of its own."""
+        return {name: held for name, held in vars(self).items() if name not in NOT_COPIED}
 
     def __setstate__(self, held: dict[str, object]) -> None:
         vars(self).update(held)
         self.random = Random(0)
         self.draw = self.random.random
+        self._trace = blake2b(digest_size=8)
+        self.add_to_trace = self._trace.update
 
     def after(self, delay_ns: int, action: Callable[..., None], *words: object) -> None:
         """Call `action(*words)` so much later."""
@@ -85,9 +90,12 @@ class World:
 
     # The trace.
 
-    def mark(self, number: int) -> None:
-        """Let a number, and when it came, count in the hash of the trace."""
-        self.marks.append((self.now_ns << 20 ^ number) & 0xFFFF_FFFF_FFFF_FFFF)
+    def mark(self, number: int, body: bytes = b"") -> None:
+        """Let these bytes, when they came and to whom, count in the hash of the trace.
+
+        The length stands before them, so that no two traces are the same bytes by chance.
+        """
+        self.add_to_trace(_HEAD.pack(self.now_ns, number, len(body)) + body)
 
     def tell(self, who: str, what: str) -> None:
         """A line of the story; call it only if `is_told`, since making the words takes long."""
@@ -95,4 +103,4 @@ class World:
 
     def digest(self) -> str:
         """The hash of all that was marked; equal for equal seeds, whatever Python's own hashes."""
-        return blake2b(self.marks.tobytes(), digest_size=8).hexdigest()
+        return self._trace.hexdigest()

@@ -5,16 +5,27 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
+from gridstat.broker.records.operations import TermBegan, encode
+from gridstat.broker.requests import outcomes, subscriptions
 from gridstat.broker.requests.enquiries import Enquiries
+from gridstat.net.command.machine import Persist
 from lab.simulation.__main__ import main
 from lab.simulation.campaign import campaign, explain
+from lab.simulation.journal import EPOCH_BITS, SimulatedJournal
+from lab.simulation.network import Network
+from lab.simulation.operator_node import OperatorNode
 from lab.simulation.run import MESSAGES_MIN, run_seed
 from lab.simulation.swarm import ROUTERS_MIN, FaultKind, draw
+from lab.simulation.world import NS_PER_MS, World
 
 if TYPE_CHECKING:
     import pytest
+
+    from gridstat.net.command.endpoint_messages import GrantedOutcome
 
 SEEDS = range(32)
 REPLAYED = 12
@@ -47,6 +58,35 @@ def test_a_seed_told_aloud_is_the_same_seed() -> None:
     assert not silent.story
     told = "\n".join(aloud.story)
     assert all(word in told for word in (" hears Received", " says to ", " WANTS PUBLISH"))
+
+
+def test_one_other_byte_of_a_message_makes_another_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same length, so that nothing else of the trace is another."""
+    before = run_seed(3)
+
+    def granted(*words: Any) -> GrantedOutcome:
+        outcome = right(*words)
+        return structs.replace(outcome, label=outcome.label.upper())
+
+    right = outcomes.granted
+    monkeypatch.setattr(subscriptions, "granted", granted)
+    after = run_seed(3)
+    assert (after.steps, after.messages, after.rule) == (before.steps, before.messages, "")
+    assert after.digest != before.digest
+
+
+def test_one_other_byte_of_a_record_makes_another_trace() -> None:
+    def written(journal: str) -> str:
+        world = World(0)
+        disk = SimulatedJournal(world, commit_ns_max=NS_PER_MS)
+        owner = OperatorNode(Network(world, delay_ns_max=1, is_all_encoded=False), 1)
+        operations = (encode(TermBegan(term=1, journal=journal)),)
+        disk.persist(Persist(1 << EPOCH_BITS, operations), owner)
+        world.run_until(2 * NS_PER_MS)
+        assert disk.durable == list(operations)
+        return world.digest()
+
+    assert written("one") == written("one") != written("two")
 
 
 def test_seeds_differ() -> None:

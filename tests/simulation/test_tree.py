@@ -25,10 +25,13 @@ FLOODED = range(25, 100, FLOODED_SEEDS)
 POINTS_MIN = 40
 BUG_SEEDS = 4
 NEAR = {
+    "deaf-while-joining": 10,
+    "commit-once": 7,
+    "obey-a-stale-parent": 153,
     "never-replan": 5,
     "take-a-channel-for-up": 5,
-    "stay-broken": 27,
-    "ignore-the-latency": 8,
+    "stay-broken": 7,
+    "ignore-the-latency": 5,
     "forget-what-was-promised": 136,
 }
 """Where the rarer ones are found."""

@@ -36,6 +36,7 @@ from gridstat.model.flooding import (
     overrides,
     without,
 )
+from gridstat.model.qos import check_modes_defined, undefined_modes
 from gridstat.net.command.operator_messages import (
     ListFlooding,
     OperatorAnswer,
@@ -93,8 +94,8 @@ class Flooding:
 
     def _listed(self, after: str) -> Facts:
         """What floods this cloud, and who asked for it."""
-        floods, depth = self._desk.registry.floods, self._desk.registry.tree.depth or 0
-        return page_of(floods, after, lambda name: flooding_facts(floods[name], depth))
+        floods = self._desk.registry.floods
+        return page_of(floods, after, lambda name: self._facts(floods[name]))
 
     def orphaned(self) -> list[FloodingSet]:
         """At a start: without a parent nothing counts that one had said, and nobody will end it."""
@@ -124,6 +125,7 @@ class Flooding:
 
     def _set(self, peer: str, command: SetFlooding) -> None:
         modes, every = checked_modes(command.modes), checked_every(command.every)
+        check_modes_defined(modes, self._desk.settings.modes_defined)
         before = self._known(command.name)
         terms = dict.fromkeys(modes, FloodTerm(0, every))
         after = structs.replace(before, own={**before.own, **terms})
@@ -165,10 +167,14 @@ class Flooding:
         self._desk.commit([after], durable, failed)
 
     def _done(self, peer: str, request_id: int, after: FloodingSet, seen: Confirmation) -> None:
-        facts = flooding_facts(after, self._desk.registry.tree.depth or 0)
+        facts = self._facts(after)
         facts["unconfirmed"] = seen.silent
         facts["floodless"] = sorted(self._desk.tables.floodless)
         self._answer(peer, request_id, facts)
+
+    def _facts(self, found: FloodingSet) -> Facts:
+        depth = self._desk.registry.tree.depth or 0
+        return flooding_facts(found, depth, self._desk.settings.modes_defined)
 
     # The parent.
 
@@ -340,6 +346,7 @@ class Flooding:
                 f"{MANY_MAX} variables flood cloud {registry.cloud}",
                 hint="stop flooding some of them: `gridstat flood --list`",
             )
+        self._check_modes(after)
         check_identifier(registry, self._desk.reservations.resources, variable)
         if variable.is_replay:
             raise Refused(f"{variable.name} is replayed: replay is never flooded")
@@ -353,6 +360,12 @@ class Flooding:
                 hint=f"publish it with a minimum interval of {interval_ms_min} ms at least",
             )
 
+    def _check_modes(self, after: FloodingSet) -> None:
+        """Refuse undefined modes that are new; those of an older release's journal may stay."""
+        before = self._desk.registry.floods.get(after.variable.name)
+        known = set() if before is None else before.modes
+        check_modes_defined(after.modes - known, self._desk.settings.modes_defined)
+
     def _await_routers(self, then: Callable[[Confirmation], None]) -> None:
         desk = self._desk
         deadline_ns = desk.now_ns + desk.settings.confirm_within_ns
@@ -365,7 +378,7 @@ class Flooding:
         self._desk.send(peer, OperatorAnswer(request_id=request_id, refused=no))
 
 
-def flooding_facts(found: FloodingSet, depth: int) -> Facts:
+def flooding_facts(found: FloodingSet, depth: int, defined: Collection[int]) -> Facts:
     """How a variable floods, mode by mode, and whose request that is."""
     own = {mode: FloodTerm(depth, term.every) for mode, term in found.own.items()}
     return {
@@ -378,6 +391,7 @@ def flooding_facts(found: FloodingSet, depth: int) -> Facts:
                 "every": term.every,
                 "asked_by": "parent" if mode in found.above else "operator",
                 "overrides_operator": overrides(mode, found.own, found.above),
+                "is_defined": not undefined_modes((mode,), defined),
             }
             for mode, term in in_force(own, found.above).items()
         ],

@@ -64,6 +64,7 @@ class OperatorDesk:
         self._desk = desk
         self._flooding = flooding
         self._surveyor = surveyor
+        self.undefined_modes = surveyor.undefined_modes
         self._accountant = Accountant(desk, surveyor.counters)
         self._health = health
         self.started_ns = 0

@@ -20,6 +20,7 @@ from gridstat.broker.operators.tree_survey import (
     place_facts,
     stretch_facts,
 )
+from gridstat.broker.operators.undefined_modes import UndefinedModes
 from gridstat.model.errors import NoSuchVariable
 from gridstat.model.rate_law import NS_PER_S
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from gridstat.broker.desk import Desk
     from gridstat.broker.records.registry import EndPoint, Publication, Subscription
+    from gridstat.broker.records.tree_state import AskedContract
     from gridstat.broker.routers.router_desk import RouterDesk
     from gridstat.broker.routers.router_health import RouterHealth
     from gridstat.broker.tables.channel_plan import ChannelPlan
@@ -56,6 +58,7 @@ class Surveyor:
         self._router_desk = router_desk
         self._health = health
         self._channel_plan = channel_plan
+        self.undefined_modes = UndefinedModes(desk)
 
     def survey(self, *, started_ns: int) -> Facts:
         registry = self._desk.registry
@@ -91,6 +94,7 @@ class Surveyor:
                 "subscriptions": len(registry.subscriptions) - stretches + len(registry.tree.asked),
                 "stretches": stretches,
                 "patterns": len(registry.patterns),
+                "in_undefined_modes": self.undefined_modes.count(),
             },
             "journal": dict(self._desk.outside.journal_figures()),
         }
@@ -134,10 +138,7 @@ class Surveyor:
             "is_dormant": publication is not None and publication.is_dormant,
             "edges": sorted(publisher.attachments) if publisher is not None else [],
             "subscriptions": [
-                *(
-                    asked_explained(registry, found, self._desk.detection) | _told(found.ledger)
-                    for found in asked
-                ),
+                *(self._asked_explained(found) for found in asked),
                 *(
                     self._explained(registry.subscriptions[number])
                     for number in islice(sorted(numbers), LISTED_MAX)
@@ -152,11 +153,18 @@ class Surveyor:
     def _explained(self, found: Subscription) -> Facts:
         facts = contract_facts(self._desk.reservations.allocator, found.record.subscription_id)
         refusals = [] if found.troubles else self._table_refusals(found)
-        facts["degraded"] = [*facts["degraded"], *found.troubles, *refusals]
+        undefined = self.undefined_modes.words(found.record.granted)
+        facts["degraded"] = [*facts["degraded"], *found.troubles, *refusals, *undefined]
         facts["state"] = self._state(found)
         facts["detection_ms"] = self._desk.detection.on_paths(found.record.paths)
         if found.record.contract:
             facts["stretch"] = stretch_facts(found.record)
+        return facts | _told(found.ledger)
+
+    def _asked_explained(self, found: AskedContract) -> Facts:
+        facts = asked_explained(self._desk.registry, found, self._desk.detection)
+        modes = () if found.granted is None else found.granted.granted
+        facts["degraded"] = [*facts.get("degraded", ()), *self.undefined_modes.words(modes)]
         return facts | _told(found.ledger)
 
     def _table_refusals(self, found: Subscription) -> list[str]:

@@ -248,6 +248,11 @@ class FloodingSet(Durable, frozen=True):
         """Whether nothing is left of it but what was once heard."""
         return not (self.own or self.above or self.reserved)
 
+    @property
+    def modes(self) -> set[int]:
+        """The modes in which anybody has asked for it."""
+        return {*self.own, *self.above, *self.reserved}
+
     def is_within(self, other: FloodingSet) -> bool:
         """Whether each who asks for something has asked it in the other already."""
         return self.variable == other.variable and all(

@@ -19,6 +19,7 @@ from gridstat.model.errors import (
     NoSuchSubscription,
     RedundancyNotSatisfiable,
 )
+from gridstat.model.qos import check_modes_defined
 from gridstat.net.command.endpoint_messages import DoneOutcome
 
 if TYPE_CHECKING:
@@ -79,7 +80,11 @@ class ContractChanges:
         self._requests.commit(request, [*ending.operations, answered], when_durable)
 
     def change(self, request: Request, command: ChangeSubscription) -> None:
-        """Changes of one contract are made one after another, each answered before the next."""
+        """Changes of one contract are made one after another, each answered before the next.
+
+        Raises `ModeNotDefined` at once: no other change can make such a one right.
+        """
+        check_modes_defined(command.qos.modes, self._desk.settings.modes_defined)
         if command.subscription_id in self._desk.registry.tree.asked:
             self._elsewhere.change(request, command)
             return

@@ -32,6 +32,7 @@ from gridstat.model.errors import (
     NoSuchVariable,
     QuotaReached,
 )
+from gridstat.model.qos import check_modes_defined
 from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class Subscriptions:
                     raise QuotaReached(
                         "the answer would be too large", hint="ask for fewer variables at once"
                     )
+                check_modes_defined(asked.qos.modes, self._desk.settings.modes_defined)
                 if self._is_asked_elsewhere(endpoint, asked, (request, place), applied, operations):
                     encoded.append(b"")
                     answer_bytes += ELSEWHERE_BYTES
@@ -195,6 +197,8 @@ class Subscriptions:
         pattern_id: int = 0,
     ) -> Subscribed | Refusal:
         """A contract for one variable, reserved; or why not."""
+        # An older release may have held a pattern in any mode: what it would catch is refused here.
+        check_modes_defined(qos.modes, self._desk.settings.modes_defined)
         if len(endpoint.subscriptions) >= self._desk.settings.quotas.subscriptions_max:
             raise QuotaReached(
                 f"{endpoint.name} has {len(endpoint.subscriptions)} subscriptions already"

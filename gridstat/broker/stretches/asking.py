@@ -37,6 +37,7 @@ from gridstat.model.errors import (
     Refused,
     StorageFailed,
 )
+from gridstat.model.qos import undefined_modes
 from gridstat.net.command.endpoint_messages import ContractChanged, Matched, Unpublished
 from gridstat.net.command.stretch_messages import AskContract, ContractEnded, EndContract
 
@@ -147,6 +148,10 @@ class Asking:
         """Ask for what a pattern stands for in other clouds, each name once."""
         registry = self._desk.registry
         held = registry.patterns[pattern_id]
+        unknown = undefined_modes(held.qos.modes, self._desk.settings.modes_defined)
+        if unknown:  # Held by an older release, which did not ask whether modes are defined.
+            self._desk.note("pattern_refused", pattern_id=pattern_id, reason="undefined modes")
+            return
         known = registry.tree.caught.get(pattern_id, set())
         asked: list[Operation] = []
         for name in dict.fromkeys(names):

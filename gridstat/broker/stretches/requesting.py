@@ -26,6 +26,7 @@ from gridstat.model.qos import (
     ModalQos,
     Qos,
     QosRequest,
+    check_modes_defined,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Requesting:
     def request(self, word: Reserve) -> AllocationRequest:
         """Raises what stands against it."""
         registry = self._desk.registry
+        self._check_modes(word)
         counts = {len(gates) for gates in (word.entries, word.exits) if gates}
         if len(counts) != 1 or not 1 <= max(counts) <= REDUNDANCY_MAX:
             raise LayoutError("a stretch enters or leaves by 1 to 4 gates, by as many as it has")
@@ -67,6 +69,20 @@ class Requesting:
             entries=entries,
             exits=exits,
         )
+
+    def _check_modes(self, word: Reserve) -> None:
+        """Refuse undefined modes, but for a contract of an older release that is planned anew.
+
+        The replaced generation tells its modes. Where this cloud holds nothing of it, its owner is
+        believed.
+        """
+        modes = set(word.granted)
+        if word.replaces >= 0:
+            registry = self._desk.registry
+            number = registry.tree.stretch(word.contract, word.replaces)
+            held = registry.subscriptions.get(number)
+            modes = set() if held is None else modes - held.record.granted.keys()
+        check_modes_defined(modes, self._desk.settings.modes_defined)
 
     def is_met(self, record: Subscribed, word: Reserve) -> bool:
         """Whether a stretch that is held is what is asked; the parent may be in another life."""

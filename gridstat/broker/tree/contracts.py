@@ -24,6 +24,7 @@ from gridstat.model.errors import (
     QuotaReached,
     StorageFailed,
 )
+from gridstat.model.qos import check_modes_defined
 from gridstat.net.command.stretch_messages import (
     AskContract,
     ContractEnded,
@@ -204,6 +205,8 @@ class Contracts:
                 self.end_now(asked.contract, why)  # A change of what has lost its variable.
             return
         try:
+            # A cloud of an older release lets any mode pass.
+            check_modes_defined(asked.qos.modes, self._desk.settings.modes_defined)
             transaction = self._transaction(asked, found)
         except GridStatError as error:
             self._close(asked, refused(error))

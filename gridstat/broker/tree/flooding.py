@@ -22,6 +22,7 @@ from gridstat.model.errors import (
     DeadlinePassed,
     GridStatError,
     LinkDown,
+    ModeNotDefined,
     Refused,
     StorageFailed,
 )
@@ -33,6 +34,7 @@ from gridstat.model.flooding import (
     checked_modes,
     without,
 )
+from gridstat.model.qos import check_modes_defined
 from gridstat.net.command.operator_messages import (
     ListFlooding,
     RemoveFlooding,
@@ -119,7 +121,8 @@ class TreeFlooding:
                 case RemoveFlooding():
                     self._remove(command, asker)
                 case SetFlooding():
-                    checked_modes(command.modes)
+                    modes = checked_modes(command.modes)
+                    check_modes_defined(modes, self._desk.settings.modes_defined)
                     checked_every(command.every)
                     check_placed(self._desk)
                     self._check_free(command.name)
@@ -214,8 +217,9 @@ class TreeFlooding:
             self._tell_parent(told)
             return
         try:
+            self._check_modes(flooded)
             check_present(self._desk)
-        except LinkDown as error:
+        except GridStatError as error:
             self._refuse_parent(name, generation, refused(error))
             return
         after = structs.replace(
@@ -245,6 +249,11 @@ class TreeFlooding:
             self._ask_below(before)
             return
         is_reserved = before.has_reserved(generation, flooded.terms)
+        try:
+            self._check_modes(flooded)
+        except ModeNotDefined as error:
+            self._refuse_parent(name, generation, refused(error))
+            return
         after = structs.replace(
             before,
             number=before.reserved_number if is_reserved else self._next_number(),
@@ -254,6 +263,12 @@ class TreeFlooding:
         if is_reserved or not self._changes.is_less(after):
             after = after.released()
         self._commit_with(after, told, is_reserved=is_reserved)
+
+    def _check_modes(self, flooded: FloodedVariable) -> None:
+        """Refuse undefined modes that are new; those of an older release's journal may stay."""
+        held = self._book.floods.get(flooded.variable.name)
+        known = set() if held is None else held.modes
+        check_modes_defined(flooded.terms.keys() - known, self._desk.settings.modes_defined)
 
     def _ask_below(self, held: FloodingHeld) -> None:
         """That the variable is gone may have been said, and lost above: its cloud says it again."""
@@ -374,7 +389,8 @@ class TreeFlooding:
         self._desk.send_parent(structs.replace(word, term=self._desk.term))
 
     def _facts(self, name: str) -> Facts:
-        facts = facts_of(name, self._book.floods.get(name), self._desk.state.depth)
+        defined = self._desk.settings.modes_defined
+        facts = facts_of(name, self._book.floods.get(name), self._desk.state.depth, defined)
         if facts["modes"]:
             facts["refusing"] = refusing_facts(self._changes.refusing(name))
             facts["unconfirmed"] = self._unconfirmed.by(name)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gridstat.model.flooding import overrides
+from gridstat.model.qos import undefined_modes
 from gridstat.net.command.operator_messages import OperatorAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from gridstat.broker.tree.desk import TreeDesk
     from gridstat.broker.tree.flooding_book import FloodingBook
@@ -71,7 +72,7 @@ class Unconfirmed:
             self.confirmed(name, child)
 
 
-def facts_of(name: str, held: FloodingHeld | None, depth: int) -> Facts:
+def facts_of(name: str, held: FloodingHeld | None, depth: int, defined: Collection[int]) -> Facts:
     """How a variable floods, mode by mode, and whose request that is."""
     if held is None:
         return {"name": name, "modes": []}
@@ -85,6 +86,7 @@ def facts_of(name: str, held: FloodingHeld | None, depth: int) -> Facts:
                 "every": term.every,
                 "asked_by": "parent" if mode in held.above else "operator",
                 "overrides_operator": overrides(mode, held.own, held.above),
+                "is_defined": not undefined_modes((mode,), defined),
             }
             for mode, term in held.terms(depth).items()
         ],

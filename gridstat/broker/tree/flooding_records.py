@@ -34,6 +34,11 @@ class FloodingHeld(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw
     def is_over(self) -> bool:
         return not (self.own or self.above or self.reserved)
 
+    @property
+    def modes(self) -> set[int]:
+        """The modes in which anybody has asked for it."""
+        return {*self.own, *self.above, *self.reserved}
+
     def has_committed(self, generation: int, terms: Mapping[int, FloodTerm]) -> bool:
         """Whether this is what the parent has committed: a number alone may be another's."""
         return self.generation == generation and self.above == terms

@@ -23,6 +23,7 @@ from gridstat.broker.tree.releases import RELEASE_TIMER
 from gridstat.broker.tree.state import TreeState
 from gridstat.broker.tree.waiting_list import RAISE_TIMER, REPLAN_TIMER
 from gridstat.model.errors import NotAuthorised
+from gridstat.model.qos import undefined_modes
 from gridstat.net.command.machine import (
     Connected,
     Disconnected,
@@ -137,9 +138,22 @@ class QosBroker:
     def _begun(self) -> None:
         early, self._early = self._early or [], None
         self._desk.note("term_began", term=self.state.term)
+        self._warn_of_undefined_modes()
         self._parts.resume()
         for event in early:
             self._take(event)
+
+    def _warn_of_undefined_modes(self) -> None:
+        """Floods of an older release's journal stay; the clouds tell of their contracts."""
+        floods, defined = self.state.flooding.floods, self._desk.settings.modes_defined
+        unknown = {
+            name: found
+            for name, held in floods.items()
+            if (found := undefined_modes(held.modes, defined))
+        }
+        if unknown:
+            modes = ",".join(map(str, sorted(set().union(*unknown.values()))))
+            self._desk.warn("modes_not_defined", modes=modes, floods=len(unknown))
 
     def _take(self, event: Event) -> None:
         match event:

@@ -39,3 +39,5 @@ class TreeSettings:
     """Identifiers that a broker in the middle leases at once, to hand out parts of them."""
     numbers_child_max: int = 1 << 28
     """Identifiers that one child is ever given: a sixteenth of all, since none comes back."""
+    modes_defined: frozenset[int] = frozenset()
+    """Operating modes that requests may name beside the baseline, as in `BrokerSettings`."""

@@ -34,7 +34,7 @@ Examples:
 
   gridstat flood c1/hill/pmu-1/frequency
 
-  gridstat flood c1/hill/pmu-1/frequency --at root --modes 2,3 --every 10
+  gridstat flood c1/hill/pmu-1/frequency --at root --every 10
 
   gridstat flood --stop c1/hill/pmu-1/frequency
 
@@ -44,7 +44,12 @@ Examples:
 
 def flood(
     name: Annotated[str, typer.Argument(help="The variable's full name.")] = "",
-    modes: Annotated[str, typer.Option(help="Modes by number, as 2,3; else all of them.")] = "",
+    modes: Annotated[
+        str,
+        typer.Option(
+            help="With --stop: end it in these modes only, as 2,3. No mode is defined yet."
+        ),
+    ] = "",
     every: Annotated[
         int, typer.Option(min=1, max=EVERY_MAX, help="Only every n-th slot of it.")
     ] = 1,
@@ -125,6 +130,8 @@ def told(facts: dict[str, Any]) -> Iterator[str]:
     for term in facts["modes"]:
         mode = "in all modes" if term["mode"] == 0 else f"in mode {term['mode']}"
         often = "every event" if term["every"] == 1 else f"one slot in {term['every']}"
+        if not term.get("is_defined", True):  # A broker of the release before does not tell it.
+            mode += " (not defined: it is never active, and can be stopped)"
         line = f"{facts['name']} floods {mode}, {often}, from depth {term['level']} down"
         if term["asked_by"] == "parent":
             line += ", as a broker above wants"

@@ -27,7 +27,8 @@ GridStatError
 │   ├── StaleTerm              a command of a broker that was replaced  1103
 │   ├── ShuttingDown           the peer is draining                     1104
 │   ├── QuotaReached           more than one end-point may hold         1105
-│   └── PathTooLong            a path would cross too many routers      1106
+│   ├── PathTooLong            a path would cross too many routers      1106
+│   └── ModeNotDefined         a mode is named that nobody has defined  1107
 ├── LinkDown                   a peer cannot be reached                 2xxx
 │   ├── DeadlinePassed         no answer in time                        2001
 │   └── CertificateRefused     the peer does not trust the certificate  2015
@@ -92,6 +93,7 @@ from gridstat.model.errors.refusals import (
     GroupMismatch,
     IntervalNotSatisfiable,
     LatencyNotSatisfiable,
+    ModeNotDefined,
     NoCommonSchema,
     NoCommonVersion,
     NoSuchChannel,
@@ -144,6 +146,7 @@ __all__ = [
     "MalformedShort",
     "MalformedVersion",
     "Misuse",
+    "ModeNotDefined",
     "NoCommonSchema",
     "NoCommonVersion",
     "NoSuchChannel",

@@ -17,7 +17,7 @@ class Refused(GridStatError):
     code = 1000
     bottleneck: str = ""
     shortfall: str = ""
-    remedy = "ask for less, or for another time, path or mode"
+    remedy = "ask for less, or for another time or path"
 
 
 class NotAuthorised(Refused):
@@ -203,3 +203,10 @@ class PathTooLong(Refused):
 
     code = 1106
     remedy = "add channels that make the way shorter, or ask for fewer disjoint paths"
+
+
+class ModeNotDefined(Refused):
+    """A request names an operating mode that the grid does not define."""
+
+    code = 1107
+    remedy = "leave `modes` out: only the baseline can be used yet, and it is always active"

@@ -222,8 +222,9 @@ class Driver(Generic[ExtraEvent]):
                 self._cancel_timer(name)
             case Persist():
                 self._begin_persisting(instruction)
-            case Note(word, facts):
-                log.info("%s %s", word, " ".join(_fact(*fact) for fact in facts))
+            case Note(word, facts, is_warning):
+                level = logging.WARNING if is_warning else logging.INFO
+                log.log(level, "%s %s", word, " ".join(_fact(*fact) for fact in facts))
             case Close(peer, code, reason):
                 self._sessions.end(peer, error_from(code, reason) if code else None)
             case _:

@@ -100,6 +100,7 @@ class Note(Struct, frozen=True):
 
     word: str
     facts: tuple[tuple[str, str | int | float], ...] = ()
+    is_warning: bool = False
 
 
 Event: TypeAlias = Connected | Disconnected | Received | TimerFired | Persisted | PersistFailed

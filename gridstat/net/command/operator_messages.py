@@ -69,6 +69,7 @@ class Account(Struct, frozen=True):
 class SetFlooding(Struct, frozen=True):
     """Flood a variable in the scope of the broker that is asked; without modes, in all of them.
 
+    Modes that the broker does not define are refused; a daemon defines none yet.
     With a divisor only every n-th slot. Admitted like any stream, or refused with the bottleneck.
     """
 

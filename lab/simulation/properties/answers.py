@@ -12,6 +12,7 @@ from gridstat.net.command.endpoint_messages import (
     Unsubscribe,
 )
 from gridstat.net.command.frames import decode_outcomes
+from lab.simulation.modes import check_answer
 from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Answers:
     def answered(self, node: EndPointNode, asked: Asked, outcomes: tuple[Outcome, ...]) -> None:
         """An application hears this now; all of it must be on the disk."""
         assert self._cloud is not None
+        check_answer(asked.command, outcomes)
         facts = self._cloud.journal.facts
         for outcome in outcomes:
             if isinstance(outcome, GrantedOutcome):

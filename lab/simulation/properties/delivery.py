@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from lab.simulation.modes import active_with
 from lab.simulation.world import PropertyBroken
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gridstat.broker.leaf_broker import LeafBroker
     from gridstat.broker.records.operations import Subscribed
     from lab.simulation.cloud import Cloud
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from lab.simulation.router_node import RouterNode
 
 SLOTS: Final = (0, 1, 2, 3, 4, 6)
+ANY_MODE: Final = -1
+"""As if all modes were active at once."""
 RULE: Final = "events arrive exactly once"
 
 
@@ -29,26 +34,46 @@ def check_deliveries(cloud: Cloud, broker: LeafBroker) -> None:
     }
     for name, publication in registry.publications.items():
         publisher = cloud.endpoints[publication.publisher]
-        takers: dict[str, list[int]] = {}
-        for number in publication.subscriptions:
-            record = registry.subscriptions[number].record
-            takers.setdefault(record.subscriber, []).append(record.granted[0].every)
+        takers = [registry.subscriptions[number].record for number in publication.subscriptions]
         variable_id = publisher.application.publications[name].variable_id
         if not takers:
             if arrivals(cloud, publisher, variable_id, 0):
                 raise PropertyBroken(RULE, f"{name} reaches somebody, and nobody takes it")
             continue
-        everys = {every for some in takers.values() for every in some}
-        for slot in SLOTS if everys != {1} else SLOTS[:2]:
-            arrived = arrivals(cloud, publisher, variable_id, slot)
-            if any(count > 1 for count in arrived.values()):
-                raise PropertyBroken(RULE, f"slot {slot} of {name} came twice by one channel")
-            reached = {owners.get(channel_id, "nobody") for channel_id in arrived}
-            due = {who for who, everys in takers.items() if any(not slot % n for n in everys)}
-            if reached != due:
-                raise PropertyBroken(
-                    RULE, f"slot {slot} of {name} reached {sorted(reached)}, not {sorted(due)}"
-                )
+        for mode in sorted({0, *(mode for record in takers for mode in record.granted)}):
+            _check_in_mode(cloud, publisher, variable_id, mode, takers, owners)
+
+
+def _check_in_mode(
+    cloud: Cloud,
+    publisher: EndPointNode,
+    variable_id: int,
+    mode: int,
+    takers: list[Subscribed],
+    owners: dict[int, str],
+) -> None:
+    """Every slot while this mode is active, beside the baseline."""
+    taken = everys_in(mode, takers)
+    all_everys = {every for some in taken.values() for every in some}
+    for slot in SLOTS if all_everys != {1} else SLOTS[:2]:
+        arrived = arrivals(cloud, publisher, variable_id, slot, active_with(mode))
+        what = f"slot {slot} of variable {variable_id} in mode {mode}"
+        if any(count > 1 for count in arrived.values()):
+            raise PropertyBroken(RULE, f"{what} came twice by one channel")
+        reached = {owners.get(channel_id, "nobody") for channel_id in arrived}
+        due = {who for who, everys in taken.items() if any(not slot % n for n in everys)}
+        if reached != due:
+            raise PropertyBroken(RULE, f"{what} reached {sorted(reached)}, not {sorted(due)}")
+
+
+def everys_in(mode: int, takers: Iterable[Subscribed]) -> dict[str, set[int]]:
+    """At which divisors each subscriber takes a variable while this mode is active."""
+    found: dict[str, set[int]] = {}
+    for record in takers:
+        for one, qos in record.granted.items():
+            if one in (0, mode):
+                found.setdefault(record.subscriber, set()).add(qos.every)
+    return found
 
 
 def is_turned_away(cloud: Cloud, broker: LeafBroker, record: Subscribed) -> bool:
@@ -94,8 +119,10 @@ def check_paths(cloud: Cloud, record: Subscribed, broker: LeafBroker) -> None:
         raise PropertyBroken("paths are as many as granted", f"{record}")
 
 
-def arrivals(cloud: Cloud, publisher: EndPointNode, variable_id: int, slot: int) -> dict[int, int]:
-    """How often an event of this slot leaves by each channel to an end-point."""
+def arrivals(
+    cloud: Cloud, publisher: EndPointNode, variable_id: int, slot: int, active: int = ANY_MODE
+) -> dict[int, int]:
+    """How often an event of this slot leaves by each channel to an end-point in these modes."""
     found: dict[int, int] = {}
     seen: set[str] = set()
     open_routers: list[RouterNode] = []
@@ -111,7 +138,7 @@ def arrivals(cloud: Cloud, publisher: EndPointNode, variable_id: int, slot: int)
         leaving = {
             path.channel_id
             for path in table.paths.values()
-            if path.variable_id == variable_id and not slot % path.every
+            if path.variable_id == variable_id and path.modes & active and not slot % path.every
         }
         for channel_id in sorted(leaving):
             if channel_id not in ends:

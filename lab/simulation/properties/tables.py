@@ -15,6 +15,7 @@ from gridstat.net.command.router_messages import (
     SourceOrder,
     VariableOrder,
 )
+from lab.simulation.modes import terms
 from lab.simulation.router_node import ModelTable
 from lab.simulation.world import PropertyBroken
 
@@ -99,23 +100,19 @@ def expected_tables(registry: Registry) -> dict[str, ModelTable]:
             last = path.routers[-1]
             local.add((last, number))
             down = subscriber.attachments[last].down_channel_id
-            qualities = {
-                (qos.every, qos.priority)
-                for qos in record.granted.values()
-                if qos.redundancy > index
-            }
-            ((every, priority),) = qualities
-            path_id = (record.subscription_id << 16) + (record.generation % 256 << 8) + index * 16
-            for router, channel_id in zip(path.routers, (*path.channel_ids, down), strict=True):
-                carried[router, number] = subscription.variable
-                tables[router].paths[path_id] = PathOrder(
-                    path_id=path_id,
-                    variable_id=number,
-                    channel_id=channel_id,
-                    every=every,
-                    modes=1,
-                    priority=priority,
-                )
+            head = (record.subscription_id << 16) + (record.generation % 256 << 8) + index * 16
+            found = terms(record.granted, index)
+            for path_id, (every, priority, modes) in enumerate(found, start=head):
+                for router, channel_id in zip(path.routers, (*path.channel_ids, down), strict=True):
+                    carried[router, number] = subscription.variable
+                    tables[router].paths[path_id] = PathOrder(
+                        path_id=path_id,
+                        variable_id=number,
+                        channel_id=channel_id,
+                        every=every,
+                        modes=modes,
+                        priority=priority,
+                    )
     for (router, number), variable in carried.items():
         tables[router].variables[number] = VariableOrder(
             variable_id=number,

@@ -11,9 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from gridstat.broker.operators import flooding as operators_flooding
 from gridstat.broker.stretches.asking import Asking
 from gridstat.broker.stretches.parent_link import ParentLink
 from gridstat.broker.stretches.reserving import Reserving
+from gridstat.broker.tree import flooding as tree_flooding
 from gridstat.broker.tree.channels import OwnChannels
 from gridstat.broker.tree.commits import Commits
 from gridstat.broker.tree.contracts import Contracts
@@ -166,6 +168,13 @@ BUGS: Final[dict[str, Bug]] = {
     "forget-what-was-promised": Bug(
         "a contract that a failure has lowered is never given back what it had",
         (Patch(Transaction, "owed", _do_nothing),),
+    ),
+    "flood-in-any-mode": Bug(
+        "variables flood in modes that nobody has defined",
+        (
+            Patch(operators_flooding, "check_modes_defined", _do_nothing),
+            Patch(tree_flooding, "check_modes_defined", _do_nothing),
+        ),
     ),
     "flood-those-who-are-there": Bug(
         "a child that was away does not hear what floods, nor what floods no more",

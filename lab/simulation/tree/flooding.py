@@ -15,6 +15,7 @@ from gridstat.model.flooding import checked_modes
 from gridstat.model.identifiers import VariableId
 from gridstat.net.command.endpoint_messages import PublicationRequest, Publish, Unpublish
 from gridstat.net.command.operator_messages import RemoveFlooding, SetFlooding
+from lab.simulation.modes import MODES, MODES_UNDEFINED, check_refusal, check_written
 from lab.simulation.operator_node import OperatorNode
 from lab.simulation.tree.swarm import FloodWork
 from lab.simulation.world import PropertyBroken
@@ -31,6 +32,8 @@ DONE: Final = "a flood that was answered as done holds"
 OPERATORS_FROM: Final = 10_000
 """Their nodes have these numbers, and nobody else."""
 EVERYS: Final = (1, 1, 2, 3)
+MODAL_SHARE: Final = 0.3
+UNDEFINED_SHARE: Final = 0.1
 ANYWHERE_SHARE: Final = 0.1
 """Of these the broker asked may have nothing to do with the variable."""
 
@@ -126,9 +129,19 @@ class TreeFlooding:
         command = SetFlooding(
             request_id=self._operators[broker].next_id(),
             name=name,
+            modes=self._modes(),
             every=EVERYS[world.between(0, len(EVERYS) - 1)],
         )
         self._ask(broker, command)
+
+    def _modes(self) -> tuple[int, ...]:
+        """None mostly, which stands for all; some of those that are defined, or another."""
+        world = self._world
+        if world.chance(UNDEFINED_SHARE):
+            return MODES_UNDEFINED[: world.between(1, len(MODES_UNDEFINED))]
+        if world.chance(MODAL_SHARE):
+            return tuple(mode for mode in MODES if world.chance(0.5))
+        return ()
 
     def _end(self) -> bool:
         """Something that floods by an operator's will, as far as is known; whether there was."""
@@ -137,7 +150,10 @@ class TreeFlooding:
             return False
         world = self._world
         broker, name = known[world.between(0, len(known) - 1)]
-        command = RemoveFlooding(request_id=self._operators[broker].next_id(), name=name)
+        modes = tuple(mode for mode in MODES if world.chance(0.5)) if world.chance(0.3) else ()
+        command = RemoveFlooding(
+            request_id=self._operators[broker].next_id(), name=name, modes=modes
+        )
         self._ask(broker, command)
         return True
 
@@ -151,15 +167,18 @@ class TreeFlooding:
     ) -> None:
         wish = self._wishes.setdefault((broker, command.name), Wish())
         after = [_after(command, terms) for terms in wish.possible]
+        if answer.refused is None and isinstance(command, SetFlooding):
+            check_written(int(answer.facts.get("variable_id", 0)), command.modes)
         if answer.refused is not None:
             self.refused += 1
+            check_refusal(command.modes, answer.refused)
             if self._operators[broker].was_said_again:
                 wish.possible += [terms for terms in after if terms not in wish.possible]
                 wish.variable_id = 0
             return
         self.done += 1
         number = int(answer.facts.get("variable_id", 0))
-        if isinstance(command, SetFlooding) and number != wish.variable_id:
+        if number != wish.variable_id:
             # Published anew, perhaps, and of what flooded before there is nothing left.
             after += [_after(command, {})]
         wish.possible = [terms for at, terms in enumerate(after) if terms not in after[:at]]
@@ -193,6 +212,7 @@ class TreeFlooding:
         flooded = 0
         if held is not None:
             own = {mode: term.every for mode, term in held.own.items()}
+            check_written(int(held.variable.variable_id), held.modes)
             flooded = int(held.variable.variable_id)
         wish = self._wishes.get((broker, name), Wish())
         if own and (own not in wish.possible or flooded != number):
@@ -207,4 +227,6 @@ class TreeFlooding:
 def _after(command: SetFlooding | RemoveFlooding, terms: Terms) -> Terms:
     if isinstance(command, SetFlooding):
         return {**terms, **dict.fromkeys(checked_modes(command.modes), command.every)}
-    return {}
+    return {
+        mode: every for mode, every in terms.items() if command.modes and mode not in command.modes
+    }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.settings import BrokerSettings
 from gridstat.broker.tree.settings import TreeSettings
+from lab.simulation.modes import MODES_DEFINED
 from lab.simulation.swarm import EndPointPlan, Work
 from lab.simulation.tree.shapes import VARIANTS, Outline, tree_plan
 from lab.simulation.world import NS_PER_MS, NS_PER_S
@@ -144,6 +145,7 @@ class TreeSwarm:
                 parent=parent,
                 snapshot_after=paces.snapshot_after,
                 replan_at_once=paces.replan_at_once,
+                modes_defined=MODES_DEFINED,
             )
         return BrokerSettings(
             broker,
@@ -153,6 +155,7 @@ class TreeSwarm:
             retire_after_ns=paces.retire_after_ns,
             snapshot_after=paces.snapshot_after,
             replan_at_once=paces.replan_at_once,
+            modes_defined=MODES_DEFINED,
         )
 
 

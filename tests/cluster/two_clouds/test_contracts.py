@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.endpoint.asking import qos
-from gridstat.model.errors import NoSuchVariable, Refused, StillInUse
+from gridstat.model.errors import ModeNotDefined, NoSuchVariable, Refused, StillInUse
+from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType
 from gridstat.net.command.operator_messages import AddChild, RemoveChannel, RemoveChild
 from tests.cluster.eventually import eventually
@@ -171,3 +172,24 @@ def residue(clouds: TwoClouds) -> str | None:
         if any(held.values()):
             return f"{cloud} holds {held}"
     return None
+
+
+def test_an_operating_mode_is_refused_in_words_by_name_by_pattern_in_a_group_and_in_a_change(
+    clouds: TwoClouds,
+) -> None:
+    stream = clouds.connect("c1/modes/pmu", WEST).publish("value", FLOAT64, rate=10)
+    desk = clouds.connect("c2/modes/desk", EAST)
+    plain = qos(interval=Period(1, 10), latency_ms=1_000)
+    modes = {0: plain, 3: plain}
+    with pytest.raises(ModeNotDefined, match="mode 3 is not defined") as refused:
+        desk.subscribe(stream.name, modes=modes)
+    assert refused.value.hint == "defined: none yet besides the baseline; leave `modes` out"
+    with pytest.raises(ModeNotDefined):
+        desk.subscribe_pattern("c1/modes/*/value", modes=modes)
+    near = clouds.connect("c2/modes/pmu", EAST).publish("value", FLOAT64, rate=10)
+    with pytest.raises(ModeNotDefined):
+        desk.group("modal", modes=modes).add(near.name)
+    found = desk.subscribe(stream.name, qos=plain)
+    with pytest.raises(ModeNotDefined):
+        found.change(modes=modes)
+    assert set(found.contract.granted) == {0}

@@ -107,6 +107,8 @@ def test_the_command_says_what_was_asked_wrongly(clouds: TwoClouds) -> None:
         (("flood",), "no variable is named"),
         (("flood", "c1/a/b", "--at", "nobody"), "there is no broker nobody"),
         (("flood", "c1/a/b", "--modes", "two"), "are not numbers"),
+        (("flood", "c1/a/b", "--modes", "3"), "mode 3 is not defined"),
+        (("flood", "c1/a/b", "--modes", "3", "--at", "root"), "leave `modes` out"),
         (("flood", "c1/a/b", "--list"), "--list takes no variable"),
         (("flood", "c1/a/b"), "nobody publishes c1/a/b"),
         (("subscribe",), "name a variable"),

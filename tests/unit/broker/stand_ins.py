@@ -8,7 +8,7 @@ from typing import Any
 
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.identifiers import ChannelId, VariableId
-from gridstat.model.qos import ModalQos, QosRequest
+from gridstat.model.qos import MODES_MAX, ModalQos, QosRequest
 from gridstat.model.rate_law import NS_PER_S, Period
 from gridstat.model.status import BuiltinType, StatusVariable
 from gridstat.net.command.authority import CertificateFacts
@@ -27,6 +27,8 @@ from gridstat.net.command.messages import (
 from gridstat.net.command.order_table import OrderTable
 
 CLOUD = "c1"
+EVERY_MODE = frozenset(range(1, MODES_MAX))
+"""For brokers that define all modes; a daemon defines none."""
 PMU = "c1/north/pmu"
 CENTRE = "c1/centre/display"
 VOLTAGE = f"{PMU}/voltage"

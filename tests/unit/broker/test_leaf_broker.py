@@ -18,12 +18,20 @@ from gridstat.net.command.messages import (
     TableRefused,
 )
 from tests.unit.broker.conversation import Conversation, pair
-from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, publish, subscribe, variable
+from tests.unit.broker.stand_ins import (
+    CENTRE,
+    EVERY_MODE,
+    PMU,
+    VOLTAGE,
+    publish,
+    subscribe,
+    variable,
+)
 
 
 @pytest.fixture
 def cloud() -> Conversation:
-    return pair()
+    return pair(settings=BrokerSettings("c1", modes_defined=EVERY_MODE))
 
 
 @pytest.mark.feature("S0-8", "S3-51", "S3-40")

@@ -82,6 +82,13 @@ def term(mode: int, every: int, **facts: Any) -> dict[str, Any]:
     return {"mode": mode, "level": 1, "every": every, **plain, **facts}
 
 
+def test_a_flood_in_a_mode_that_is_not_defined_is_listed_as_such() -> None:
+    assert list(told({"name": NAME, "modes": [term(3, 1, is_defined=False)]})) == [
+        f"{NAME} floods in mode 3 (not defined: it is never active, and can be stopped), "
+        "every event, from depth 1 down"
+    ]
+
+
 def test_people_are_told_in_sentences() -> None:
     facts = {
         "name": NAME,

@@ -53,6 +53,7 @@ STABLE = {
     "ShuttingDown": 1104,
     "QuotaReached": 1105,
     "PathTooLong": 1106,
+    "ModeNotDefined": 1107,
     "LinkDown": 2000,
     "DeadlinePassed": 2001,
     "CertificateRefused": 2015,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.tree.records import body_of
 from gridstat.model.rate_law import union_rate
+from lab.simulation.modes import MODES, active_with
 from lab.simulation.properties.ledger import EVENT_BYTES, check_capacity, check_no_promise, rate_of
 from lab.simulation.world import PropertyBroken
 from lab.tree_plan import cloud_of
@@ -25,8 +26,10 @@ NOTHING: Final = Fraction(0)
 
 Rates = dict[tuple[str, int], Fraction]
 """Events a second out of a router over a channel of that number."""
-Taken = dict[tuple[str, int, int], set[int]]
-"""The divisors at which a router sends a variable: by router, channel and variable."""
+Term = tuple[int, int]
+"""A divisor, and the mask of the modes in which it holds."""
+Taken = dict[tuple[str, int, int], set[Term]]
+"""How a router sends a variable: by router, channel and variable."""
 
 
 def check_fitting(grid: TreeGrid) -> None:
@@ -42,24 +45,25 @@ def check_fitting(grid: TreeGrid) -> None:
 
 def _check_borders(name: str, broker: QosBroker) -> None:
     """What contracts and floods take of each channel between clouds, counted anew from them."""
-    taken: dict[tuple[int, int, Fraction], set[int]] = {}
+    taken: dict[tuple[int, int, Fraction], set[Term]] = {}
     accounts = broker.state.channels.accounts
     for holding, _ in broker.state.holdings.all():
         body = body_of(holding)
         number = int(body.variable.variable_id)
         for channel_id in {one for way in body.ways for one in way.channel_ids}:
             some = taken.setdefault((channel_id, number, rate_of(body.variable)), set())
-            some |= {qos.every for qos in body.granted.values()}
+            some |= {(qos.every, 1 << mode) for mode, qos in body.granted.items()}
     for variable, everys in broker.state.flooding.taken():
         number = int(variable.variable_id)
         for channel_id in accounts if everys else ():
             some = taken.setdefault((channel_id, number, rate_of(variable)), set())
-            some |= set(everys.values())
-    counted: dict[int, Fraction] = {}
+            some |= {(every, 1 << mode) for mode, every in everys.items()}
+    counted: dict[tuple[int, int], Fraction] = {}
     for (channel_id, _, rate), some in taken.items():
-        carried = union_rate(tuple(sorted(some))) * rate
-        counted[channel_id] = counted.get(channel_id, NOTHING) + carried * EVENT_BYTES
-    for channel_id, bytes_per_s in counted.items():
+        for mode in MODES:
+            carried = _share(some, mode) * rate * EVENT_BYTES
+            counted[channel_id, mode] = counted.get((channel_id, mode), NOTHING) + carried
+    for (channel_id, _), bytes_per_s in counted.items():
         account = accounts[channel_id]
         bandwidth = account.channel.bandwidth_bytes_per_s
         if bytes_per_s > account.carriage.bytes.value or 0 < bandwidth < bytes_per_s:
@@ -73,31 +77,37 @@ def _check_borders(name: str, broker: QosBroker) -> None:
 def check_accounts(grid: TreeGrid) -> None:
     """Accounts are what the rows amount to, no more and no less; and floods that wait behind."""
     taken = _taken(grid)
-    rates = _rates(grid, taken)
+    all_rates = [_rates(grid, taken, mode) for mode in MODES]
     for leaf in grid.leaves().values():
         for number, carriage in leaf.reservations.resources.channels.items():
             channel = leaf.registry.channels[number]
-            counted = rates.get((channel.from_router, number), NOTHING) * EVENT_BYTES
+            counted = _most(all_rates, (channel.from_router, number)) * EVENT_BYTES
             if carriage.bytes.value != counted:
                 raise PropertyBroken(
                     RULE, f"{channel.label} has {carriage.bytes.value} bytes/s, not {counted}"
                 )
         for name, account in leaf.reservations.resources.routers.items():
-            counted = _through(grid, name, rates)
+            counted = max(_through(grid, name, rates) for rates in all_rates)
             if account.events.value != counted:
                 raise PropertyBroken(
                     RULE, f"router {name} has {account.events.value} events/s, not {counted}"
                 )
     for broker in grid.qos_brokers().values():
-        rates = _rates(grid, _taken_of(broker, taken))
+        of_broker = _taken_of(broker, taken)
+        all_rates = [_rates(grid, of_broker, mode) for mode in MODES]
         for number, found in broker.state.channels.accounts.items():
-            counted = rates.get((found.channel.from_router, number), NOTHING) * EVENT_BYTES
+            counted = _most(all_rates, (found.channel.from_router, number)) * EVENT_BYTES
             if found.carriage.bytes.value != counted:
                 raise PropertyBroken(
                     RULE,
                     f"{found.channel.label} has {found.carriage.bytes.value} bytes/s, "
                     f"not {counted}",
                 )
+
+
+def _most(all_rates: list[Rates], key: tuple[str, int]) -> Fraction:
+    """What is promised: the most that any mode, active beside the baseline, may take."""
+    return max(rates.get(key, NOTHING) for rates in all_rates)
 
 
 def check_nothing_promised(grid: TreeGrid) -> None:
@@ -124,17 +134,17 @@ def _taken(grid: TreeGrid) -> Taken:
     taken: Taken = {}
     for name, node in grid.routers.items():
         for order in node.table.paths.values():
-            _take(taken, (name, order.channel_id, order.variable_id), order.every)
+            _take(taken, (name, order.channel_id, order.variable_id), (order.every, order.modes))
         for number, variable in node.table.variables.items():
             for flood in variable.floods:
                 for channel_id in _in_scope(grid, name, flood.level):
-                    _take(taken, (name, channel_id, number), flood.every)
+                    _take(taken, (name, channel_id, number), (flood.every, flood.modes))
     for leaf in grid.leaves().values():
         for found in leaf.registry.floods.values():
-            for term in found.own.values():
+            for mode, term in found.own.items():
                 for number, channel in leaf.registry.channels.items():
                     key = channel.from_router, number, int(found.variable.variable_id)
-                    _take(taken, key, term.every)
+                    _take(taken, key, (term.every, 1 << mode))
     return taken
 
 
@@ -142,28 +152,30 @@ def _taken_of(broker: QosBroker, taken: Taken) -> Taken:
     """The same with the floods of a broker's own operators, on its own channels."""
     all_taken = {key: set(some) for key, some in taken.items()}
     for found in broker.state.flooding.floods.values():
-        for term in found.own.values():
+        for mode, term in found.own.items():
             for number, account in broker.state.channels.accounts.items():
                 key = account.channel.from_router, number, int(found.variable.variable_id)
-                _take(all_taken, key, term.every)
+                _take(all_taken, key, (term.every, 1 << mode))
     return all_taken
 
 
-def _take(taken: Taken, key: tuple[str, int, int], every: int) -> None:
-    taken.setdefault(key, set()).add(every)
+def _take(taken: Taken, key: tuple[str, int, int], term: Term) -> None:
+    taken.setdefault(key, set()).add(term)
 
 
-def _rates(grid: TreeGrid, taken: Taken) -> Rates:
+def _rates(grid: TreeGrid, taken: Taken, mode: int) -> Rates:
+    """While this mode is active beside the baseline."""
     variables = _variables(grid)
     rates: Rates = {}
-    for (router, channel_id, number), everys in taken.items():
-        rate = _rate(variables[number], everys)
+    for (router, channel_id, number), some in taken.items():
+        rate = _share(some, mode) * rate_of(variables[number])
         rates[router, channel_id] = rates.get((router, channel_id), NOTHING) + rate
     return rates
 
 
-def _rate(variable: StatusVariable, everys: set[int]) -> Fraction:
-    return union_rate(tuple(sorted(everys))) * rate_of(variable)
+def _share(some: set[Term], mode: int) -> Fraction:
+    active = active_with(mode)
+    return union_rate(tuple(sorted({every for every, modes in some if modes & active})))
 
 
 def _in_scope(grid: TreeGrid, router: str, level: int) -> list[int]:

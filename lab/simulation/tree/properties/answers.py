@@ -13,6 +13,7 @@ from gridstat.net.command.endpoint_messages import (
     Unsubscribe,
 )
 from gridstat.net.command.frames import decode_outcomes
+from lab.simulation.modes import check_answer
 from lab.simulation.properties.answers import DURABLE, INSTALLED
 from lab.simulation.world import PropertyBroken
 from lab.tree_plan import cloud_of
@@ -39,6 +40,7 @@ class TreeAnswers:
 
     def answered(self, node: EndPointNode, asked: Asked, outcomes: tuple[Outcome, ...]) -> None:
         """An application hears this now; all of it must be on its own cloud's disk."""
+        check_answer(asked.command, outcomes)
         cloud = cloud_of(node.name)
         facts = self._grid.brokers[cloud].journal.facts
         for outcome in outcomes:
@@ -49,7 +51,8 @@ class TreeAnswers:
                     )
                 self.acknowledged[cloud].add(outcome.subscription_id)
                 if outcome.granted:
-                    self.granted[f"{cloud}#{outcome.subscription_id}"] = outcome.granted[0]
+                    first = outcome.granted[min(outcome.granted)]
+                    self.granted[f"{cloud}#{outcome.subscription_id}"] = first
             elif (
                 isinstance(outcome, PublishedOutcome)
                 and outcome.variable.variable_id not in facts.owner

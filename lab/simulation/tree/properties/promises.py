@@ -6,6 +6,7 @@ Where room is tight nobody here knows what fits, so there only bands and latenci
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lab.simulation.tree.properties.ways import ways_between
@@ -27,7 +28,11 @@ ROOMY_US: Final = 1_000_000
 
 
 class Between(NamedTuple):
-    """A contract between clouds, as its subscriber's cloud has it."""
+    """A contract between clouds, as its subscriber's cloud has it.
+
+    Of several modes the first one speaks for how often. All of them have as many paths as the one
+    that asks for most, and none is roomier in time than the most hurried.
+    """
 
     contract: str
     name: str
@@ -35,10 +40,12 @@ class Between(NamedTuple):
     desired: Qos
     worst: Qos
     granted: ContractGranted
+    bands: dict[int, tuple[Qos, Qos]]
+    """What each mode desires, and the worst that it accepts."""
 
     @property
     def qos(self) -> Qos:
-        return self.granted.granted[0]
+        return self.granted.granted[min(self.granted.granted)]
 
 
 def contracts_between(grid: TreeGrid) -> Iterator[Between]:
@@ -46,15 +53,27 @@ def contracts_between(grid: TreeGrid) -> Iterator[Between]:
         for number, asked in leaf.registry.tree.asked.items():
             if asked.granted is not None and not asked.is_ending:
                 record, period = asked.record, asked.granted.variable.period
-                request = record.qos.modes[0]
+                bands = {
+                    mode: (request.desired(period), request.worst(period))
+                    for mode, request in record.qos.modes.items()
+                }
                 yield Between(
                     f"{cloud}#{number}",
                     record.name,
                     record.subscriber,
-                    request.desired(period),
-                    request.worst(period),
+                    _together([bands[mode][0] for mode in sorted(bands)]),
+                    _together([bands[mode][1] for mode in sorted(bands)]),
                     asked.granted,
+                    bands,
                 )
+
+
+def _together(some: list[Qos]) -> Qos:
+    return replace(
+        some[0],
+        redundancy=max(qos.redundancy for qos in some),
+        latency_us=min(qos.latency_us for qos in some),
+    )
 
 
 def is_cut(grid: TreeGrid, path: PiecedPath) -> bool:
@@ -72,29 +91,41 @@ def is_cut(grid: TreeGrid, path: PiecedPath) -> bool:
 def check_promises(grid: TreeGrid) -> None:
     latencies = _latencies(grid)
     for found in contracts_between(grid):
-        qos, desired, worst = found.qos, found.desired, found.worst
-        if not (
-            desired.every <= qos.every <= worst.every
-            and worst.redundancy <= qos.redundancy <= desired.redundancy
-            and desired.latency_us <= qos.latency_us <= worst.latency_us
-        ):
-            raise PropertyBroken(BAND, f"{found.contract} has {qos} of {desired} to {worst}")
+        _check_bands(found)
+        within_us = min(qos.latency_us for qos in found.granted.granted.values())
         for path in found.granted.paths:
             wires_us = sum(
                 latencies[piece.owner, number]
                 for piece in path.pieces
                 for number in piece.channel_ids
             )
-            if max(wires_us, path.latency_us) > qos.latency_us:
-                raise PropertyBroken(LATE, f"{found.contract} has {qos}, and takes {path}")
+            if max(wires_us, path.latency_us) > within_us:
+                raise PropertyBroken(LATE, f"{found.contract} has {found.qos}, and takes {path}")
         if grid.swarm.is_quiet and _is_free(grid, found):
             _check_best(grid, found)
+
+
+def _check_bands(found: Between) -> None:
+    """In every mode; the divisors of several form a chain, so one may be less than desired."""
+    if found.granted.granted.keys() != found.bands.keys():
+        raise PropertyBroken(BAND, f"{found.contract} has the modes {list(found.granted.granted)}")
+    for mode, qos in found.granted.granted.items():
+        desired, worst = found.bands[mode]
+        every_min = desired.every if len(found.bands) == 1 else 1
+        if not (
+            every_min <= qos.every <= worst.every
+            and worst.redundancy <= qos.redundancy <= found.desired.redundancy
+            and desired.latency_us <= qos.latency_us <= worst.latency_us
+        ):
+            raise PropertyBroken(
+                BAND, f"{found.contract} has {qos} of {desired} to {worst} in mode {mode}"
+            )
 
 
 def _check_best(grid: TreeGrid, found: Between) -> None:
     """Nothing was ever broken, and nobody has taken the room."""
     qos, desired = found.qos, found.desired
-    is_lowered = (qos.every, qos.redundancy) != (desired.every, desired.redundancy)
+    is_lowered = qos.every > desired.every or qos.redundancy < desired.redundancy
     if is_lowered and _ways(grid, found) >= desired.redundancy:
         raise PropertyBroken(BEST, f"{found.contract} has {qos}, desired was {desired}")
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from lab.simulation.modes import active_with, terms
 from lab.simulation.tree.properties.promises import contracts_between, is_cut
 from lab.simulation.world import PropertyBroken
 from lab.tree_plan import cloud_of
@@ -12,6 +14,7 @@ from lab.tree_plan import cloud_of
 if TYPE_CHECKING:
     from gridstat.broker.leaf_broker import LeafBroker
     from gridstat.broker.records.operations import Subscribed
+    from gridstat.model.qos import Qos
     from lab.simulation.endpoint_node import EndPointNode
     from lab.simulation.router_node import RouterNode
     from lab.simulation.tree.grid import TreeGrid
@@ -20,8 +23,11 @@ ROWS: Final = "tables are those of the contracts"
 ARRIVE: Final = "events reach those who take them, and nobody else"
 SLOTS: Final = (0, 1, 2, 3, 4, 6)
 
-Row = tuple[int, int, int]
-"""Variable, channel, every n-th slot."""
+Row = tuple[int, int, tuple[int, int, int]]
+"""Variable, channel; every n-th slot, at which priority, in which modes."""
+
+Taker = tuple[str, Mapping[int, "Qos"]]
+"""A subscriber, and what it was granted in each mode."""
 
 
 def check_rows(grid: TreeGrid) -> None:
@@ -31,7 +37,7 @@ def check_rows(grid: TreeGrid) -> None:
         for name in leaf.registry.routers:
             node, wanted = grid.routers[name], leaf.tables[name].wanted
             found = Counter(
-                (order.variable_id, order.channel_id, order.every)
+                (order.variable_id, order.channel_id, (order.every, order.priority, order.modes))
                 for order in node.table.paths.values()
             )
             if found != expected[name]:
@@ -82,10 +88,10 @@ def _expected(leaf: LeafBroker) -> dict[str, Counter[Row]]:
         number = int(subscription.variable.variable_id)
         lasts = _lasts(leaf, record)
         for index, path in enumerate(record.paths):
-            everys = {qos.every for qos in record.granted.values() if qos.redundancy > index}
             channels = (*path.channel_ids, lasts[index])
             for router, channel_id in zip(path.routers, channels, strict=True):
-                found[router].update((number, channel_id, every) for every in everys)
+                some = terms(record.granted, index)
+                found[router].update((number, channel_id, term) for term in some)
     return found
 
 
@@ -117,32 +123,45 @@ def check_deliveries(grid: TreeGrid) -> None:
     }
     for publisher in grid.endpoints.values():
         for name, variable in publisher.application.publications.items():
-            everys = takers.get(name, {})
             helpless = unreached.get(name, set())
-            for slot in SLOTS:
-                arrived = arrivals(grid, publisher, variable.variable_id, slot)
-                reached = {owners.get(where, "nobody") for where in arrived}
-                due = {who for who, some in everys.items() if any(not slot % n for n in some)}
-                if reached - helpless != due - helpless:
-                    raise PropertyBroken(
-                        ARRIVE,
-                        f"slot {slot} of {name} reached {sorted(reached)}, not {sorted(due)}",
-                    )
+            some = takers.get(name, [])
+            for mode in sorted({0, *(mode for _, granted in some for mode in granted)}):
+                everys = _everys_in(mode, some)
+                for slot in SLOTS:
+                    active = active_with(mode)
+                    arrived = arrivals(grid, publisher, variable.variable_id, slot, active)
+                    reached = {owners.get(where, "nobody") for where in arrived}
+                    due = {who for who, some in everys.items() if any(not slot % n for n in some)}
+                    if reached - helpless != due - helpless:
+                        raise PropertyBroken(
+                            ARRIVE,
+                            f"slot {slot} of {name} in mode {mode} reached {sorted(reached)}, "
+                            f"not {sorted(due)}",
+                        )
 
 
-def _takers(grid: TreeGrid) -> dict[str, dict[str, list[int]]]:
-    """Who takes which variable, at which divisors: of all that the leaf brokers have granted."""
-    found: dict[str, dict[str, list[int]]] = {}
+def _everys_in(mode: int, takers: list[Taker]) -> dict[str, set[int]]:
+    """At which divisors each subscriber takes a variable while this mode is active."""
+    found: dict[str, set[int]] = {}
+    for who, granted in takers:
+        for one, qos in granted.items():
+            if one in (0, mode):
+                found.setdefault(who, set()).add(qos.every)
+    return found
+
+
+def _takers(grid: TreeGrid) -> dict[str, list[Taker]]:
+    """Who takes which variable, in which quality: of all that the leaf brokers have granted."""
+    found: dict[str, list[Taker]] = {}
     for leaf in grid.leaves().values():
         for subscription in leaf.registry.subscriptions.values():
             record = subscription.record
             if not record.contract:
-                takers = found.setdefault(record.name, {})
-                takers.setdefault(record.subscriber, []).append(record.granted[0].every)
+                found.setdefault(record.name, []).append((record.subscriber, record.granted))
         for asked in leaf.registry.tree.asked.values():
             assert asked.granted is not None
-            takers = found.setdefault(asked.record.name, {})
-            takers.setdefault(asked.record.subscriber, []).append(asked.granted.granted[0].every)
+            taker = asked.record.subscriber, asked.granted.granted
+            found.setdefault(asked.record.name, []).append(taker)
     return found
 
 
@@ -156,9 +175,9 @@ def _unreached(grid: TreeGrid) -> dict[str, set[str]]:
 
 
 def arrivals(
-    grid: TreeGrid, publisher: EndPointNode, variable_id: int, slot: int
+    grid: TreeGrid, publisher: EndPointNode, variable_id: int, slot: int, active: int
 ) -> set[tuple[str, int]]:
-    """Edges and channels by which an event of this slot leaves for an end-point."""
+    """Edges and channels by which an event of this slot leaves for an end-point in these modes."""
     found: set[tuple[str, int]] = set()
     seen: set[str] = set()
     open_routers: list[RouterNode] = []
@@ -173,7 +192,7 @@ def arrivals(
         leaving = {
             path.channel_id
             for path in here.table.paths.values()
-            if path.variable_id == variable_id and not slot % path.every
+            if path.variable_id == variable_id and path.modes & active and not slot % path.every
         }
         for channel_id in sorted(leaving):
             if grid.wires.is_cut(cloud_of(here.name), channel_id):

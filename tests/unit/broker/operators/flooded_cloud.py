@@ -23,7 +23,7 @@ from gridstat.net.command.tree_messages import (
     TreeJoined,
 )
 from tests.unit.broker.conversation import Conversation, pair
-from tests.unit.broker.stand_ins import VOLTAGE
+from tests.unit.broker.stand_ins import EVERY_MODE, VOLTAGE
 
 if TYPE_CHECKING:
     from gridstat.model.flooding import FloodTerm
@@ -34,8 +34,12 @@ if TYPE_CHECKING:
 ENOUGH = 100_000
 
 
-def cloud_of(bandwidth_bytes_per_s: int = ENOUGH, parent: str = "") -> Conversation:
-    settings = BrokerSettings("c1", parent=parent)
+def cloud_of(
+    bandwidth_bytes_per_s: int = ENOUGH,
+    parent: str = "",
+    modes_defined: frozenset[int] = EVERY_MODE,
+) -> Conversation:
+    settings = BrokerSettings("c1", parent=parent, modes_defined=modes_defined)
     found = pair(bandwidth_bytes_per_s=bandwidth_bytes_per_s, settings=settings)
     if parent:
         join(found)

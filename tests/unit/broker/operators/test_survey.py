@@ -164,6 +164,7 @@ def test_totals_count_everything(cloud: Conversation) -> None:
         "subscriptions": 1,
         "stretches": 0,
         "patterns": 0,
+        "in_undefined_modes": 0,
     }
     assert (facts["cloud"], facts["term"]) == ("c1", 1)
     assert facts == cloud.broker.survey()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.broker.records.operations import Unsubscribed, decode
+from gridstat.broker.settings import BrokerSettings
 from gridstat.model.errors import (
     LatencyNotSatisfiable,
     LayoutError,
@@ -22,7 +23,7 @@ from gridstat.net.command.endpoint_messages import (
     Unsubscribe,
 )
 from tests.unit.broker.conversation import Conversation, pair, refusal
-from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, subscribe
+from tests.unit.broker.stand_ins import CENTRE, CLOUD, EVERY_MODE, PMU, VOLTAGE, subscribe
 
 if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import Outcome
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def cloud() -> Conversation:
-    found = pair(bandwidth_bytes_per_s=100_000)
+    settings = BrokerSettings(CLOUD, modes_defined=EVERY_MODE)
+    found = pair(bandwidth_bytes_per_s=100_000, settings=settings)
     found.publish(VOLTAGE, "c1/e0")
     return found
 

@@ -30,12 +30,21 @@ from gridstat.net.command.endpoint_messages import (
     Unsubscribe,
 )
 from tests.unit.broker.conversation import Conversation, pair, refusal
-from tests.unit.broker.stand_ins import CENTRE, CLOUD, PMU, VOLTAGE, publish, subscribe, variable
+from tests.unit.broker.stand_ins import (
+    CENTRE,
+    CLOUD,
+    EVERY_MODE,
+    PMU,
+    VOLTAGE,
+    publish,
+    subscribe,
+    variable,
+)
 
 
 @pytest.fixture
 def cloud() -> Conversation:
-    found = pair()
+    found = pair(settings=BrokerSettings(CLOUD, modes_defined=EVERY_MODE))
     found.publish(VOLTAGE, "c1/e0")
     return found
 

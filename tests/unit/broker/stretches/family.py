@@ -149,6 +149,7 @@ class Family(Conversation):
         variable: StatusVariable = FAR,
         entries: Iterable[Gate] = (),
         exits: Iterable[Gate] = (),
+        replaces: int = -1,
         **facts: object,
     ) -> None:
         entries, exits = tuple(entries), tuple(exits)
@@ -164,6 +165,7 @@ class Family(Conversation):
                 entries=entries,
                 exits=exits,
                 subscriber=str(facts.pop("subscriber", "")),
+                replaces=replaces,
             )
         )
         assert not facts

@@ -34,7 +34,7 @@ from gridstat.net.command.machine import (
 )
 from gridstat.net.command.messages import Hello, Message, OperatorAnswer, OperatorCommand
 from tests.unit.broker.conversation import Conversation
-from tests.unit.broker.stand_ins import WALL_NS, PlainVerifier
+from tests.unit.broker.stand_ins import EVERY_MODE, WALL_NS, PlainVerifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,10 @@ if TYPE_CHECKING:
 
 _MESSAGES: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 STEP_NS = 10_000_000
-DEFAULTS = (BrokerSettings(""), TreeSettings(""))
+DEFAULTS = (
+    BrokerSettings("", modes_defined=EVERY_MODE),
+    TreeSettings("", modes_defined=EVERY_MODE),
+)
 """What brokers of clouds are told, and those above; names and parents are filled in."""
 
 

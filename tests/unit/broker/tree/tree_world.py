@@ -39,7 +39,7 @@ from gridstat.net.command.machine import (
 from gridstat.net.command.messages import Hello, Message
 from gridstat.net.command.operator_messages import OperatorAnswer
 from lab.simulation.tree.properties.records import check_readable
-from tests.unit.broker.stand_ins import PlainVerifier
+from tests.unit.broker.stand_ins import EVERY_MODE, PlainVerifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -109,7 +109,7 @@ class TreeWorld:
         settings: TreeSettings | None = None,
     ) -> None:
         self.now_ns = 0
-        base = settings or TreeSettings(name="")
+        base = settings or TreeSettings(name="", modes_defined=EVERY_MODE)
         self.brokers = {
             name: Process(
                 replace(base, name=name, parent=parent),

@@ -273,6 +273,19 @@ def test_words_for_people_go_to_the_log_on_one_line(
     assert caplog.messages == [r"router_lost peer=router/c1/e0 count=3 reason='two\nlines'"]
 
 
+def test_a_warning_of_a_machine_is_a_warning_in_the_log(
+    credentials: Credentials, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene() -> None:
+        stage = Stage(credentials, {Poke(1): [Note("odd", is_warning=True), Note("plain")]})
+        with caplog.at_level(logging.INFO):
+            stage.driver.inject(Poke(1))
+        await stage.driver.close()
+
+    asyncio.run(scene())
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
 def test_peers_that_are_not_there_cost_nothing(credentials: Credentials) -> None:
     async def scene() -> None:
         nobody = "router/c1/e9"
