@@ -370,7 +370,8 @@ class Recovery:
             self.stretch_changed(found)
             return
         words = tuple(f"router {name} has not confirmed its part yet" for name in silent)
-        outcome = granted(found.record, found.variable, (*found.troubles, *words))
+        down = self._broken_paths(found.record)
+        outcome = granted(found.record, found.variable, (*found.troubles, *words), down=down)
         self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
 
     def _when_durable(self, moved: list[tuple[Subscribed, Subscribed]], _: Applied) -> None:

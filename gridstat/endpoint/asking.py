@@ -22,6 +22,7 @@ from gridstat.model.status import BuiltinType, RecordType, StatusVariable, Value
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from gridstat.endpoint.change import OnChange
     from gridstat.model.derived import Derivation
     from gridstat.net.command.endpoint_messages import RefusedOutcome
 
@@ -66,6 +67,7 @@ class PublicationWishes(TypedDict, total=False):
     phase_ns: int
     derived: Sequence[Derivation]
     replay_speed: int
+    on_change: OnChange
 
 
 def qos(**wishes: Unpack[QosWishes]) -> QosRequest:

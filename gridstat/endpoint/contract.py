@@ -24,6 +24,8 @@ class Contract:
 
     `latency_us` is the prediction for the slowest path. With `shares_edge` all paths meet in one
     edge router, whose failure no redundancy can mask. `degraded` names what is below the wish.
+    `paths_down` has the names of the paths that do not work now; None: nobody has looked since the
+    grant, or the broker is of an earlier release.
     """
 
     subscription_id: int
@@ -33,6 +35,7 @@ class Contract:
     is_node_disjoint: bool = True
     shares_edge: bool = False
     degraded: tuple[str, ...] = ()
+    paths_down: tuple[str, ...] | None = None
 
     @property
     def latency_us(self) -> int:
@@ -50,6 +53,7 @@ def contract_of(outcome: GrantedOutcome) -> Contract:
         is_node_disjoint=outcome.is_node_disjoint,
         shares_edge=outcome.shares_edge,
         degraded=outcome.degraded,
+        paths_down=outcome.paths_down,
     )
 
 

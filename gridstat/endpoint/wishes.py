@@ -11,6 +11,7 @@ from gridstat.endpoint.subscription_book import Order
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from gridstat.endpoint.change import OnChange
     from gridstat.endpoint.incoming import OnEvent, OnViolation
     from gridstat.model.extrapolation import Extrapolation
     from gridstat.model.qos import QosRequest
@@ -29,12 +30,14 @@ class SubscriptionWishes(TypedDict, total=False):
     extrapolate: Extrapolation
     derived: Iterable[str]
     keep_events: int
+    on_change: OnChange
 
 
 def order_of(name: str, wishes: SubscriptionWishes) -> Order:
     """The wishes as an order; raises where they make no sense."""
     check_callback("on_event", wishes.get("on_event"))
     check_callback("on_violation", wishes.get("on_violation"))
+    check_callback("on_change", wishes.get("on_change"))
     return Order(
         name=name,
         qos=modal_qos(wishes.get("qos"), wishes.get("preset"), wishes.get("modes")),
@@ -46,4 +49,5 @@ def order_of(name: str, wishes: SubscriptionWishes) -> Order:
         ),
         derived=tuple(wishes.get("derived", ())),
         keep_events=wishes.get("keep_events", 0),
+        on_change=wishes.get("on_change"),
     )

@@ -74,9 +74,16 @@ def refused(error: GridStatError | Refusal) -> RefusedOutcome:
 
 
 def granted(
-    record: Subscribed, variable: StatusVariable, troubles: tuple[str, ...] = ()
+    record: Subscribed,
+    variable: StatusVariable,
+    troubles: tuple[str, ...] = (),
+    *,
+    down: Iterable[int] | None = None,
 ) -> GrantedOutcome:
-    """A contract as it stands, with what keeps it below its grant at the moment."""
+    """A contract as it stands, with what keeps it below its grant at the moment.
+
+    `down` are the indices of the paths that do not work; None where nobody has looked.
+    """
     return GrantedOutcome(
         subscription_id=record.subscription_id,
         variable=variable,
@@ -96,4 +103,5 @@ def granted(
         shares_edge=record.shares_edge,
         degraded=few_words((*record.degraded, *troubles)),
         label=record.label,
+        paths_down=None if down is None else tuple(path_name(index) for index in sorted(down)),
     )

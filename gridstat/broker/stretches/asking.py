@@ -286,7 +286,7 @@ class Asking:
             self.answers.close(place_of(found.unanswered), operations)
             return
         gone = word.refused or refused(NoSuchVariable(f"nobody publishes {name} any more"))
-        notice = Unpublished(subscription_id=number, name=name)
+        notice = Unpublished(subscription_id=number, name=name, code=gone.code, reason=gone.reason)
         has_it = found.granted is not None
 
         def told() -> None:

@@ -77,6 +77,7 @@ def test_a_dead_channel_is_noted_and_its_paths_move_make_before_break(
     (now,) = told(cloud)
     assert dead not in now.paths[0].channel_ids
     assert now.degraded == ()
+    assert now.paths_down == ()
     assert "channel_down" in words(cloud)
     for router in now.paths[0].routers:  # Both are up for a moment.
         assert cloud.path_orders(router)
@@ -100,11 +101,30 @@ def test_without_another_way_the_path_stays_and_resumes_by_itself() -> None:
     cut(cloud, 1)
     (now,) = told(cloud)
     assert now.degraded == ("path 1 is down: nothing is heard of channel c1/a→c1/b",)
+    assert now.paths_down == ("path 1",)
     heal(cloud, 1)
 
     assert told(cloud)[-1].degraded == ()
+    assert told(cloud)[-1].paths_down == ()
     assert words(cloud)[-1] == "channel_up"
     assert {name: router.table.digest for name, router in cloud.routers.items()} == before
+
+
+def test_notices_of_contracts_are_numbered_within_the_term_of_the_broker(
+    cloud: Conversation,
+) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    dead = granted.paths[0].channel_ids[0]
+    cut(cloud, dead)
+    first = [each for each in cloud.notices[CENTRE] if isinstance(each, ContractChanged)]
+    now = first[-1].granted.paths[0].channel_ids[0]
+    cut(cloud, now)
+    heal(cloud, now)
+    found = [each for each in cloud.notices[CENTRE] if isinstance(each, ContractChanged)]
+    orders = [each.order for each in found]
+    assert {term for term, _ in orders} == {cloud.broker.registry.term}
+    assert len({repr(each) for each in found}) == len(set(orders)) > 1  # The same by each edge.
+    assert max(orders) > first[-1].order > (0, 0)
 
 
 def test_a_replacement_stays_disjoint_from_the_other_path(cloud: Conversation) -> None:

@@ -213,7 +213,9 @@ def test_a_variable_that_is_gone_ends_its_contract_and_the_subscriber_is_told(
     gone = RefusedOutcome(code=NoSuchVariable.code, reason="gone")
     cloud.say(ContractEnded(term=7, contract=f"c1#{number}", refused=gone))
     cloud.settle()
-    assert cloud.notices[CENTRE][-1] == Unpublished(subscription_id=number, name=FAR.name)
+    assert cloud.notices[CENTRE][-1] == Unpublished(
+        subscription_id=number, name=FAR.name, code=NoSuchVariable.code, reason="gone"
+    )
     assert cloud.broker.registry.subscriptions == {}
     assert cloud.broker.registry.tree.asked == {}
 
