@@ -12,19 +12,17 @@ class PolicedTotals:
     """Adds up the reports of all edges; each report is a total since its router began to count."""
 
     def __init__(self) -> None:
-        self._reported: dict[tuple[str, int, int], int] = {}
+        self._reported: dict[tuple[str, int], tuple[int, int]] = {}
         self.total = 0
 
     def note(self, notice: EventsPoliced) -> bool:
-        """Whether that is more than was known; a report may come twice, or late."""
-        key = notice.edge, notice.variable_id, notice.since_ns
+        """Whether that is more than was known; if the router counts anew, all of it is."""
+        key = notice.edge, notice.variable_id
         counted = sum(notice.counts.values())
-        more = counted - self._reported.get(key, 0)
-        known = [one for one in self._reported if one[:2] == key[:2]]
-        if more <= 0 or any(one > key for one in known):
+        count_id, known = self._reported.get(key, (notice.count_id, 0))
+        more = counted - known if count_id == notice.count_id else counted
+        if more <= 0:
             return False
-        for old in known:
-            del self._reported[old]  # If its router counts anew, what it had counted stays.
-        self._reported[key] = counted
+        self._reported[key] = notice.count_id, counted
         self.total += more
         return True

@@ -373,12 +373,12 @@ class EventsPoliced(Struct, frozen=True):
     """Events of an end-point's variable that its edge router did not let pass, by reason.
 
     Said by the edge router itself, at most once a second for each variable. The counts are totals
-    since `since_ns`, by the router's clock; one that begins to count anew has another `since_ns`.
+    of the count that `count_id` names; a router that counts from nothing again gives it another.
     """
 
     edge: NameText
     variable_id: int
-    since_ns: int
+    count_id: int
     counts: Annotated[dict[ShortText, Count], msgspec.Meta(max_length=POLICED_REASONS_MAX)]
 
 

@@ -17,8 +17,8 @@ def facts(told: list[Change]) -> list[tuple[str, int]]:
     return [(str(change.kind), change.code) for change in told]
 
 
-def policed(edge: str = "c1/e0", since_ns: int = 1, **counts: int) -> EventsPoliced:
-    return EventsPoliced(edge=edge, variable_id=5, since_ns=since_ns, counts=counts)
+def policed(edge: str = "c1/e0", count_id: int = 1, **counts: int) -> EventsPoliced:
+    return EventsPoliced(edge=edge, variable_id=5, count_id=count_id, counts=counts)
 
 
 def test_send_says_false_while_the_cloud_has_forgotten_the_publication() -> None:
@@ -91,10 +91,10 @@ def test_policed_events_are_told_with_their_reasons_and_added_up_over_edges() ->
 def test_a_router_that_counts_anew_takes_nothing_back() -> None:
     station = Station("c1/e0")
     voltage = station.publish()
-    station.book.policed(policed(slot=10, since_ns=1))
-    station.book.policed(policed(slot=12, since_ns=2))
-    station.book.policed(policed(slot=11, since_ns=1))  # Late.
-    assert voltage.policed == 22
+    station.book.policed(policed(slot=10, count_id=1))
+    station.book.policed(policed(slot=12, count_id=2))
+    station.book.policed(policed(slot=13, count_id=2))
+    assert voltage.policed == 23
 
 
 def test_a_report_of_a_variable_that_is_none_of_ours_is_nobodys() -> None:
