@@ -41,7 +41,7 @@ from gridstat.net.command.endpoint_messages import ContractChanged, Matched, Unp
 from gridstat.net.command.stretch_messages import AskContract, ContractEnded, EndContract
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from gridstat.broker.desk import Desk
     from gridstat.broker.records.applied import Applied
@@ -301,8 +301,11 @@ class Asking:
         if found is not None and self._is_in_doubt(number, found):
             self.ask(number)
 
-    def stretch_changed(self, contract: str) -> None:
-        """Our own part of a contract leads elsewhere, or has troubles, or none any more."""
+    def stretch_changed(self, contract: str, failed: Collection[int] = ()) -> None:
+        """Our own part of a contract leads elsewhere, or has troubles, or none any more.
+
+        `failed` are the indices of its paths that do not work.
+        """
         _, found = self._find(contract)
         if found is None or found.is_ending or found.granted is None:
             return
@@ -310,7 +313,9 @@ class Asking:
             self._desk.registry.tree.stretch(contract, found.granted.generation)
         )
         if live is not None:
-            outcome = whole_outcome(found.record, found.granted, live.record, live.troubles)
+            outcome = whole_outcome(
+                found.record, found.granted, live.record, live.troubles, failed=failed
+            )
             self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
 
     # Parts.

@@ -11,7 +11,7 @@ from gridstat.net.command.endpoint_messages import GrantedOutcome, GrantedPath
 from gridstat.net.command.stretch_messages import Piece, PiecedPath, joined_routers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.records.tree_operations import ContractAsked
@@ -56,8 +56,13 @@ def whole_outcome(
     granted: ContractGranted,
     stretch: Subscribed | None,
     troubles: Sequence[str] = (),
+    *,
+    failed: Collection[int] = (),
 ) -> GrantedOutcome:
-    """A contract as its subscriber sees it, under its own number; the last piece as it is now."""
+    """A contract as its subscriber sees it, under its own number; the last piece as it is now.
+
+    `failed` are the indices of the paths of our own stretch that do not work.
+    """
     paths = tuple(_joined(index, path, stretch) for index, path in enumerate(granted.paths))
     ends = [(path.routers[0], path.routers[-1]) for path in paths]
     return GrantedOutcome(
@@ -69,6 +74,11 @@ def whole_outcome(
         shares_edge=any(len({end[at] for end in ends}) < len(ends) for at in (0, 1)),
         degraded=few_words((*granted.degraded, *troubles)),
         label=asked.label,
+        paths_down=tuple(
+            path_name(index)
+            for index, path in enumerate(granted.paths)
+            if index in granted.paths_down or _own_path(path, stretch) in failed
+        ),
     )
 
 
@@ -82,15 +92,21 @@ def _joined(index: int, path: PiecedPath, stretch: Subscribed | None) -> Granted
     )
 
 
-def current_pieces(path: PiecedPath, stretch: Subscribed | None) -> tuple[Piece, ...]:
-    """The pieces, the last as this cloud has it now: it may have been led another way."""
+def _own_path(path: PiecedPath, stretch: Subscribed | None) -> int | None:
+    """Which path of our own stretch is the end of this one; None if that cannot be told."""
     if stretch is None or len(path.pieces) < 2:  # noqa: PLR2004 — a channel and what follows it.
-        return path.pieces
+        return None
     come_by = path.pieces[-2].channel_ids[-1:]
     entries, _ = gate_channels(stretch)
-    if not come_by or come_by[0] not in entries:
+    return entries.index(come_by[0]) if come_by and come_by[0] in entries else None
+
+
+def current_pieces(path: PiecedPath, stretch: Subscribed | None) -> tuple[Piece, ...]:
+    """The pieces, the last as this cloud has it now: it may have been led another way."""
+    own = _own_path(path, stretch)
+    if stretch is None or own is None:
         return path.pieces
-    now, last = stretch.paths[entries.index(come_by[0])], path.pieces[-1]
+    now, last = stretch.paths[own], path.pieces[-1]
     current = Piece(
         owner=last.owner,
         routers=now.routers,
