@@ -238,8 +238,13 @@ class SubscriptionBook:
 
     def report(self) -> None:
         """Tell the cloud the ledgers of all that got anything; nobody waits for the answer."""
-        for some in self._listening.reports(sorted(self._by_id.items())):
-            self._asker.ask(ReportLedger(entries=some), whatever)
+        held = sorted(self._by_id.items())
+        impaired = tuple(number for number, each in held if each.contract.paths_down)[:MANY_MAX]
+        for some in self._listening.reports(held):
+            self._asker.ask(ReportLedger(entries=some, impaired=impaired), whatever)
+            impaired = ()
+        if impaired:
+            self._asker.ask(ReportLedger(entries=(), impaired=impaired), whatever)
 
     # What the cloud says, on the session's thread.
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from gridstat.broker.desk import Desk
     from gridstat.broker.records.applied import Applied
     from gridstat.broker.records.operations import Operation, Subscribed
-    from gridstat.broker.records.registry import EndPoint
+    from gridstat.broker.records.registry import EndPoint, Subscription
     from gridstat.broker.records.tree_state import AskedContract
     from gridstat.broker.requests.grants import Grants
     from gridstat.broker.requests.notices import Notices
@@ -317,6 +317,19 @@ class Asking:
                 found.record, found.granted, live.record, live.troubles, failed=failed
             )
             self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
+
+    def held_impaired(
+        self, subscriber: str, number: int, is_whole: Callable[[Subscription], bool]
+    ) -> None:
+        """A subscriber has paths of a contract for broken; it is told if they are not."""
+        found = self._desk.registry.tree.asked.get(number)
+        if found is None or found.granted is None or found.record.subscriber != subscriber:
+            return
+        contract = contract_name(self._desk.registry.cloud, number)
+        own = self._desk.registry.tree.stretch(contract, found.granted.generation)
+        live = self._desk.registry.subscriptions.get(own)
+        if not found.granted.paths_down and live is not None and is_whole(live):
+            self.stretch_changed(contract)
 
     # Parts.
 

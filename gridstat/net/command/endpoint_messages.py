@@ -191,9 +191,14 @@ PATH_COUNTS: Final = ("expected", "delivered", "lost", "first", "late")
 
 
 class ReportLedger(Struct, frozen=True):
-    """Every few seconds, for `gridstat top` and the audit; answered by `DoneOutcome`."""
+    """Every few seconds, for `gridstat top` and the audit; answered by `DoneOutcome`.
+
+    `impaired` are the subscriptions of which the subscriber was told that paths are down: a broker
+    that was restarted since, and finds them whole, tells it so.
+    """
 
     entries: Annotated[tuple[LedgerEntry, ...], MANY]
+    impaired: Annotated[tuple[int, ...], MANY] = ()
 
 
 EndPointCommand: TypeAlias = (

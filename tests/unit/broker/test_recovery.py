@@ -12,6 +12,7 @@ from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import (
     ContractChanged,
     GrantedOutcome,
+    ReportLedger,
     Unpublished,
     Unsubscribe,
 )
@@ -108,6 +109,27 @@ def test_without_another_way_the_path_stays_and_resumes_by_itself() -> None:
     assert told(cloud)[-1].paths_down == ()
     assert words(cloud)[-1] == "channel_up"
     assert {name: router.table.digest for name, router in cloud.routers.items()} == before
+
+
+def test_a_subscriber_that_has_a_path_for_broken_is_told_by_a_new_broker_that_it_works() -> None:
+    routers = [Router("c1/a", RouterRole.EDGE), Router("c1/b", RouterRole.EDGE)]
+    channels = [EventChannel(ChannelId(1), "c1/a", "c1/b")]
+    cloud = Conversation((routers, channels)).start()
+    cloud.attach(PMU, "c1/a", data_port=0)
+    cloud.attach(CENTRE, "c1/b")
+    cloud.publish(VOLTAGE, "c1/a")
+    number = cloud.subscribe(CENTRE, "c1/b", VOLTAGE).subscription_id
+    report = ReportLedger(entries=(), impaired=(number, number + 1))
+    cut(cloud, 1)
+    assert told(cloud)[-1].paths_down == ("path 1",)
+    cloud.ask(CENTRE, "c1/b", report)
+    assert len(told(cloud)) == 1  # It is right.
+    cloud.kill_broker()
+    cloud.start()  # The channel is heard again by now, so nobody speaks of it.
+    cloud.ask(PMU, "c1/a", report)
+    assert len(told(cloud)) == 1  # It is none of its own.
+    cloud.ask(CENTRE, "c1/b", report)
+    assert [each.paths_down for each in told(cloud)] == [("path 1",), ()]
 
 
 def test_notices_of_contracts_are_numbered_within_the_term_of_the_broker(

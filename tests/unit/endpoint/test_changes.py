@@ -20,6 +20,7 @@ from gridstat.net.command.endpoint_messages import (
     GrantedOutcome,
     GrantedPath,
     RefusedOutcome,
+    ReportLedger,
     Unpublished,
 )
 from tests.unit.endpoint.paper_grid import PaperGrid, variable
@@ -151,6 +152,19 @@ def test_an_older_notice_by_the_other_edge_changes_nothing_back(grid: PaperGrid)
     )
     grid.work()
     assert kinds(grid.told) == ["lowered", "restored", "lowered"]
+
+
+def test_the_broker_hears_which_contracts_are_held_for_impaired(grid: PaperGrid) -> None:
+    subscribe(grid)
+    grid.book.report()
+    assert not any(isinstance(each, ReportLedger) for each in grid.cloud.asked)
+    tell(grid, contract(DIRECT, ROUND, down=("path 2",)))
+    grid.book.report()
+    assert grid.cloud.asked[-1] == ReportLedger(entries=(), impaired=(1,))
+    tell(grid, contract(DIRECT, ROUND, down=()))
+    before = len(grid.cloud.asked)
+    grid.book.report()
+    assert len(grid.cloud.asked) == before
 
 
 def test_a_withdrawn_variable_is_purged_and_ends_the_streams(grid: PaperGrid) -> None:
