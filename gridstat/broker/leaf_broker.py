@@ -225,13 +225,12 @@ class LeafBroker:
 
     def _enquiries(self) -> Enquiries:
         made = Enquiries(self._desk, self._requests)
-
-        def held_impaired(subscriber: str, number: int) -> None:
-            self._recovery.held_impaired(subscriber, number)
-            self._tree.asking.held_impaired(subscriber, number, self._recovery.is_whole)
-
-        made.held_impaired = held_impaired
+        made.held_impaired = self._held_impaired
         return made
+
+    def _held_impaired(self, subscriber: str, number: int) -> None:
+        self._recovery.held_impaired(subscriber, number)
+        self._tree.asking.held_impaired(subscriber, number, self._recovery.is_whole)
 
     def _lay_out(self) -> None:
         for router in self._routers.values():
