@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.errors import BenchmarkError
 from gridstat.core import _ends
+from gridstat.endpoint.change_stream import ChangeFollowers
 from gridstat.endpoint.deliverer import Deliverer
 from gridstat.endpoint.failure_reports import FailureReports
 from gridstat.endpoint.incoming import Incoming, Interests
@@ -32,7 +33,7 @@ from gridstat.record.settings import RecorderSettings
 from gridstat.record.writing_thread import WritingThread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from gridstat.endpoint.ledger import Ledger
@@ -166,7 +167,12 @@ def _subscribe(listening: Listening, variables: int, rate: int) -> None:
         )
         outcome = GrantedOutcome(subscription_id=number, variable=variable, granted={0: qos})
         incoming = Incoming(variable.name, Interests(), failures)
-        listening.begin(Subscription(keeper, incoming, outcome, f"s{number}"), 1)
+        followers = ChangeFollowers(_nobody)
+        listening.begin(Subscription(keeper, incoming, outcome, f"s{number}", followers), 1)
+
+
+def _nobody(_work: Callable[[], object]) -> None:
+    """There is no session, so no callback is called with a change."""
 
 
 def _load(

@@ -37,6 +37,8 @@ from gridstat.model.status import (
 
 if TYPE_CHECKING:
     from gridstat.endpoint.asking import qos
+    from gridstat.endpoint.change import Change, ChangeKind, Subject
+    from gridstat.endpoint.change_stream import ChangeStream
     from gridstat.endpoint.connecting import connect, connect_async
     from gridstat.endpoint.connection import Connection
     from gridstat.endpoint.contract import Contract
@@ -61,6 +63,9 @@ __all__ = [
     "INT64",
     "Average",
     "BuiltinType",
+    "Change",
+    "ChangeKind",
+    "ChangeStream",
     "Connection",
     "Contract",
     "Delivery",
@@ -93,6 +98,7 @@ __all__ = [
     "Refused",
     "StatusEvent",
     "StatusVariable",
+    "Subject",
     "Subscription",
     "TimeQuality",
     "UserExtrapolation",
@@ -103,6 +109,9 @@ __all__ = [
 ]
 
 _LOADED_LATER = {
+    "Change": "gridstat.endpoint.change",
+    "ChangeKind": "gridstat.endpoint.change",
+    "ChangeStream": "gridstat.endpoint.change_stream",
     "Connection": "gridstat.endpoint.connection",
     "Contract": "gridstat.endpoint.contract",
     "Delivery": "gridstat.endpoint.delivery",
@@ -114,6 +123,7 @@ _LOADED_LATER = {
     "PathLedger": "gridstat.endpoint.path_ledger",
     "PatternSubscription": "gridstat.endpoint.pattern",
     "Publication": "gridstat.endpoint.publisher",
+    "Subject": "gridstat.endpoint.change",
     "Subscription": "gridstat.endpoint.subscriber",
     "Violation": "gridstat.endpoint.violation",
     "connect": "gridstat.endpoint.connecting",

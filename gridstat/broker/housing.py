@@ -15,6 +15,7 @@ from gridstat.broker.records.operations import Moved, Unsubscribed
 from gridstat.broker.requests.outcomes import granted
 from gridstat.broker.requests.subscriptions import renewed
 from gridstat.broker.routers.router_health import ends_of
+from gridstat.model.errors import RedundancyNotSatisfiable
 from gridstat.net.command.endpoint_messages import ContractChanged, Unpublished
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from gridstat.broker.requests.notices import Notices
 
 HOUSE_TIMER: Final = "house"
+NO_PATH: Final = "the cloud was changed, and no path of the asked quality is left in it"
+"""Why a contract ends whose variable is still published."""
 
 
 class Housing:
@@ -93,7 +96,13 @@ class Housing:
         self._desk.commit([moved], partial(self._told, housed), self._later)
 
     def _end(self, record: Subscribed) -> None:
-        notice = Unpublished(subscription_id=record.subscription_id, name=record.name)
+        is_wanted = self._is_wanted(record)
+        notice = Unpublished(
+            subscription_id=record.subscription_id,
+            name=record.name,
+            code=RedundancyNotSatisfiable.code if is_wanted else 0,
+            reason=NO_PATH if is_wanted else "",
+        )
         self._desk.commit(
             [Unsubscribed(subscription_id=record.subscription_id)],
             lambda _: self._notices.push(record.subscriber, notice),

@@ -140,7 +140,7 @@ class LeafBroker:
             ContractChanges(self._desk, self._requests, self._moves, self._tree.asking),
             self._publications,
             self._publication_changes,
-            Enquiries(self._desk, self._requests),
+            self._enquiries(),
             FloodedHearing(self._desk, self._requests),
             self._tree.asking.answers.joins,
         )
@@ -222,6 +222,15 @@ class LeafBroker:
         self._tree.end_turn()
         self._desk.compact_if_due(self._desk.settings.snapshot_after, self._operations)
         return self._desk.end_turn()
+
+    def _enquiries(self) -> Enquiries:
+        made = Enquiries(self._desk, self._requests)
+        made.held_impaired = self._held_impaired
+        return made
+
+    def _held_impaired(self, subscriber: str, number: int) -> None:
+        self._recovery.held_impaired(subscriber, number)
+        self._tree.asking.held_impaired(subscriber, number, self._recovery.is_whole)
 
     def _lay_out(self) -> None:
         for router in self._routers.values():

@@ -203,6 +203,24 @@ class Recovery:
         )
         self._replan()
 
+    def held_impaired(self, subscriber: str, number: int) -> None:
+        """A subscriber has paths for broken; if all is well, as far as is known, it is told so.
+
+        The broker that told it may have died since, and what was broken works again. Nothing is
+        said while a router on the way has not reported: what it hears is not known then.
+        """
+        found = self._desk.registry.subscriptions.get(number)
+        if found is None or found.record.subscriber != subscriber or found.record.contract:
+            return
+        if self.is_whole(found):
+            self._tell(found, ())
+
+    def is_whole(self, found: Subscription) -> bool:
+        """Whether nothing is wrong with a contract, and all routers on its way would say so."""
+        if found.troubles or self._broken_paths(found.record):
+            return False
+        return all(self._desk.tables[name].is_connected for name in routers_of((found.record,)))
+
     def continue_replanning(self) -> None:
         """Look at the next few contracts of a failure that touched many."""
         self._replan()
@@ -375,6 +393,7 @@ class Recovery:
             found.variable,
             (*found.troubles, *words),
             detection=self._desk.detection,
+            down=self._broken_paths(found.record),
         )
         self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
 

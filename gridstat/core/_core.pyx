@@ -14,7 +14,12 @@ from libc.string cimport memcpy, memset
 
 from gridstat.core.forwarding cimport *
 from gridstat.core.channel_indices import ChannelIndices
-from gridstat.core.counter_names import CHANNEL_COUNTERS, CORE_COUNTERS, SOURCE_FACTS
+from gridstat.core.counter_names import (
+    CHANNEL_COUNTERS,
+    CORE_COUNTERS,
+    POLICED_REASONS,
+    SOURCE_FACTS,
+)
 from gridstat.core.counter_names import check_committed
 from gridstat.core.rows import Limits, check_channel, check_delta, check_limits, check_routed
 from gridstat.core.rows import check_versions
@@ -345,6 +350,24 @@ cdef class Core:
         with self.lock:
             self._need_open()
             return <dict>told if gs_table_copies(self.core.table, variable_id, &told) else None
+
+    def policed(self):
+        """What publishers' events were policed for, as far as there was room to count it.
+
+        By the publisher's channel and the variable: which count it is, and the events by reason.
+        """
+        cdef gs_policed told
+        cdef uint32_t i, reason
+        found = {}
+        with self.lock:
+            self._need_open()
+            for i in range(GS_POLICED_PLACES):
+                if not gs_policed_read(&self.core.policed[i], &told):
+                    continue
+                counts = {POLICED_REASONS[reason]: told.counts[reason]
+                          for reason in range(GS_POLICED_REASONS) if told.counts[reason]}
+                found[told.who >> 32, told.who & UINT32_MAX] = told.life, counts
+        return found
 
     def rows(self):
         """How many variables the table knows."""

@@ -15,6 +15,12 @@ CORE_COUNTERS: Final = (
     "policed_stamp", "policed_slot", "policed_jump", "policed_interval", "duplicate", "not_due",
     "dispatched", "flooded", "flood_withheld", "newest_too_large", "datagrams_in", "bytes_in",
 )  # fmt: skip
+POLICED_REASONS: Final = tuple(
+    name.removeprefix("policed_")
+    for name in CORE_COUNTERS
+    if name is not None and name.startswith("policed_")
+)
+"""For which the first hop does not let a publisher's event pass."""
 CHANNEL_COUNTERS: Final = (
     "due", "sent", "queued", "queue_full", "pool_empty", "send_failed", "datagrams_out",
     "bytes_out", "fallback", "mtu_changes", "probes_sent", "probes_failed",

@@ -49,6 +49,7 @@ gs_core *gs_core_open(const gs_limits *limits)
     core->dirty = gs_allocate(sizeof(gs_channel *) * (limits->channels_max + 1UL));
     core->backlog = gs_allocate(sizeof(gs_channel *) * (limits->channels_max + 1UL));
     core->probing = gs_allocate(sizeof(gs_channel *) * (limits->channels_max + 1UL));
+    core->policed = gs_allocate(sizeof(gs_policed) * GS_POLICED_PLACES);
     core->wake_ns = core->probe_ns = GS_IDLE_NS;
     gs_pool_open(&core->pool, limits->pool_small, limits->pool_large);
     return core;
@@ -65,6 +66,7 @@ void gs_core_close(gs_core *core)
     gs_release(core->dirty);
     gs_release(core->backlog);
     gs_release(core->probing);
+    gs_release(core->policed);
     gs_release(core);
 }
 
@@ -336,6 +338,17 @@ static __attribute__((noinline)) void note_copy(const passage *way, const gs_row
         gs_row_note_copy(row, way->source, slot, verdict == GS_ACCEPTED);
 }
 
+/* Apart: its publisher shall hear of it. Behind the first hop nobody would know whose it is. */
+static __attribute__((noinline, cold)) gs_counter *
+note_policed(const passage *way, const gs_row *row, gs_counter *stopped)
+{
+    if (way->source->is_publisher) {
+        uint32_t reason = (uint32_t)(stopped - &way->core->counters.policed_port);
+        gs_policed_note(way->core->policed, way->source->channel_id, row->variable_id, reason);
+    }
+    return stopped;
+}
+
 /* The whole way of one event: exactly one counter of the core ends it. */
 static inline gs_counter *pass(const passage *way, const gs_row *row, const uint8_t *bytes)
 {
@@ -344,13 +357,14 @@ static inline gs_counter *pass(const passage *way, const gs_row *row, const uint
         return &counters->unknown_variable;
     gs_counter *stopped = policed_by(way, row, gs_event_created_ns(bytes));
     if (stopped != NULL)
-        return stopped;
+        return note_policed(way, row, stopped);
     int64_t slot;
     gs_verdict verdict = first_copy(way, row, bytes, &slot);
     if (__builtin_expect(verdict != GS_ACCEPTED, 0)) {
         if (__builtin_expect(row->flags & GS_ROW_COUNTS_COPIES, 0))
             note_copy(way, row, slot, verdict);
-        return rejected_by(counters, verdict);
+        gs_counter *rejected = rejected_by(counters, verdict);
+        return verdict == GS_DUPLICATE ? rejected : note_policed(way, row, rejected);
     }
     flight event = {
         .bytes = bytes,

@@ -15,6 +15,7 @@
 #include "counters.h"
 #include "event.h"
 #include "forwarding_table.h"
+#include "policing.h"
 
 typedef struct {
     uint32_t variables_max, rings_max, channels_max, pool_small, pool_large;
@@ -53,6 +54,7 @@ typedef struct gs_core {
     uint64_t version; /* Odd while a receive call is being worked on. */
     gs_core_counters counters;
     gs_histogram latency;
+    gs_policed *policed; /* GS_POLICED_PLACES of them. */
 } gs_core;
 
 gs_core *gs_core_open(const gs_limits *limits);

@@ -137,6 +137,14 @@ cdef extern from "buffer_pool.h" nogil:
         gs_buffer_stack small
         gs_buffer_stack large
 
+cdef extern from "policing.h" nogil:
+    enum: GS_POLICED_PLACES
+    enum: GS_POLICED_REASONS
+    ctypedef struct gs_policed:
+        gs_counter life, who
+        gs_counter counts[6]
+    bint gs_policed_read(const gs_policed *, gs_policed *) noexcept
+
 cdef extern from "forwarder.h" nogil:
     ctypedef struct gs_limits:
         uint32_t variables_max, rings_max, channels_max, pool_small, pool_large
@@ -160,6 +168,7 @@ cdef extern from "forwarder.h" nogil:
         gs_buffer_pool pool
         gs_core_counters counters
         gs_histogram latency
+        gs_policed *policed
     ctypedef struct gs_now:
         uint64_t wall_ns, steady_ns
     gs_core *gs_core_open(const gs_limits *) noexcept

@@ -85,6 +85,7 @@ class ReferenceCore:
         self._modes = 0
         self._touched: dict[int, Channel] = {}
         self._counts = dict.fromkeys(_counter_names(), 0)
+        self._policed: dict[tuple[int, int], tuple[int, dict[str, int]]] = {}
         self._quiet_ns = self._listening_ns = 0
         self._sockets: Sockets | None = None
 
@@ -217,7 +218,14 @@ class ReferenceCore:
             is_probe = not received.events
             source.state.hear(received.counter, port=port, is_probe=is_probe, now_ns=now_ns)
         for event in received.events:
-            self._counts[self._end_of(event, source, port=port, now_ns=now_ns)] += 1
+            end = self._end_of(event, source, port=port, now_ns=now_ns)
+            self._counts[end] += 1
+            if source is not None and source.is_publisher and end.startswith("policed_"):
+                _, counts = self._policed.setdefault(
+                    (source.channel_id, event.variable_id), (2, {})
+                )
+                reason = end.removeprefix("policed_")
+                counts[reason] = counts.get(reason, 0) + 1
 
     def _end_of(self, event: Event, source: Source | None, *, port: int, now_ns: int) -> str:
         """What becomes of the event; the answer is the name of its counter."""
@@ -323,6 +331,10 @@ class ReferenceCore:
         """By which channels the copies of a variable came, if its row counts them, or None."""
         entry = self._entries.get(variable_id)
         return None if entry is None or entry.copies is None else entry.copies.told()
+
+    def policed(self) -> dict[tuple[int, int], tuple[int, dict[str, int]]]:
+        """What publishers' events were policed for, by channel and variable; all of it."""
+        return {who: (life, dict(counts)) for who, (life, counts) in self._policed.items()}
 
     def counters(self) -> dict[str, int]:
         """All counters; `in` is the sum of all ends."""

@@ -25,6 +25,7 @@ from gridstat.model.status import BuiltinType, RecordType, StatusVariable, Value
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from gridstat.endpoint.change import OnChange
     from gridstat.model.derived import Derivation
     from gridstat.net.command.endpoint_messages import RefusedOutcome
 
@@ -70,6 +71,7 @@ class PublicationWishes(TypedDict, total=False):
     phase_ns: int
     derived: Sequence[Derivation]
     replay_speed: int
+    on_change: OnChange
 
 
 @checked_call(options=QosWishes)

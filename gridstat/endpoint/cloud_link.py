@@ -14,6 +14,8 @@ from uuid import uuid4
 from gridstat.core import _ends
 from gridstat.core.scheduling import END_POINT_PRIORITY, in_real_time
 from gridstat.endpoint.asking import refusal
+from gridstat.endpoint.change import CODE_PURGED
+from gridstat.endpoint.change_board import ChangeBoard
 from gridstat.endpoint.deliverer import Deliverer
 from gridstat.endpoint.edge_address import local_host_toward
 from gridstat.endpoint.endpoint_session import EndPointSession
@@ -29,6 +31,7 @@ from gridstat.endpoint.session_words import (
     EdgeLost,
     EndPoint,
     PublicationRestored,
+    RegistrationsLost,
     SubscriptionRestored,
     Told,
 )
@@ -43,13 +46,14 @@ from gridstat.model.errors import (
     WrongCloud,
 )
 from gridstat.net.clock import SystemClock
-from gridstat.net.command.endpoint_messages import Detach
+from gridstat.net.command.endpoint_messages import Detach, EventsPoliced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
     from gridstat.endpoint.arrival_clock import Arrival
+    from gridstat.endpoint.change import OnChange
     from gridstat.endpoint.edge_address import EdgeAddress
     from gridstat.endpoint.flooded import FloodedEvent
     from gridstat.endpoint.session_words import SessionWord
@@ -81,6 +85,8 @@ class LinkSettings:
     variables_max: int = 131_072
     fifo_priority: int | None = None
     """Of the receiving thread; None: the usual one, where the process may have it."""
+    on_change: OnChange | None = None
+    """Told of every change: of edges, subscriptions and publications."""
 
 
 class CloudLink:
@@ -106,12 +112,20 @@ class CloudLink:
         self._sources: dict[str, int] = {}
         self._channels = EventChannels()
         self.deliverer = Deliverer(self._receiver, self._clock)
+        self.board = ChangeBoard(self.deliverer.post, self._clock, settings.on_change)
         self._listening = Listening(self._receiver, self.deliverer, self._clock)
-        self.subscriptions = SubscriptionBook(self, self._listening, self.deliverer, self._clock)
-        self.publications = PublicationBook(self, self._channels)
+        self.subscriptions = SubscriptionBook(
+            self, self._listening, self.deliverer, self._clock, self.board
+        )
+        self.publications = PublicationBook(self, self._channels, self.board)
+        self.board.subjects = lambda: [
+            *self.subscriptions.followers(),
+            *self.publications.followers(),
+        ]
         self._session = SessionThread(self._machine(credentials, hosts), credentials, self)
         self._state = threading.Condition()
         self._attached: set[str] = set()
+        self._was_attached = False
         self._failures: dict[str, GridStatError] = {}
         self._closing = threading.Lock()
         self.is_over = False
@@ -213,6 +227,7 @@ class CloudLink:
             parts.callback(self._session.close)
             if self._flooded is not None:
                 parts.callback(self._flooded.end)
+            self.board.followers.end()  # That we leave is no news to the application.
             self.subscriptions.end()
             self.publications.end()
             if self._attached:
@@ -235,14 +250,25 @@ class CloudLink:
                 self._channels.open(edge, outcome)
                 self._listen_to(edge, outcome.down_channel_id)
                 self.subscriptions.set_modes(outcome.modes)
+                is_first = not self._was_attached
+                self._was_attached = True
                 self._note_edge(edge, is_attached=True)
+                if is_first and outcome.code == CODE_PURGED:
+                    self.board.earlier_process_purged(self.name)
+                self.board.edge_attached(edge, len(self.attached_edges), outcome.code)
             case EdgeLost(edge=edge):
                 self._channels.lose(edge)
                 self._note_edge(edge, is_attached=False)
+                self.board.edge_lost(edge, len(self.attached_edges))
+            case RegistrationsLost():
+                self.publications.registrations_lost()
+                self.subscriptions.registrations_lost()
             case AttachRefused(edge=edge, refused=refused):
                 self.failed(edge, refusal(refused))
             case CopiesTold(edge=edge, copies=copies):
                 self._listening.note_copies(edge, copies)
+            case Told(notice=EventsPoliced() as notice):
+                self.publications.policed(notice)
             case Told(notice=notice, newest=newest):
                 self.subscriptions.told(notice, newest)
             case PublicationRestored():

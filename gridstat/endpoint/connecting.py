@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from gridstat.endpoint import farewell
 from gridstat.endpoint.access_folder import open_folder
-from gridstat.endpoint.asking import check_wait
+from gridstat.endpoint.asking import check_callback, check_wait
 from gridstat.endpoint.cloud_link import CloudLink, LinkSettings
 from gridstat.endpoint.connection import Connection
 from gridstat.endpoint.edge_address import EdgeAddress, parse_edge
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
+    from gridstat.endpoint.change import OnChange
     from gridstat.net.command.address import Address
 
 USED_HERE: Final = "this process has a connection of that name: close it first"
@@ -46,6 +47,7 @@ class ConnectWishes(TypedDict, total=False):
     option_bytes: int
     variables_max: int
     fifo_priority: int
+    on_change: OnChange
 
 
 @checked_call(options=ConnectWishes)
@@ -58,8 +60,10 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishe
     `name_service="host:port"`, the broker's, edges may be given by their names alone; of a broker
     with a stand-by name both, which are tried in turn. The same with `folder=".gridstat"`, the one
     of a cloud on this machine, which has the certificates too. The receiving thread is real-time
-    where the process may be; `fifo_priority=0` keeps it ordinary. A program that ends without
-    `close` leaves the cloud nevertheless.
+    where the process may be; `fifo_priority=0` keeps it ordinary. `on_change` is called on the
+    delivering thread with every `Change`: an edge lost, a contract moved, lowered or broken, a
+    publication policed, and so on. A program that ends without `close` leaves the cloud
+    nevertheless.
     """
     given = (edges,) if isinstance(edges, str) else tuple(edges)
     if not 1 <= len(given) <= EDGES_MAX:
@@ -67,6 +71,7 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishe
     credentials, addresses = _ways(given, name, wishes)
     if len({address.name for address in addresses}) != len(addresses):
         raise Misuse("the same edge router twice", hint="two edges must be two routers")
+    check_callback("on_change", wishes.get("on_change"))
     timeout_s = check_wait("timeout_s", wishes.get("timeout_s", 10.0))
     defaults = LinkSettings()
     fifo_priority = wishes.get("fifo_priority", defaults.fifo_priority)
@@ -82,6 +87,7 @@ def connect(edges: str | Sequence[str], name: str, **wishes: Unpack[ConnectWishe
         fifo_priority=None
         if fifo_priority is None
         else whole_number("fifo_priority", fifo_priority),
+        on_change=wishes.get("on_change"),
     )
     link = CloudLink(credentials, addresses, settings)
     try:

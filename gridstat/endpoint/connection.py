@@ -23,6 +23,7 @@ from gridstat.endpoint.asking import (
     check_several,
     periodic_variable,
 )
+from gridstat.endpoint.change_stream import STREAM_CHANGES_MAX
 from gridstat.endpoint.contract import mode_numbers
 from gridstat.endpoint.errand import errand
 from gridstat.endpoint.finding import find_all, found_in
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from gridstat.endpoint.change import OnChange
+    from gridstat.endpoint.change_stream import ChangeStream
     from gridstat.endpoint.cloud_link import CloudLink
     from gridstat.endpoint.flooded import FloodedEvent, FloodedSubscription
     from gridstat.endpoint.subscription_book import Order
@@ -135,6 +138,14 @@ class Connection:
         """
         return self._link.sources()
 
+    def changes(self, changes_max: int = STREAM_CHANGES_MAX) -> ChangeStream:
+        """All changes from now on, of edges, subscriptions and publications.
+
+        `for change in grid.changes(): print(change.kind, change.name, change.reason)`, or `async
+        for`; of more than `changes_max` that wait to be read the oldest are dropped and counted.
+        """
+        return self._link.board.followers.stream(changes_max)
+
     # Publishing.
 
     @checked_call(options=PublicationWishes)
@@ -146,20 +157,29 @@ class Connection:
         `grid.publish("voltage", gridstat.FLOAT64, rate=60, derived=[gridstat.MovingAverage(10)])`;
         an exact period instead of a rate: `period=Period(1, 60), phase_ns=0`.
         """
+        check_callback("on_change", wishes.get("on_change"))
         variable = periodic_variable(self.full_name(name), value_type, wishes)
-        return self._publish([(variable, wishes.get("derived", ()))])[0]
+        derived = wishes.get("derived", ())
+        return self._publish([(variable, derived)], wishes.get("on_change"))[0]
 
     def publish_alert(
-        self, name: str, value_type: ValueType, *, interval_s_min: float, is_belated: bool = False
+        self,
+        name: str,
+        value_type: ValueType,
+        *,
+        interval_s_min: float,
+        is_belated: bool = False,
+        on_change: OnChange | None = None,
     ) -> Publication:
         """Register an alert: `grid.publish_alert("line-sag", gridstat.BOOL, interval_s_min=0.1)`.
 
         It is sent whenever something happens, never faster than the minimum interval, and
         overtakes everything else. Stamps of a belated one may be older than those of others.
         """
+        check_callback("on_change", on_change)
         name = self.full_name(name)
         variable = alert_variable(name, value_type, interval_s_min, is_belated=is_belated)
-        return self._publish([(variable, ())])[0]
+        return self._publish([(variable, ())], on_change)[0]
 
     @checked_call(options=PublicationWishes)
     def publish_many(
@@ -169,11 +189,12 @@ class Connection:
 
         `grid.publish_many([f"feeder-{n}/load" for n in range(500)], gridstat.FLOAT64, rate=1)`
         """
+        check_callback("on_change", wishes.get("on_change"))
         names, derived = check_several("names", names), wishes.get("derived", ())
         wanted = [
             (periodic_variable(self.full_name(name), value_type, wishes), derived) for name in names
         ]
-        return self._publish(wanted)
+        return self._publish(wanted, wishes.get("on_change"))
 
     def send_many(
         self,
@@ -196,7 +217,8 @@ class Connection:
         Quality is `qos=gridstat.qos(rate=10, latency_ms=50, redundancy=2)`, or a `preset`. `modes`
         is for later: a broker refuses every mode but 0 (`ModeNotDefined`). `on_event` and
         `on_violation` are called on the delivering thread; `extrapolate` makes up what is missing
-        instead of a violation; `keep_events` keeps them for `read`.
+        instead of a violation; `keep_events` keeps them for `read`. `on_change` is called with
+        every `Change` of it, on the delivering thread.
         """
         return self.subscribe_many([name], **wishes)[0]
 
@@ -359,10 +381,12 @@ class Connection:
             self._groups.popitem()[1].end()
 
     def _publish(
-        self, wanted: Sequence[tuple[StatusVariable, Sequence[Derivation]]]
+        self,
+        wanted: Sequence[tuple[StatusVariable, Sequence[Derivation]]],
+        on_change: OnChange | None,
     ) -> list[Publication]:
         self._check_open()
-        found = self._link.publications.publish(wanted)
+        found = self._link.publications.publish(wanted, on_change)
         refused = [each for each in found if isinstance(each, GridStatError)]
         granted = [each for each in found if not isinstance(each, GridStatError)]
         if refused:

@@ -27,6 +27,8 @@ class Contract:
     edge router, whose failure no redundancy can mask. `degraded` names what is below the wish.
     `detection_ms` is how long it takes at most until a dead channel on the paths is noticed: 0
     where there is no channel between routers, None where a broker on the way does not tell it.
+    `paths_down` has the names of the paths that do not work now; None: nobody has looked since the
+    grant, or the broker is of an earlier release.
     """
 
     subscription_id: int
@@ -37,6 +39,7 @@ class Contract:
     shares_edge: bool = False
     degraded: tuple[str, ...] = ()
     detection_ms: int | None = None
+    paths_down: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
         return short_repr(
@@ -45,6 +48,8 @@ class Contract:
             f"number {self.subscription_id}",
             counted(len(self.paths), "path"),
             f"{self.latency_us} µs predicted" if self.paths else "",
+            "" if self.detection_ms is None else f"detection_ms={self.detection_ms}",
+            f"{len(self.paths_down)} down" if self.paths_down else "",
             f"degraded in {len(self.degraded)}" if self.degraded else "",
         )
 
@@ -65,6 +70,7 @@ def contract_of(outcome: GrantedOutcome) -> Contract:
         shares_edge=outcome.shares_edge,
         degraded=outcome.degraded,
         detection_ms=outcome.detection_ms,
+        paths_down=outcome.paths_down,
     )
 
 

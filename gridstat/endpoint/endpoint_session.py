@@ -20,6 +20,7 @@ from gridstat.endpoint.session_words import (
     EdgeAttached,
     EdgeLost,
     Patience,
+    RegistrationsLost,
     SessionEvent,
     SessionInstruction,
     Told,
@@ -316,6 +317,8 @@ class EndPointSession:
         edge.is_attached = self._was_attached = True
         said: list[SessionInstruction] = [EdgeAttached(edge.name, outcome)]
         if has_lost:
+            # First: from the attachment on, what is sent would be taken for registered.
+            said.insert(0, RegistrationsLost(outcome.code))
             said.append(Note("registrations_lost", (("edge", edge.name),)))
             self._registrations.forget_all()
             self._restore_tries, self._restore_at_ns = 0, now_ns

@@ -10,12 +10,15 @@ import numpy as np
 
 from gridstat.endpoint.asker import awaited, spread
 from gridstat.endpoint.asking import refusal
+from gridstat.endpoint.change import CODE_PURGED
+from gridstat.endpoint.change_board import FORGOTTEN, refused_words
 from gridstat.endpoint.publisher import Publication
 from gridstat.model.errors import GridStatError, LayoutError, Misuse
 from gridstat.model.exact_numbers import exact_stamp
 from gridstat.model.status import U64_MAX, BuiltinType
 from gridstat.net.command.endpoint_messages import (
     ChangePublication,
+    EventsPoliced,
     PublicationRequest,
     Publish,
     PublishedOutcome,
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from gridstat.endpoint.asker import Asker
+    from gridstat.endpoint.change import OnChange
+    from gridstat.endpoint.change_board import ChangeBoard
+    from gridstat.endpoint.change_stream import ChangeFollowers
     from gridstat.endpoint.event_channels import EventChannels
     from gridstat.endpoint.session_words import PublicationRestored
     from gridstat.model.derived import Derivation
@@ -44,36 +50,44 @@ if TYPE_CHECKING:
 class PublicationBook:
     """One publication a name; one that was withdrawn is forgotten."""
 
-    def __init__(self, asker: Asker, channels: EventChannels) -> None:
+    def __init__(self, asker: Asker, channels: EventChannels, board: ChangeBoard) -> None:
         self._asker = asker
+        self._board = board
         self._channels = channels
         self._publications: dict[str, Publication] = {}
+        self._by_identifier: dict[int, Publication] = {}
+        """As far as anybody has asked; identifiers come and go with periods."""
 
     @property
     def is_empty(self) -> bool:
         """Whether there is none."""
         return not self._publications
 
-    def publish(self, wanted: Sequence[Wanted]) -> list[Publication | GridStatError]:
+    def publish(
+        self, wanted: Sequence[Wanted], on_change: OnChange | None = None
+    ) -> list[Publication | GridStatError]:
         """Register variables, many in one request; each has an answer of its own, in order."""
         found: list[Publication | GridStatError] = []
         try:
             for at in range(0, len(wanted), MANY_MAX):
-                some = awaited(self._ask_for(wanted[at : at + MANY_MAX]), self.give_back)
+                asked = self._ask_for(wanted[at : at + MANY_MAX], on_change)
+                some = awaited(asked, self.give_back)
                 found += some
         except BaseException:
             self.give_back(found)
             raise
         return found
 
-    def _ask_for(self, wanted: Sequence[Wanted]) -> Future[list[Publication | GridStatError]]:
+    def _ask_for(
+        self, wanted: Sequence[Wanted], on_change: OnChange | None
+    ) -> Future[list[Publication | GridStatError]]:
         requests = tuple(PublicationRequest(variable=variable) for variable, _ in wanted)
 
         def use(
             outcomes: tuple[Outcome, ...], _: tuple[bytes, ...]
         ) -> list[Publication | GridStatError]:
             return [
-                self._published(outcome, derived)
+                self._published(outcome, derived, on_change)
                 for (_, derived), outcome in zip(wanted, spread(outcomes, wanted), strict=True)
             ]
 
@@ -114,8 +128,39 @@ class PublicationBook:
     def restored(self, word: PublicationRestored) -> None:
         """The cloud had forgotten one of ours."""
         publication = self._publications.get(word.name)
-        if publication is not None:
-            publication.restored(word.outcome)
+        if publication is None:
+            return
+        was_registered, before = publication.is_registered, publication.error_code
+        publication.restored(word.outcome)
+        if isinstance(word.outcome, RefusedOutcome):
+            if word.outcome.code != before:
+                reason = refused_words(word.outcome)
+                self._board.publication_purged(publication, reason, word.outcome.code)
+        elif not was_registered:
+            self._board.publication_restored(publication)
+
+    def registrations_lost(self) -> None:
+        """The cloud has forgotten all of them; each is registered again, or refused for now."""
+        for publication in tuple(self._publications.values()):
+            publication.lost()
+            self._board.publication_purged(publication, FORGOTTEN, CODE_PURGED)
+
+    def policed(self, notice: EventsPoliced) -> None:
+        """An edge router has not let events of one of ours pass."""
+        publication = self._by_identifier.get(notice.variable_id)
+        if publication is None or not publication.has_identifier(notice.variable_id):
+            self._by_identifier = {
+                variable_id: each
+                for each in tuple(self._publications.values())
+                for variable_id in each.identifiers()
+            }
+            publication = self._by_identifier.get(notice.variable_id)
+        if publication is not None and publication.note_policed(notice):
+            self._board.publication_policed(publication, notice.edge, notice.counts)
+
+    def followers(self) -> list[ChangeFollowers]:
+        """Who follows the changes of each publication."""
+        return [each.followers for each in tuple(self._publications.values())]
 
     def end(self) -> None:
         """The connection is closed."""
@@ -167,13 +212,14 @@ class PublicationBook:
         return self._channels.send_many(identifiers, column, stamps, flags)
 
     def _published(
-        self, outcome: Outcome, derived: Sequence[Derivation]
+        self, outcome: Outcome, derived: Sequence[Derivation], on_change: OnChange | None
     ) -> Publication | GridStatError:
         if isinstance(outcome, RefusedOutcome):
             return refusal(outcome)
         if not isinstance(outcome, PublishedOutcome):
             return Misuse(f"the cloud answered {type(outcome).__name__} to a publication")
-        publication = Publication(self, self._channels, outcome, derived)
+        followers = self._board.new_followers(on_change)
+        publication = Publication(self, self._channels, outcome, derived, followers)
         self._publications[publication.name] = publication
         return publication
 

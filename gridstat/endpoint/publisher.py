@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Never
 import numpy as np
 
 from gridstat.endpoint.asking import check_period
+from gridstat.endpoint.change_stream import STREAM_CHANGES_MAX
 from gridstat.endpoint.event_channels import Outgoing
+from gridstat.endpoint.policed_totals import PolicedTotals
 from gridstat.model.call_options import checked_calls, unknown_option
 from gridstat.model.errors import LayoutError, Misuse
 from gridstat.model.exact_numbers import STAMP_NS_MAX, exact_stamp, whole_number
@@ -25,11 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, Protocol
 
+    from gridstat.endpoint.change_stream import ChangeFollowers, ChangeStream
     from gridstat.endpoint.event_channels import EventChannels
     from gridstat.model.derived import Derivation, Step
     from gridstat.model.rate_law import Period
     from gridstat.model.status import StatusVariable, Value
-    from gridstat.net.command.endpoint_messages import RefusedOutcome
+    from gridstat.net.command.endpoint_messages import EventsPoliced, RefusedOutcome
 
     class Registrar(Protocol):
         """Who registers publications with the cloud."""
@@ -83,7 +86,8 @@ class Publication:
         registrar: Registrar,
         channels: EventChannels,
         outcome: PublishedOutcome,
-        derived: Sequence[Derivation] = (),
+        derived: Sequence[Derivation],
+        followers: ChangeFollowers,
     ) -> None:
         self._registrar = registrar
         self._channels = channels
@@ -96,6 +100,11 @@ class Publication:
         self._retire_ns = 0
         self._error_code = 0
         self._is_over = False
+        self.is_registered = True
+        """Whether the cloud has it, as far as we know."""
+        self.followers = followers
+        """Who is told of its changes."""
+        self._policed = PolicedTotals()
         self._last_sent_ns: int | None = None
         self._lock = threading.Lock()
         self.refused_alerts = 0
@@ -124,7 +133,23 @@ class Publication:
     @property
     def is_published(self) -> bool:
         """Whether it is registered, as far as we know: `voltage.is_published`."""
-        return not self._is_over and not self._error_code
+        return not self._is_over and self.is_registered
+
+    @property
+    def policed(self) -> int:
+        """Events that edge routers did not let pass, as they report it: `voltage.policed`.
+
+        Each edge router counts for itself, so an event that two of them stop counts twice.
+        """
+        return self._policed.total
+
+    def changes(self, changes_max: int = STREAM_CHANGES_MAX) -> ChangeStream:
+        """What becomes of it from now on: `for change in voltage.changes()`, or `async for`.
+
+        Purged, restored, policed, and an edge lost or back; of more than `changes_max` that wait
+        to be read the oldest are dropped and counted.
+        """
+        return self.followers.stream(changes_max)
 
     def send(
         self,
@@ -138,8 +163,10 @@ class Publication:
     ) -> bool:
         """Send one value now: `voltage.send(231.4)`, or with a stamp of your own clock.
 
-        False while no edge router is reachable, or for an alert that comes too soon after the last;
-        never waits. Raises `LayoutError` for a value of another type. An alert with a stamp and a
+        True: at least one edge router that has us attached was handed it, by its socket, while the
+        cloud had this publication registered. False: none was (all sessions lost, the registration
+        lost and not yet restored, no room in the socket), or an alert came too soon after the last.
+        Never waits. Raises `LayoutError` for a value of another type. An alert with a stamp and a
         `sequence` of your own is the same event however often it is sent, and delivered once.
         """
         if unknown:
@@ -174,8 +201,10 @@ class Publication:
             # Inside the lock, so that no later value with its derived ones overtakes this one.
             if not self._channels.send(event):
                 return False
+            if not self.is_registered:
+                return False
             self._last_sent_ns = time.monotonic_ns()
-            return not self._error_code
+            return True
 
     def change_period(self, period: Period, phase_ns: int = 0) -> None:
         """Publish at another period from an instant that the cloud announces.
@@ -199,6 +228,7 @@ class Publication:
         """The cloud has announced a new period, or given another identifier."""
         with self._lock:
             self._error_code = 0
+            self.is_registered = True
             if outcome.from_ns:
                 self._next = _Registered(outcome.variable, outcome.from_ns)
             else:
@@ -210,15 +240,34 @@ class Publication:
         if isinstance(outcome, PublishedOutcome):
             self.changed(outcome)
         else:
-            self._error_code = outcome.code
+            self._error_code, self.is_registered = outcome.code, False
+
+    def lost(self) -> None:
+        """The cloud has forgotten it, and is asked for it again."""
+        with self._lock:
+            self.is_registered = False
+
+    def identifiers(self) -> list[int]:
+        """What its events have, had or will have as their identifier."""
+        known = (self._now, self._next, self._before)
+        return [one.variable.variable_id for one in known if one is not None]
+
+    def has_identifier(self, variable_id: int) -> bool:
+        """Whether this is one of them, and it is still published."""
+        return not self._is_over and variable_id in self.identifiers()
+
+    def note_policed(self, notice: EventsPoliced) -> bool:
+        """What an edge router has stopped; whether that is more than was known."""
+        return self._policed.note(notice)
 
     def end(self) -> None:
         """The connection is closed."""
         self._is_over = True
+        self.followers.end()
 
     def column(self) -> Column | None:
         """How many of its values can be sent at once, the same object for all alike; None: not."""
-        return None if self._error_code else self._column
+        return self._column if self.is_registered else None
 
     def identifier_at(self, stamp_ns: int) -> int:
         """Under which identifier an event of this stamp is sent."""

@@ -82,6 +82,13 @@ class EdgeAttached:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistrationsLost:
+    """The cloud has come to know us anew: nothing of ours is registered until it is restored."""
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
 class EdgeLost:
     """The session with the edge is gone; its channels may still work."""
 
@@ -147,6 +154,7 @@ class SubscriptionRestored:
 
 SessionWord: TypeAlias = (
     EdgeAttached
+    | RegistrationsLost
     | EdgeLost
     | AttachRefused
     | Answered

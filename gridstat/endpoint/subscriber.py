@@ -12,6 +12,7 @@ import numpy as np
 
 from gridstat.core.samples import SAMPLE
 from gridstat.endpoint.asking import QosWishes, check_wait, modal_qos
+from gridstat.endpoint.change_stream import STREAM_CHANGES_MAX
 from gridstat.endpoint.columns import arrow_batch
 from gridstat.endpoint.contract import Contract, contract_of
 from gridstat.endpoint.event_stream import EventStream
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from gridstat.core.samples import Samples
+    from gridstat.endpoint.change_stream import ChangeFollowers, ChangeStream
     from gridstat.endpoint.delivery import Delivery
     from gridstat.endpoint.holder import DerivedState
     from gridstat.endpoint.incoming import Batch, Incoming
@@ -88,9 +90,16 @@ class Subscription:
         incoming: Incoming,
         outcome: GrantedOutcome,
         label: str,
+        followers: ChangeFollowers,
     ) -> None:
         self._keeper = keeper
         self._contract = contract_of(outcome)
+        self.followers = followers
+        """Who is told of its changes."""
+        self.granted_contract = self._contract
+        """As last asked for and granted; the broker may have lowered it since."""
+        self.notice_order = (0, 0)
+        """Of the newest notice that has changed the contract."""
         self.incoming = incoming
         self.label = label
         self.is_over = False
@@ -274,6 +283,14 @@ class Subscription:
         """What was granted, over which paths, with what prediction: `voltage.contract.paths`."""
         return self._contract
 
+    def changes(self, changes_max: int = STREAM_CHANGES_MAX) -> ChangeStream:
+        """What becomes of it from now on: `for change in voltage.changes()`, or `async for`.
+
+        Moved, lowered, broken, purged, restored, and an edge lost or back; of more than
+        `changes_max` that wait to be read the oldest are dropped and counted.
+        """
+        return self.followers.stream(changes_max)
+
     def change(
         self, qos: QosRequest | None = None, modes: Mapping[int, QosRequest] | None = None
     ) -> None:
@@ -297,6 +314,10 @@ class Subscription:
         """The cloud has granted something else; called by the connection."""
         self._contract = contract_of(outcome)
 
+    def regrant_contract(self, outcome: GrantedOutcome) -> None:
+        """As the application has asked, or after the cloud had forgotten it."""
+        self._contract = self.granted_contract = contract_of(outcome)
+
     def end(self, code: int = 0) -> None:
         """Nothing more comes; called by the connection."""
         self.is_over = True
@@ -304,6 +325,7 @@ class Subscription:
             self.incoming.holder.set_error_code(code)
         for stream in self.incoming.streams:
             stream.end()
+        self.followers.end()
         if self.incoming.batches is not None:
             self.incoming.batches.end()
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from gridstat.endpoint.asker import awaited, nothing, spread, whatever
 from gridstat.endpoint.asking import refusal
+from gridstat.endpoint.change import CODE_PURGED
+from gridstat.endpoint.change_board import FORGOTTEN, refused_words
 from gridstat.endpoint.incoming import Incoming, Interests
 from gridstat.endpoint.mailbox import Mailbox
 from gridstat.endpoint.newest import kept_events
@@ -24,6 +26,7 @@ from gridstat.model.errors import GridStatError, Misuse, NoSuchVariable
 from gridstat.net.command.endpoint_messages import (
     ChangeSubscription,
     ContractChanged,
+    EventsPoliced,
     GrantedOutcome,
     Matched,
     ModesChanged,
@@ -42,6 +45,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from gridstat.endpoint.asker import Asker
+    from gridstat.endpoint.change import OnChange
+    from gridstat.endpoint.change_board import ChangeBoard
+    from gridstat.endpoint.change_stream import ChangeFollowers
     from gridstat.endpoint.deliverer import Deliverer
     from gridstat.endpoint.ledger import Ledger
     from gridstat.endpoint.listening import Listening
@@ -70,6 +76,7 @@ class Order:
     interests: Interests = field(default_factory=Interests)
     derived: tuple[str, ...] = ()
     keep_events: int = 0
+    on_change: OnChange | None = None
 
 
 class SubscriptionBook:
@@ -77,9 +84,15 @@ class SubscriptionBook:
     keeps its identity whatever the cloud forgets and grants again."""
 
     def __init__(
-        self, asker: Asker, listening: Listening, deliverer: Deliverer, clock: Clock
+        self,
+        asker: Asker,
+        listening: Listening,
+        deliverer: Deliverer,
+        clock: Clock,
+        board: ChangeBoard,
     ) -> None:
         self._asker = asker
+        self._board = board
         self._listening = listening
         self._deliverer = deliverer
         self._clock = clock
@@ -173,7 +186,7 @@ class SubscriptionBook:
             if isinstance(outcome, RefusedOutcome):
                 raise refusal(outcome)
             assert isinstance(outcome, GrantedOutcome), "a change is granted or refused"
-            subscription.replace_contract(outcome)
+            subscription.regrant_contract(outcome)
             self._deliverer.post(partial(self._listening.begin, subscription, self.modes))
 
         self._asker.ask(command, use).result()
@@ -232,8 +245,13 @@ class SubscriptionBook:
 
     def report(self) -> None:
         """Tell the cloud the ledgers of all that got anything; nobody waits for the answer."""
-        for some in self._listening.reports(sorted(self._by_id.items())):
-            self._asker.ask(ReportLedger(entries=some), whatever)
+        held = sorted(self._by_id.items())
+        impaired = tuple(number for number, each in held if each.contract.paths_down)[:MANY_MAX]
+        for some in self._listening.reports(held):
+            self._asker.ask(ReportLedger(entries=some, impaired=impaired), whatever)
+            impaired = ()
+        if impaired:
+            self._asker.ask(ReportLedger(entries=(), impaired=impaired), whatever)
 
     # What the cloud says, on the session's thread.
 
@@ -242,25 +260,54 @@ class SubscriptionBook:
         match notice:
             case Matched():
                 self._matched(notice, newest)
-            case Unpublished(subscription_id=number, is_over=is_over):
-                subscription = self._by_id.get(number)
-                if subscription is None:
-                    return
-                if is_over:
-                    self._forget(subscription, NoSuchVariable.code)
-                else:
-                    subscription.incoming.holder.set_error_code(NoSuchVariable.code)
-            case ContractChanged(granted=granted):
-                subscription = self._by_id.get(granted.subscription_id)
-                if subscription is not None:
-                    subscription.replace_contract(granted)
-                    self._deliverer.post(partial(self._listening.begin, subscription, self.modes))
+            case Unpublished():
+                self._unpublished(notice)
+            case ContractChanged():
+                self._contract_changed(notice)
             case PublicationChanged():
                 self._publication_changed(notice)
             case ModesChanged(modes=modes, next_modes=next_modes):
                 self.set_modes(modes, next_modes)
+            case EventsPoliced():
+                pass  # Of a publication.
             case _:
                 assert_never(notice)
+
+    def _unpublished(self, notice: Unpublished) -> None:
+        subscription = self._by_id.get(notice.subscription_id)
+        if subscription is None:
+            return
+        code = notice.code or NoSuchVariable.code
+        reason = notice.reason or f"{notice.name} is not published any more"
+        is_known = subscription.error_code == code
+        if notice.is_over or not is_known:
+            self._board.subscription_purged(subscription, reason, code, is_over=notice.is_over)
+        if notice.is_over:
+            self._forget(subscription, code)
+        else:
+            subscription.incoming.holder.set_error_code(code)
+
+    def _contract_changed(self, notice: ContractChanged) -> None:
+        subscription = self._by_id.get(notice.granted.subscription_id)
+        if subscription is None:
+            return
+        if any(notice.order):
+            if notice.order <= subscription.notice_order:
+                return  # By the other edge, or repeated: it is known, or out of date.
+            subscription.notice_order = notice.order
+        before = subscription.contract
+        subscription.replace_contract(notice.granted)
+        self._deliverer.post(partial(self._listening.begin, subscription, self.modes))
+        self._board.contract_changed(subscription, before, subscription.granted_contract)
+
+    def registrations_lost(self) -> None:
+        """The cloud has forgotten all of them; each is granted again, or refused for now."""
+        for subscription in tuple(self._by_id.values()):
+            self._board.subscription_purged(subscription, FORGOTTEN, CODE_PURGED, is_over=False)
+
+    def followers(self) -> list[ChangeFollowers]:
+        """Who follows the changes of each subscription."""
+        return [each.followers for each in tuple(self._by_id.values())]
 
     def restored(self, word: SubscriptionRestored) -> None:
         """The cloud had forgotten one of ours, and grants it again or not yet."""
@@ -291,7 +338,8 @@ class SubscriptionBook:
         incoming = Incoming(order.name, order.interests, self._deliverer.failures)
         if order.keep_events:
             incoming.batches = Mailbox(order.keep_events, without_oldest)
-        subscription = Subscription(self, incoming, outcome, label)
+        followers = self._board.new_followers(order.on_change)
+        subscription = Subscription(self, incoming, outcome, label, followers)
         try:
             self._listening.begin(subscription, self.modes)
         except GridStatError as problem:
@@ -308,13 +356,20 @@ class SubscriptionBook:
     def _regrant(
         self, subscription: Subscription, outcome: GrantedOutcome | RefusedOutcome
     ) -> None:
+        if isinstance(outcome, RefusedOutcome):
+            with self._lock:
+                self._by_id.pop(subscription.contract.subscription_id, None)
+            is_known = subscription.error_code == outcome.code
+            subscription.incoming.holder.set_error_code(outcome.code)
+            if not is_known:
+                reason = refused_words(outcome)
+                self._board.subscription_purged(subscription, reason, outcome.code, is_over=False)
+            return
         with self._lock:
             self._by_id.pop(subscription.contract.subscription_id, None)
-            if isinstance(outcome, RefusedOutcome):
-                subscription.incoming.holder.set_error_code(outcome.code)
-                return
             before = self._listening.identifiers(subscription)
-            subscription.replace_contract(outcome)
+            subscription.regrant_contract(outcome)
+            subscription.notice_order = (0, 0)
             subscription.paths.has_news = True
             self._by_id[outcome.subscription_id] = subscription
         subscription.incoming.holder.set_error_code(0)
@@ -323,6 +378,7 @@ class SubscriptionBook:
         for variable_id in before:
             if variable_id != after:
                 self._listening.end(subscription, variable_id)
+        self._board.subscription_restored(subscription)
 
     def _hold_pattern(self, pattern: PatternSubscription, outcome: GrantedOutcome) -> None:
         pattern.granted(outcome)

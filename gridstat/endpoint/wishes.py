@@ -13,6 +13,7 @@ from gridstat.model.exact_numbers import whole_number
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from gridstat.endpoint.change import OnChange
     from gridstat.endpoint.incoming import OnEvent, OnViolation
     from gridstat.model.extrapolation import Extrapolation
     from gridstat.model.qos import QosRequest
@@ -31,12 +32,14 @@ class SubscriptionWishes(TypedDict, total=False):
     extrapolate: Extrapolation
     derived: Iterable[str]
     keep_events: int
+    on_change: OnChange
 
 
 def order_of(name: str, wishes: SubscriptionWishes) -> Order:
     """The wishes as an order; raises where they make no sense."""
     check_callback("on_event", wishes.get("on_event"))
     check_callback("on_violation", wishes.get("on_violation"))
+    check_callback("on_change", wishes.get("on_change"))
     keep_events = whole_number("keep_events", wishes.get("keep_events", 0))
     if keep_events < 0:
         raise Misuse(f"keep_events is {keep_events}", hint="say how many to keep for `read`")
@@ -65,4 +68,5 @@ def order_of(name: str, wishes: SubscriptionWishes) -> Order:
         ),
         derived=derived,
         keep_events=keep_events,
+        on_change=wishes.get("on_change"),
     )

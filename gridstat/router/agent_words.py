@@ -56,6 +56,18 @@ class WaterMarkCrossed(Struct, frozen=True):
     queued_events: int
 
 
+class SourcePoliced(Struct, frozen=True):
+    """Events of a publisher that were not let pass, by reason, in totals of one count.
+
+    Another `count_id` says that the core counts that variable from nothing again.
+    """
+
+    channel_id: int
+    variable_id: int
+    count_id: int
+    counts: dict[str, int]
+
+
 class CountersRead(Struct, frozen=True):
     """The answer to `ReadCounters`."""
 
@@ -97,6 +109,7 @@ RouterEvent: TypeAlias = (
     | SourceSilent
     | SourceHeard
     | WaterMarkCrossed
+    | SourcePoliced
     | CountersRead
     | Drain
     | Leave

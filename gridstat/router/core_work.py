@@ -69,7 +69,7 @@ class CoreWork:
         for each in news:
             if isinstance(each, WaterMarkCrossed):
                 (self.pressed.add if each.is_on else self.pressed.discard)(each.channel_id)
-        return [*news]
+        return [*news, *self._router.poll_policed()]
 
     def poll_after_s(self) -> float:
         """When to poll again."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, assert_never
 
+import msgspec
+
 from gridstat.model.errors import (
     MalformedFrame,
     NotAuthorised,
@@ -18,7 +20,7 @@ from gridstat.model.errors import (
     WrongCloud,
 )
 from gridstat.net.command.authority import check_request_id
-from gridstat.net.command.endpoint_messages import Answer, Submit, Tell
+from gridstat.net.command.endpoint_messages import Answer, EventsPoliced, Submit, Tell
 from gridstat.net.command.machine import Close, Instruction, Note, Send, SetTimer
 from gridstat.net.command.router_messages import (
     AttachmentChanged,
@@ -31,15 +33,18 @@ from gridstat.router.attachments import AttachmentBounds, Attachments
 from gridstat.router.edge_copies import copies_for_report
 from gridstat.router.newest_events import newest_for_answer, newest_for_notice
 from gridstat.router.pending_requests import PendingRequests, RequestBounds
+from gridstat.router.policed_reports import PublisherChannels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gridstat.core.rows import CopyFacts
     from gridstat.net.command.messages import Message
+    from gridstat.router.agent_words import SourcePoliced
 
 ENDPOINT_ROLE: Final = "endpoint"
 EXPIRY_TIMER: Final = "edge/expiry"
+_ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ class EdgeRouter:
         self._kept_ns_max = bounds.attachments.kept_ns_max
         self._attachments = Attachments(bounds.attachments)
         self._requests = PendingRequests(bounds.requests)
+        self._publishers = PublisherChannels(router)
         self._is_reported = False
         self._is_accepted = False
         self._is_draining = False
@@ -125,6 +131,7 @@ class EdgeRouter:
             # It asks again when it is back, and the broker repeats the answer.
             self._answers_dropped += 1
             return next_ones
+        self._publishers.learn(answer.endpoint, answer.body)
         newest = newest_for_answer(answer.body, self._newest)
         copies = () if asked is None else copies_for_report(asked.body, self._copies)
         message = Answer(
@@ -141,8 +148,24 @@ class EdgeRouter:
     def _detach(self, order: DetachEndPoint) -> list[Instruction]:
         was_here = order.endpoint in self._attachments
         self._attachments.forget(order.endpoint)
+        self._publishers.forget(order.endpoint)
         self._requests.forget(order.endpoint)
         return [Close(_peer(order.endpoint), order.code, order.reason)] if was_here else []
+
+    # The core's side.
+
+    def tell_policed(self, news: SourcePoliced) -> list[Instruction]:
+        """Say to a publisher which of its events were not let pass, while it is here."""
+        endpoint = self._publishers.endpoint_on(news.channel_id)
+        if endpoint is None or endpoint not in self._attachments:
+            return []
+        notice = EventsPoliced(
+            edge=self._router,
+            variable_id=news.variable_id,
+            count_id=news.count_id,
+            counts=news.counts,
+        )
+        return [Send(_peer(endpoint), Tell(body=_ENCODER.encode(notice)))]
 
     # The end-points' side.
 
@@ -188,6 +211,7 @@ class EdgeRouter:
     def expire(self, now_ns: int) -> list[Instruction]:
         for endpoint in self._attachments.expire(now_ns):
             self._requests.forget(endpoint)
+            self._publishers.forget(endpoint)
         if not self._attachments.has_absent():
             return []
         return [SetTimer(EXPIRY_TIMER, self._kept_ns_max)]

@@ -47,6 +47,7 @@ from gridstat.router.agent_words import (
     RouterInstruction,
     SetModes,
     SourceHeard,
+    SourcePoliced,
     SourceSilent,
     TableApplied,
     TableFailed,
@@ -185,7 +186,7 @@ class RouterAgent:
     # What the core tells.
 
     def _news(
-        self, event: TableApplied | TableFailed | ChannelNews | CountersRead
+        self, event: TableApplied | TableFailed | ChannelNews | SourcePoliced | CountersRead
     ) -> list[RouterInstruction]:
         match event:
             case TableApplied(number, refused):
@@ -196,6 +197,8 @@ class RouterAgent:
                 return [note, *self._say(self._intake.failed(event))]
             case SourceSilent() | SourceHeard() | WaterMarkCrossed():
                 return self._channel_news(event)
+            case SourcePoliced():
+                return [] if self._edge is None else [*self._edge.tell_policed(event)]
             case CountersRead(report):
                 return self._say(self._with_own_counters(report))
             case _:

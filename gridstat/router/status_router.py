@@ -21,6 +21,7 @@ from gridstat.router.event_channels import ChannelCore, EventChannels, Source
 from gridstat.router.forwarding_table import forwarding_row
 from gridstat.router.liveness import SourceLiveness
 from gridstat.router.path_table import PathTable
+from gridstat.router.policed_reports import PolicedEvents
 from gridstat.router.table_orders import check_delta, check_whole, sound_part, words_of
 from gridstat.router.water_marks import WaterMarks, promised_events
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from gridstat.core.rows import ChannelSpec, CopyFacts, Row
     from gridstat.net.command.router_messages import ChangeTable, SourceOrder
+    from gridstat.router.agent_words import SourcePoliced
     from gridstat.router.channel_reports import ChannelNews
     from gridstat.router.path_table import CarriedVariable, Path
 
@@ -51,6 +53,7 @@ class ForwardingCore(ChannelCore, Protocol):
     def commit(self, upserts: Sequence[Row] = (), removals: Sequence[int] = ()) -> None: ...
     def newest(self, variable_id: int) -> bytes | None: ...
     def copies(self, variable_id: int) -> CopyFacts | None: ...
+    def policed(self) -> dict[tuple[int, int], tuple[int, dict[str, int]]]: ...
     def set_modes(self, mask: int) -> None: ...
     def counters(self) -> dict[str, int]: ...
     def thread_counters(self) -> dict[str, int]: ...
@@ -98,6 +101,7 @@ class StatusRouter:
         self._channels = EventChannels(core)
         self._liveness = SourceLiveness()
         self._marks = WaterMarks()
+        self._policed = PolicedEvents()
         self._retry_ns = 0
         self._is_running = False
         self._fifo_priority = 0
@@ -179,6 +183,13 @@ class StatusRouter:
             if self._channels.is_open(channel_id)
         }
         return [*self._liveness.judge(self._core.source_states()), *self._marks.judge(queued)]
+
+    def poll_policed(self) -> list[SourcePoliced]:
+        """Which publishers' events were policed since the last second, if one has passed."""
+        now_ns = self._clock_ns()
+        if not self._policed.is_due(now_ns):
+            return []
+        return self._policed.judge(self._core.policed(), now_ns)
 
     def poll_after_s(self) -> float:
         """When to poll again: often enough for the shortest silence that somebody minds.

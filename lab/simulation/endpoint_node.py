@@ -12,6 +12,7 @@ from gridstat.endpoint.session_words import (
     EdgeLost,
     EndPoint,
     PublicationRestored,
+    RegistrationsLost,
     SubscriptionRestored,
     Told,
     Unanswered,
@@ -52,6 +53,7 @@ class EndPointNode(Node):
         **Node.doing,
         EdgeAttached: "_attached",
         EdgeLost: "_lost",
+        RegistrationsLost: "_registrations_lost",
         AttachRefused: "_refused",
         Answered: "_answered",
         Unanswered: "_unanswered",
@@ -146,6 +148,11 @@ class EndPointNode(Node):
 
     def _lost(self, word: EdgeLost) -> None:
         self.attached.discard(word.edge)
+
+    def _registrations_lost(self, word: RegistrationsLost) -> None:
+        """The session asks for them again by itself; what comes of that is told for each."""
+        if self.world.is_told:
+            self.world.tell(self.peer, f"is not known any more: code {word.code}")
 
     def _refused(self, word: AttachRefused) -> None:
         if word.refused.code == RouterFull.code:

@@ -92,6 +92,7 @@ class Pair:
             assert compiled.channel_counters(channel_id) == reference.channel_counters(channel_id)
         assert compiled.counters() == reference.counters()
         assert compiled.source_states() == reference.source_states()
+        assert compiled.policed() == reference.policed()
         for variable_id in VARIABLES:
             assert compiled.newest(variable_id) == reference.newest(variable_id)
             assert compiled.copies(variable_id) == reference.copies(variable_id)

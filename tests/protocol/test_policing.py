@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from gridstat.core._core import Core
 from gridstat.core.rows import PORT_URGENT, ChannelSpec, Route, Term
 from tests.protocol.grids import (
     MS,
@@ -269,5 +270,43 @@ def test_counters_reconcile_whatever_arrives(subject: MakeCore) -> None:
         "dispatched": 60,
     }
     assert {name: counters[name] for name in expected} == expected
+    assert core.policed() == {
+        (PUBLISHER, 1): (2, {"stamp": 40}),
+        (PUBLISHER, 2): (2, {"interval": 40}),
+    }
     channel = core.channel_counters(1)
     assert (channel["due"], channel["sent"]) == (60, 60)
+
+
+def test_policed_events_are_counted_by_channel_and_variable_at_the_first_hop_only(
+    subject: MakeCore,
+) -> None:
+    core = guarded_core(subject)
+    other = PUBLISHER + 50
+    core.open_source(other, is_publisher=True)
+    core.commit([periodic(1, 10, routes=ROUTES), periodic(2, 10, routes=ROUTES)])
+    offer(core, event(1, NOW_NS), event(1, NOW_NS + 1, sequence=1), event(2, NOW_NS))
+    offer(core, event(1, NOW_NS + 2, sequence=2))
+    offer(core, event(1, NOW_NS), source=other)
+    offer(core, event(1, NOW_NS), source=NEIGHBOUR)  # A copy, and not of the first hop.
+    core.inject(datagram(NEIGHBOUR, event(2, NOW_NS)), port=PORT_URGENT, now_ns=NOW_NS)
+    assert core.counters()["policed_port"] == 1
+    assert core.policed() == {
+        (PUBLISHER, 1): (2, {"slot": 2}),
+        (other, 1): (2, {"source": 1}),
+    }
+
+
+def test_the_compiled_core_counts_so_many_policed_variables_and_the_newest_of_them() -> None:
+    core = Core(SMALL)
+    core.open_source(PUBLISHER, is_publisher=True)
+    variables = range(1, 3_000)
+    core.commit([periodic(each, 10) for each in variables])
+    for each in variables:
+        core.inject(datagram(PUBLISHER, event(each, 1)), now_ns=NOW_NS)
+    found = core.policed()
+    assert core.counters()["policed_stamp"] == len(variables)
+    assert 512 < len(found) <= 1_024
+    assert (PUBLISHER, variables[-1]) in found
+    assert {counts["stamp"] for _, counts in found.values()} == {1}
+    assert max(life for life, _ in found.values()) > 2  # Some have taken another's place.

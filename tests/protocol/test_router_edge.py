@@ -18,12 +18,15 @@ from gridstat.model.status import BuiltinType, StatusEvent, StatusVariable
 from gridstat.net.codec.event import encode_event
 from gridstat.net.command.endpoint_messages import (
     Answer,
+    AttachedOutcome,
+    EventsPoliced,
     GrantedOutcome,
     Matched,
     Outcomes,
     Tell,
     Unpublished,
 )
+from gridstat.net.command.frames import decode_notice
 from gridstat.net.command.machine import Close, Send, SetTimer
 from gridstat.net.command.router_messages import (
     AttachmentChanged,
@@ -36,7 +39,7 @@ from gridstat.net.command.router_messages import (
     TableChanged,
 )
 from gridstat.router import EdgeBounds
-from gridstat.router.agent_words import Drain
+from gridstat.router.agent_words import Drain, SourcePoliced
 from gridstat.router.attachments import KEPT_NS_MAX, AttachmentBounds
 from gridstat.router.newest_events import as_cached
 from gridstat.router.pending_requests import RequestBounds
@@ -255,3 +258,28 @@ def test_a_draining_edge_sends_its_end_points_elsewhere_and_takes_no_new_ones(
     ]
     edge.disconnect(PMU)
     assert [close.code for close in closings(edge.connect(PMU))] == [ShuttingDown.code]
+
+
+def test_a_publisher_is_told_which_of_its_events_were_policed_while_it_is_here(
+    edge: RouterConversation,
+) -> None:
+    news = SourcePoliced(7, 12, 99, {"slot": 3})
+    assert edge.tell(news) == []  # Nobody is known to send there.
+    outcome = AttachedOutcome(
+        edge="c1/e0",
+        host="127.0.0.1",
+        data_port=1,
+        urgent_port=2,
+        up_channel_id=7,
+        down_channel_id=8,
+    )
+    body = msgspec.msgpack.encode(Outcomes(outcomes=(outcome,)))
+    edge.submit(1)
+    edge.broker_says(answer_to(1, body))
+    [told] = said_to(PMU, edge.tell(news))
+    assert isinstance(told, Tell)
+    assert decode_notice(told.body) == EventsPoliced(
+        edge="c1/e0", variable_id=12, count_id=99, counts={"slot": 3}
+    )
+    edge.disconnect(PMU)
+    assert edge.tell(news) == []

@@ -64,8 +64,8 @@ def test_one_other_byte_of_a_message_makes_another_trace(monkeypatch: pytest.Mon
     """Of the same length, so that nothing else of the trace is another."""
     before = run_seed(3)
 
-    def granted(*words: Any) -> GrantedOutcome:
-        outcome = right(*words)
+    def granted(*words: Any, **options: Any) -> GrantedOutcome:
+        outcome = right(*words, **options)
         return structs.replace(outcome, label=outcome.label.upper())
 
     right = outcomes.granted

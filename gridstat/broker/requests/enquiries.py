@@ -14,6 +14,8 @@ from gridstat.net.command.endpoint_messages import DoneOutcome, FoundOutcome
 from gridstat.net.command.session_messages import MANY_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gridstat.broker.desk import Desk
     from gridstat.broker.requests.requests import Request, Requests
     from gridstat.model.status import StatusVariable
@@ -30,6 +32,8 @@ class Enquiries:
     def __init__(self, desk: Desk, requests: Requests) -> None:
         self._desk = desk
         self._requests = requests
+        self.held_impaired: Callable[[str, int], None] = _nobody
+        """Whom to tell that a subscriber has paths of a contract for broken."""
 
     def resolve(self, request: Request, command: ResolveName) -> None:
         self._requests.answer(request, (resolve(self._desk.registry, command.name),))
@@ -56,4 +60,10 @@ class Enquiries:
             found = registry.subscriptions.get(number) or registry.tree.asked.get(number)
             if found is not None and found.record.subscriber == request.endpoint:
                 found.ledger = kept_ledger(entry, found.ledger)
+        for number in command.impaired:
+            self.held_impaired(request.endpoint, number)
         self._requests.answer(request, (DoneOutcome(),))
+
+
+def _nobody(_subscriber: str, _number: int) -> None:
+    """Before the parts that know of paths are there."""

@@ -10,10 +10,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, assert_never
 
+from msgspec.structs import replace
+
 from gridstat.broker.requests.outcomes import encode_notice
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import (
     ContractChanged,
+    EventsPoliced,
     Matched,
     ModesChanged,
     PublicationChanged,
@@ -60,11 +63,15 @@ class Notices:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._kept: dict[str, _Shelf] = {}
+        self._number = 0
 
     def push(self, name: str, notice: Notice) -> None:
         endpoint = self._desk.registry.endpoints.get(name)
         if endpoint is None:
             return
+        if isinstance(notice, ContractChanged):
+            self._number += 1
+            notice = replace(notice, order=(self._desk.registry.term, self._number))
         body = encode_notice(notice)
         kept = self._kept.get(name)
         if kept is None:
@@ -101,7 +108,7 @@ def _contract_of(notice: Notice) -> int | None:
             return notice.granted.subscription_id
         case PublicationChanged():
             return notice.subscription_id
-        case Unpublished() | ModesChanged():
+        case Unpublished() | ModesChanged() | EventsPoliced():
             return None
         case _:
             assert_never(notice)

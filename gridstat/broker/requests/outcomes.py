@@ -80,8 +80,12 @@ def granted(
     troubles: tuple[str, ...] = (),
     *,
     detection: Detection,
+    down: Iterable[int] | None = None,
 ) -> GrantedOutcome:
-    """A contract as it stands, with what keeps it below its grant at the moment."""
+    """A contract as it stands, with what keeps it below its grant at the moment.
+
+    `down` are the indices of the paths that do not work; None where nobody has looked.
+    """
     return GrantedOutcome(
         subscription_id=record.subscription_id,
         variable=variable,
@@ -102,4 +106,5 @@ def granted(
         degraded=few_words((*record.degraded, *troubles)),
         label=record.label,
         detection_ms=detection.on_paths(record.paths),
+        paths_down=None if down is None else tuple(path_name(index) for index in sorted(down)),
     )

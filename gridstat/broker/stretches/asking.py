@@ -42,12 +42,12 @@ from gridstat.net.command.endpoint_messages import ContractChanged, Matched, Unp
 from gridstat.net.command.stretch_messages import AskContract, ContractEnded, EndContract
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from gridstat.broker.desk import Desk
     from gridstat.broker.records.applied import Applied
     from gridstat.broker.records.operations import Operation, Subscribed
-    from gridstat.broker.records.registry import EndPoint
+    from gridstat.broker.records.registry import EndPoint, Subscription
     from gridstat.broker.records.tree_state import AskedContract
     from gridstat.broker.requests.grants import Grants
     from gridstat.broker.requests.notices import Notices
@@ -292,7 +292,7 @@ class Asking:
             self.answers.close(place_of(found.unanswered), operations)
             return
         gone = word.refused or refused(NoSuchVariable(f"nobody publishes {name} any more"))
-        notice = Unpublished(subscription_id=number, name=name)
+        notice = Unpublished(subscription_id=number, name=name, code=gone.code, reason=gone.reason)
         has_it = found.granted is not None
 
         def told() -> None:
@@ -307,8 +307,11 @@ class Asking:
         if found is not None and self._is_in_doubt(number, found):
             self.ask(number)
 
-    def stretch_changed(self, contract: str) -> None:
-        """Our own part of a contract leads elsewhere, or has troubles, or none any more."""
+    def stretch_changed(self, contract: str, failed: Collection[int] = ()) -> None:
+        """Our own part of a contract leads elsewhere, or has troubles, or none any more.
+
+        `failed` are the indices of its paths that do not work.
+        """
         _, found = self._find(contract)
         if found is None or found.is_ending or found.granted is None:
             return
@@ -322,8 +325,22 @@ class Asking:
                 live.record,
                 live.troubles,
                 detection=self._desk.detection,
+                failed=failed,
             )
             self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
+
+    def held_impaired(
+        self, subscriber: str, number: int, is_whole: Callable[[Subscription], bool]
+    ) -> None:
+        """A subscriber has paths of a contract for broken; it is told if they are not."""
+        found = self._desk.registry.tree.asked.get(number)
+        if found is None or found.granted is None or found.record.subscriber != subscriber:
+            return
+        contract = contract_name(self._desk.registry.cloud, number)
+        own = self._desk.registry.tree.stretch(contract, found.granted.generation)
+        live = self._desk.registry.subscriptions.get(own)
+        if not found.granted.paths_down and live is not None and is_whole(live):
+            self.stretch_changed(contract)
 
     # Parts.
 

@@ -12,7 +12,7 @@ from gridstat.net.command.endpoint_messages import GrantedOutcome, GrantedPath
 from gridstat.net.command.stretch_messages import Piece, PiecedPath, joined_routers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.records.tree_operations import ContractAsked
@@ -63,8 +63,12 @@ def whole_outcome(
     troubles: Sequence[str] = (),
     *,
     detection: Detection,
+    failed: Collection[int] = (),
 ) -> GrantedOutcome:
-    """A contract as its subscriber sees it, under its own number; the last piece as it is now."""
+    """A contract as its subscriber sees it, under its own number; the last piece as it is now.
+
+    `failed` are the indices of the paths of our own stretch that do not work.
+    """
     pieces = [current_pieces(path, stretch, detection) for path in granted.paths]
     paths = tuple(
         _joined(index, path.latency_us, pieces[index]) for index, path in enumerate(granted.paths)
@@ -80,6 +84,11 @@ def whole_outcome(
         degraded=few_words((*granted.degraded, *troubles)),
         label=asked.label,
         detection_ms=longest(piece.detection_ms for of_path in pieces for piece in of_path),
+        paths_down=tuple(
+            path_name(index)
+            for index, path in enumerate(granted.paths)
+            if index in granted.paths_down or _own_path(path, stretch) in failed
+        ),
     )
 
 
@@ -92,17 +101,23 @@ def _joined(index: int, latency_us: int, pieces: Sequence[Piece]) -> GrantedPath
     )
 
 
+def _own_path(path: PiecedPath, stretch: Subscribed | None) -> int | None:
+    """Which path of our own stretch is the end of this one; None if that cannot be told."""
+    if stretch is None or len(path.pieces) < 2:  # noqa: PLR2004 — a channel and what follows it.
+        return None
+    come_by = path.pieces[-2].channel_ids[-1:]
+    entries, _ = gate_channels(stretch)
+    return entries.index(come_by[0]) if come_by and come_by[0] in entries else None
+
+
 def current_pieces(
     path: PiecedPath, stretch: Subscribed | None, detection: Detection
 ) -> tuple[Piece, ...]:
     """The pieces, the last as this cloud has it now: it may have been led another way."""
-    if stretch is None or len(path.pieces) < 2:  # noqa: PLR2004 — a channel and what follows it.
+    own = _own_path(path, stretch)
+    if stretch is None or own is None:
         return path.pieces
-    come_by = path.pieces[-2].channel_ids[-1:]
-    entries, _ = gate_channels(stretch)
-    if not come_by or come_by[0] not in entries:
-        return path.pieces
-    now, last = stretch.paths[entries.index(come_by[0])], path.pieces[-1]
+    now, last = stretch.paths[own], path.pieces[-1]
     current = Piece(
         owner=last.owner,
         routers=now.routers,

@@ -230,6 +230,10 @@ class Reserving:
             )
         )
 
+    def failed_paths(self, record: Subscribed) -> list[int]:
+        """The indices of a stretch's paths that do not work at the moment."""
+        return sorted({*self._health.failed_paths(record), *self._health.refused_paths(record)})
+
     def stretch_ended(self, contract: str, generation: int, name: str) -> None:
         """A committed stretch is gone; `name` is its variable, if that is published here."""
         key = contract, generation

@@ -121,7 +121,8 @@ class StretchDesk:
     def stretch_changed(self, found: Subscription) -> None:
         self.reserving.stretch_changed(found)
         if not found.record.is_reserved:
-            self.asking.stretch_changed(found.record.contract)
+            failed = self.reserving.failed_paths(found.record)
+            self.asking.stretch_changed(found.record.contract, failed)
 
     def end_turn(self) -> None:
         """What has become durable in this turn is told, in the order in which it matters."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.commits import Commits
     from gridstat.broker.tree.coordinator import Coordinator
     from gridstat.broker.tree.crossings import BorderGraph
-    from gridstat.broker.tree.damage import Damage
+    from gridstat.broker.tree.damage import Damage, Impaired
     from gridstat.broker.tree.desk import TreeDesk
     from gridstat.broker.tree.lookups import Lookups
     from gridstat.broker.tree.nearness import Subscribers
@@ -77,6 +77,9 @@ class Contracts:
         self.replanned: dict[str, int] = {}
         self.settled: Callable[[str], None] = _nothing
         self.decided: Callable[[Holding], None] = _nothing
+        self.not_replanned: Callable[[str], None] = _nothing
+        self.state_of: Callable[[Holding], Impaired] = _whole
+        """What does not work of a contract at the moment."""
 
     def __len__(self) -> int:
         return len(self._asked)
@@ -272,7 +275,8 @@ class Contracts:
             holdings = self._desk.state.holdings
             if holdings.current(holding.contract) != holding:
                 return
-            message = granted_word(self._desk, holding, troubles)
+            words, down = self.state_of(holding)
+            message = granted_word(self._desk, holding, (*troubles, *words), down)
             if holding.contract not in self._later:
                 # A change that waits is answered by what comes of it, not by what it finds.
                 self._send_down(holding.contract, message)
@@ -352,6 +356,22 @@ class Contracts:
     def _replan_failed(self, contract: str) -> None:
         self.replanned.pop(contract, None)
         self._go_on(contract)
+        self.not_replanned(contract)
+
+    def tell_state(self, contract: str) -> None:
+        """Say to the subscriber's cloud which paths work no longer, or again."""
+        held = self._desk.state.holdings.current(contract)
+        if held is not None and held.is_owned:
+            self._desk.when_durable(lambda: self._say_state(held))
+
+    def _say_state(self, holding: Holding) -> None:
+        if self._desk.state.holdings.current(holding.contract) != holding:
+            return
+        if holding.contract in self._later or self._commits.is_waiting(holding.key):
+            return  # It is told with the answer.
+        self._send_down(
+            holding.contract, granted_word(self._desk, holding, *self.state_of(holding))
+        )
 
     # Small things.
 
@@ -394,6 +414,11 @@ class Contracts:
         child = self._desk.state.families.child_of(contract.partition("#")[0])
         if later is not None and child is not None:
             self.ask(child, later)
+
+
+def _whole(_: Holding) -> Impaired:
+    """Nothing is known to be wrong."""
+    return (), ()
 
 
 def _nothing(_: object) -> None:

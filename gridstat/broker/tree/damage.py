@@ -22,6 +22,9 @@ Trouble = int | str
 Troubles = dict[Trouble, tuple[int, ...]]
 """With the channels by which the broken ways of a child come and go; none if it did not say."""
 
+Impaired = tuple[tuple[str, ...], tuple[int, ...]]
+"""What is wrong with a contract, in words, and the indices of the paths that do not work."""
+
 
 class Damage(NamedTuple):
     """What is to be shunned, and whether all of a contract works, or nothing."""
@@ -44,17 +47,23 @@ def damage_of(state: TreeState, contract: str, troubles: Troubles) -> Damage:
 
 def _has_path(state: TreeState, held: Holding, troubles: Troubles) -> bool:
     """Whether one of its paths, as they are led now, has no trouble on it."""
+    return len(broken_paths(state, held, troubles)) < len(state.holdings.body(held).paths)
+
+
+def broken_paths(state: TreeState, held: Holding, troubles: Troubles) -> tuple[int, ...]:
+    """The indices of its paths, as they are led now, that have a trouble on them."""
     gates = {number for broken in troubles.values() for number in broken}
     bad = {trouble for trouble, broken in troubles.items() if not broken} | gates
-    for path in state.holdings.body(held).paths:
+    found = []
+    for index, path in enumerate(state.holdings.body(held).paths):
         numbers = {number for piece in path.pieces for number in piece.channel_ids}
         numbers &= set(held.channel_ids)
         channels = [state.channels.accounts[number].channel for number in numbers]
         routers = [name for one in channels for name in (one.from_router, one.to_router)]
         children = {state.families.child_at(name) for name in routers}
-        if not bad & (numbers | children):
-            return True
-    return False
+        if bad & (numbers | children):
+            found.append(index)
+    return tuple(found)
 
 
 def narrow(transaction: Transaction, held: Holding, damage: Damage) -> bool:

@@ -79,8 +79,13 @@ def is_of(holding: Holding, asked: AskContract) -> bool:
     return (body.variable.name, body.subscriber) == (asked.name, asked.subscriber)
 
 
-def granted_word(desk: TreeDesk, holding: Holding, troubles: tuple[str, ...]) -> ContractGranted:
-    """What the subscriber's cloud hears of a contract that is up, but for these troubles."""
+def granted_word(
+    desk: TreeDesk, holding: Holding, troubles: tuple[str, ...], down: tuple[int, ...] = ()
+) -> ContractGranted:
+    """What the subscriber's cloud hears of a contract that is up, but for these troubles.
+
+    `down` are the indices of the paths that do not work.
+    """
     body = desk.state.holdings.body(holding)
     return ContractGranted(
         term=desk.term,
@@ -93,4 +98,5 @@ def granted_word(desk: TreeDesk, holding: Holding, troubles: tuple[str, ...]) ->
         is_node_disjoint=body.is_node_disjoint,
         degraded=(*body.degraded, *troubles),
         asked=body.asked,
+        paths_down=down,
     )

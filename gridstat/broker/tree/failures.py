@@ -13,15 +13,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gridstat.broker.requests.outcomes import refused
-from gridstat.broker.tree.damage import damage_of
+from gridstat.broker.requests.outcomes import few_words, refused
+from gridstat.broker.tree.damage import broken_paths, damage_of
 from gridstat.broker.tree.records import Stage, body_of
 from gridstat.broker.tree.waiting_list import RAISE_TIMER, REPLAN_TIMER, WaitingList
 from gridstat.model.errors import NoSuchVariable
 
 if TYPE_CHECKING:
     from gridstat.broker.tree.contracts import Contracts
-    from gridstat.broker.tree.damage import Damage, Trouble, Troubles
+    from gridstat.broker.tree.damage import Damage, Impaired, Trouble, Troubles
     from gridstat.broker.tree.desk import TreeDesk
     from gridstat.broker.tree.records import Holding
     from gridstat.broker.tree.releases import Key
@@ -55,7 +55,11 @@ class Failures:
         self._lowered = WaitingList(desk, RAISE_TIMER)
         self._passed_on: dict[Key, dict[Trouble, _Broken]] = {}
         self._room_after_ns = 0
+        self._told: dict[str, Troubles] = {}
+        """What the subscriber's cloud has been told of each contract that is not whole."""
         contracts.settled = self._settled
+        contracts.not_replanned = self._tell_if_new
+        contracts.state_of = self.state_of
         contracts.decided = self._decided
         stretches.committed = self._look_at_channels
 
@@ -67,6 +71,28 @@ class Failures:
             f"broker {found}" if isinstance(found, str) else f"channel {self._label(found)}"
             for found in self._troubles.get(contract, {})
         ]
+
+    def state_of(self, holding: Holding) -> Impaired:
+        """What is wrong with a contract at the moment, in words, and which paths do not work."""
+        is_current = self._desk.state.holdings.current(holding.contract) == holding
+        troubles = self._troubles.get(holding.contract) if is_current else None
+        if not troubles:
+            return (), ()
+        down = broken_paths(self._desk.state, holding, troubles)
+        where = ", ".join(self.troubles(holding.contract))
+        words = tuple(f"path {index + 1} is down: {where}" for index in down)
+        return few_words(words or (f"not whole: {where}",)), down
+
+    def _tell_if_new(self, contract: str) -> None:
+        """Nothing leads round it: then its subscriber is told, once for each state."""
+        now = self._troubles.get(contract, {})
+        if now == self._told.get(contract, {}):
+            return
+        if now:
+            self._told[contract] = dict(now)
+        else:
+            del self._told[contract]
+        self._contracts.tell_state(contract)
 
     # What happens.
 
@@ -198,6 +224,8 @@ class Failures:
             if not troubles:
                 del self._troubles[holding.contract]
                 self._waiting.forget(holding.contract)
+            if holding.contract in self._told:
+                self._tell_if_new(holding.contract)
 
     def _over(self, holding: Holding, reason: str) -> None:
         if not holding.is_owned:
@@ -242,6 +270,7 @@ class Failures:
     def _settled(self, contract: str) -> None:
         """Another generation is decided."""
         self._troubles.pop(contract, None)
+        self._told.pop(contract, None)
         self._waiting.forget(contract)
         self._lowered.forget(contract)
 

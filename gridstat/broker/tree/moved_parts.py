@@ -16,6 +16,7 @@ from gridstat.broker.tree.shares import are_own
 
 if TYPE_CHECKING:
     from gridstat.broker.tree.commits import Commits
+    from gridstat.broker.tree.contracts import Contracts
     from gridstat.broker.tree.desk import TreeDesk
     from gridstat.broker.tree.records import Holding
     from gridstat.broker.tree.stretches import Stretches
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 class MovedParts:
     """What is not granted yet is told when it is, as it is then."""
 
-    def __init__(self, desk: TreeDesk, commits: Commits, stretches: Stretches) -> None:
+    def __init__(
+        self, desk: TreeDesk, contracts: Contracts, commits: Commits, stretches: Stretches
+    ) -> None:
         self._desk = desk
+        self._contracts = contracts
         self._commits = commits
         self._stretches = stretches
 
@@ -77,7 +81,9 @@ class MovedParts:
             return
         child = state.families.child_of(_cloud_of(holding))
         if child is not None and not self._commits.is_waiting(holding.key):
-            self._desk.send_child(child, granted_word(self._desk, holding, ()))
+            self._desk.send_child(
+                child, granted_word(self._desk, holding, *self._contracts.state_of(holding))
+            )
 
 
 def _cloud_of(holding: Holding) -> str:

@@ -44,7 +44,7 @@ class Parts:
             desk, self.graph, self.lookups, self.coordinator, self.commits, self.parting
         )
         self.stretches = Stretches(desk, self.lookups, self.coordinator, self.commits, self.parting)
-        self.moved_parts = MovedParts(desk, self.commits, self.stretches)
+        self.moved_parts = MovedParts(desk, self.contracts, self.commits, self.stretches)
         self.failures = Failures(desk, self.contracts, self.stretches)
         self.reconciliation = Reconciliation(
             desk, self.coordinator, self.releases, self.commits, self.failures

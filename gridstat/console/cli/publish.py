@@ -75,7 +75,11 @@ def publish(
                     break
         except KeyboardInterrupt:
             pass
-    print_plainly(console, f"sent {sent:,}, not sent for want of an edge router {failed:,}")
+        policed = publication.policed
+    policed_words = f", stopped by edge routers {policed:,}" if policed else ""
+    print_plainly(
+        console, f"sent {sent:,}, not sent for want of an edge router {failed:,}{policed_words}"
+    )
 
 
 def publisher_of(name: str, end_point: str = "") -> str:

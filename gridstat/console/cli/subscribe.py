@@ -14,6 +14,7 @@ from rich.console import Console
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
+from gridstat.console.cli.change_lines import change_facts, change_words
 from gridstat.console.cli.failure import print_plainly
 from gridstat.console.cli.figures import milliseconds
 from gridstat.console.cli.options import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gridstat.core.samples import Samples
+    from gridstat.endpoint.change_stream import ChangeStream
     from gridstat.endpoint.connection import Connection
     from gridstat.endpoint.flooded import FloodedEvent
     from gridstat.endpoint.pattern import PatternSubscription
@@ -46,7 +48,8 @@ if TYPE_CHECKING:
 HELP = """Subscribe to a variable, or to all that a pattern stands for, and print what arrives.
 
 Ends with Ctrl-C, after --count events or --seconds, with the ledger of each subscription. With
---flooded and no name it prints all that floods at its edges, without a contract.
+--flooded and no name it prints all that floods at its edges, without a contract. What becomes of
+its contracts and edges (moved, lowered, broken, purged, restored, edge_lost) is printed as well.
 
 Examples:
 
@@ -94,7 +97,7 @@ def subscribe(
         wishes = qos(interval=_interval(rate), latency_ms=latency_ms, redundancy=redundancy)
     console = Console()
     with attached(access, end_point, edge) as grid:
-        printer = Printer(console, as_json=json)
+        printer = Printer(console, as_json=json, changes=grid.changes())
         if flooded:
             printer.begin_flooded(grid)
         else:
@@ -109,13 +112,19 @@ def subscribe(
 
 
 class Printer:
-    """Prints the events of all subscriptions, and in the end their ledgers."""
+    """Prints the events of all subscriptions and their changes, and in the end their ledgers."""
 
     def __init__(
-        self, console: Console, *, as_json: bool, clock: Callable[[], float] = time.monotonic
+        self,
+        console: Console,
+        *,
+        as_json: bool,
+        changes: ChangeStream | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._console = console
         self._as_json = as_json
+        self._changes = changes
         self._clock = clock
         self._subscriptions: list[Subscription] = []
         self._flooded: deque[FloodedEvent] = deque(maxlen=KEEP_EVENTS)
@@ -154,6 +163,7 @@ class Printer:
 
     def print_some(self, count: int) -> None:
         """What has come; waits a little if that is nothing."""
+        self.print_changes()
         before = self.printed
         while self._flooded and not (count and self.printed >= count):
             found = self._flooded.popleft()
@@ -187,8 +197,14 @@ class Printer:
         text = f"{created_ns / NS_PER_S:.6f} {name} {value} ({latency_ns * 1e-6:.3f} ms)"
         self._tell(facts, text)
 
+    def print_changes(self) -> None:
+        """What has become of contracts and edges since the last time."""
+        while self._changes is not None and (change := self._changes.next(timeout_s=0)) is not None:
+            self._tell({"is": "change", **change_facts(change)}, change_words(change))
+
     def print_ledgers(self) -> None:
         self._tell_unmatched("no variable has matched {}")
+        self.print_changes()
         for subscription in self._subscriptions:
             ledger = asdict(subscription.ledger())
             counted = ", ".join(f"{key} {ledger[key]}" for key in ledger if key != "paths")

@@ -28,6 +28,10 @@ ROUTERS_TOLD_MAX: Final = 2 * PATH_ROUTERS_MAX
 """Of one path: after it is granted its last cloud may lead it another way, which may be as long."""
 
 
+POLICED_REASONS_MAX: Final = 16
+"""For which an edge router does not let an event pass; there are fewer at present."""
+
+
 class Attach(Struct, frozen=True):
     """Register with the cloud through the edge that forwards it; once per edge, up to two.
 
@@ -187,9 +191,14 @@ PATH_COUNTS: Final = ("expected", "delivered", "lost", "first", "late")
 
 
 class ReportLedger(Struct, frozen=True):
-    """Every few seconds, for `gridstat top` and the audit; answered by `DoneOutcome`."""
+    """Every few seconds, for `gridstat top` and the audit; answered by `DoneOutcome`.
+
+    `impaired` are the subscriptions of which the subscriber was told that paths are down: a broker
+    that was restarted since, and finds them whole, tells it so.
+    """
 
     entries: Annotated[tuple[LedgerEntry, ...], MANY]
+    impaired: Annotated[tuple[int, ...], MANY] = ()
 
 
 EndPointCommand: TypeAlias = (
@@ -269,6 +278,8 @@ class GrantedOutcome(Struct, frozen=True):
     A pattern is granted with the subscriptions it has caught so far, each a `Matched` push.
     `detection_ms` is how long it takes at most until a dead channel on its paths is noticed: 0
     where there is no channel, and None, which is unknown, where a broker does not tell it.
+    `paths_down` names the paths that do not work at the moment; None where nobody has looked, as
+    in answers, and of a broker that does not tell.
     """
 
     subscription_id: int
@@ -280,6 +291,7 @@ class GrantedOutcome(Struct, frozen=True):
     degraded: tuple[str, ...] = ()
     label: str = ""
     detection_ms: Count | None = None
+    paths_down: tuple[str, ...] | None = None
 
 
 class DoneOutcome(Struct, frozen=True):
@@ -325,17 +337,28 @@ class Matched(Struct, frozen=True):
 
 
 class Unpublished(Struct, frozen=True):
-    """The variable is gone; its subscription waits for the name, or ended if `is_over`."""
+    """The variable is gone; its subscription waits for the name, or ended if `is_over`.
+
+    `code` and `reason` say why the broker has ended it, where that is not that it was withdrawn.
+    """
 
     subscription_id: int
     name: str
     is_over: bool = True
+    code: int = 0
+    reason: str = ""
 
 
 class ContractChanged(Struct, frozen=True):
-    """The broker has moved a subscription to other paths, or some are down for now."""
+    """The broker has moved a subscription to other paths, or some are down for now.
+
+    `order` is the broker's term and the number of the notice within it: one that comes by the
+    second edge, or is repeated, after a later one is out of date. (0, 0) of a broker that does not
+    number them.
+    """
 
     granted: GrantedOutcome
+    order: tuple[int, int] = (0, 0)
 
 
 class PublicationChanged(Struct, frozen=True):
@@ -354,7 +377,22 @@ class ModesChanged(Struct, frozen=True):
     next_modes: int = 0
 
 
-Notice: TypeAlias = Matched | Unpublished | ContractChanged | PublicationChanged | ModesChanged
+class EventsPoliced(Struct, frozen=True):
+    """Events of an end-point's variable that its edge router did not let pass, by reason.
+
+    Said by the edge router itself, at most once a second for each variable. The counts are totals
+    of the count that `count_id` names; a router that counts from nothing again gives it another.
+    """
+
+    edge: NameText
+    variable_id: int
+    count_id: int
+    counts: Annotated[dict[ShortText, Count], msgspec.Meta(max_length=POLICED_REASONS_MAX)]
+
+
+Notice: TypeAlias = (
+    Matched | Unpublished | ContractChanged | PublicationChanged | ModesChanged | EventsPoliced
+)
 
 
 # The envelopes between an end-point and its edge follow.

@@ -110,7 +110,8 @@ class ContractGranted(TreeWord, frozen=True):
     """The contract holds, all stretches are up as far as `degraded` does not say otherwise.
 
     `asked` is the generation of the question that it answers: a new plan of the owner's has a
-    higher one of its own. None of an owner that does not tell.
+    higher one of its own. None of an owner that does not tell. `paths_down` are the indices of the
+    paths that do not work at the moment; the owner says it again when there are others.
     """
 
     contract: ContractText
@@ -122,6 +123,7 @@ class ContractGranted(TreeWord, frozen=True):
     is_node_disjoint: bool = True
     degraded: tuple[str, ...] = ()
     asked: Generation | None = None
+    paths_down: Annotated[tuple[Count, ...], msgspec.Meta(max_length=PATHS_MAX)] = ()
 
     @property
     def answered(self) -> int:

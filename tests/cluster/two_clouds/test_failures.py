@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.endpoint.asking import qos
+from gridstat.endpoint.change import ChangeKind
 from gridstat.model.status import BuiltinType
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.streams import Stream
@@ -16,11 +17,14 @@ from tests.cluster.two_clouds.clouds import EAST, WEST, is_up
 from tests.cluster.two_clouds.test_contracts import missing, residue
 
 if TYPE_CHECKING:
+    from gridstat.endpoint.change import Change
+    from gridstat.endpoint.change_stream import ChangeStream
     from gridstat.endpoint.subscriber import Subscription
     from tests.cluster.two_clouds.clouds import TwoClouds
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 KEEP = 65_536
+TOLD_WITHIN_S = 60.0
 SOME = 25
 """Events before, during and after each failure."""
 KILLED = ("c1/e0", "c1/b0", "c2/b1", "c2/e0", "c1", "c2", "root")
@@ -94,3 +98,31 @@ def complaint_unless_down(clouds: TwoClouds, label: str) -> str | None:
     channels = clouds.survey("root")["channels"]
     still_up = any(is_up(one) for one in channels if one["channel"] == label)
     return f"{label} is still up" if still_up else None
+
+
+def test_the_subscriber_is_told_while_one_of_two_paths_between_clouds_is_broken(
+    own_clouds: TwoClouds,
+) -> None:
+    clouds = own_clouds
+    stream = clouds.connect("c1/told/pmu", WEST).publish("value", BuiltinType.FLOAT64, rate=10)
+    found = clouds.connect("c2/told/desk", EAST).subscribe(stream.name, qos=qos(redundancy=2))
+    changes = found.changes()
+    clouds.wire.cut(channel_id(clouds, CUT))
+    lowered = next_of(changes, ChangeKind.LOWERED)
+    assert lowered.contract is not None
+    (down,) = lowered.contract.paths_down or ()
+    (path,) = [path for path in lowered.contract.paths if path.name == down]
+    assert {"c1/b0", "c2/b0"} <= set(path.routers)
+    clouds.wire.mend()
+    restored = next_of(changes, ChangeKind.RESTORED)
+    assert restored.contract is not None
+    assert restored.contract.paths_down == ()
+    found.unsubscribe()
+    eventually(lambda: residue(clouds))
+
+
+def next_of(stream: ChangeStream, kind: ChangeKind) -> Change:
+    while (found := stream.next(timeout_s=TOLD_WITHIN_S)) is not None:
+        if found.kind is kind:
+            return found
+    raise AssertionError(f"{kind} was not told within {TOLD_WITHIN_S} s")

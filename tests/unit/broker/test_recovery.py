@@ -12,6 +12,7 @@ from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import (
     ContractChanged,
     GrantedOutcome,
+    ReportLedger,
     Unpublished,
     Unsubscribe,
 )
@@ -77,6 +78,7 @@ def test_a_dead_channel_is_noted_and_its_paths_move_make_before_break(
     (now,) = told(cloud)
     assert dead not in now.paths[0].channel_ids
     assert now.degraded == ()
+    assert now.paths_down == ()
     assert "channel_down" in words(cloud)
     for router in now.paths[0].routers:  # Both are up for a moment.
         assert cloud.path_orders(router)
@@ -100,11 +102,51 @@ def test_without_another_way_the_path_stays_and_resumes_by_itself() -> None:
     cut(cloud, 1)
     (now,) = told(cloud)
     assert now.degraded == ("path 1 is down: nothing is heard of channel c1/a→c1/b",)
+    assert now.paths_down == ("path 1",)
     heal(cloud, 1)
 
     assert told(cloud)[-1].degraded == ()
+    assert told(cloud)[-1].paths_down == ()
     assert words(cloud)[-1] == "channel_up"
     assert {name: router.table.digest for name, router in cloud.routers.items()} == before
+
+
+def test_a_subscriber_that_has_a_path_for_broken_is_told_by_a_new_broker_that_it_works() -> None:
+    routers = [Router("c1/a", RouterRole.EDGE), Router("c1/b", RouterRole.EDGE)]
+    channels = [EventChannel(ChannelId(1), "c1/a", "c1/b")]
+    cloud = Conversation((routers, channels)).start()
+    cloud.attach(PMU, "c1/a", data_port=0)
+    cloud.attach(CENTRE, "c1/b")
+    cloud.publish(VOLTAGE, "c1/a")
+    number = cloud.subscribe(CENTRE, "c1/b", VOLTAGE).subscription_id
+    report = ReportLedger(entries=(), impaired=(number, number + 1))
+    cut(cloud, 1)
+    assert told(cloud)[-1].paths_down == ("path 1",)
+    cloud.ask(CENTRE, "c1/b", report)
+    assert len(told(cloud)) == 1  # It is right.
+    cloud.kill_broker()
+    cloud.start()  # The channel is heard again by now, so nobody speaks of it.
+    cloud.ask(PMU, "c1/a", report)
+    assert len(told(cloud)) == 1  # It is none of its own.
+    cloud.ask(CENTRE, "c1/b", report)
+    assert [each.paths_down for each in told(cloud)] == [("path 1",), ()]
+
+
+def test_notices_of_contracts_are_numbered_within_the_term_of_the_broker(
+    cloud: Conversation,
+) -> None:
+    granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE)
+    dead = granted.paths[0].channel_ids[0]
+    cut(cloud, dead)
+    first = [each for each in cloud.notices[CENTRE] if isinstance(each, ContractChanged)]
+    now = first[-1].granted.paths[0].channel_ids[0]
+    cut(cloud, now)
+    heal(cloud, now)
+    found = [each for each in cloud.notices[CENTRE] if isinstance(each, ContractChanged)]
+    orders = [each.order for each in found]
+    assert {term for term, _ in orders} == {cloud.broker.registry.term}
+    assert len({repr(each) for each in found}) == len(set(orders)) > 1  # The same by each edge.
+    assert max(orders) > first[-1].order > (0, 0)
 
 
 def test_a_replacement_stays_disjoint_from_the_other_path(cloud: Conversation) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from gridstat.core.samples import SAMPLE
 from gridstat.endpoint.arrival_clock import Arrival
+from gridstat.endpoint.change_board import ChangeBoard
 from gridstat.endpoint.deliverer import Deliverer
 from gridstat.endpoint.listening import Listening
 from gridstat.endpoint.subscription_book import SubscriptionBook
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gridstat.core.samples import Samples, VariableCounters
+    from gridstat.endpoint.change import Change
     from gridstat.model.status import Value
     from gridstat.net.command.endpoint_messages import EndPointCommand
 
@@ -148,7 +150,13 @@ class PaperGrid:
         self.receiver = PaperReceiver()
         self.deliverer = Deliverer(self.receiver, self.clock)  # type: ignore[arg-type]
         self.listening = Listening(self.receiver, self.deliverer, self.clock)
-        self.book = SubscriptionBook(self.cloud, self.listening, self.deliverer, self.clock)
+        self.told: list[Change] = []
+        """All changes, as the callback of the connection is told of them."""
+        self.board = ChangeBoard(self.deliverer.post, self.clock, self.told.append)
+        self.book = SubscriptionBook(
+            self.cloud, self.listening, self.deliverer, self.clock, self.board
+        )
+        self.board.subjects = self.book.followers
 
     def close(self) -> None:
         self.deliverer.close()

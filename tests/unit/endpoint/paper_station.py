@@ -6,17 +6,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gridstat.endpoint.asking import periodic_variable
+from gridstat.endpoint.change_board import ChangeBoard
 from gridstat.endpoint.event_channels import EventChannels
 from gridstat.endpoint.publication_book import PublicationBook
 from gridstat.endpoint.publisher import Publication
 from gridstat.model.identifiers import VariableId
 from gridstat.model.status import BuiltinType
+from gridstat.net.clock import SystemClock
 from gridstat.net.command.endpoint_messages import AttachedOutcome, PublishedOutcome
 from tests.unit.endpoint.paper_grid import PaperCloud
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gridstat.endpoint.change import Change
     from gridstat.model.derived import Derivation
     from gridstat.model.rate_law import Period
     from gridstat.model.status import StatusVariable, ValueType
@@ -66,7 +69,11 @@ class Station:
         self.senders: list[PaperSender] = []
         self.channels = EventChannels(self._make)  # type: ignore[arg-type]
         self.cloud = PaperCloud()
-        self.book = PublicationBook(self.cloud, self.channels)
+        self.told: list[Change] = []
+        """All changes, as the callback of the connection is told of them."""
+        self.board = ChangeBoard(lambda work: work(), SystemClock(), self.told.append)
+        self.book = PublicationBook(self.cloud, self.channels, self.board)
+        self.board.subjects = self.book.followers
         for number, edge in enumerate(edges, start=1):
             self.channels.open(edge, attached(edge, number))
 

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from gridstat.endpoint import farewell
+from gridstat.endpoint.change_board import ChangeBoard
 from gridstat.endpoint.cloud_link import CloudLink
 from gridstat.endpoint.connection import Connection
 from gridstat.model.errors import LinkDown
+from gridstat.net.clock import SystemClock
 
 if TYPE_CHECKING:
     from gridstat.endpoint.session_thread import SessionThread
@@ -67,6 +69,7 @@ def link_of(**parts: Part) -> CloudLink:
     for name in names:
         setattr(link, name, parts.get(name) or Part())
     link._session = cast("SessionThread", Asked())
+    link.board = ChangeBoard(lambda work: work(), SystemClock())
     link._attached = {"c1/e0"}
     link._closing = threading.Lock()
     link.is_over = False

@@ -11,6 +11,7 @@ from gridstat.endpoint.session_words import (
     EdgeAttached,
     EdgeLost,
     PublicationRestored,
+    RegistrationsLost,
     Told,
     Unanswered,
 )
@@ -330,3 +331,13 @@ def test_a_stranger_is_not_listened_to() -> None:
 def test_an_idle_session_sets_no_timer() -> None:
     cloud = attached_cloud()
     assert cloud.wait(0.1) == []
+
+
+def test_lost_registrations_are_told_before_the_edge_counts_as_attached() -> None:
+    cloud = ScriptedCloud()
+    cloud.attach(known_since=5)
+    cloud.ask(publish("c1/a"))
+    cloud.answer(published("c1/a"))
+    cloud.cut()
+    said = cloud.words(cloud.attach(known_since=9))
+    assert [type(word) for word in said] == [RegistrationsLost, EdgeAttached]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import pytest
 
 from gridstat.endpoint.asker import awaited
+from gridstat.endpoint.change_board import ChangeBoard
 from gridstat.endpoint.publication_book import PublicationBook
 from gridstat.endpoint.subscription_book import Order
 from gridstat.model.qos import ModalQos
@@ -18,7 +19,7 @@ from gridstat.net.command.endpoint_messages import (
     Unpublish,
     Unsubscribe,
 )
-from tests.unit.endpoint.paper_grid import PaperCloud, PaperGrid, granted, variable
+from tests.unit.endpoint.paper_grid import PaperClock, PaperCloud, PaperGrid, granted, variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,7 +110,8 @@ def test_a_pattern_that_was_granted_meanwhile_is_given_back(grid: PaperGrid) -> 
 
 def test_publications_that_were_registered_meanwhile_are_withdrawn() -> None:
     cloud = InterruptedCloud(ready=[(PublishedOutcome(variable=variable()),)])
-    book = PublicationBook(cloud, cast("EventChannels", None))
+    board = ChangeBoard(lambda work: work(), PaperClock())
+    book = PublicationBook(cloud, cast("EventChannels", None), board)
     with pytest.raises(KeyboardInterrupt):
         book.publish([(variable(), ())])
     assert cloud.asked[1:] == [Unpublish(names=("c1/a/v",))]

@@ -30,6 +30,7 @@ class RecordingCore:
         self.states: dict[int, dict[str, int]] = {}
         self.queued = 0
         self.replay_queued = 0
+        self.policed_events: dict[tuple[int, int], tuple[int, dict[str, int]]] = {}
 
     def open_channel(self, spec: ChannelSpec) -> None:
         if spec.channel_id in self.unreachable:
@@ -45,6 +46,9 @@ class RecordingCore:
 
     def copies(self, _: int) -> CopyFacts | None:
         return None
+
+    def policed(self) -> dict[tuple[int, int], tuple[int, dict[str, int]]]:
+        return dict(self.policed_events)
 
     def close_channel(self, channel_id: int) -> dict[str, int]:
         self.calls.append(f"close channel {channel_id}")

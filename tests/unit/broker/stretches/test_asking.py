@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from gridstat.model.errors import (
     NoSuchSubscription,
@@ -213,7 +214,9 @@ def test_a_variable_that_is_gone_ends_its_contract_and_the_subscriber_is_told(
     gone = RefusedOutcome(code=NoSuchVariable.code, reason="gone")
     cloud.say(ContractEnded(term=7, contract=f"c1#{number}", refused=gone))
     cloud.settle()
-    assert cloud.notices[CENTRE][-1] == Unpublished(subscription_id=number, name=FAR.name)
+    assert cloud.notices[CENTRE][-1] == Unpublished(
+        subscription_id=number, name=FAR.name, code=NoSuchVariable.code, reason="gone"
+    )
     assert cloud.broker.registry.subscriptions == {}
     assert cloud.broker.registry.tree.asked == {}
 
@@ -319,3 +322,41 @@ def test_a_subscriber_that_moves_to_another_edge_takes_its_stretch_along(cloud: 
     notice = cloud.notices[CENTRE][-1]
     assert isinstance(notice, ContractChanged)
     assert notice.granted.paths[0].routers[-1] == other
+
+
+def told(cloud: Family) -> GrantedOutcome:
+    notice = cloud.notices[CENTRE][-1]
+    assert isinstance(notice, ContractChanged)
+    return notice.granted
+
+
+def test_paths_that_the_owner_says_are_down_are_told_to_the_subscriber(cloud: Family) -> None:
+    number = have(cloud)
+    granted = cloud.broker.registry.tree.asked[number].granted
+    assert granted is not None
+    words = ("path 1 is down: channel c2/b0→c1/b0",)
+    cloud.say(structs.replace(granted, term=7, paths_down=(0, 9), degraded=words))
+    cloud.settle()
+    assert (told(cloud).paths_down, told(cloud).degraded) == (("path 1",), words)
+    before = len(cloud.notices[CENTRE])
+    cloud.say(structs.replace(granted, term=7, paths_down=(0, 9), degraded=words))
+    cloud.settle()
+    assert len(cloud.notices[CENTRE]) == before  # Nothing is new in it.
+    cloud.say(structs.replace(granted, term=7))
+    cloud.settle()
+    assert (told(cloud).paths_down, told(cloud).degraded) == ((), ())
+
+
+def test_a_part_of_our_own_that_nothing_leads_round_is_told_as_a_path_that_is_down(
+    cloud: Family,
+) -> None:
+    have(cloud)
+    (path,) = answer(cloud).paths
+    last = [each for each in cloud.channels_given if each.to_router in {"c1/e2", "c1/e3"}]
+    assert path.channel_ids[-1] in {each.channel_id for each in last}
+    for is_up, expected in ((False, ("path 1",)), (True, ())):
+        for each in last:
+            state = ChannelStateChanged(channel_id=each.channel_id, is_up=is_up)
+            cloud.hear(each.to_router, state)
+        cloud.settle()
+        assert told(cloud).paths_down == expected

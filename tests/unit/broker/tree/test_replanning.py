@@ -8,7 +8,12 @@ from msgspec import structs
 
 from gridstat.broker.tree.settings import TreeSettings
 from gridstat.model.rate_law import NS_PER_S
-from gridstat.net.command.stretch_messages import Lookup, StretchBroken, StretchMended
+from gridstat.net.command.stretch_messages import (
+    ContractGranted,
+    Lookup,
+    StretchBroken,
+    StretchMended,
+)
 from tests.unit.broker.tree.tree_world import variable
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, residue, two_clouds
 
@@ -207,3 +212,35 @@ def test_a_new_plan_that_crosses_a_change_is_not_taken_for_its_answer_on_the_way
     granted = world.clouds["c4"].granted[contract]
     assert granted.asked == changed
     assert {quality.latency_us for quality in granted.granted.values()} == {300_000}
+
+
+def test_the_subscribers_cloud_is_told_which_paths_do_not_work_and_when_they_do_again() -> None:
+    world = two_clouds()
+    contract = world.subscribe("c2/d", VOLTAGE, redundancy=2)
+    world.settle()
+    state = world.brokers["root"].machine.state
+    held = world.clouds["c2"].granted[contract]
+    assert (held.paths_down, held.degraded) == ((), ())
+    numbers = [
+        {number for piece in path.pieces for number in piece.channel_ids}
+        & state.channels.accounts.keys()
+        for path in held.paths
+    ]
+    for index, (number,) in enumerate(numbers):
+        world.clouds["c2"].tell_channel(number, is_up=False)
+        world.say("c2")
+        world.rest()
+        told = world.clouds["c2"].granted[contract]
+        assert (told.generation, told.paths_down) == (held.generation, tuple(range(index + 1)))
+        label = state.channels.accounts[number].channel.label
+        assert any(label in word for word in told.degraded)
+    world.sent.clear()
+    world.rest()
+    repeated = [word for _, _, word in world.sent if isinstance(word, ContractGranted)]
+    assert repeated == []  # However often it is tried in vain.
+    for (number,) in numbers:
+        world.clouds["c2"].tell_channel(number, is_up=True)
+        world.say("c2")
+        world.rest()
+    told = world.clouds["c2"].granted[contract]
+    assert (told.paths_down, told.degraded) == ((), ())

@@ -1,0 +1,160 @@
+"""What became of a subscription, a publication or an edge, as the application is told of it.
+
+The rules that tell a moved contract from a lowered, broken or restored one are here as well; they
+compare two contracts and know nothing of sessions and threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from gridstat.model.call_options import checked_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gridstat.endpoint.contract import Contract
+
+CODE_LINK_FAILED: Final = 1
+CODE_PURGED: Final = 3
+CODE_EDGE_RESTARTED: Final = 4
+"""What an attachment says beyond success (S0 §3.11): after a link failure, after the old
+registrations were purged, after the edge router was restarted."""
+
+
+class ChangeKind(StrEnum):
+    """What happened."""
+
+    EDGE_LOST = "edge_lost"
+    """The session with an edge router is lost; `edges_left` says how many remain."""
+    MOVED = "moved"
+    """The contract leads over other paths, which were set up before the old ones were left."""
+    LOWERED = "lowered"
+    """Less than was granted: fewer paths work, the quality is lower, or paths share a router."""
+    BROKEN = "broken"
+    """No path works, so the contract is not kept."""
+    PURGED = "purged"
+    """The cloud has removed it; with `is_over` for good, else it is registered again."""
+    RESTORED = "restored"
+    """What was lost, lowered, broken or purged is as it was before."""
+    POLICED = "policed"
+    """The edge router did not let events of a publication pass; `policed` has the totals."""
+
+
+class Subject(StrEnum):
+    """What a change is about; `Change.name` is its name."""
+
+    EDGE = "edge"
+    END_POINT = "end_point"
+    PUBLICATION = "publication"
+    SUBSCRIPTION = "subscription"
+
+
+@checked_calls()
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change, as `on_change` and `changes()` tell it.
+
+    `at_ns` is when this end-point learnt of it, by its own clock. `code` is that of an error
+    (`gridstat error 1034`), or one of S0's: 1 after a link failure, 3 after a purge, 4 after a
+    restart of the edge router; 0 where there is none. `contract` is the new one, of a subscription.
+    """
+
+    kind: ChangeKind
+    subject: Subject
+    name: str
+    at_ns: int
+    reason: str = ""
+    code: int = 0
+    contract: Contract | None = None
+    edges_left: int | None = None
+    is_over: bool = False
+    edge: str = ""
+    policed: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+OnChange: TypeAlias = Callable[[Change], object]
+"""What an application gives as `on_change`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContractChange:
+    """One kind of change between two contracts, and why."""
+
+    kind: ChangeKind
+    reason: str
+
+
+def compare(granted: Contract, before: Contract, after: Contract) -> list[ContractChange]:
+    """What a subscriber is told when a contract takes another's place, in order.
+
+    `granted` is what the application last asked for and got: only what is no worse than that is
+    restored. The same contract twice is no change.
+    """
+    found = []
+    if _ways(before) != _ways(after):
+        found.append(ContractChange(ChangeKind.MOVED, _reason(before, after, _way_words(after))))
+    if is_broken(after):
+        if not is_broken(before):
+            words = "no path works" if after.paths else "there is no path"
+            found.append(ContractChange(ChangeKind.BROKEN, _reason(before, after, words)))
+    elif is_broken(before) or _is_lower(before, after):
+        is_back = is_broken(before) and not _is_lower(granted, after)
+        kind = ChangeKind.RESTORED if is_back else ChangeKind.LOWERED
+        found.append(ContractChange(kind, _reason(before, after, _state_words(after))))
+    elif _is_lower(granted, before) and not _is_lower(granted, after):
+        found.append(ContractChange(ChangeKind.RESTORED, _state_words(after)))
+    return found
+
+
+def is_broken(contract: Contract) -> bool:
+    """Whether none of its paths works, as far as the broker says."""
+    return bool(contract.paths) and len(contract.paths_down or ()) >= len(contract.paths)
+
+
+def _is_lower(before: Contract, after: Contract) -> bool:
+    """Whether the second is worse than the first in any respect."""
+    if _working(after) < _working(before) or _is_lower_quality(before, after):
+        return True
+    if (before.is_node_disjoint and not after.is_node_disjoint) or (
+        after.shares_edge and not before.shares_edge
+    ):
+        return True
+    # A broker that does not say which paths are down still says in words what is wrong.
+    return after.paths_down is None and bool(set(after.degraded) - set(before.degraded))
+
+
+def _is_lower_quality(before: Contract, after: Contract) -> bool:
+    for mode, old in before.granted.items():
+        new = after.granted.get(mode)
+        if new is None or new.every > old.every or new.latency_us > old.latency_us:
+            return True
+        if new.redundancy < old.redundancy:
+            return True
+    return False
+
+
+def _working(contract: Contract) -> int:
+    return len(contract.paths) - len(contract.paths_down or ())
+
+
+def _ways(contract: Contract) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
+    return [(path.routers, path.channel_ids) for path in contract.paths]
+
+
+def _way_words(contract: Contract) -> str:
+    return "; ".join(f"{path.name}: {' > '.join(path.routers)}" for path in contract.paths)
+
+
+def _state_words(contract: Contract) -> str:
+    return f"{_working(contract)} of {len(contract.paths)} paths work"
+
+
+def _reason(before: Contract, after: Contract, otherwise: str) -> str:
+    """What the broker says of it that it has not said before, or what can be seen here."""
+    known = set(before.degraded)
+    return "; ".join(word for word in after.degraded if word not in known) or otherwise
