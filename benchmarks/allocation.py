@@ -10,8 +10,8 @@ import time
 from random import Random
 from typing import TYPE_CHECKING
 
-from gridstat.broker.capacity.allocation import Allocator
-from gridstat.broker.capacity.contracts import Allocation, AllocationRequest
+from gridstat.broker.capacity.allocation import Allocation, AllocationRequest
+from gridstat.broker.capacity.allocator import Allocator
 from gridstat.broker.capacity.resources import Resources
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.identifiers import ChannelId, VariableId

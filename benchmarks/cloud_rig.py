@@ -21,7 +21,7 @@ from benchmarks.processes import Processes, RoleProcess
 from gridstat.console.access import load_access
 from gridstat.console.grid import Grid
 from gridstat.console.grid_folder import GridFolder
-from gridstat.console.operator_desk import ask_once
+from gridstat.console.operator_session import ask_once
 from gridstat.net.command.address import address_text
 from gridstat.net.command.identity import Role
 from gridstat.net.command.messages import Explain, Survey

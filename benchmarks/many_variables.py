@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from gridstat.console.access import load_access
-from gridstat.endpoint.asking import qos
-from gridstat.endpoint.connecting import connect
+from gridstat.endpoint.connection_setup import connect
+from gridstat.endpoint.options import qos
 from gridstat.model.status import BuiltinType
 
 ANSWER_S_MAX = 300.0

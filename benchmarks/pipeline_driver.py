@@ -18,10 +18,10 @@ from pyspark import SparkContext
 from benchmarks.roles.conversation import Answer, Question, converse
 from gridstat.pipeline.alarm_rules import load_rules
 from gridstat.pipeline.experiments import bins, read_samples
-from gridstat.pipeline.folder import PipelineFolder
-from gridstat.pipeline.jobs.alarms import AlarmFollower
+from gridstat.pipeline.jobs.alarm_follower import AlarmFollower
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
-from gridstat.pipeline.session import SparkSettings, spark_session
+from gridstat.pipeline.pipeline_folder import PipelineFolder
+from gridstat.pipeline.spark_session import SparkSettings, spark_session
 from gridstat.pipeline.stages.rollup import rollup_core
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.roles.conversation import say
-from gridstat.record.kinds import EVENTS, STREAMS
+from gridstat.record.log_settings import LogSettings, RecorderSettings
 from gridstat.record.log_writer import LogWriter
+from gridstat.record.record_kinds import EVENTS, STREAMS
 from gridstat.record.segment import FRAME_RECORDS_MAX
-from gridstat.record.settings import LogSettings, RecorderSettings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -101,7 +101,7 @@ class RoleProcess:
         return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
     def dismiss(self) -> None:
-        """Tell a daemon to end, without waiting for it; many then end side by side."""
+        """Notify a daemon to end, without waiting for it; many then end side by side."""
         if self._is_daemon:
             self._process.terminate()
 

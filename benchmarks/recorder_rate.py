@@ -18,18 +18,18 @@ from benchmarks.errors import BenchmarkError
 from gridstat.core import _ends
 from gridstat.endpoint.change_stream import ChangeFollowers
 from gridstat.endpoint.deliverer import Deliverer
+from gridstat.endpoint.expected_variables import ExpectedVariables
 from gridstat.endpoint.failure_reports import FailureReports
-from gridstat.endpoint.incoming import Incoming, Interests
-from gridstat.endpoint.listening import Listening
 from gridstat.endpoint.subscriber import Subscription
+from gridstat.endpoint.subscription_dispatch import Interests, SubscriptionDispatch
 from gridstat.model.identifiers import VariableId
 from gridstat.model.qos import Qos
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType, StatusVariable
 from gridstat.net.clock import SystemClock
 from gridstat.net.command.endpoint_messages import GrantedOutcome
+from gridstat.record.log_settings import RecorderSettings
 from gridstat.record.recorder import Recorder
-from gridstat.record.settings import RecorderSettings
 from gridstat.record.writing_thread import WritingThread
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class RecorderRun:
 class _Keeper:
     """Subscriptions of a cloud that is not there are never changed."""
 
-    def __init__(self, listening: Listening) -> None:
+    def __init__(self, listening: ExpectedVariables) -> None:
         self._listening = listening
 
     def change(self, subscription: Subscription, qos: ModalQos) -> None:
@@ -103,7 +103,7 @@ def measure_recorder(
     recorder = Recorder(folder, now_ns=clock.posix_ns, settings=settings)
     receiver = _ends.Receiver(ring_events=RING_EVENTS, option_bytes=1 << 20)
     deliverer = Deliverer(receiver, clock)
-    listening = Listening(receiver, deliverer, clock)
+    listening = ExpectedVariables(receiver, deliverer, clock)
     writing = WritingThread(recorder, settings.sync_s)
     tap = _Tap(recorder)
     listening.tap = tap
@@ -158,7 +158,7 @@ def _await_safe(recorder: Recorder, receiver: _ends.Receiver) -> None:
         time.sleep(0.01)
 
 
-def _subscribe(listening: Listening, variables: int, rate: int) -> None:
+def _subscribe(listening: ExpectedVariables, variables: int, rate: int) -> None:
     keeper, failures = _Keeper(listening), FailureReports()
     qos = Qos(every=1, latency_us=LATENCY_US, redundancy=1, priority=3)
     for number in range(1, variables + 1):
@@ -166,7 +166,7 @@ def _subscribe(listening: Listening, variables: int, rate: int) -> None:
             VariableId(number), f"c1/bench/v{number}", BuiltinType.FLOAT64, Period(1, rate)
         )
         outcome = GrantedOutcome(subscription_id=number, variable=variable, granted={0: qos})
-        incoming = Incoming(variable.name, Interests(), failures)
+        incoming = SubscriptionDispatch(variable.name, Interests(), failures)
         followers = ChangeFollowers(_nobody)
         listening.begin(Subscription(keeper, incoming, outcome, f"s{number}", followers), 1)
 

@@ -226,7 +226,7 @@ def _role_of(kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """CPU time of some processes and deliveries over one stretch of time."""
+    """CPU time of some processes and deliveries over one segment of time."""
 
     seconds: float
     cpu_s: tuple[float, ...]

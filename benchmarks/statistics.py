@@ -30,7 +30,7 @@ Histogram = tuple[tuple[int, int], ...]
 """(upper edge in ns, samples) of each bucket, the lowest first."""
 
 Windows = Sequence[tuple[int, int]]
-"""Stretches of time, from and until, in ns of the clock that stamps events."""
+"""Segments of time, from and until, in ns of the clock that stamps events."""
 
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

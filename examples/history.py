@@ -11,7 +11,7 @@ import argparse
 
 from pyspark.sql import functions as F
 
-from gridstat.pipeline.session import SparkSettings, spark_session
+from gridstat.pipeline.spark_session import SparkSettings, spark_session
 
 
 def arguments() -> argparse.Namespace:

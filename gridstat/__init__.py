@@ -36,17 +36,17 @@ from gridstat.model.status import (
 )
 
 if TYPE_CHECKING:
-    from gridstat.endpoint.asking import qos
     from gridstat.endpoint.change import Change, ChangeKind, Subject
     from gridstat.endpoint.change_stream import ChangeStream
-    from gridstat.endpoint.connecting import connect, connect_async
     from gridstat.endpoint.connection import Connection
+    from gridstat.endpoint.connection_setup import connect, connect_async
     from gridstat.endpoint.contract import Contract
     from gridstat.endpoint.delivery import Delivery
     from gridstat.endpoint.flooded import FloodedEvent, FloodedSubscription
     from gridstat.endpoint.group import Group
     from gridstat.endpoint.group_sets import GroupSet
     from gridstat.endpoint.ledger import Ledger
+    from gridstat.endpoint.options import qos
     from gridstat.endpoint.path_ledger import PathLedger
     from gridstat.endpoint.pattern import PatternSubscription
     from gridstat.endpoint.publisher import Publication
@@ -126,9 +126,9 @@ _LOADED_LATER = {
     "Subject": "gridstat.endpoint.change",
     "Subscription": "gridstat.endpoint.subscriber",
     "Violation": "gridstat.endpoint.violation",
-    "connect": "gridstat.endpoint.connecting",
-    "connect_async": "gridstat.endpoint.connecting",
-    "qos": "gridstat.endpoint.asking",
+    "connect": "gridstat.endpoint.connection_setup",
+    "connect_async": "gridstat.endpoint.connection_setup",
+    "qos": "gridstat.endpoint.options",
 }
 
 

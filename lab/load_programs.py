@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 
 from gridstat.console.access import load_access
-from gridstat.endpoint.asking import qos
-from gridstat.endpoint.connecting import connect
+from gridstat.endpoint.connection_setup import connect
+from gridstat.endpoint.options import qos
 from gridstat.model.status import BuiltinType
 from lab.ledger import EventLog, entries_of
 

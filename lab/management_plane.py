@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
-from gridstat.broker.desk import Outside
+from gridstat.broker.context import Outside
 from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.broker.settings import BrokerSettings, Quotas
 from gridstat.broker.tree.qos_broker import QosBroker
-from gridstat.broker.tree.settings import TreeSettings
-from gridstat.net.command.authority import CertificateFacts, signed_bytes
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.net.command.endpoint_messages import Attach
+from gridstat.net.command.endpoint_signatures import CertificateFacts, signed_bytes
 from gridstat.net.command.frames import decode_outcomes, encode_body
 from gridstat.net.command.machine import (
     CancelTimer,
@@ -37,7 +37,7 @@ from gridstat.net.command.machine import (
 from gridstat.net.command.operator_messages import OperatorAnswer
 from gridstat.net.command.router_messages import Forward, Return
 from gridstat.net.command.session_messages import Hello
-from gridstat.net.command.tree_messages import TreeWord
+from gridstat.net.command.tree_messages import TreeMessageBase
 from lab.errors import LabError
 from lab.plane_routers import PlaneRouter
 
@@ -239,7 +239,7 @@ class ManagementPlane:
             match instruction:
                 case Send(peer=to, message=message):
                     self.messages[type(message).__name__] += 1
-                    if isinstance(message, TreeWord):
+                    if isinstance(message, TreeMessageBase):
                         self.tree_messages += 1
                     elif to != OPERATOR:
                         self.router_messages += 1

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from gridstat.console.access import load_access
-from gridstat.console.operator_desk import OperatorDesk, operator_desk
+from gridstat.console.operator_session import OperatorSession, operator_desk
 from gridstat.model.errors import GridStatError
 from gridstat.net.command.messages import Survey
 from lab.errors import LabError
@@ -66,7 +66,7 @@ class Observer:
 async def observe(folder: Path) -> None:
     loop = asyncio.get_running_loop()
     access = load_access(folder)
-    desks: dict[str, OperatorDesk] = {}
+    desks: dict[str, OperatorSession] = {}
     async with AsyncExitStack() as stack:
         while line := await loop.run_in_executor(None, sys.stdin.readline):
             broker = line.strip()

@@ -25,7 +25,7 @@ import pyspark
 
 from gridstat.pipeline.class_archive import archive_options, archive_path
 from gridstat.pipeline.java import java_home
-from gridstat.pipeline.session import QUICK_JAVA, SparkSettings
+from gridstat.pipeline.spark_session import QUICK_JAVA, SparkSettings
 from lab.errors import LabError
 
 if TYPE_CHECKING:

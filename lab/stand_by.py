@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from gridstat.console.access import ACCESS_FILE, load_access
 from gridstat.console.config.grid_file import grid_from_text
 from gridstat.console.grid_folder import GridFolder, free_ports
-from gridstat.console.operator_desk import ask_once, operator_desk
-from gridstat.endpoint.asking import qos
-from gridstat.endpoint.connecting import connect
+from gridstat.console.operator_session import ask_once, operator_desk
+from gridstat.endpoint.connection_setup import connect
+from gridstat.endpoint.options import qos
 from gridstat.model.errors import GridStatError
 from gridstat.model.status import BuiltinType
 from gridstat.net.command.address import address_text

@@ -35,8 +35,8 @@ from benchmarks.pipeline_log import NS_PER_S, record_log
 from benchmarks.processes import Processes, RoleProcess
 from benchmarks.recorder_rate import best_rate, recorder_rates
 from benchmarks.statistics import line_through
-from gridstat.record.kinds import EVENTS
 from gridstat.record.log_reader import LogReader
+from gridstat.record.record_kinds import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

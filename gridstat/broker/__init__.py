@@ -10,7 +10,7 @@ before it:
     effects      what an operation does once it is decided
     routers      sessions with routers, their health, moves from path to path
     requests     what end-points ask for and are told
-    stretches    the cloud as a part of a tree: its parent's orders, and what it asks there
+    segments    the cloud as a part of a tree: its parent's orders, and what it asks there
     operators    what people ask for and are shown
     tree         brokers above clouds
 """

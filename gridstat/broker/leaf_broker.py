@@ -1,50 +1,61 @@
 """The leaf broker of one cloud: a pure machine that admits, orders, journals and recovers.
 
-Start reading at `handle`. A request walks `requests.py` (who asks) → `subscriptions.py` or its
-neighbours (decide) → `desk.py` (make durable) → `router_tables.py` (order, await confirmations) and
-back as an answer. Failures walk `recovery.py`.
+Start reading at `handle`. A request passes `request_intake.py` (who asks), `subscriptions.py` or a
+neighbour of it (decide), `context.py` (make durable) and `router_tables.py` (order, await
+confirmations), and returns as an answer. Failures are handled in `recovery.py`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from gridstat.broker.capacity.allocation import Allocator
+from gridstat.broker.capacity.allocator import Allocator
 from gridstat.broker.capacity.resources import Resources
-from gridstat.broker.desk import CONFIRM_TIMER, FLUSH_TIMER, REPORTS_TIMER, Desk, Outside
+from gridstat.broker.context import (
+    CONFIRM_TIMER,
+    FLUSH_TIMER,
+    REPORTS_TIMER,
+    BrokerContext,
+    Outside,
+)
 from gridstat.broker.effects.effects import Effects
 from gridstat.broker.effects.reservations import Reservations
-from gridstat.broker.housing import HOUSE_TIMER, Housing
-from gridstat.broker.operators.flooding import Flooding, FloodingOrder
-from gridstat.broker.operators.operator_desk import OperatorDesk
+from gridstat.broker.operators.leaf_flooding import FloodingOrder, LeafFlooding
+from gridstat.broker.operators.operator_commands import OperatorCommands
 from gridstat.broker.operators.survey import Surveyor
+from gridstat.broker.placement import HOUSE_TIMER, Placement
 from gridstat.broker.records.operations import TermBegan, encode, since_snapshot
 from gridstat.broker.records.registry import Registry
 from gridstat.broker.records.snapshot import snapshot_operations
 from gridstat.broker.recovery import REPLAN_TIMER, Recovery
-from gridstat.broker.requests.attachments import DORMANT_TIMER, Attachments
-from gridstat.broker.requests.catching import CATCH_TIMER
-from gridstat.broker.requests.command_desk import CommandDesk
+from gridstat.broker.requests.command_dispatcher import CommandDispatcher
 from gridstat.broker.requests.contract_changes import ContractChanges
-from gridstat.broker.requests.enquiries import Enquiries
-from gridstat.broker.requests.flooded_hearing import FloodedHearing
-from gridstat.broker.requests.grants import OWED_TIMER, Grants
+from gridstat.broker.requests.endpoint_attachments import DORMANT_TIMER, EndPointAttachments
+from gridstat.broker.requests.endpoint_presence import (
+    AWAY_TIMER,
+    GRACE_TIMER,
+    SETTLED_TIMER,
+    EndPointPresence,
+)
+from gridstat.broker.requests.flood_listeners import FloodListeners
 from gridstat.broker.requests.notices import Notices
-from gridstat.broker.requests.presence import AWAY_TIMER, GRACE_TIMER, SETTLED_TIMER, Presence
+from gridstat.broker.requests.pattern_matching import CATCH_TIMER
+from gridstat.broker.requests.pending_grants import OWED_TIMER, PendingGrants
 from gridstat.broker.requests.publication_changes import OVER_TIMER, PublicationChanges
 from gridstat.broker.requests.publications import Publications
-from gridstat.broker.requests.requests import Requests
+from gridstat.broker.requests.queries import Queries
+from gridstat.broker.requests.request_intake import RequestIntake
 from gridstat.broker.requests.subscriptions import Subscriptions
-from gridstat.broker.routers.moves import RETIRE_TIMER, Moves
-from gridstat.broker.routers.refusals import REFUSAL_TIMER
-from gridstat.broker.routers.router_desk import WHOLE_TIMER, RouterDesk
+from gridstat.broker.routers.path_moves import RETIRE_TIMER, PathMoves
 from gridstat.broker.routers.router_health import ABSENT_TIMER, RouterHealth
-from gridstat.broker.stretches.asking import ASK_TIMER
-from gridstat.broker.stretches.borders import CROSSINGS_TIMER, SEARCH_TIMER
-from gridstat.broker.stretches.numbers import NUMBERS_TIMER
-from gridstat.broker.stretches.patience import PATIENCE_TIMER
-from gridstat.broker.stretches.reserving import RELEASE_TIMER
-from gridstat.broker.stretches.stretch_desk import StretchDesk
+from gridstat.broker.routers.router_sessions import WHOLE_TIMER, RouterSessions
+from gridstat.broker.routers.row_refusals import REFUSAL_TIMER
+from gridstat.broker.segments.leaf_borders import ABSTRACT_LINKS_TIMER, SEARCH_TIMER
+from gridstat.broker.segments.leaf_identifiers import NUMBERS_TIMER
+from gridstat.broker.segments.parent_dispatcher import ParentDispatcher
+from gridstat.broker.segments.pending_answers import PATIENCE_TIMER
+from gridstat.broker.segments.remote_contracts import ASK_TIMER
+from gridstat.broker.segments.segment_reservations import RELEASE_TIMER
 from gridstat.broker.tables.channel_plan import ChannelPlan
 from gridstat.broker.tables.router_tables import RouterTables
 from gridstat.model.errors import GridStatError, NotAuthorised, Refused
@@ -72,7 +83,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gridstat.broker.operators.survey import ReportedLedger
-    from gridstat.broker.records.applied import Applied
+    from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.operations import Operation
     from gridstat.broker.settings import BrokerSettings
     from gridstat.model.cloud import EventChannel, Router
@@ -97,57 +108,57 @@ class LeafBroker:
         channels: Iterable[EventChannel],
         resources: Resources | None = None,
     ) -> None:
+        self._early: list[Event] | None = []
+        self._has_begun = False
         self.registry = Registry(settings.cloud)
         self.tables = RouterTables()
         self.reservations = Reservations(Allocator(resources or Resources(probes=settings.probes)))
-        self._routers = {router.name: router for router in routers}
-        self._channels = {int(channel.channel_id): channel for channel in channels}
         channel_plan = ChannelPlan(self.registry, self.tables, settings.probes)
         effects = Effects(self.registry, self.reservations, self.tables, channel_plan)
-        self._desk = Desk(settings, outside, self.registry, self.reservations, self.tables, effects)
-        self._requests = Requests(self._desk)
-        notices = Notices(self._desk)
-        self._moves = Moves(self._desk)
-        self._router_desk = RouterDesk(self._desk)
-        self._presence = Presence(self._desk, notices)
+        context = self._context = BrokerContext(
+            settings, outside, self.registry, self.reservations, self.tables, effects
+        )
+        self._requests = RequestIntake(context)
+        notices = Notices(context)
+        self._moves = PathMoves(context)
+        self._router_sessions = RouterSessions(context)
+        self._presence = EndPointPresence(context, notices)
         self._requests.attached_again = self._presence.attached_again
-        self._attachments = Attachments(
-            self._desk, self._requests, notices, channel_plan, self._presence
+        self._attachments = EndPointAttachments(
+            context, self._requests, notices, channel_plan, self._presence
         )
-        self._health = RouterHealth(self._desk)
-        self._recovery = Recovery(self._desk, self._health, notices, self._moves, self._presence)
-        surveyor = Surveyor(self._desk, self._router_desk, self._health, channel_plan)
-        self.flooding = Flooding(self._desk)
-        self._operator_desk = OperatorDesk(self._desk, surveyor, self._health, self.flooding)
-        self._grants = Grants(self._desk, self._requests, self._moves, self._recovery.way_round)
+        self._health = RouterHealth(context)
+        self._recovery = Recovery(context, self._health, notices, self._moves, self._presence)
+        surveyor = Surveyor(context, self._router_sessions, self._health, channel_plan)
+        self.flooding = LeafFlooding(context)
+        self._operator_commands = OperatorCommands(context, surveyor, self._health, self.flooding)
+        self._grants = PendingGrants(context, self._requests, self._moves, self._recovery.way_round)
         self._requests.granted_again = self._grants.again
-        self._subscriptions = Subscriptions(self._desk, self._requests, self._grants, notices)
-        self._tree = StretchDesk(self._desk, self._health, self._requests, self._grants, notices)
+        self._subscriptions = Subscriptions(context, self._requests, self._grants, notices)
+        self._tree = ParentDispatcher(context, self._health, self._requests, self._grants, notices)
         self._publication_changes = PublicationChanges(
-            self._desk, self._requests, notices, self._tree.numbers.take
+            context, self._requests, notices, self._tree.numbers.take
         )
-        self._recovery.stretch_changed = self._tree.stretch_changed
-        self._housing = Housing(self._desk, notices, self._tree.stretch_changed)
+        self._recovery.segment_changed = self._tree.segment_changed
+        self._placement = Placement(context, notices, self._tree.segment_changed)
         self._set_up_flooding()
         self._subscriptions.elsewhere = self._tree.asking
         self._publications = Publications(
-            self._desk, self._requests, notices, self._subscriptions, self._tree.numbers
+            context, self._requests, notices, self._subscriptions, self._tree.numbers
         )
         self._tree.numbers.publish = self._publications.publish
-        self._commands = CommandDesk(
+        self._commands = CommandDispatcher(
             self._attachments,
             self._subscriptions,
-            ContractChanges(self._desk, self._requests, self._moves, self._tree.asking),
+            ContractChanges(context, self._requests, self._moves, self._tree.asking),
             self._publications,
             self._publication_changes,
             self._enquiries(),
-            FloodedHearing(self._desk, self._requests),
+            FloodListeners(context, self._requests),
             self._tree.asking.answers.joins,
         )
         self._set_up_timers()
-        self._early: list[Event] | None = []
-        self._has_begun = False
-        self._lay_out()
+        self._lay_out(routers, channels)
 
     def _set_up_flooding(self) -> None:
         """What a parent says of it is heard, and answered, like its other words."""
@@ -157,20 +168,20 @@ class LeafBroker:
     def _set_up_timers(self) -> None:
         """Who is told when a timer fires: of one name, or of many that begin alike."""
         self._fixed_timers: dict[str, Callable[[], None]] = {
-            FLUSH_TIMER: self._desk.flush,
-            CONFIRM_TIMER: self._desk.expire,
-            REPORTS_TIMER: self._desk.save_reports,
+            FLUSH_TIMER: self._context.flush,
+            CONFIRM_TIMER: self._context.expire,
+            REPORTS_TIMER: self._context.save_reports,
             RETIRE_TIMER: self._moves.retire_due,
             REPLAN_TIMER: self._recovery.continue_replanning,
             REFUSAL_TIMER: self._recovery.refusals_expired,
-            HOUSE_TIMER: self._housing.try_again,
+            HOUSE_TIMER: self._placement.try_again,
             CATCH_TIMER: self._subscriptions.catching.catch_some,
             OWED_TIMER: self._grants.answer_owed,
             ASK_TIMER: self._tree.asking.ask_all,
             PATIENCE_TIMER: self._tree.asking.patience.look,
             RELEASE_TIMER: self._tree.reserving.release_due,
             NUMBERS_TIMER: self._tree.numbers.ask_again,
-            CROSSINGS_TIMER: self._tree.borders.look_at_crossings,
+            ABSTRACT_LINKS_TIMER: self._tree.borders.check_abstract_links,
             SEARCH_TIMER: self._tree.borders.look_further,
             START_TIMER: self._begin,
         }
@@ -179,7 +190,7 @@ class LeafBroker:
             DORMANT_TIMER: self._attachments.dormancy_is_over,
             AWAY_TIMER: self._presence.edge_stays_away,
             SETTLED_TIMER: self._recovery.endpoint_moved,
-            WHOLE_TIMER: self._router_desk.send_whole_again,
+            WHOLE_TIMER: self._router_sessions.send_whole_again,
             OVER_TIMER: self._publication_changes.is_over,
             ABSENT_TIMER: self._recovery.absence_is_long,
         }
@@ -188,8 +199,8 @@ class LeafBroker:
         """Stand where the journal ends; a part of it may follow on another."""
         assert not self._has_begun, "a broker is restored before it starts"
         for operation in since_snapshot(written):
-            self._desk.effects.replay(operation)
-        self._desk.restored(len(written))
+            self._context.effects.replay(operation)
+        self._context.restored(len(written))
         self.registry.tree.news.take()  # Of an earlier life: what it has left is seen at the start.
 
     def snapshot(self) -> list[bytes]:
@@ -198,33 +209,33 @@ class LeafBroker:
 
     def survey(self) -> dict[str, Any]:
         """The cloud at a glance, for metrics; operators ask for the same."""
-        return self._operator_desk.survey()
+        return self._operator_commands.survey()
 
     def ledgers(self) -> list[ReportedLedger]:
         """What every subscriber has counted, also where a survey lists only the first ones."""
-        return self._operator_desk.ledgers()
+        return self._operator_commands.ledgers()
 
     def start(self, now_ns: int) -> list[Instruction]:
         """Begin a new term; `handle` does so too, when its first event comes."""
-        self._desk.begin_turn(now_ns)
+        self._context.begin_turn(now_ns)
         self._begin()
-        return self._desk.end_turn()
+        return self._context.end_turn()
 
     def handle(self, event: Event, now_ns: int) -> list[Instruction]:
-        self._desk.begin_turn(now_ns)
+        self._context.begin_turn(now_ns)
         if not self._has_begun:
             self._begin()
         if self._early is not None and isinstance(event, Connected | Disconnected | Received):
             if len(self._early) < EARLY_EVENTS_MAX:
                 self._early.append(event)
-            return self._desk.end_turn()
+            return self._context.end_turn()
         self._take(event)
         self._tree.end_turn()
-        self._desk.compact_if_due(self._desk.settings.snapshot_after, self._operations)
-        return self._desk.end_turn()
+        self._context.compact_if_due(self._context.settings.snapshot_after, self._operations)
+        return self._context.end_turn()
 
-    def _enquiries(self) -> Enquiries:
-        made = Enquiries(self._desk, self._requests)
+    def _enquiries(self) -> Queries:
+        made = Queries(self._context, self._requests)
         made.held_impaired = self._held_impaired
         return made
 
@@ -232,7 +243,10 @@ class LeafBroker:
         self._recovery.held_impaired(subscriber, number)
         self._tree.asking.held_impaired(subscriber, number, self._recovery.is_whole)
 
-    def _lay_out(self) -> None:
+    def _lay_out(self, routers: Iterable[Router], channels: Iterable[EventChannel]) -> None:
+        """Take in the routers and channels of the broker's file."""
+        self._routers = {router.name: router for router in routers}
+        self._channels = {int(channel.channel_id): channel for channel in channels}
         for router in self._routers.values():
             self.registry.add_router(router)
             self.reservations.add_router(router)
@@ -246,24 +260,24 @@ class LeafBroker:
         """The term grows with every start, durably, before anybody hears from this broker."""
         self._has_begun = True
         before = self.registry.term
-        term = max(before + 1, self._desk.settings.term_min)
+        term = max(before + 1, self._context.settings.term_min)
         if term > before + 1:
-            self._desk.note("term_raised", before=before, term=term)
-        journal = "" if self._desk.has_journal else self._desk.outside.new_identity()
-        self._desk.commit(
+            self._context.note("term_raised", before=before, term=term)
+        journal = "" if self._context.has_journal else self._context.outside.new_identity()
+        self._context.commit(
             [TermBegan(term=term, journal=journal), *self.flooding.orphaned()],
             self._begun,
-            lambda _: self._desk.set_timer(START_TIMER, self._desk.settings.retry_after_ns),
+            lambda _: self._context.set_timer(START_TIMER, self._context.settings.retry_after_ns),
         )
 
     def _begun(self, _: Applied) -> None:
         early, self._early = self._early or [], None
-        self._desk.note("term_began", term=self.registry.term)
-        self._operator_desk.undefined_modes.look()
-        self._operator_desk.started_ns = self._desk.now_ns
+        self._context.note("term_began", term=self.registry.term)
+        self._operator_commands.undefined_modes.look()
+        self._operator_commands.started_ns = self._context.now_ns
         self._health.resume()
         self._attachments.resume()
-        self._housing.resume()
+        self._placement.resume()
         self._publication_changes.resume()
         self._moves.resume()
         self._subscriptions.catching.go_on()
@@ -281,10 +295,10 @@ class LeafBroker:
             case Received(peer=peer):
                 self._receive(peer, event)
             case Persisted(token=token):
-                self._desk.persisted(token)
+                self._context.persisted(token)
                 self._tree.borders.look_later()
             case PersistFailed(token=token, reason=reason):
-                self._desk.persist_failed(token, reason)
+                self._context.persist_failed(token, reason)
                 self._presence.undone()
             case TimerFired(name=name):
                 self._fire(name)
@@ -292,7 +306,7 @@ class LeafBroker:
                 self._connect(peer, event)
             case Disconnected(peer=peer):
                 role, _, name = peer.partition("/")
-                if role == "router" and self._router_desk.disconnect(name):
+                if role == "router" and self._router_sessions.disconnect(name):
                     self._presence.edge_lost(name)
                     self._recovery.session_changed(name, is_connected=False)
                     self._tree.routers_changed()
@@ -302,14 +316,14 @@ class LeafBroker:
     def _connect(self, peer: str, event: Connected) -> None:
         role, _, name = peer.partition("/")
         if role == "router":
-            self._router_desk.connect(name, event.hello)
+            self._router_sessions.connect(name, event.hello)
         elif self._tree.is_parent(peer):
             self._tree.link.connect()
         elif role != "operator":
             error = NotAuthorised(
                 f"rule role: a {role} has no business with a broker; end-points go by their edge"
             )
-            self._desk.close(peer, error)
+            self._context.close(peer, error)
 
     def _receive(self, peer: str, event: Received) -> None:
         role, _, name = peer.partition("/")
@@ -319,7 +333,7 @@ class LeafBroker:
         elif self._tree.is_parent(peer) and self._tree.take(message):
             return
         elif role == "operator" and isinstance(message, OperatorCommand):
-            self._operator_desk.take(peer, message)
+            self._operator_commands.take(peer, message)
         else:
             self._refuse(peer, event)
 
@@ -329,18 +343,18 @@ class LeafBroker:
             case Forward():
                 self._decide(name, message)
             case TableChanged():
-                refused = self._router_desk.take_confirmation(name, message)
+                refused = self._router_sessions.take_confirmation(name, message)
                 self._recovery.rows_refused(name, refused)
             case TableRefused():
-                is_over = self._router_desk.take_refusal(name, message)
+                is_over = self._router_sessions.take_refusal(name, message)
                 self._recovery.table_refused(name, is_over=is_over)
             case ReportRouter():
-                is_new = self._router_desk.report(name, message)
+                is_new = self._router_sessions.report(name, message)
                 if is_new is not None:
                     self._recovery.router_reported(name, is_new=is_new)
                     self._presence.edge_reported(name, message.attached, is_new=is_new)
                     self._recovery.session_changed(name, is_connected=True)
-                    self._housing.try_again()
+                    self._placement.try_again()
                     self._tree.router_reported(name, is_new=is_new)
             case AttachmentChanged():
                 if message.is_up:
@@ -354,23 +368,25 @@ class LeafBroker:
                 self._recovery.back_pressure_changed(name, message)
                 self._tree.borders.back_pressure_changed(name, message)
             case ReportCounters():
-                self._router_desk.counters[name] = message
+                self._router_sessions.counters[name] = message
             case _:
                 self._refuse(event.peer, event)
 
     def _refuse(self, peer: str, event: Received) -> None:
         word = type(event.message).__name__
-        self._desk.close(peer, NotAuthorised(f"rule role: {peer} may not say {word} to a broker"))
+        self._context.close(
+            peer, NotAuthorised(f"rule role: {peer} may not say {word} to a broker")
+        )
 
-    # Requests.
+    # RequestIntake.
 
     def _decide(self, edge: str, forward: Forward) -> None:
-        if not self._router_desk.is_connected(edge):
+        if not self._router_sessions.is_connected(edge):
             return  # Not taken in: what it forwards is asked again once it has reported.
         try:
             opened = self._requests.open(edge, forward)
         except Exception as error:  # Whatever one end-point says, the others are served.
-            self._desk.note("request_failed", endpoint=forward.endpoint[:80], error=repr(error))
+            self._context.note("request_failed", endpoint=forward.endpoint[:80], error=repr(error))
             self._requests.drop(edge, forward)
             return
         if opened is None:
@@ -381,8 +397,8 @@ class LeafBroker:
         except GridStatError as error:
             self._requests.refuse(request, error)
         except Exception as error:  # As above; the note is for those who mend it.
-            self._desk.note("request_failed", endpoint=request.endpoint, error=repr(error))
-            self._desk.abandon()
+            self._context.note("request_failed", endpoint=request.endpoint, error=repr(error))
+            self._context.abandon()
             hint = "tell who runs the broker: its log says request_failed"
             failed = Refused("the broker failed over this request", hint=hint)
             self._requests.refuse(request, failed)

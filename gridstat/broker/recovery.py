@@ -11,26 +11,26 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.capacity.contracts import AllocationRequest, Refusal
+from gridstat.broker.capacity.allocation import AllocationRequest, Refusal
 from gridstat.broker.effects.contract_effects import allocation_of, uses_its_gates
-from gridstat.broker.records.applied import Applied
+from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Moved
 from gridstat.broker.requests.outcomes import granted
 from gridstat.broker.requests.subscriptions import renewed
-from gridstat.broker.routers.moves import routers_of
-from gridstat.broker.routers.refusals import Refusals
+from gridstat.broker.routers.path_moves import routers_of
+from gridstat.broker.routers.row_refusals import RowRefusals
 from gridstat.net.command.endpoint_messages import ContractChanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from gridstat.broker.capacity.contracts import Allocation
-    from gridstat.broker.desk import Desk
+    from gridstat.broker.capacity.allocation import Allocation
+    from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.records.registry import Subscription
+    from gridstat.broker.requests.endpoint_presence import EndPointPresence
     from gridstat.broker.requests.notices import Notices
-    from gridstat.broker.requests.presence import Presence
-    from gridstat.broker.routers.moves import Moves
+    from gridstat.broker.routers.path_moves import PathMoves
     from gridstat.broker.routers.router_health import RouterHealth
     from gridstat.net.command.router_messages import BackPressureChanged, ChannelStateChanged
 
@@ -42,14 +42,14 @@ class Recovery:
 
     def __init__(
         self,
-        desk: Desk,
+        context: BrokerContext,
         health: RouterHealth,
         notices: Notices,
-        moves: Moves,
-        presence: Presence,
+        moves: PathMoves,
+        presence: EndPointPresence,
     ) -> None:
-        self._desk = desk
-        self._refusals = Refusals(desk)
+        self._context = context
+        self._refusals = RowRefusals(context)
         self._health = health
         self._notices = notices
         self._moves = moves
@@ -57,20 +57,20 @@ class Recovery:
         self._impaired: set[int] = set()
         self._queue: list[tuple[int, int]] = []
         self._queued: set[int] = set()
-        self.stretch_changed: Callable[[Subscription], None] = _nobody
-        """Whom to tell of a stretch that has lost paths, has them back, or has moved."""
+        self.segment_changed: Callable[[Subscription], None] = _nobody
+        """Whom to tell of a segment that has lost paths, has them back, or has moved."""
 
     # What happened.
 
     def channel_changed(self, reporter: str, message: ChannelStateChanged) -> None:
         """Only the router that hears a channel can say whether it is silent."""
-        registry = self._desk.registry
+        registry = self._context.registry
         channel = registry.channels.get(message.channel_id)
         if channel is None or channel.to_router != reporter:
             return
         if not self._health.channel_changed(message.channel_id, is_up=message.is_up):
             return
-        self._desk.note(
+        self._context.note(
             "channel_up" if message.is_up else "channel_down",
             channel=channel.label,
             silent_ms=message.silent_ms,
@@ -83,12 +83,12 @@ class Recovery:
         self._replan_soon()
 
     def back_pressure_changed(self, reporter: str, message: BackPressureChanged) -> None:
-        channel = self._desk.registry.channels.get(message.channel_id)
+        channel = self._context.registry.channels.get(message.channel_id)
         if channel is None or channel.from_router != reporter:
             return
-        resources = self._desk.reservations.resources
+        resources = self._context.reservations.resources
         resources.mark_back_pressure(message.channel_id, is_on=message.is_on)
-        self._desk.note(
+        self._context.note(
             "back_pressure_on" if message.is_on else "back_pressure_off",
             channel=channel.label,
             queued_events=message.queued_events,
@@ -109,8 +109,8 @@ class Recovery:
             return
         news = self._refusals.take(name, variable_ids)
         self._moves.go_on()
-        refused = self._desk.tables[name].refused
-        through = self._desk.registry.through_router.get(name, set())
+        refused = self._context.tables[name].refused
+        through = self._context.registry.through_router.get(name, set())
         for variable_id in variable_ids:
             taken = self._subscriptions_to(variable_id)
             if variable_id in news:
@@ -125,9 +125,9 @@ class Recovery:
         """Once its tries are over, contracts over a router go elsewhere, or are told."""
         if not is_over:
             return
-        self._desk.note("router_refuses", router=name, reason=self._desk.tables[name].refusal)
+        self._context.note("router_refuses", router=name, reason=self._context.tables[name].refusal)
         self._health.table_refused(name)
-        self._look_at(self._desk.registry.through_router.get(name, ()))
+        self._look_at(self._context.registry.through_router.get(name, ()))
         self._replan()
 
     def refusals_expired(self) -> None:
@@ -137,15 +137,15 @@ class Recovery:
         self._replan()
 
     def _subscriptions_to(self, variable_id: int) -> set[int]:
-        registry = self._desk.registry
+        registry = self._context.registry
         publication = registry.publication_by_id(variable_id)
         return set() if publication is None else publication.subscriptions
 
     def way_round(self, record: Subscribed) -> Subscribed | None:
         """Another path for a contract of which a router has just refused the row, reserved."""
         for name in routers_of((record,)):
-            self._refusals.take(name, self._desk.tables[name].refused)
-        found = self._desk.registry.subscriptions.get(record.subscription_id)
+            self._refusals.take(name, self._context.tables[name].refused)
+        found = self._context.registry.subscriptions.get(record.subscription_id)
         if found is None or found.record is not record:
             return None
         self._health.forget_ways()
@@ -162,7 +162,7 @@ class Recovery:
     def absence_is_long(self, name: str) -> None:
         """It has had time to report, also to a broker that has just started."""
         self._health.absence_is_long(name)
-        if name in self._desk.registry.routers:
+        if name in self._context.registry.routers:
             self._judge(name)
             self._replan()
 
@@ -172,7 +172,7 @@ class Recovery:
         A channel that cannot be probed any more, since an end has returned with an older version,
         is up as far as anybody can tell: nobody would ever say so.
         """
-        registry = self._desk.registry
+        registry = self._context.registry
         if is_new:
             self._refusals.forget_router(name)
         for channel_id in sorted(registry.channels_of.get(name, ())):
@@ -182,7 +182,7 @@ class Recovery:
                 self._health.channel_changed(channel_id, is_up=True)
                 self._judge(channel.from_router)
             if is_new and channel.from_router == name:
-                resources = self._desk.reservations.resources
+                resources = self._context.reservations.resources
                 resources.mark_back_pressure(channel_id, is_on=False)
 
     def endpoint_moved(self, name: str) -> None:
@@ -191,7 +191,7 @@ class Recovery:
         What leads from or to an edge where it no longer is looks for another way; another edge
         may mend what runs below its grant.
         """
-        registry = self._desk.registry
+        registry = self._context.registry
         endpoint = registry.endpoints.get(name)
         if endpoint is None:
             return
@@ -209,7 +209,7 @@ class Recovery:
         The broker that told it may have died since, and what was broken works again. Nothing is
         said while a router on the way has not reported: what it hears is not known then.
         """
-        found = self._desk.registry.subscriptions.get(number)
+        found = self._context.registry.subscriptions.get(number)
         if found is None or found.record.subscriber != subscriber or found.record.contract:
             return
         if self.is_whole(found):
@@ -219,7 +219,7 @@ class Recovery:
         """Whether nothing is wrong with a contract, and all routers on its way would say so."""
         if found.troubles or self._broken_paths(found.record):
             return False
-        return all(self._desk.tables[name].is_connected for name in routers_of((found.record,)))
+        return all(self._context.tables[name].is_connected for name in routers_of((found.record,)))
 
     def continue_replanning(self) -> None:
         """Look at the next few contracts of a failure that touched many."""
@@ -229,10 +229,10 @@ class Recovery:
         is_down = self._health.judge(router)
         if is_down is None:
             return
-        self._desk.note("router_down" if is_down else "router_up", router=router)
+        self._context.note("router_down" if is_down else "router_up", router=router)
         if is_down:
             self._presence.edge_is_down(router)
-            self._look_at(self._desk.registry.through_router.get(router, ()))
+            self._look_at(self._context.registry.through_router.get(router, ()))
         else:
             self._look_at(self._impaired)
 
@@ -247,7 +247,7 @@ class Recovery:
 
     def _look_at(self, subscription_ids: Iterable[int]) -> None:
         """Queue contracts, to be looked at in the order of their priority."""
-        registry = self._desk.registry
+        registry = self._context.registry
         for number in subscription_ids:
             found = registry.subscriptions.get(number)
             if found is not None and number not in self._queued:
@@ -259,32 +259,34 @@ class Recovery:
     def _replan_soon(self) -> None:
         """Once all that waits has been heard: after a pause of the broker it may be over again."""
         if self._queue:
-            self._desk.set_timer(REPLAN_TIMER, 0)
+            self._context.set_timer(REPLAN_TIMER, 0)
 
     def _replan(self) -> None:
         self._health.forget_ways()
         applied = Applied()
         operations: list[Operation] = []
         moved: list[tuple[Subscribed, Subscribed]] = []
-        for _ in range(self._desk.settings.replan_at_once):
+        for _ in range(self._context.settings.replan_at_once):
             if not self._queue:
                 break
             _, number = heappop(self._queue)
             self._queued.discard(number)
-            found = self._desk.registry.subscriptions.get(number)
+            found = self._context.registry.subscriptions.get(number)
             if found is not None:
                 pair = self._mend(found, applied, operations)
                 moved += [] if pair is None else [pair]
         if operations:
-            self._desk.note("contracts_moved", count=len(moved), first=moved[0][0].subscription_id)
-            self._desk.commit_applied(
+            self._context.note(
+                "contracts_moved", count=len(moved), first=moved[0][0].subscription_id
+            )
+            self._context.commit_applied(
                 applied,
                 operations,
                 partial(self._when_durable, moved),
                 partial(self._when_failed, [old.subscription_id for old, _ in moved]),
             )
         if self._queue:
-            self._desk.set_timer(REPLAN_TIMER, 0)
+            self._context.set_timer(REPLAN_TIMER, 0)
 
     def _mend(
         self, found: Subscription, applied: Applied, operations: list[Operation]
@@ -296,13 +298,13 @@ class Recovery:
         if crowded is not None and not self._health.failed_paths(record):
             index, edges = crowded
             request = self._request(found)
-            spread = self._desk.reservations.replace_path(request, index, edges)
+            spread = self._context.reservations.replace_path(request, index, edges)
             record = self._after(old, spread) or record
         self._set_troubles(found, record, is_moved=record is not old)
         if record is old:
             return None
         operation = Moved(subscription=record, until_retired=True)
-        self._desk.effects.apply(operation, applied)
+        self._context.effects.apply(operation, applied)
         operations.append(operation)
         return old, record
 
@@ -328,13 +330,13 @@ class Recovery:
         record, request = found.record, self._request(found)
         if not self._health.has_way(request.sources, request.targets):
             return None
-        allocated = self._desk.reservations.replace_path(request, index)
+        allocated = self._context.reservations.replace_path(request, index)
         is_elsewhere = (request.sources, request.targets) != (record.sources, record.targets)
         if not isinstance(allocated, Refusal) or not is_elsewhere:
             return allocated
         if len(self._health.failed_paths(record)) < len(record.paths):
             return allocated  # What works is not given up for less than was granted.
-        return self._desk.reservations.change(request)
+        return self._context.reservations.change(request)
 
     def _request(self, found: Subscription) -> AllocationRequest:
         sources, targets = self._health.ends(found.record)
@@ -367,9 +369,9 @@ class Recovery:
         record = renewed(old, allocated)
         if uses_its_gates(record):
             return record
-        found = self._desk.registry.subscriptions[old.subscription_id]
+        found = self._context.registry.subscriptions[old.subscription_id]
         before = allocation_of(old, found.variable)
-        self._desk.reservations.take_back(before, record.generation)
+        self._context.reservations.take_back(before, record.generation)
         return None
 
     def _set_troubles(self, found: Subscription, record: Subscribed, *, is_moved: bool) -> None:
@@ -385,14 +387,14 @@ class Recovery:
 
     def _tell(self, found: Subscription, silent: Iterable[str]) -> None:
         if found.record.contract:
-            self.stretch_changed(found)
+            self.segment_changed(found)
             return
         words = tuple(f"router {name} has not confirmed its part yet" for name in silent)
         outcome = granted(
             found.record,
             found.variable,
             (*found.troubles, *words),
-            detection=self._desk.detection,
+            detection=self._context.detection,
             down=self._broken_paths(found.record),
         )
         self._notices.push(found.record.subscriber, ContractChanged(granted=outcome))
@@ -402,20 +404,20 @@ class Recovery:
             self._moves.follow(old, new, partial(self._told, new))
 
     def _told(self, new: Subscribed, silent: list[str]) -> None:
-        found = self._desk.registry.subscriptions.get(new.subscription_id)
+        found = self._context.registry.subscriptions.get(new.subscription_id)
         if found is not None and found.record is new:
             self._tell(found, silent)
 
     def _when_failed(self, subscription_ids: list[int], _: str) -> None:
         """The disk is full: the old paths stay, and are looked at again a little later."""
         for number in subscription_ids:
-            if number in self._desk.registry.subscriptions:
+            if number in self._context.registry.subscriptions:
                 self._impaired.add(number)
                 if number not in self._queued:
                     self._queued.add(number)
                     heappush(self._queue, (0, number))
-        self._desk.set_timer(REPLAN_TIMER, self._desk.settings.retry_after_ns)
+        self._context.set_timer(REPLAN_TIMER, self._context.settings.retry_after_ns)
 
 
 def _nobody(_: Subscription) -> None:
-    """Without a parent there are no stretches."""
+    """Without a parent there are no segments."""

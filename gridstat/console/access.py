@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import Field
 
 from gridstat.console.config.cloud_file import Host, Name, Port
-from gridstat.console.config.complaints import complaint
+from gridstat.console.config.config_errors import complaint
 from gridstat.console.config.toml_file import Section, load_settings
 from gridstat.model.errors import ConfigurationError, Misuse, UnknownName
 from gridstat.net.command.certificate_folder import CertificateFiles, CertificateFolder

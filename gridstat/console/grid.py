@@ -39,7 +39,7 @@ class Subscriber:
 
 
 @dataclass(frozen=True, slots=True)
-class PipelineWish:
+class PipelineOptions:
     """Where Spark runs, by which edges its alerts enter the grid, and by which rules."""
 
     edges: tuple[str, ...]
@@ -76,7 +76,7 @@ class Grid:
     subscribers: tuple[Subscriber, ...]
     source: str
     recorder: Subscriber | None = None
-    pipeline: PipelineWish | None = None
+    pipeline: PipelineOptions | None = None
     tree: Tree = Tree()
 
     @property

@@ -7,8 +7,8 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
-from gridstat.endpoint.asking import check_wait
 from gridstat.endpoint.mailbox import Mailbox
+from gridstat.endpoint.options import check_wait
 from gridstat.model.call_options import checked_calls
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class ChangeFollowers:
         return self._on_change is not None or bool(self._boxes)
 
     def tell(self, change: Change) -> None:
-        """Tell everybody; after `end` nobody."""
+        """Notify everybody; after `end` nobody."""
         if self._is_over:
             return
         for box in self._boxes:

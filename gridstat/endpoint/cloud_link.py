@@ -13,20 +13,19 @@ from uuid import uuid4
 
 from gridstat.core import _ends
 from gridstat.core.scheduling import END_POINT_PRIORITY, in_real_time
-from gridstat.endpoint.asking import refusal
 from gridstat.endpoint.change import CODE_PURGED
 from gridstat.endpoint.change_board import ChangeBoard
 from gridstat.endpoint.deliverer import Deliverer
 from gridstat.endpoint.edge_address import local_host_toward
 from gridstat.endpoint.endpoint_session import EndPointSession
-from gridstat.endpoint.event_channels import EventChannels
+from gridstat.endpoint.expected_variables import ExpectedVariables
 from gridstat.endpoint.flooded import FloodedSubscription
-from gridstat.endpoint.listening import Listening
-from gridstat.endpoint.publication_book import PublicationBook
-from gridstat.endpoint.session_thread import SessionThread
-from gridstat.endpoint.session_words import (
+from gridstat.endpoint.options import refusal
+from gridstat.endpoint.outgoing_channels import OutgoingChannels
+from gridstat.endpoint.publication_registry import PublicationRegistry
+from gridstat.endpoint.session_events import (
     AttachRefused,
-    CopiesTold,
+    CopiesReported,
     EdgeAttached,
     EdgeLost,
     EndPoint,
@@ -35,7 +34,8 @@ from gridstat.endpoint.session_words import (
     SubscriptionRestored,
     Told,
 )
-from gridstat.endpoint.subscription_book import SubscriptionBook
+from gridstat.endpoint.session_thread import SessionThread
+from gridstat.endpoint.subscription_registry import SubscriptionRegistry
 from gridstat.model.errors import (
     CertificateRefused,
     DeadlinePassed,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from gridstat.endpoint.change import OnChange
     from gridstat.endpoint.edge_address import EdgeAddress
     from gridstat.endpoint.flooded import FloodedEvent
-    from gridstat.endpoint.session_words import SessionWord
+    from gridstat.endpoint.session_events import SessionOutput
     from gridstat.endpoint.tap import Tap
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
     from gridstat.net.command.tls import Credentials
@@ -110,14 +110,14 @@ class CloudLink:
             only_sources=True,
         )
         self._sources: dict[str, int] = {}
-        self._channels = EventChannels()
+        self._channels = OutgoingChannels()
         self.deliverer = Deliverer(self._receiver, self._clock)
         self.board = ChangeBoard(self.deliverer.post, self._clock, settings.on_change)
-        self._listening = Listening(self._receiver, self.deliverer, self._clock)
-        self.subscriptions = SubscriptionBook(
+        self._listening = ExpectedVariables(self._receiver, self.deliverer, self._clock)
+        self.subscriptions = SubscriptionRegistry(
             self, self._listening, self.deliverer, self._clock, self.board
         )
-        self.publications = PublicationBook(self, self._channels, self.board)
+        self.publications = PublicationRegistry(self, self._channels, self.board)
         self.board.subjects = lambda: [
             *self.subscriptions.followers(),
             *self.publications.followers(),
@@ -236,14 +236,14 @@ class CloudLink:
 
     # On the session's thread.
 
-    def heard(self, word: SessionWord) -> None:
+    def heard(self, word: SessionOutput) -> None:
         """What the machine says to the application; what we cannot follow ends no session."""
         try:
             self._follow(word)
         except GridStatError:
             log.exception("not_followed word=%s", type(word).__name__)
 
-    def _follow(self, word: SessionWord) -> None:
+    def _follow(self, word: SessionOutput) -> None:
         match word:
             case EdgeAttached(edge=edge, outcome=outcome):
                 log.info("attached edge=%s code=%d", edge, outcome.code)
@@ -265,7 +265,7 @@ class CloudLink:
                 self.subscriptions.registrations_lost()
             case AttachRefused(edge=edge, refused=refused):
                 self.failed(edge, refusal(refused))
-            case CopiesTold(edge=edge, copies=copies):
+            case CopiesReported(edge=edge, copies=copies):
                 self._listening.note_copies(edge, copies)
             case Told(notice=EventsPoliced() as notice):
                 self.publications.policed(notice)
@@ -350,7 +350,7 @@ class CloudLink:
 class _LedgerReport:
     """Tells the cloud what came of its contracts, again and again."""
 
-    def __init__(self, subscriptions: SubscriptionBook, now_ns: int) -> None:
+    def __init__(self, subscriptions: SubscriptionRegistry, now_ns: int) -> None:
         self._subscriptions = subscriptions
         self.next_due_ns: int | None = now_ns + LEDGER_EVERY_NS
 

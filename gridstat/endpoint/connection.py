@@ -14,25 +14,25 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final, ParamSpec, Self, TypeVar, Unpack
 
-from gridstat.endpoint.asking import (
-    PublicationWishes,
-    QosWishes,
+from gridstat.endpoint.awaitable_call import errand
+from gridstat.endpoint.change_stream import STREAM_CHANGES_MAX
+from gridstat.endpoint.contract import mode_numbers
+from gridstat.endpoint.group import Group, GroupOptions, group_qos, group_terms
+from gridstat.endpoint.group_sets import GroupSets
+from gridstat.endpoint.options import (
+    PublicationOptions,
+    QosOptions,
     alert_variable,
     check_callback,
     check_pattern,
     check_several,
     periodic_variable,
 )
-from gridstat.endpoint.change_stream import STREAM_CHANGES_MAX
-from gridstat.endpoint.contract import mode_numbers
-from gridstat.endpoint.errand import errand
-from gridstat.endpoint.finding import find_all, found_in
-from gridstat.endpoint.group import Group, GroupWishes, group_qos, group_terms
-from gridstat.endpoint.group_sets import GroupSets
 from gridstat.endpoint.pattern import PatternSubscription
 from gridstat.endpoint.publisher import Publication
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.endpoint.wishes import SubscriptionWishes, order_of
+from gridstat.endpoint.variable_search import find_all, found_in
+from gridstat.endpoint.wishes import SubscriptionOptions, order_of
 from gridstat.model.call_options import checked_call, checked_calls
 from gridstat.model.errors import GridStatError, GroupMismatch, Misuse
 from gridstat.model.exact_numbers import whole_number
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from gridstat.endpoint.change_stream import ChangeStream
     from gridstat.endpoint.cloud_link import CloudLink
     from gridstat.endpoint.flooded import FloodedEvent, FloodedSubscription
-    from gridstat.endpoint.subscription_book import Order
+    from gridstat.endpoint.subscription_registry import Order
     from gridstat.endpoint.tap import Tap
     from gridstat.model.derived import Derivation
     from gridstat.model.qos import QosRequest
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 Words = ParamSpec("Words")
 Result = TypeVar("Result")
 NS_PER_MS = 1_000_000
-IN_QOS: Final = {"qos": QosWishes}
+IN_QOS: Final = {"qos": QosOptions}
 """Options that a caller may look for beside `qos`, and that belong into it."""
 
 
@@ -148,9 +148,9 @@ class Connection:
 
     # Publishing.
 
-    @checked_call(options=PublicationWishes)
+    @checked_call(options=PublicationOptions)
     def publish(
-        self, name: str, value_type: ValueType, **wishes: Unpack[PublicationWishes]
+        self, name: str, value_type: ValueType, **wishes: Unpack[PublicationOptions]
     ) -> Publication:
         """Register a periodic variable below our own name.
 
@@ -181,9 +181,9 @@ class Connection:
         variable = alert_variable(name, value_type, interval_s_min, is_belated=is_belated)
         return self._publish([(variable, ())], on_change)[0]
 
-    @checked_call(options=PublicationWishes)
+    @checked_call(options=PublicationOptions)
     def publish_many(
-        self, names: Sequence[str], value_type: ValueType, **wishes: Unpack[PublicationWishes]
+        self, names: Sequence[str], value_type: ValueType, **wishes: Unpack[PublicationOptions]
     ) -> list[Publication]:
         """Register many variables of one kind in one request; all of them, or the first refusal.
 
@@ -210,8 +210,8 @@ class Connection:
 
     # Subscribing.
 
-    @checked_call(options=SubscriptionWishes, parts=IN_QOS)
-    def subscribe(self, name: str, **wishes: Unpack[SubscriptionWishes]) -> Subscription:
+    @checked_call(options=SubscriptionOptions, parts=IN_QOS)
+    def subscribe(self, name: str, **wishes: Unpack[SubscriptionOptions]) -> Subscription:
         """Ask for a contract: `grid.subscribe("c1/north/pmu-1/voltage", preset="wide-area")`.
 
         Quality is `qos=gridstat.qos(rate=10, latency_ms=50, redundancy=2)`, or a `preset`. `modes`
@@ -222,9 +222,9 @@ class Connection:
         """
         return self.subscribe_many([name], **wishes)[0]
 
-    @checked_call(options=SubscriptionWishes, parts=IN_QOS)
+    @checked_call(options=SubscriptionOptions, parts=IN_QOS)
     def subscribe_many(
-        self, names: Sequence[str], **wishes: Unpack[SubscriptionWishes]
+        self, names: Sequence[str], **wishes: Unpack[SubscriptionOptions]
     ) -> list[Subscription]:
         """Many contracts with the same wishes in one request; all of them, or the first refusal.
 
@@ -241,9 +241,9 @@ class Connection:
             raise refused[0]
         return granted
 
-    @checked_call(options=SubscriptionWishes, parts=IN_QOS)
+    @checked_call(options=SubscriptionOptions, parts=IN_QOS)
     def subscribe_later(
-        self, names: Sequence[str], **wishes: Unpack[SubscriptionWishes]
+        self, names: Sequence[str], **wishes: Unpack[SubscriptionOptions]
     ) -> Future[list[Subscription | GridStatError]]:
         """As `subscribe_many`, without waiting: for each name a subscription, or why not.
 
@@ -258,12 +258,12 @@ class Connection:
             raise Misuse(f"{len(names)} names", hint=f"ask for at most {MANY_MAX} at once")
         return self._link.subscriptions.subscribe_later([order_of(name, wishes) for name in names])
 
-    @checked_call(options=SubscriptionWishes, parts=IN_QOS)
+    @checked_call(options=SubscriptionOptions, parts=IN_QOS)
     def subscribe_pattern(
         self,
         pattern: str,
         on_match: Callable[[Subscription], object] | None = None,
-        **wishes: Unpack[SubscriptionWishes],
+        **wishes: Unpack[SubscriptionOptions],
     ) -> PatternSubscription:
         """Ask for all that a pattern stands for, now and later, each with the same wishes.
 
@@ -324,7 +324,7 @@ class Connection:
             )
         asked = group_qos(interval, latency_ms, modes)
         sets = GroupSets(group_terms(asked), whole_number("history", history))
-        wishes = GroupWishes(asked, lambda: self._link.subscriptions.modes)
+        wishes = GroupOptions(asked, lambda: self._link.subscriptions.modes)
         group = Group(self, self._link.deliverer, name, sets, wishes)
         self._groups[name] = group
         return group

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, assert_never
 
 from gridstat.endpoint.registrations import Registrations
-from gridstat.endpoint.requests import Purpose, Request, RequestTable, give_back
-from gridstat.endpoint.session_words import (
+from gridstat.endpoint.request_table import Purpose, Request, RequestTable, give_back
+from gridstat.endpoint.session_events import (
     Answered,
     Ask,
     AttachRefused,
-    CopiesTold,
+    CopiesReported,
     EdgeAttached,
     EdgeLost,
     Patience,
@@ -26,15 +26,15 @@ from gridstat.endpoint.session_words import (
     Told,
 )
 from gridstat.model.errors import LimitReached, MalformedFrame, NotAttached
-from gridstat.net.command.authority import signed_bytes
 from gridstat.net.command.endpoint_messages import (
     Answer,
     Attach,
     AttachedOutcome,
+    Notify,
     RefusedOutcome,
     Submit,
-    Tell,
 )
+from gridstat.net.command.endpoint_signatures import signed_bytes
 from gridstat.net.command.frames import decode_notice, decode_outcomes, encode_body
 from gridstat.net.command.machine import (
     Connected,
@@ -49,7 +49,7 @@ from gridstat.net.command.machine import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gridstat.endpoint.session_words import EndPoint
+    from gridstat.endpoint.session_events import EndPoint
     from gridstat.net.command.endpoint_messages import Outcome
     from gridstat.net.command.messages import Message
 
@@ -237,7 +237,7 @@ class EndPointSession:
         match message:
             case Answer():
                 return self._answer(edge, message, now_ns)
-            case Tell(body=body, newest=newest):
+            case Notify(body=body, newest=newest):
                 try:
                     notice = decode_notice(body)
                 except MalformedFrame as problem:
@@ -265,7 +265,7 @@ class EndPointSession:
             return self._forgotten(request, now_ns)
         said = self._done(request, outcomes, answer.newest)
         if answer.copies:
-            said.insert(0, CopiesTold(edge.name, answer.copies))
+            said.insert(0, CopiesReported(edge.name, answer.copies))
         return [*said, *self._flush(now_ns)]
 
     def _done(

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from gridstat.endpoint.delivery import Delivery
 from gridstat.endpoint.failure_reports import FailureReports
-from gridstat.endpoint.finding import found_in
 from gridstat.endpoint.receiver import Receiver
+from gridstat.endpoint.variable_search import found_in
 from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import GridStatError, Malformed
 from gridstat.model.short_text import counted, short_repr
 from gridstat.model.status import EventFlag, TimeQuality
 from gridstat.net.codec.value import ValueCodec
-from gridstat.net.command.flooding_messages import HearFlooded
+from gridstat.net.command.flooding_messages import ListenToFloods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from concurrent.futures import Future
 
     from gridstat.core.samples import Sample
-    from gridstat.endpoint.asker import Asker
+    from gridstat.endpoint.request_client import RequestClient
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import FoundOutcome
 
@@ -69,7 +69,10 @@ class FloodedSubscription:
     """
 
     def __init__(
-        self, asker: Asker, host: str, on_event: Callable[[FloodedEvent], object] | None = None
+        self,
+        asker: RequestClient,
+        host: str,
+        on_event: Callable[[FloodedEvent], object] | None = None,
     ) -> None:
         self.newest: dict[str, FloodedEvent] = {}
         self.heard = 0
@@ -113,7 +116,7 @@ class FloodedSubscription:
             return
         self._stop_asking()  # Or the cloud might be asked anew after it was told of the end.
         try:
-            self._asker.ask(HearFlooded(), found_in).result()
+            self._asker.ask(ListenToFloods(), found_in).result()
         finally:
             self.end()
 
@@ -164,7 +167,7 @@ class FloodedSubscription:
 
     def _ask(self) -> Future[FoundOutcome]:
         data_port, urgent_port = self._receiver.ports
-        command = HearFlooded(data_port=data_port, urgent_port=urgent_port)
+        command = ListenToFloods(data_port=data_port, urgent_port=urgent_port)
         return self._asker.ask(command, found_in)
 
     def _learn(self, variables: Iterable[StatusVariable]) -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, overload
 
-from gridstat.endpoint.asking import QosWishes, check_callback, qos, qos_from
 from gridstat.endpoint.group_sets import GroupTerms
-from gridstat.endpoint.incoming import Interests
-from gridstat.endpoint.subscription_book import Order
+from gridstat.endpoint.options import QosOptions, check_callback, qos, qos_from
+from gridstat.endpoint.subscription_dispatch import Interests
+from gridstat.endpoint.subscription_registry import Order
 from gridstat.model.call_options import checked_call, checked_calls
 from gridstat.model.errors import GridStatError, GroupMismatch, Misuse, NoSuchVariable
 from gridstat.model.group_law import Member
@@ -54,13 +54,13 @@ class GroupKeeper(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupWishes:
+class GroupOptions:
     """What all members are asked for in each mode; `modes` tells the mask of the active ones."""
 
     qos: ModalQos
     modes: Callable[[], int]
 
-    def of_member(self, wishes: QosWishes) -> ModalQos:
+    def of_member(self, wishes: QosOptions) -> ModalQos:
         """With what this one shall have beyond that."""
         return ModalQos(
             {mode: _with_wishes(asked, wishes) for mode, asked in self.qos.modes.items()}
@@ -114,7 +114,7 @@ class Group:
         deliverer: Deliverer,
         name: str,
         sets: GroupSets,
-        wishes: GroupWishes,
+        wishes: GroupOptions,
     ) -> None:
         self._keeper = keeper
         self._deliverer = deliverer
@@ -161,8 +161,8 @@ class Group:
                 f"{name} is no member of {self.name}", hint=f"members are {', '.join(self.members)}"
             ) from None
 
-    @checked_call(options=QosWishes)
-    def add(self, name: str, **wishes: Unpack[QosWishes]) -> None:
+    @checked_call(options=QosOptions)
+    def add(self, name: str, **wishes: Unpack[QosOptions]) -> None:
         """One more member: `angles.add("c1/north/pmu-1/angle", redundancy=2)`.
 
         Its period must divide the group's interval, and its phase be the group's: else it is
@@ -311,7 +311,7 @@ class Group:
             raise Misuse(f"the group {self.name} is closed", hint="make another one")
 
 
-def _with_wishes(asked: QosRequest, wishes: QosWishes) -> QosRequest:
+def _with_wishes(asked: QosRequest, wishes: QosOptions) -> QosRequest:
     if "preset" in wishes:
         base = preset(wishes["preset"])
         asked = replace(base, interval=asked.interval, latency_us=asked.latency_us)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Never
 
 import numpy as np
 
-from gridstat.endpoint.asking import check_period
 from gridstat.endpoint.change_stream import STREAM_CHANGES_MAX
-from gridstat.endpoint.event_channels import Outgoing
+from gridstat.endpoint.options import check_period
+from gridstat.endpoint.outgoing_channels import Outgoing
 from gridstat.endpoint.policed_totals import PolicedTotals
 from gridstat.model.call_options import checked_calls, unknown_option
 from gridstat.model.errors import LayoutError, Misuse
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from gridstat.endpoint.change_stream import ChangeFollowers, ChangeStream
-    from gridstat.endpoint.event_channels import EventChannels
+    from gridstat.endpoint.outgoing_channels import OutgoingChannels
     from gridstat.model.derived import Derivation, Step
     from gridstat.model.rate_law import Period
     from gridstat.model.status import StatusVariable, Value
@@ -84,7 +84,7 @@ class Publication:
     def __init__(
         self,
         registrar: Registrar,
-        channels: EventChannels,
+        channels: OutgoingChannels,
         outcome: PublishedOutcome,
         derived: Sequence[Derivation],
         followers: ChangeFollowers,

@@ -16,8 +16,8 @@ import numpy as np
 from gridstat.core import _ends
 from gridstat.core.end_settings import ReceiverSettings
 from gridstat.core.samples import SAMPLE, Sample
-from gridstat.endpoint.asking import check_wait
 from gridstat.endpoint.failure_reports import FailureReports
+from gridstat.endpoint.options import check_wait
 from gridstat.model.call_options import checked_call, checked_calls
 from gridstat.model.errors import Misuse
 from gridstat.model.status import OPTION_BYTES, VALUE_BYTES

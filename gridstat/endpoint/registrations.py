@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from gridstat.endpoint.session_words import PublicationRestored, SubscriptionRestored, Told
+from gridstat.endpoint.session_events import PublicationRestored, SubscriptionRestored, Told
 from gridstat.net.command.endpoint_messages import (
     ChangePublication,
     ChangeSubscription,

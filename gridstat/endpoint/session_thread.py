@@ -14,8 +14,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
-from gridstat.endpoint.requests import give_back
-from gridstat.endpoint.session_words import Answered, Ask, SessionWord, Unanswered
+from gridstat.endpoint.request_table import give_back
+from gridstat.endpoint.session_events import Answered, Ask, SessionOutput, Unanswered
 from gridstat.model.errors import DeadlinePassed, GridStatError, LinkDown
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.driver import Driver, Surroundings
@@ -39,7 +39,7 @@ UNDO_WITHIN_S: Final = 10.0
 class Listener(Protocol):
     """Hears, on the session's thread, what is not an answer to anybody's question."""
 
-    def heard(self, word: SessionWord) -> None:
+    def heard(self, word: SessionOutput) -> None:
         """The machine says something to the application; it must not block."""
         ...
 

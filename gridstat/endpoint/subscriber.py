@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from gridstat.core.samples import SAMPLE
-from gridstat.endpoint.asking import QosWishes, check_wait, modal_qos
+from gridstat.endpoint.arrow_columns import arrow_batch
 from gridstat.endpoint.change_stream import STREAM_CHANGES_MAX
-from gridstat.endpoint.columns import arrow_batch
 from gridstat.endpoint.contract import Contract, contract_of
 from gridstat.endpoint.event_stream import EventStream
 from gridstat.endpoint.ledger import Ledger
 from gridstat.endpoint.mailbox import Mailbox
+from gridstat.endpoint.options import QosOptions, check_wait, modal_qos
 from gridstat.endpoint.path_ledger import PathBook
 from gridstat.model.call_options import checked_calls
 from gridstat.model.errors import Misuse
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gridstat.endpoint.change_stream import ChangeFollowers, ChangeStream
     from gridstat.endpoint.delivery import Delivery
     from gridstat.endpoint.holder import DerivedState
-    from gridstat.endpoint.incoming import Batch, Incoming
+    from gridstat.endpoint.subscription_dispatch import Batch, SubscriptionDispatch
     from gridstat.model.derived import Scalar
     from gridstat.model.qos import ModalQos, QosRequest
     from gridstat.model.status import BuiltinType, DerivedValue, StatusVariable, Value
@@ -73,7 +73,7 @@ class Snapshot:
         return short_repr(self, self.name, newest, error)
 
 
-@checked_calls(parts={"qos": QosWishes})
+@checked_calls(parts={"qos": QosOptions})
 class Subscription:
     """One contract; made by `grid.subscribe`.
 
@@ -87,7 +87,7 @@ class Subscription:
     def __init__(
         self,
         keeper: Subscriptions,
-        incoming: Incoming,
+        incoming: SubscriptionDispatch,
         outcome: GrantedOutcome,
         label: str,
         followers: ChangeFollowers,

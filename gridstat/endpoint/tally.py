@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from gridstat.endpoint.batch_slots import FEW, slots_of
 from gridstat.endpoint.delivery import TIME_QUALITY_BITS, UNTIMELY_BITS
 from gridstat.endpoint.latency_counts import LatencyCounts
 from gridstat.endpoint.ledger import Ledger
 from gridstat.endpoint.loss_runs import LossRuns
 from gridstat.endpoint.slot_clock import Setback, SlotClock
-from gridstat.endpoint.slots import FEW, slots_of
 from gridstat.model.latency_histogram import NS_PER_US
 from gridstat.model.rate_law import slot_of
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from gridstat.endpoint.asking import check_callback, check_several, check_type, modal_qos
-from gridstat.endpoint.incoming import Interests
-from gridstat.endpoint.subscription_book import Order
+from gridstat.endpoint.options import check_callback, check_several, check_type, modal_qos
+from gridstat.endpoint.subscription_dispatch import Interests
+from gridstat.endpoint.subscription_registry import Order
 from gridstat.model.errors import Misuse
 from gridstat.model.exact_numbers import whole_number
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gridstat.endpoint.change import OnChange
-    from gridstat.endpoint.incoming import OnEvent, OnViolation
+    from gridstat.endpoint.subscription_dispatch import OnEvent, OnViolation
     from gridstat.model.extrapolation import Extrapolation
     from gridstat.model.qos import QosRequest
     from gridstat.model.status import ValueType
 
 
-class SubscriptionWishes(TypedDict, total=False):
+class SubscriptionOptions(TypedDict, total=False):
     """What a subscription shall be; all of it may be left out."""
 
     qos: QosRequest
@@ -35,7 +35,7 @@ class SubscriptionWishes(TypedDict, total=False):
     on_change: OnChange
 
 
-def order_of(name: str, wishes: SubscriptionWishes) -> Order:
+def order_of(name: str, wishes: SubscriptionOptions) -> Order:
     """The wishes as an order; raises where they make no sense."""
     check_callback("on_event", wishes.get("on_event"))
     check_callback("on_violation", wishes.get("on_violation"))

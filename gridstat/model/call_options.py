@@ -43,7 +43,7 @@ def checked_call(
     """Decorates a function that refuses wrong arguments with `WrongCall`.
 
     `options` is the TypedDict behind its `**options`, if it has them. `parts` says which parameter
-    is made of which options (a TypedDict): `{"qos": QosWishes}` sends `redundancy` into `qos`.
+    is made of which options (a TypedDict): `{"qos": QosOptions}` sends `redundancy` into `qos`.
     """
 
     def decorate(call: Callable[Params, Result]) -> Callable[Params, Result]:

@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 
 from gridstat.model.errors import RecordsGone, StorageFailed
 from gridstat.pipeline.data_files import forget, written_files
+from gridstat.pipeline.delta_tables import StoredTable
 from gridstat.pipeline.file_rows import FileRows
 from gridstat.pipeline.schemas import EVENTS, QUARANTINE
 from gridstat.pipeline.stages.clean import Judgement
 from gridstat.pipeline.stages.intake import END, FIRST, intake
-from gridstat.pipeline.tables import StoredTable
 from gridstat.pipeline.time_spans import joined
-from gridstat.record.kinds import EVENTS as RECORDED_EVENTS
 from gridstat.record.log_reader import LogReader
+from gridstat.record.record_kinds import EVENTS as RECORDED_EVENTS
 from gridstat.record.segment import FRAME_RECORDS_MAX
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from gridstat.model.plausibility import TimeBounds
     from gridstat.pipeline.data_files import DataFile
-    from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.pipeline_folder import PipelineFolder
     from gridstat.pipeline.time_spans import Spans
 
 BEGAN: Final = "log-began"

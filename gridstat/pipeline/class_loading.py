@@ -13,9 +13,9 @@ import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import functions
 
-from gridstat.pipeline.session import SparkSettings, spark_session
-from gridstat.record.kinds import EVENTS, STREAMS
+from gridstat.pipeline.spark_session import SparkSettings, spark_session
 from gridstat.record.log_writer import LogWriter
+from gridstat.record.record_kinds import EVENTS, STREAMS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -3,7 +3,7 @@
 | Option | Default | Meaning |
 |---|---|---|
 | path | | the recorder's folder; what `load` is given |
-| kind | events | which records: one of `gridstat.record.kinds` |
+| kind | events | which records: one of `gridstat.record.record_kinds` |
 | names | true | whether events have a column with their variable's name |
 | from | | `read` only: no rows before this instant, by the kind's own time |
 | to | | `read` only: no rows from this instant on |
@@ -32,13 +32,13 @@ from gridstat.model.errors import ConfigurationError, UnknownName
 from gridstat.pipeline.event_columns import EVENT_SCHEMA
 from gridstat.pipeline.file_rows import ROWS_PER_TASK_MIN, SHARES_MAX
 from gridstat.pipeline.row_choice import read_choice
-from gridstat.record.kinds import EVENTS, KINDS, kind_named
+from gridstat.record.record_kinds import EVENTS, KINDS, kind_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gridstat.pipeline.row_choice import RowChoice
-    from gridstat.record.kinds import RecordKind
+    from gridstat.record.record_kinds import RecordKind
 
 OLDEST: Final = "oldest"
 NEWEST: Final = "newest"

@@ -34,8 +34,8 @@ from pyspark.sql.streaming.datasource import (
 from gridstat.model.errors import StorageFailed
 from gridstat.pipeline.event_columns import StreamTable, event_columns
 from gridstat.pipeline.log_options import VARIABLE, Reading, chosen_columns, read_options
-from gridstat.record.kinds import STREAMS
 from gridstat.record.log_reader import LogReader, Slice
+from gridstat.record.record_kinds import STREAMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import AnalysisException, ParseException
 
 from gridstat.model.errors import UnknownName
+from gridstat.pipeline.delta_tables import StoredTable
 from gridstat.pipeline.log_source import NAME
 from gridstat.pipeline.schemas import TABLES
-from gridstat.pipeline.tables import StoredTable
-from gridstat.record.kinds import COUNTERS, EVENTS, KINDS, LEDGERS
+from gridstat.record.record_kinds import COUNTERS, EVENTS, KINDS, LEDGERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.pipeline_folder import PipelineFolder
     from gridstat.pipeline.row_choice import RowChoice
 
 LOG_PREFIX: Final = "log_"

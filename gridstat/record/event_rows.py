@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from gridstat.model.status import OPTION_BYTES
-from gridstat.record.kinds import EVENTS
+from gridstat.record.record_kinds import EVENTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

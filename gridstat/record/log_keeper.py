@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from gridstat.model.errors import GridStatError, LogFull
-from gridstat.record.archived import archived_before
+from gridstat.record.archive_mark import archived_before
 from gridstat.record.log_writer import NS_PER_S, LogWriter
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from gridstat.record.kinds import RecordKind
-    from gridstat.record.settings import LogSettings
+    from gridstat.record.log_settings import LogSettings
+    from gridstat.record.record_kinds import RecordKind
 
 ROOM_SHARE: Final = 0.9
 """Of the alarm's share of the bound a log may take that releases by itself."""

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from gridstat.record.kinds import RecordKind
     from gridstat.record.manifest import Extent
+    from gridstat.record.record_kinds import RecordKind
 
 _LONG_AGO_NS: Final = -(1 << 63)
 _FAR_AWAY_NS: Final = (1 << 63) - 1

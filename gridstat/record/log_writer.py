@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
 from gridstat.model.errors import LogFull, StorageFailed
+from gridstat.record.log_settings import LogSettings
 from gridstat.record.manifest import (
     ENTRIES_MAX,
     ENTRY_BYTES,
@@ -35,7 +36,6 @@ from gridstat.record.segment import (
     encode_head,
     segment_name,
 )
-from gridstat.record.settings import LogSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from gridstat.record.kinds import RecordKind
+    from gridstat.record.record_kinds import RecordKind
 
 logger = logging.getLogger(__name__)
 

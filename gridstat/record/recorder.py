@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from gridstat.model.errors import GridStatError, StorageFailed
-from gridstat.record.disk import DiskWatch, check_disk
+from gridstat.record.disk_watch import DiskWatch, check_disk
+from gridstat.record.event_ring import EventRing
 from gridstat.record.event_rows import EventRows, event_batch
-from gridstat.record.gap_book import Gap, GapBook, GapReason, gap_row
-from gridstat.record.kinds import EVENTS, GAPS, KINDS, STREAMS
+from gridstat.record.gap_records import Gap, GapReason, GapRecords, gap_row
 from gridstat.record.log_keeper import LogKeeper
 from gridstat.record.log_reader import LogReader
-from gridstat.record.ring import EventRing
-from gridstat.record.stream_book import LEFT_OUT, StreamBook
+from gridstat.record.record_kinds import EVENTS, GAPS, KINDS, STREAMS
+from gridstat.record.stream_registry import LEFT_OUT, StreamRegistry
 from gridstat.record.waiting_rows import ACCOUNTS, WaitingRows
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from gridstat.model.status import StatusVariable
     from gridstat.record.event_rows import Samples
-    from gridstat.record.kinds import RecordKind
-    from gridstat.record.settings import RecorderSettings
+    from gridstat.record.log_settings import RecorderSettings
+    from gridstat.record.record_kinds import RecordKind
     from gridstat.record.waiting_rows import Waiting
 
 GAPS_EVERY_NS: Final = 1_000_000_000
@@ -77,7 +77,7 @@ class Recorder:
         self._settings = settings
         self._ring = EventRing(settings.ring_events_max, settings.ring_bytes_max, self.woken.set)
         self._disk = DiskWatch(folder, settings.free_bytes_alarm)
-        self._gaps = GapBook()
+        self._gaps = GapRecords()
         self._lock = threading.Lock()
         self._gaps_due_ns = 0
         self._rows = WaitingRows(settings.rows_bytes_max)
@@ -94,7 +94,7 @@ class Recorder:
             held_bytes = self._logs[EVENTS.name].log_bytes
             check_disk(folder, settings.events.log_bytes_max - held_bytes)
             self._disk.look()
-            self._streams = StreamBook(read_rows(folder, STREAMS))
+            self._streams = StreamRegistry(read_rows(folder, STREAMS))
             self.last_received_ns = last_received_ns(folder)
         except BaseException:
             self._let_go()

@@ -38,7 +38,7 @@ from gridstat.model.errors import DamagedLog, StorageFailed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gridstat.record.kinds import RecordKind
+    from gridstat.record.record_kinds import RecordKind
 
 LAYOUT: Final = 1
 ALIGNMENT: Final = 64

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from gridstat.record.kinds import COUNTERS, LEDGERS
+from gridstat.record.record_kinds import COUNTERS, LEDGERS
 
 if TYPE_CHECKING:
-    from gridstat.record.kinds import RecordKind
+    from gridstat.record.record_kinds import RecordKind
 
 ACCOUNTS: Final = (LEDGERS, COUNTERS)
 """Readings of counts: many, soon outdated, and summed up in the audit's table. The other side logs

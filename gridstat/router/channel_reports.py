@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from gridstat.net.command.router_messages import BackPressureChanged, ChannelStateChanged
-from gridstat.router.agent_words import SourceHeard, SourceSilent, WaterMarkCrossed
+from gridstat.router.agent_events import SourceReceived, SourceSilent, WaterMarkCrossed
 
 if TYPE_CHECKING:
     from gridstat.net.command.order_table import OrderTable
 
-ChannelNews: TypeAlias = SourceSilent | SourceHeard | WaterMarkCrossed
+ChannelNews: TypeAlias = SourceSilent | SourceReceived | WaterMarkCrossed
 ChannelReport: TypeAlias = ChannelStateChanged | BackPressureChanged
 
 
@@ -38,7 +38,7 @@ class ChannelReports:
             return None
         silent_ms = news.silent_ms if isinstance(news, SourceSilent) else 0
         state = self._states[channel_id] = ChannelStateChanged(
-            channel_id=channel_id, is_up=isinstance(news, SourceHeard), silent_ms=silent_ms
+            channel_id=channel_id, is_up=isinstance(news, SourceReceived), silent_ms=silent_ms
         )
         return state
 

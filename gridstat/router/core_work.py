@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gridstat.model.errors import GridStatError
-from gridstat.router.agent_words import (
+from gridstat.router.agent_events import (
     ApplyTable,
     CountersRead,
     ReadCounters,
@@ -20,7 +20,7 @@ from gridstat.router.agent_words import (
 )
 
 if TYPE_CHECKING:
-    from gridstat.router.agent_words import RouterEvent
+    from gridstat.router.agent_events import RouterEvent
     from gridstat.router.status_router import StatusRouter
 
 

@@ -19,8 +19,8 @@ from gridstat.model.errors import (
     ShuttingDown,
     WrongCloud,
 )
-from gridstat.net.command.authority import check_request_id
-from gridstat.net.command.endpoint_messages import Answer, EventsPoliced, Submit, Tell
+from gridstat.net.command.endpoint_messages import Answer, EventsPoliced, Notify, Submit
+from gridstat.net.command.endpoint_signatures import check_request_id
 from gridstat.net.command.machine import Close, Instruction, Note, Send, SetTimer
 from gridstat.net.command.router_messages import (
     AttachmentChanged,
@@ -29,7 +29,7 @@ from gridstat.net.command.router_messages import (
     Push,
     Return,
 )
-from gridstat.router.attachments import AttachmentBounds, Attachments
+from gridstat.router.edge_attachments import AttachmentBounds, EdgeAttachments
 from gridstat.router.edge_copies import copies_for_report
 from gridstat.router.newest_events import newest_for_answer, newest_for_notice
 from gridstat.router.pending_requests import PendingRequests, RequestBounds
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from gridstat.core.rows import CopyFacts
     from gridstat.net.command.messages import Message
-    from gridstat.router.agent_words import SourcePoliced
+    from gridstat.router.agent_events import SourcePoliced
 
 ENDPOINT_ROLE: Final = "endpoint"
 EXPIRY_TIMER: Final = "edge/expiry"
@@ -74,7 +74,7 @@ class EdgeRouter:
         self._newest = newest
         self._copies = copies
         self._kept_ns_max = bounds.attachments.kept_ns_max
-        self._attachments = Attachments(bounds.attachments)
+        self._attachments = EdgeAttachments(bounds.attachments)
         self._requests = PendingRequests(bounds.requests)
         self._publishers = PublisherChannels(router)
         self._is_reported = False
@@ -165,7 +165,7 @@ class EdgeRouter:
             count_id=news.count_id,
             counts=news.counts,
         )
-        return [Send(_peer(endpoint), Tell(body=_ENCODER.encode(notice)))]
+        return [Send(_peer(endpoint), Notify(body=_ENCODER.encode(notice)))]
 
     # The end-points' side.
 
@@ -255,7 +255,7 @@ class EdgeRouter:
 
     def _tell(self, endpoint: str, body: bytes) -> Send:
         newest = newest_for_notice(body, self._newest)
-        return Send(_peer(endpoint), Tell(body=body, newest=newest))
+        return Send(_peer(endpoint), Notify(body=body, newest=newest))
 
     def _tell_broker(self, endpoint: str, *, is_up: bool) -> list[Instruction]:
         if not self._is_reported:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gridstat.model.probe_law import INTERVALS_PER_SILENCE
-from gridstat.router.agent_words import SourceHeard, SourceSilent
+from gridstat.router.agent_events import SourceReceived, SourceSilent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,9 +71,9 @@ class SourceLiveness:
         """The shortest silence that would be news; None where nobody's is."""
         return min((each.silent_ns_max for each in self._watched.values()), default=None)
 
-    def judge(self, states: Mapping[int, Mapping[str, int]]) -> list[SourceSilent | SourceHeard]:
+    def judge(self, states: Mapping[int, Mapping[str, int]]) -> list[SourceSilent | SourceReceived]:
         """What has changed, given the core's facts of its sources."""
-        news: list[SourceSilent | SourceHeard] = []
+        news: list[SourceSilent | SourceReceived] = []
         self.silent_after_ns = None
         for channel_id in sorted(self._watched.keys() & states.keys()):
             watched, facts = self._watched[channel_id], states[channel_id]
@@ -88,7 +88,7 @@ class SourceLiveness:
                 self._expect_silence(watched.silent_ns_max - silent_ns)
             if not watched.is_up and watched.has_returned(datagrams, facts["heard_ns"]):
                 watched.is_up = True
-                news.append(SourceHeard(channel_id))
+                news.append(SourceReceived(channel_id))
         return news
 
     def _expect_silence(self, after_ns: int) -> None:

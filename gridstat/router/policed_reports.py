@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from gridstat.model.rate_law import NS_PER_S
-from gridstat.router.agent_words import SourcePoliced
+from gridstat.router.agent_events import SourcePoliced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

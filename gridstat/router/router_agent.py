@@ -38,7 +38,7 @@ from gridstat.net.command.router_messages import (
     RouterAccepted,
     TableRefused,
 )
-from gridstat.router.agent_words import (
+from gridstat.router.agent_events import (
     CountersRead,
     Drain,
     Leave,
@@ -46,8 +46,8 @@ from gridstat.router.agent_words import (
     RouterEvent,
     RouterInstruction,
     SetModes,
-    SourceHeard,
     SourcePoliced,
+    SourceReceived,
     SourceSilent,
     TableApplied,
     TableFailed,
@@ -75,7 +75,7 @@ COUNTERS_EVERY_NS: Final = NS_PER_S
 BrokerOrder: TypeAlias = ChangeTable | RouterAccepted | Return | Push | DetachEndPoint
 _WORD_OF: Final = {
     SourceSilent: "source_silent",
-    SourceHeard: "source_heard",
+    SourceReceived: "source_heard",
     WaterMarkCrossed: "water_mark_crossed",
 }
 
@@ -195,7 +195,7 @@ class RouterAgent:
                 self._tables_refused += 1
                 note = Note("table_failed", (("code", event.code), ("reason", event.reason)))
                 return [note, *self._say(self._intake.failed(event))]
-            case SourceSilent() | SourceHeard() | WaterMarkCrossed():
+            case SourceSilent() | SourceReceived() | WaterMarkCrossed():
                 return self._channel_news(event)
             case SourcePoliced():
                 return [] if self._edge is None else [*self._edge.tell_policed(event)]

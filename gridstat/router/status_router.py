@@ -16,12 +16,12 @@ from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.router_messages import ReportCounters
 from gridstat.net.command.session_messages import MANY_MAX
 from gridstat.router.commit_queue import CommitQueue
-from gridstat.router.committing import commit_most
-from gridstat.router.event_channels import ChannelCore, EventChannels, Source
 from gridstat.router.forwarding_table import forwarding_row
 from gridstat.router.liveness import SourceLiveness
 from gridstat.router.path_table import PathTable
 from gridstat.router.policed_reports import PolicedEvents
+from gridstat.router.router_channels import ChannelCore, RouterChannels, Source
+from gridstat.router.row_commits import commit_most
 from gridstat.router.table_orders import check_delta, check_whole, sound_part, words_of
 from gridstat.router.water_marks import WaterMarks, promised_events
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from gridstat.core.rows import ChannelSpec, CopyFacts, Row
     from gridstat.net.command.router_messages import ChangeTable, SourceOrder
-    from gridstat.router.agent_words import SourcePoliced
+    from gridstat.router.agent_events import SourcePoliced
     from gridstat.router.channel_reports import ChannelNews
     from gridstat.router.path_table import CarriedVariable, Path
 
@@ -98,7 +98,7 @@ class StatusRouter:
         self._uncommitted: frozenset[VariableId] = frozenset()
         self._refused: dict[int, str] = {}
         self._orders_refused = 0
-        self._channels = EventChannels(core)
+        self._channels = RouterChannels(core)
         self._liveness = SourceLiveness()
         self._marks = WaterMarks()
         self._policed = PolicedEvents()

@@ -13,7 +13,7 @@ from typing import Final
 from gridstat.model.errors import LimitReached, Malformed
 from gridstat.net.command.order_table import OrderTable
 from gridstat.net.command.router_messages import ChangeTable, TableChanged, TableRefused
-from gridstat.router.agent_words import ApplyTable, TableFailed
+from gridstat.router.agent_events import ApplyTable, TableFailed
 
 ORDERS_MAX: Final = 2_000_000
 """Orders of all kinds in one table; more than any core has rows for."""

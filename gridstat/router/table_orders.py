@@ -21,9 +21,9 @@ from gridstat.model.identifiers import (
     VariableId,
 )
 from gridstat.model.rate_law import EVERY_MAX
-from gridstat.router.event_channels import spec_of
 from gridstat.router.forwarding_table import forwarding_row
 from gridstat.router.path_table import CarriedVariable, Path
+from gridstat.router.router_channels import spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gridstat.router.agent_words import WaterMarkCrossed
+from gridstat.router.agent_events import WaterMarkCrossed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

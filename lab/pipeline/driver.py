@@ -16,10 +16,10 @@ import threading
 from pathlib import Path
 
 from gridstat.pipeline.alarm_rules import load_rules
-from gridstat.pipeline.folder import PipelineFolder
-from gridstat.pipeline.jobs.alarms import AlarmFollower
+from gridstat.pipeline.jobs.alarm_follower import AlarmFollower
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
-from gridstat.pipeline.session import QUICK_JAVA, SparkSettings, spark_session
+from gridstat.pipeline.pipeline_folder import PipelineFolder
+from gridstat.pipeline.spark_session import QUICK_JAVA, SparkSettings, spark_session
 from lab.pipeline.handed_on import HandedOn
 from lab.pipeline.orphan import end_with_parent
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from gridstat.pipeline.archive import RECORD
+from gridstat.pipeline.delta_tables import StoredTable
 from gridstat.pipeline.schemas import EVENTS
-from gridstat.pipeline.tables import StoredTable
 from lab.errors import LabError
 from lab.pipeline.driver import MORE
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.pipeline_folder import PipelineFolder
 
 END_S_MAX = 300.0
 DRIVER_LOG = "driver.log"

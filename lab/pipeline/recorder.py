@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from typing import Final
 
-from gridstat.record.gap_book import GapReason
+from gridstat.record.gap_records import GapReason
+from gridstat.record.log_settings import MIB, LogSettings, RecorderSettings
 from gridstat.record.recorder import Recorder
-from gridstat.record.settings import MIB, LogSettings, RecorderSettings
 from gridstat.record.status_file import write_status
 from gridstat.record.writing_thread import WritingThread
 from lab.pipeline.feed import Life, samples, variables

@@ -7,8 +7,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final, Self
 
-from gridstat.record.kinds import EVENTS
 from gridstat.record.log_reader import LogReader
+from gridstat.record.record_kinds import EVENTS
 from lab.errors import LabError
 from lab.pipeline.killing import kill
 from lab.pipeline.recorder import told_recorded

@@ -9,14 +9,14 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from gridstat.pipeline.schemas import ALARMS, EVENTS, QUARANTINE, ROLLUP_1H, ROLLUP_1M, ROLLUP_1S
-from gridstat.record.kinds import EVENTS as RECORDED
 from gridstat.record.log_reader import LogReader
+from gridstat.record.record_kinds import EVENTS as RECORDED
 from lab.pipeline.feed import REASONS, reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.pipeline_folder import PipelineFolder
     from gridstat.pipeline.schemas import TableSchema
 
 RTOL, ATOL = 1e-9, 1e-12

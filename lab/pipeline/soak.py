@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.model.errors import GridStatError
 from gridstat.pipeline.alarm_rules import load_rules
-from gridstat.pipeline.folder import PipelineFolder
 from gridstat.pipeline.jobs.compact import CompactSettings, compact, releasable
+from gridstat.pipeline.pipeline_folder import PipelineFolder
 from gridstat.pipeline.schemas import ALARMS, EVENTS, QUARANTINE
-from gridstat.record.archived import note_archived
-from gridstat.record.kinds import EVENTS as RECORDED
+from gridstat.record.archive_mark import note_archived
+from gridstat.record.record_kinds import EVENTS as RECORDED
 from lab.errors import LabError
 from lab.pipeline import handed_on, same
 from lab.pipeline.driver import MORE

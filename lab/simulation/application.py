@@ -1,8 +1,8 @@
 """What a simulated application wants, asks and knows; the other half of the truth.
 
-It believes what it is told, as `endpoint/subscription_book.py` does: an identifier that has ended
-never lives again, whatever comes late by its second edge. At rest the broker must hold exactly what
-the applications believe to have.
+It believes what the broker says, as `endpoint/subscription_registry.py` does: an identifier that
+has ended never lives again, whatever comes late by its second edge. At rest the broker must hold
+exactly what the applications believe to have.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gridstat.endpoint.session_words import Ask
+from gridstat.endpoint.session_events import Ask
 from gridstat.model.errors import StorageFailed
 from gridstat.net.command.endpoint_messages import (
     ChangePublication,
@@ -30,7 +30,7 @@ from gridstat.net.command.endpoint_messages import (
 from lab.simulation.world import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
-    from gridstat.endpoint.session_words import PublicationRestored, SubscriptionRestored
+    from gridstat.endpoint.session_events import PublicationRestored, SubscriptionRestored
     from gridstat.model.qos import ModalQos
     from gridstat.model.rate_law import Period
     from gridstat.model.status import StatusVariable

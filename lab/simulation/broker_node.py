@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from gridstat.broker.desk import Outside
+from gridstat.broker.context import Outside
 from gridstat.broker.leaf_broker import LeafBroker
-from gridstat.net.command.authority import CertificateFacts
+from gridstat.net.command.endpoint_signatures import CertificateFacts
 from gridstat.net.command.machine import Persist, PersistFailed, Send
 from gridstat.net.command.router_messages import Return
 from lab.simulation.node import Node

@@ -17,18 +17,18 @@ import msgspec
 from gridstat.broker.capacity.planning import Planner
 from gridstat.broker.effects.effects import Effects
 from gridstat.broker.effects.registration_effects import RegistrationEffects
-from gridstat.broker.records.answers import AnswerBook
-from gridstat.broker.records.applied import Applied
+from gridstat.broker.records.answer_cache import AnswerCache
+from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Moved, Retired, Unsubscribed
 from gridstat.broker.records.registry import Registry
 from gridstat.broker.requests import contract_changes, subscriptions
 from gridstat.broker.requests.notices import Notices
-from gridstat.broker.routers.moves import Moves
+from gridstat.broker.routers.path_moves import PathMoves
 from gridstat.broker.tables.router_table import RouterTable
-from gridstat.broker.turn import Turn
+from gridstat.broker.unit_of_work import UnitOfWork
 from gridstat.net.command.machine import Send
 from gridstat.net.command.router_messages import TableChanged
-from gridstat.router.agent_words import ApplyTable
+from gridstat.router.agent_events import ApplyTable
 from gridstat.router.edge_router import EdgeRouter
 from gridstat.router.router_agent import RouterAgent
 from gridstat.router.table_intake import TableIntake
@@ -226,7 +226,7 @@ def _forget_the_absent(right: Function) -> Function:
 BUGS: Final[dict[str, Bug]] = {
     "acknowledge-before-persist": Bug(
         "the broker acts on a decision before the journal has it",
-        (Patch(Turn, "_persist", _acknowledge_at_once),),
+        (Patch(UnitOfWork, "_persist", _acknowledge_at_once),),
     ),
     "accept-a-stale-term": Bug(
         "a router obeys a broker whose term is over",
@@ -242,7 +242,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "break-before-make": Bug(
         "a change tears the old paths down before the new ones are up",
-        (Patch(Moves, "follow", _retire_first),),
+        (Patch(PathMoves, "follow", _retire_first),),
     ),
     "believe-a-returning-router": Bug(
         "what a lost session left undone is forgotten: no digest is compared",
@@ -280,7 +280,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "keep-no-answers": Bug(
         "a repeated request is decided anew",
-        (Patch(AnswerBook, "put", _keep_no_answer),),
+        (Patch(AnswerCache, "put", _keep_no_answer),),
     ),
     "confirm-before-the-core": Bug(
         "a router confirms orders that its core does not have yet",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gridstat.router.agent_words import SourceHeard, SourceSilent
+from gridstat.router.agent_events import SourceReceived, SourceSilent
 from lab.simulation.world import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -86,5 +86,5 @@ class Channels:
         is_heard = self.is_heard(channel_id)
         if receiver.heard.get(channel_id) is not is_heard:
             receiver.heard[channel_id] = is_heard
-            news = SourceHeard(channel_id) if is_heard else SourceSilent(channel_id, SILENT_MS)
+            news = SourceReceived(channel_id) if is_heard else SourceSilent(channel_id, SILENT_MS)
             receiver.tell(news)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from gridstat.endpoint.endpoint_session import EndPointSession
-from gridstat.endpoint.session_words import (
+from gridstat.endpoint.session_events import (
     Answered,
     AttachRefused,
     EdgeAttached,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gridstat.router.agent_words import WaterMarkCrossed
+from gridstat.router.agent_events import WaterMarkCrossed
 from lab.simulation.mending import Mending
 from lab.simulation.swarm import FaultKind
 from lab.simulation.world import NS_PER_MS

@@ -19,7 +19,7 @@ from gridstat.broker.records.operations import (
     Withdrawn,
     decode,
 )
-from gridstat.broker.records.tree_operations import (
+from gridstat.broker.records.parent_operations import (
     ContractAsked,
     ContractEnding,
     ContractHeld,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 EPOCH_BITS: Final = 32
 READ: Final = frozenset(
-    kind.__name__.encode()
+    str(kind.__struct_config__.tag).encode()
     for kind in (
         ContractAsked,
         ContractEnding,

@@ -2,7 +2,7 @@
 
 Both ends of a broken session hear of it at different times, by a reset or since their pings are not
 answered, and what was on its way is lost. A client dials again with back-off, as
-`net/command/client.py` does; a server keeps one session a peer, as `net/command/session_table.py`
+`net/command/dialer.py` does; a server keeps one session a peer, as `net/command/session_table.py`
 does.
 """
 

@@ -17,7 +17,7 @@ from gridstat.net.command.router_messages import (
     SourceOrder,
     VariableOrder,
 )
-from gridstat.router.agent_words import (
+from gridstat.router.agent_events import (
     ApplyTable,
     CountersRead,
     ReadCounters,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lab.simulation.network import Network
 
 COMMIT_NS_MAX: Final = 10 * NS_PER_MS
-COUNTERS_STRETCH: Final = 6
+COUNTERS_SEGMENT: Final = 6
 """Counters are reported so much more rarely than in production: many words about nothing."""
 PORTS_FIRST: Final = 10_000
 PORTS_STEP: Final = 7
@@ -217,7 +217,7 @@ class RouterNode(Node):
 
     def _set_timer(self, said: SetTimer) -> None:
         if said.name == COUNTERS_TIMER:
-            said = type(said)(said.name, said.after_ns * COUNTERS_STRETCH)
+            said = type(said)(said.name, said.after_ns * COUNTERS_SEGMENT)
         super()._set_timer(said)
 
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.records.operations import RouterReported
 from gridstat.broker.settings import BrokerSettings
-from gridstat.broker.tree.settings import TreeSettings
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.latency_model import LatencyModel
 from gridstat.net.command.router_messages import ChannelOrder, ChannelStateChanged, SourceOrder
 from gridstat.net.command.session_messages import Hello
-from gridstat.router.attachments import AttachmentBounds
+from gridstat.router.edge_attachments import AttachmentBounds
 from gridstat.router.pending_requests import RequestBounds
 from gridstat.router.router_agent import RouterFacts
 from lab.simulation.cloud import Cloud

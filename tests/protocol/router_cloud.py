@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gridstat.net.command.messages import Message
-    from gridstat.router.agent_words import RouterEvent
+    from gridstat.router.agent_events import RouterEvent
 
 BROKER = "broker/c1"
 PROBES = {"datagram_version": 2, "probe_interval_ms": 25}

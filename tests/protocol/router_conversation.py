@@ -17,7 +17,7 @@ from gridstat.net.command.router_messages import (
 )
 from gridstat.net.command.session_messages import Hello
 from gridstat.router import RouterAgent, RouterFacts
-from gridstat.router.agent_words import ApplyTable, TableApplied
+from gridstat.router.agent_events import ApplyTable, TableApplied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gridstat.core.rows import CopyFacts
     from gridstat.net.command.messages import Message
     from gridstat.router import EdgeBounds
-    from gridstat.router.agent_words import RouterEvent, RouterInstruction
+    from gridstat.router.agent_events import RouterEvent, RouterInstruction
 
 BROKER = "broker/c1"
 PMU = "endpoint/c1/north/pmu-1"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.broker.capacity.allocation import Allocator
-from gridstat.broker.capacity.contracts import Allocation, Refusal
+from gridstat.broker.capacity.allocation import Allocation, Refusal
+from gridstat.broker.capacity.allocator import Allocator
 from gridstat.broker.capacity.planning import claims_of
 from gridstat.model.errors import ChannelFull, RouterFull, StorageFailed
 from gridstat.model.qos import QosRequest
@@ -24,7 +24,7 @@ from tests.unit.broker.stand_ins import CENTRE, PMU, publish, subscribe
 from tests.unit.broker.stand_ins import variable as variable_of
 
 if TYPE_CHECKING:
-    from gridstat.broker.capacity.contracts import AllocationRequest
+    from gridstat.broker.capacity.allocation import AllocationRequest
     from gridstat.broker.capacity.resources import Resources
 
 BANDWIDTH = 400_000

@@ -19,7 +19,7 @@ from gridstat.model.status import BuiltinType, StatusEvent, StatusVariable
 from gridstat.net.codec.datagram import encode_datagram
 from gridstat.net.codec.event import encode_event
 from gridstat.net.command.endpoint_messages import FoundOutcome
-from gridstat.net.command.flooding_messages import HearFlooded
+from gridstat.net.command.flooding_messages import ListenToFloods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -42,7 +42,7 @@ class Cloud:
 
     def __init__(self) -> None:
         self.floods: tuple[StatusVariable, ...] = ()
-        self.asked: list[HearFlooded] = []
+        self.asked: list[ListenToFloods] = []
         self.is_away = False
         self.is_slow = False
         self._unanswered: list[tuple[Future[Any], Callable[..., Any]]] = []
@@ -119,7 +119,7 @@ def test_events_are_handed_out_once_with_their_variable(edge: Edge) -> None:
             ("c1/pmu/v1", first_slot + 1),
         ]
         assert flooded.newest["c1/pmu/v1"].delivery.value == first_slot + 1
-    assert cloud.asked[-1] == HearFlooded()
+    assert cloud.asked[-1] == ListenToFloods()
     flooded.unsubscribe()
     assert flooded.is_over
 
@@ -187,7 +187,7 @@ def test_nothing_is_asked_anew_once_the_end_was_told(edge: Edge) -> None:
     try:
         edge.send(cloud, 9, time.time_ns() // 20_000_000)
         assert not asking.is_alive(), "whoever could ask has ended before the end was told"
-        assert cloud.asked[1:] == [HearFlooded()]
+        assert cloud.asked[1:] == [ListenToFloods()]
         assert not flooded.is_over
     finally:
         cloud.answer()
@@ -215,7 +215,7 @@ def test_it_may_be_ended_in_its_own_callback(edge: Edge) -> None:
         until(lambda: "gs-flooded" not in {thread.name for thread in threading.enumerate()})
     assert failed == []
     assert len(heard) == 1
-    assert cloud.asked[1:] == [HearFlooded()]
+    assert cloud.asked[1:] == [ListenToFloods()]
 
 
 def test_a_callback_that_raises_ends_nothing(edge: Edge, caplog: pytest.LogCaptureFixture) -> None:

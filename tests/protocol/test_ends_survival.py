@@ -162,7 +162,7 @@ def test_ctrl_c_ends_a_sender_that_waits_for_room() -> None:
     [
         "",
         "receiver.on_batch(lambda batch: None)",
-        "receiver.knot = knot = [receiver]; knot.append(knot)",
+        "receiver.trap = trap = [receiver]; trap.append(trap)",
         "threading.Thread(target=receiver.read, args=(1, None), daemon=True).start()",
         "sys.exit(0)",
     ],

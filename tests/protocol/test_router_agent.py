@@ -24,14 +24,14 @@ from gridstat.net.command.router_messages import (
     TableChanged,
     TableRefused,
 )
-from gridstat.router.agent_words import (
+from gridstat.router.agent_events import (
     ApplyTable,
     CountersRead,
     Drain,
     Leave,
     ReadCounters,
     SetModes,
-    SourceHeard,
+    SourceReceived,
     SourceSilent,
     TableApplied,
     TableFailed,
@@ -216,7 +216,7 @@ def test_news_of_channels_is_told_at_once(router: RouterConversation) -> None:
     router.change(FIRST)
     news: list[ChannelNews] = [
         SourceSilent(3, 120),
-        SourceHeard(3),
+        SourceReceived(3),
         WaterMarkCrossed(7, True, 768),
         WaterMarkCrossed(7, False, 250),
     ]
@@ -243,7 +243,7 @@ def test_news_of_a_channel_that_was_closed_is_not_told(router: RouterConversatio
             closed_sources=(3,),
         )
     )
-    assert router.tell(SourceHeard(3)) == []
+    assert router.tell(SourceReceived(3)) == []
     assert router.tell(WaterMarkCrossed(7, False, 0)) == []
     router.disconnect(BROKER)
     assert said_to(BROKER, router.accept()) == []

@@ -36,7 +36,7 @@ from tests.unit.router.recording_core import RecordingCore
 
 if TYPE_CHECKING:
     from gridstat.net.command.messages import Message
-    from gridstat.router.agent_words import RouterEvent
+    from gridstat.router.agent_events import RouterEvent
 
 BROKER = "broker/c1"
 MS = 1_000_000

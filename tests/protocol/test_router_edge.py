@@ -22,8 +22,8 @@ from gridstat.net.command.endpoint_messages import (
     EventsPoliced,
     GrantedOutcome,
     Matched,
+    Notify,
     Outcomes,
-    Tell,
     Unpublished,
 )
 from gridstat.net.command.frames import decode_notice
@@ -39,8 +39,8 @@ from gridstat.net.command.router_messages import (
     TableChanged,
 )
 from gridstat.router import EdgeBounds
-from gridstat.router.agent_words import Drain, SourcePoliced
-from gridstat.router.attachments import KEPT_NS_MAX, AttachmentBounds
+from gridstat.router.agent_events import Drain, SourcePoliced
+from gridstat.router.edge_attachments import KEPT_NS_MAX, AttachmentBounds
 from gridstat.router.newest_events import as_cached
 from gridstat.router.pending_requests import RequestBounds
 from tests.protocol.router_conversation import (
@@ -159,14 +159,14 @@ def test_a_granted_subscription_brings_the_newest_event_of_its_variable(
 def test_a_caught_variable_brings_its_newest_event(edge: RouterConversation) -> None:
     body = msgspec.msgpack.encode(Matched(pattern_id=1, granted=GRANTED))
     [told] = said_to(PMU, edge.broker_says(Push(term=1, endpoint=PMU_NAME, body=body)))
-    assert told == Tell(body=body, newest=(as_cached(EVENT),))
+    assert told == Notify(body=body, newest=(as_cached(EVENT),))
 
 
 def test_notices_wait_for_an_end_point_that_is_briefly_away(edge: RouterConversation) -> None:
     assert SetTimer("edge/expiry", KEPT_NS_MAX) in edge.disconnect(PMU)
     assert edge.broker_says(Push(term=1, endpoint=PMU_NAME, body=NOTICE)) == []
     assert edge.broker_says(answer_to(1)) == []
-    assert said_to(PMU, edge.connect(PMU)) == [Tell(body=NOTICE)]
+    assert said_to(PMU, edge.connect(PMU)) == [Notify(body=NOTICE)]
     assert edge.agent.counters()["answers_dropped"] == 1
 
 
@@ -277,7 +277,7 @@ def test_a_publisher_is_told_which_of_its_events_were_policed_while_it_is_here(
     edge.submit(1)
     edge.broker_says(answer_to(1, body))
     [told] = said_to(PMU, edge.tell(news))
-    assert isinstance(told, Tell)
+    assert isinstance(told, Notify)
     assert decode_notice(told.body) == EventsPoliced(
         edge="c1/e0", variable_id=12, count_id=99, counts={"slot": 3}
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.broker.tree.records import body_of
+from gridstat.broker.tree.tree_operations import body_of
 from gridstat.model.errors import ChannelFull, LatencyNotSatisfiable, NoSuchVariable
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.net.command.endpoint_messages import (
@@ -22,7 +22,7 @@ from gridstat.net.command.endpoint_messages import (
 )
 from gridstat.net.command.machine import Received
 from gridstat.net.command.router_messages import ChannelStateChanged
-from gridstat.net.command.stretch_messages import ContractGranted
+from gridstat.net.command.segment_messages import ContractGranted
 from tests.unit.broker.stand_ins import subscribe
 from tests.unit.broker.tree.family import Family
 from tests.unit.broker.tree.worlds import is_charged

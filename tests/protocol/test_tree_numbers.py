@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from gridstat.broker.settings import BrokerSettings
-from gridstat.broker.tree.settings import TreeSettings
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.net.command.endpoint_messages import Publish, PublishedOutcome, Unpublish
 from gridstat.net.command.tree_messages import AskNumbers, NumbersLeased
 from tests.unit.broker.stand_ins import publish, variable

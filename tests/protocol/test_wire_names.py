@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from gridstat.broker.records import operations
-from gridstat.broker.tree import records
+from gridstat.broker.tree import tree_operations
 from gridstat.model.errors import MalformedFrame
 from gridstat.net.command import frames, messages
 from tests.golden.load import load_golden
@@ -49,7 +49,7 @@ WRITTEN = {
         messages.Message, messages.EndPointCommand, messages.Outcomes, messages.Notice
     ),
     "journal": structs_in(operations.Operation),
-    "tree-journal": structs_in(records.TreeOperation),
+    "tree-journal": structs_in(tree_operations.TreeOperation),
 }
 CASES = [(kind, tag) for kind, tags in GOLDEN.items() for tag in tags]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gridstat.broker.tree.records import Stage, body_of
+from gridstat.broker.tree.tree_operations import Stage, body_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gridstat.broker.records.tree_state import AskedContract
+    from gridstat.broker.records.parent_state import AskedContract
     from tests.unit.broker.tree.family import Family
 
 Contracts = dict[tuple[str, str], int]
@@ -82,8 +82,8 @@ def _between_brokers(family: Family) -> Iterator[str]:
             below = family.brokers[child].broker.state.holdings.all()
             held = {holding.key for holding, _ in below if not holding.is_owned}
         else:
-            stretches = family.leaves[child].broker.registry.tree.stretches
-            held = {(one, generation) for one, some in stretches.items() for generation in some}
+            segments = family.leaves[child].broker.registry.tree.segments
+            held = {(one, generation) for one, some in segments.items() for generation in some}
         if held != wanted:
             yield f"{child} holds {sorted(held)}, {parent} wants {sorted(wanted)}"
 

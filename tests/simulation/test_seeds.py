@@ -11,7 +11,7 @@ from msgspec import structs
 
 from gridstat.broker.records.operations import TermBegan, encode
 from gridstat.broker.requests import outcomes, subscriptions
-from gridstat.broker.requests.enquiries import Enquiries
+from gridstat.broker.requests.queries import Queries
 from gridstat.net.command.machine import Persist
 from lab.simulation.__main__ import main
 from lab.simulation.campaign import campaign, explain
@@ -113,7 +113,7 @@ def test_a_broker_that_fails_over_a_request_fails_the_seed(monkeypatch: pytest.M
     def keep_ledger(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Enquiries, "keep_ledger", keep_ledger)
+    monkeypatch.setattr(Queries, "keep_ledger", keep_ledger)
     verdicts = [run_seed(seed) for seed in range(4)]
     assert "machines do not fail" in {verdict.rule for verdict in verdicts}
 

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from gridstat.model.rate_law import Period
-from gridstat.record.kinds import STREAMS
+from gridstat.record.record_kinds import STREAMS
 from tests.spark.audit_oracle import COUNTS, HOUR_NS, due_slots, missing_runs
 
 Row = dict[str, Any]

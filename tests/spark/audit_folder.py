@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from gridstat.pipeline.delta_tables import StoredTable
 from gridstat.pipeline.event_columns import EVENT_SCHEMA, StreamTable, event_columns
 from gridstat.pipeline.schemas import EVENTS
-from gridstat.pipeline.tables import StoredTable
-from gridstat.record import kinds
+from gridstat.record import record_kinds
 from gridstat.record.log_writer import LogWriter
 from tests.spark.audit_case import BEGAN_NS, contracts, events, ledgers, streams, unrecorded
 
 if TYPE_CHECKING:
-    from gridstat.pipeline.folder import PipelineFolder
-    from gridstat.record.kinds import RecordKind
+    from gridstat.pipeline.pipeline_folder import PipelineFolder
+    from gridstat.record.record_kinds import RecordKind
 
 Row = dict[str, Any]
 
@@ -37,10 +37,10 @@ def record_all(
 ) -> None:
     """What is recorded and archived between two instants."""
     for kind, rows in (
-        (kinds.CONTRACTS, contracts()),
-        (kinds.STREAMS, streams()),
-        (kinds.GAPS, unrecorded()),
-        (kinds.LEDGERS, ledgers()),
+        (record_kinds.CONTRACTS, contracts()),
+        (record_kinds.STREAMS, streams()),
+        (record_kinds.GAPS, unrecorded()),
+        (record_kinds.LEDGERS, ledgers()),
     ):
         chosen = [row for row in rows if from_ns <= row[kind.time] < to_ns]
         record(folder, kind, chosen, frame_rows)
@@ -48,9 +48,9 @@ def record_all(
 
 
 def archive(folder: PipelineFolder, rows: list[Row]) -> None:
-    schema = kinds.EVENTS.schema
+    schema = record_kinds.EVENTS.schema
     batch = pa.record_batch({name: [row[name] for row in rows] for name in schema.names}, schema)
-    known = StreamTable(pa.Table.from_pylist(streams(), schema=kinds.STREAMS.schema))
+    known = StreamTable(pa.Table.from_pylist(streams(), schema=record_kinds.STREAMS.schema))
     named = event_columns(batch, known, np.arange(batch.num_rows), schema=EVENT_SCHEMA)
     table = pa.table(named)
     days = table.column("created").cast(pa.date32())

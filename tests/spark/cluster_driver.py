@@ -10,9 +10,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from gridstat.pipeline.folder import PipelineFolder
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
-from gridstat.pipeline.session import SparkSettings, spark_session
+from gridstat.pipeline.pipeline_folder import PipelineFolder
+from gridstat.pipeline.spark_session import SparkSettings, spark_session
 
 
 def main(words: list[str]) -> None:

@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from gridstat.model.errors import ConfigurationError
 from gridstat.pipeline.class_archive import make_archive
 from gridstat.pipeline.java import java_home
-from gridstat.pipeline.session import QUICK_JAVA, SparkSettings, spark_session
+from gridstat.pipeline.spark_session import QUICK_JAVA, SparkSettings, spark_session
 from tests.holdings import Holdings
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from gridstat.record.kinds import EVENTS, STREAMS
 from gridstat.record.log_writer import LogWriter
+from gridstat.record.record_kinds import EVENTS, STREAMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -13,7 +13,7 @@ from tests.spark.ingest_logs import judged, rolled_up
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.pipeline_folder import PipelineFolder
     from tests.spark.ingest_logs import Made
 
 NAMES = {1: "rollup_1s", 60: "rollup_1m", 3_600: "rollup_1h"}

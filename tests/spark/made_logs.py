@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from gridstat.record.kinds import EVENTS, STREAMS
+from gridstat.record.log_settings import LogSettings
 from gridstat.record.log_writer import LogWriter
-from gridstat.record.settings import LogSettings
+from gridstat.record.record_kinds import EVENTS, STREAMS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gridstat.record.kinds import RecordKind
+    from gridstat.record.record_kinds import RecordKind
 
 BEGAN_NS = 1_700_000_000_000_000_000
 """A whole second; 22:13:20 of 14 November 2023."""

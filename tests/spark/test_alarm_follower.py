@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.pipeline.alarm_rules import rules_from_text
-from gridstat.pipeline.folder import PipelineFolder
-from gridstat.pipeline.jobs.alarms import SENT, AlarmFollower, numbered
+from gridstat.pipeline.delta_tables import StoredTable
+from gridstat.pipeline.jobs.alarm_follower import SENT, AlarmFollower, numbered
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
+from gridstat.pipeline.pipeline_folder import PipelineFolder
 from gridstat.pipeline.schemas import ALARMS
-from gridstat.pipeline.tables import StoredTable
 from gridstat.record.status_file import STATUS_FILE
 from tests.spark.ingest_logs import BEGAN_S, NS_PER_S, Made, record_events, record_streams, steady
 from tests.spark.ingest_tables import table

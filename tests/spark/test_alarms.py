@@ -15,15 +15,15 @@ import pytest
 
 from gridstat.console.simulation.disturbance import DURATION_S, KINDS
 from gridstat.console.simulation.scenario import Scenario, Watch, scenarios
-from gridstat.model.alarms.identity import sequence_of
+from gridstat.model.alarms.alarm_identity import sequence_of
 from gridstat.model.alarms.runs import Series
 from gridstat.model.rate_law import NS_PER_S, Period
 from gridstat.model.status import EventFlag
 from gridstat.pipeline.alarm_rules import load_rules, rules_from_text
 from gridstat.pipeline.file_rows import FileRows, in_shares
-from gridstat.pipeline.jobs.alarms import not_long_over
+from gridstat.pipeline.jobs.alarm_follower import not_long_over
 from gridstat.pipeline.schemas import ALARMS, column_names
-from gridstat.pipeline.stages.alarms import LOOK_BACK_NS_MAX, alarms, watched
+from gridstat.pipeline.stages.alarm_evaluation import LOOK_BACK_NS_MAX, alarms, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from gridstat.pipeline.stages.alarms import Watched
+    from gridstat.pipeline.stages.alarm_evaluation import Watched
 
     Stage = Callable[..., DataFrame]
 

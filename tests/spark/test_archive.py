@@ -9,7 +9,7 @@ import pytest
 
 from gridstat.model.plausibility import TimeBounds
 from gridstat.pipeline.archive import Archive
-from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.pipeline_folder import PipelineFolder
 from gridstat.record import log_reader, manifest
 from gridstat.record.segment import frames
 from tests.spark.ingest_logs import BEGAN_S, NS_PER_S, record_events, steady

@@ -12,12 +12,12 @@ from gridstat.model.identifiers import VariableId
 from gridstat.model.latency_histogram import quantile_us
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType, StatusVariable
-from gridstat.pipeline.folder import PipelineFolder
 from gridstat.pipeline.jobs.audit import Audited, find_gaps, run_audit
+from gridstat.pipeline.pipeline_folder import PipelineFolder
 from gridstat.pipeline.schemas import AUDIT
-from gridstat.pipeline.stages.audit import GAPS_COLUMNS, Witnesses, all_gaps, audit
-from gridstat.record.kinds import CONTRACTS, EVENTS, GAPS, LEDGERS, STREAMS
-from gridstat.record.stream_book import StreamBook
+from gridstat.pipeline.stages.contract_audit import GAPS_COLUMNS, Witnesses, all_gaps, audit
+from gridstat.record.record_kinds import CONTRACTS, EVENTS, GAPS, LEDGERS, STREAMS
+from gridstat.record.stream_registry import StreamRegistry
 from tests.spark.audit_case import (
     ALERT,
     BEGAN_NS,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from gridstat.record.kinds import RecordKind
+    from gridstat.record.record_kinds import RecordKind
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -258,7 +258,7 @@ def test_the_contract_of_a_restarted_recorder_is_audited_from_its_own_events(
     of = StatusVariable(VariableId(1), "c1/hill/same", BuiltinType.FLOAT64, Period(3, 2))
     lives: list[Row] = []
     for subscription, since_ns in ((7, BEGAN_NS), (8, again_ns)):
-        book = StreamBook(lives)
+        book = StreamRegistry(lives)
         book.begin(of, 2, subscription, since_ns)
         lives += book.news()
     terms = {"variable": of.name, "phase_ns": 0, "endpoint": "c1/recorder"}

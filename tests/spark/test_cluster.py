@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.pipeline.folder import PipelineFolder
 from gridstat.pipeline.jobs.ingest import Ingest
+from gridstat.pipeline.pipeline_folder import PipelineFolder
 from gridstat.pipeline.progress import read_progress
 from gridstat.pipeline.schemas import EVENTS, QUARANTINE, ROLLUP_1M, ROLLUP_1S
 from lab.spark_cluster import SparkCluster

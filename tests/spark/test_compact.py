@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from gridstat.model.errors import Misuse, StorageFailed
-from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.delta_tables import StoredTable
 from gridstat.pipeline.jobs.compact import CompactSettings, compact
+from gridstat.pipeline.pipeline_folder import PipelineFolder
 from gridstat.pipeline.schemas import EVENTS, ROLLUP_1S, ROLLUP_LIVE, TABLES, TableSchema
-from gridstat.pipeline.tables import StoredTable
-from gridstat.record.archived import archived_before
-from gridstat.record.kinds import EVENTS as RECORDED_EVENTS
+from gridstat.record.archive_mark import archived_before
+from gridstat.record.record_kinds import EVENTS as RECORDED_EVENTS
 from tests.spark.ingest_logs import record_events, steady
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.delta_tables import StoredTable
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
+from gridstat.pipeline.pipeline_folder import PipelineFolder
 from gridstat.pipeline.schemas import EVENTS, ROLLUP_1H, ROLLUP_1M, ROLLUP_1S
-from gridstat.pipeline.tables import StoredTable
 from tests.spark.ingest_logs import disturbed, record_events, record_streams, steady
 from tests.spark.table_rows import complaint
 

@@ -16,16 +16,16 @@ import pytest
 from gridstat.model.errors import RecordsGone, StorageFailed
 from gridstat.model.plausibility import TimeBounds
 from gridstat.pipeline.archive import Archive
-from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.delta_tables import StoredTable
 from gridstat.pipeline.jobs.compact import release
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
+from gridstat.pipeline.pipeline_folder import PipelineFolder
+from gridstat.pipeline.rollup_windows import Rollups
 from gridstat.pipeline.slice_source import slice_rows
-from gridstat.pipeline.tables import StoredTable
-from gridstat.pipeline.windows import Rollups
-from gridstat.record.archived import archived_before
-from gridstat.record.kinds import EVENTS as RECORDED
+from gridstat.record.archive_mark import archived_before
 from gridstat.record.log_reader import LogReader
 from gridstat.record.log_writer import LogWriter
+from gridstat.record.record_kinds import EVENTS as RECORDED
 from tests.cluster.eventually import eventually
 from tests.spark.ingest_logs import (
     BEGAN_S,

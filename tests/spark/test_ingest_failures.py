@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.model.errors import DamagedLog, StorageFailed
-from gridstat.pipeline.folder import PipelineFolder
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
-from gridstat.record.kinds import EVENTS
+from gridstat.pipeline.pipeline_folder import PipelineFolder
 from gridstat.record.log_reader import LogReader
+from gridstat.record.record_kinds import EVENTS
 from lab.pipeline.driver import MORE
 from lab.pipeline.killing import END_S_MAX, driver, finish
 from tests.spark.ingest_logs import disturbed, record_events, record_streams, steady

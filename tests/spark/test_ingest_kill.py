@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.pipeline_folder import PipelineFolder
 from lab.pipeline.driver import MORE
 from lab.pipeline.killing import finish, kill_in_the_middle
 from tests.spark.ingest_logs import disturbed, record_events, record_streams, steady

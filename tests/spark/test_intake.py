@@ -20,13 +20,13 @@ from gridstat.model.plausibility import TimeBounds
 from gridstat.pipeline.archive import Archive
 from gridstat.pipeline.data_files import written_files
 from gridstat.pipeline.file_rows import ALL_TIME, FileRows
-from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.pipeline_folder import PipelineFolder
 from gridstat.pipeline.slice_source import slice_rows
 from gridstat.pipeline.stages import intake
 from gridstat.pipeline.stages.clean import UNKNOWN_STREAM, Judgement
 from gridstat.pipeline.stages.intake import END, FIRST, recorded_rows, take_share
-from gridstat.record.kinds import EVENTS
 from gridstat.record.log_reader import LogReader
+from gridstat.record.record_kinds import EVENTS
 from tests.spark.ingest_logs import BEGAN_S, NS_PER_S, Made, record_events, record_streams
 
 if TYPE_CHECKING:

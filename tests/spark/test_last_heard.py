@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from gridstat.pipeline.known_streams import FOR_EVER_NS
-from gridstat.pipeline.last_heard import last_heard
+from gridstat.pipeline.delta_tables import StoredTable
+from gridstat.pipeline.last_events import last_heard
 from gridstat.pipeline.schemas import EVENTS
-from gridstat.pipeline.tables import StoredTable
+from gridstat.pipeline.stream_catalog import FOR_EVER_NS
 
 if TYPE_CHECKING:
     from pathlib import Path

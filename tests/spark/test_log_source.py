@@ -14,10 +14,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from gridstat.model.errors import ConfigurationError, DamagedLog, StorageFailed, UnknownName
 from gridstat.pipeline.event_columns import EVENT_SCHEMA
-from gridstat.pipeline.failures import own_error
 from gridstat.pipeline.log_options import read_options
 from gridstat.pipeline.log_source import LogBatchReader, LogSource, LogStreamReader, read_streams
-from gridstat.record.kinds import EVENTS, KINDS, LEDGERS, STREAMS
+from gridstat.pipeline.spark_errors import own_error
+from gridstat.record.record_kinds import EVENTS, KINDS, LEDGERS, STREAMS
 from tests.spark.audit_case import ledger
 from tests.spark.made_logs import (
     BEGAN_NS,

@@ -12,8 +12,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from gridstat.model.errors import ConfigurationError, DamagedLog, RecordsGone, StorageFailed
-from gridstat.pipeline.failures import own_error
 from gridstat.pipeline.log_source import LogSource, LogStreamReader
+from gridstat.pipeline.spark_errors import own_error
 from tests.cluster.eventually import eventually
 from tests.spark.made_logs import grow, open_log, record_streams, segments, variable
 

@@ -25,7 +25,7 @@ from gridstat.pipeline.stages.anomalies import anomalies
 from gridstat.pipeline.stages.bottlenecks import bottlenecks
 from gridstat.pipeline.stages.correlations import correlations
 from gridstat.pipeline.stages.profiles import ANY_DAY, averages, profiles
-from gridstat.record.kinds import COUNTERS
+from gridstat.record.record_kinds import COUNTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.delta_tables import StoredTable
 from gridstat.pipeline.jobs.mine import MineSettings, run_mine
+from gridstat.pipeline.pipeline_folder import PipelineFolder
 from gridstat.pipeline.schemas import ANOMALIES, BOTTLENECKS, CORRELATIONS, ROLLUP_1M, ROLLUP_1S
-from gridstat.pipeline.tables import StoredTable
-from gridstat.record.kinds import COUNTERS
 from gridstat.record.log_writer import LogWriter
+from gridstat.record.record_kinds import COUNTERS
 from tests.spark.table_rows import rows_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tests.spark.made_logs import grow, open_log, record_streams
 
 SCRIPT = """
 import json, os, sys
-from gridstat.pipeline.session import QUICK_JAVA, SparkSettings, spark_session
+from gridstat.pipeline.spark_session import QUICK_JAVA, SparkSettings, spark_session
 spark = spark_session(SparkSettings(driver_memory="512m", java_options=QUICK_JAVA))
 events = spark.read.format("gridstat").load(sys.argv[1])
 home = spark._jvm.System.getProperty("java.home")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.model.errors import UnknownName
-from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.pipeline_folder import PipelineFolder
 from gridstat.pipeline.queries import ask
 from gridstat.pipeline.row_choice import RowChoice
 from tests.spark.made_logs import BEGAN_NS, NS_PER_MS, grow, open_log, record_streams, variable

@@ -11,12 +11,12 @@ import pytest
 
 from gridstat.model.errors import Misuse, UnknownName
 from gridstat.model.rate_law import Period
-from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.delta_tables import StoredTable
 from gridstat.pipeline.jobs.replay import APERIODIC, COLUMNS, ReplayRequest, ReplaySource
+from gridstat.pipeline.pipeline_folder import PipelineFolder
 from gridstat.pipeline.schemas import EVENTS
-from gridstat.pipeline.tables import StoredTable
-from gridstat.record.kinds import STREAMS
 from gridstat.record.log_writer import LogWriter
+from gridstat.record.record_kinds import STREAMS
 
 if TYPE_CHECKING:
     from pathlib import Path

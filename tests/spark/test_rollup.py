@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridstat.pipeline.known_streams import FOR_EVER_NS, known_streams
 from gridstat.pipeline.stages.rollup import complete, measure, rollup_core
-from gridstat.record.kinds import STREAMS
+from gridstat.pipeline.stream_catalog import FOR_EVER_NS, known_streams
 from gridstat.record.log_writer import LogWriter
+from gridstat.record.record_kinds import STREAMS
 from tests.spark.ingest_logs import BEGAN_S, NS_PER_S, record_events, record_streams, steady
 
 if TYPE_CHECKING:

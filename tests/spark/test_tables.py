@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from gridstat.model.errors import StorageFailed
-from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.delta_tables import StoredTable
 from gridstat.pipeline.jobs.compact import CompactSettings, compact
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
+from gridstat.pipeline.pipeline_folder import PipelineFolder
 from gridstat.pipeline.schemas import TableSchema
-from gridstat.pipeline.tables import StoredTable
-from gridstat.record.archived import archived_before
-from gridstat.record.kinds import EVENTS
+from gridstat.record.archive_mark import archived_before
+from gridstat.record.record_kinds import EVENTS
 from tests.spark.ingest_logs import disturbed, record_events, record_streams, steady
 from tests.spark.ingest_tables import check_records, check_rollups
 

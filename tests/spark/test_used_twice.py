@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from gridstat.pipeline.slice_source import NAME as SLICES
-from gridstat.record.kinds import LEDGERS
+from gridstat.record.record_kinds import LEDGERS
 from tests.spark.audit_case import ledger
 from tests.spark.made_logs import BEGAN_NS, NS_PER_MS, grow, open_log, record_streams, variable
 

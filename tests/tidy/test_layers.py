@@ -31,7 +31,7 @@ BROKER_ROOMS = (
     "effects",
     "routers",
     "requests",
-    "stretches",
+    "segments",
     "operators",
     "tree",
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from gridstat.broker.capacity.charges import Divisors
-    from gridstat.broker.capacity.tariffs import Tariff
+    from gridstat.broker.capacity.stream_costs import StreamCost
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.latency_model import LatencyModel
     from gridstat.model.probe_law import ProbeSettings
@@ -34,20 +34,20 @@ nobody is refused for it, so it must be little enough for the router's reserve."
 class Stream:
     """One variable on one carriage: who takes it, and what is charged for that at present."""
 
-    __slots__ = ("burst_modes", "counts", "event_bytes", "taken", "tariff")
+    __slots__ = ("burst_modes", "counts", "event_bytes", "stream_cost", "taken")
 
-    def __init__(self, tariff: Tariff, channel: EventChannel | None) -> None:
-        self.tariff = tariff
+    def __init__(self, stream_cost: StreamCost, channel: EventChannel | None) -> None:
+        self.stream_cost = stream_cost
         self.counts = DivisorCounts()
         self.taken: Divisors = ()
         self.burst_modes: tuple[int, ...] = ()
         if channel is not None:
-            self.event_bytes = tariff.event_bytes(channel.mtu_bytes)
+            self.event_bytes = stream_cost.event_bytes(channel.mtu_bytes)
 
     @property
     def events_per_s(self) -> dict[int, Fraction]:
         """What is carried of it, per mode."""
-        amounts = self.tariff.price.events_per_s(self.taken)
+        amounts = self.stream_cost.price.events_per_s(self.taken)
         return {mode: amount.value for mode, amount in sorted(amounts.items())}
 
 
@@ -134,12 +134,12 @@ class Carriage:
         bandwidth = 0 if channel is None else channel.bandwidth_bytes_per_s
         self.probe_charge = Amount(self.probes.bytes_per_s_of(bandwidth)) if bandwidth else ZERO
 
-    def add(self, tariff: Tariff, everys: Mapping[int, int]) -> bool:
+    def add(self, stream_cost: StreamCost, everys: Mapping[int, int]) -> bool:
         """One more subscription takes the variable here; whether that changes any number."""
-        number = tariff.variable.variable_id
+        number = stream_cost.variable.variable_id
         stream = self.streams.get(number)
         if stream is None:
-            stream = self.streams[number] = Stream(tariff, self.channel)
+            stream = self.streams[number] = Stream(stream_cost, self.channel)
         return stream.counts.add(everys) and self._charge(stream)
 
     def remove(self, variable_id: int, everys: Mapping[int, int]) -> bool:
@@ -157,16 +157,16 @@ class Carriage:
         stream = self.streams.get(variable_id)
         return stream is not None and stream.counts.serves(everys)
 
-    def has_ample_room(self, tariff: Tariff, modes: int, margin: float) -> bool:
+    def has_ample_room(self, stream_cost: StreamCost, modes: int, margin: float) -> bool:
         """Whether the variable fits at full rate in so many modes, by a quick look from above."""
-        events_per_s = modes * float(tariff.price.event_rate)
+        events_per_s = modes * float(stream_cost.price.event_rate)
         for account in self.routers:
             limit = margin * account.router.events_per_s_max
             if account.events.at_most() + events_per_s > limit:
                 return False
         if self.channel is None or not self.channel.bandwidth_bytes_per_s:
             return True
-        bytes_per_s = events_per_s * tariff.event_bytes(self.channel.mtu_bytes)
+        bytes_per_s = events_per_s * stream_cost.event_bytes(self.channel.mtu_bytes)
         bytes_per_s += self.charged_at_most()
         return (
             bytes_per_s <= margin * self.channel.bandwidth_bytes_per_s
@@ -209,7 +209,7 @@ class Carriage:
     def _charge(self, stream: Stream) -> bool:
         before, after = stream.taken, stream.counts.taken()
         stream.taken = after
-        price, is_replay = stream.tariff.price, stream.tariff.is_replay
+        price, is_replay = stream.stream_cost.price, stream.stream_cost.is_replay
         steps = price.steps(before, after)
         for mode, was, now in steps:
             for router in self.routers:
@@ -227,9 +227,9 @@ class Carriage:
         if modes == stream.burst_modes:
             return False
         if modes:
-            self.burst.add(stream.tariff.phase, stream.event_bytes, modes)
+            self.burst.add(stream.stream_cost.phase, stream.event_bytes, modes)
         if stream.burst_modes:
-            self.burst.remove(stream.tariff.phase, stream.event_bytes, stream.burst_modes)
+            self.burst.remove(stream.stream_cost.phase, stream.event_bytes, stream.burst_modes)
         stream.burst_modes = modes
         return True
 

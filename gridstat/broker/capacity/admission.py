@@ -11,7 +11,7 @@ from enum import Enum
 from math import ceil
 from typing import TYPE_CHECKING, Final, assert_never
 
-from gridstat.broker.capacity.contracts import Refusal
+from gridstat.broker.capacity.allocation import Refusal
 from gridstat.model.errors import (
     BackPressured,
     BurstTooLarge,
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from gridstat.broker.capacity.accounts import Carriage
+    from gridstat.broker.capacity.allocation import AllocatedPath, AllocationRequest
     from gridstat.broker.capacity.claims import Touched
-    from gridstat.broker.capacity.contracts import AllocatedPath, AllocationRequest
-    from gridstat.broker.capacity.promises import Element
+    from gridstat.broker.capacity.latency_promises import Element
     from gridstat.broker.capacity.resources import Resources
     from gridstat.model.paths import NotFound
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from gridstat.broker.capacity.promises import Element, PathKey
+from gridstat.broker.capacity.latency_promises import Element, PathKey
 from gridstat.model.qos import BASELINE_MODE
 from gridstat.model.status import StatusVariable
 

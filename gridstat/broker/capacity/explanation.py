@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from gridstat.broker.capacity.accounts import Carriage
-    from gridstat.broker.capacity.allocation import Allocator
-    from gridstat.broker.capacity.contracts import AllocatedPath, Allocation
-    from gridstat.broker.capacity.promises import Element
+    from gridstat.broker.capacity.allocation import AllocatedPath, Allocation
+    from gridstat.broker.capacity.allocator import Allocator
+    from gridstat.broker.capacity.latency_promises import Element
     from gridstat.broker.capacity.resources import Resources
 
 Facts = dict[str, Any]

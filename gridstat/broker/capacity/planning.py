@@ -23,17 +23,17 @@ from gridstat.broker.capacity.admission import (
     replay_obstacles,
     too_slow,
 )
-from gridstat.broker.capacity.claims import Claim, Touched
-from gridstat.broker.capacity.contracts import (
+from gridstat.broker.capacity.allocation import (
     AllocatedPath,
     AllocationRequest,
     everys,
     latency_us_max,
     paths_wanted,
 )
+from gridstat.broker.capacity.claims import Claim, Touched
 from gridstat.broker.capacity.negotiation import Quality
-from gridstat.broker.capacity.path_choices import PathChoices, Question
-from gridstat.broker.sharing import same
+from gridstat.broker.capacity.path_cache import PathCache, Question
+from gridstat.broker.interning import same
 from gridstat.model.paths import NotFound
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Planner:
 
     def __init__(self, resources: Resources, clock: Callable[[], float], budget_s: float) -> None:
         self._resources = resources
-        self._choices = PathChoices(resources, clock, budget_s)
+        self._choices = PathCache(resources, clock, budget_s)
 
     def begin(self) -> None:
         """A request begins: all its searches together have a few times the budget of one."""
@@ -210,13 +210,13 @@ class Planner:
 
     def _is_full(self, trial: Trial, number: int, wanted: Mapping[int, int]) -> bool:
         carriage = self._resources.channel(number)
-        tariff = self._resources.tariff(trial.request.variable)
-        if tariff.is_replay:
+        stream_cost = self._resources.stream_cost(trial.request.variable)
+        if stream_cost.is_replay:
             return False  # A channel has no room for replay, and needs none.
-        if carriage.has_ample_room(tariff, len(wanted), _TRIAL_MARGIN):
+        if carriage.has_ample_room(stream_cost, len(wanted), _TRIAL_MARGIN):
             return False
         # Claimed alone and given back: exact, and the predictions of others stay as they are.
-        is_changed = carriage.add(tariff, wanted)
+        is_changed = carriage.add(stream_cost, wanted)
         is_full = is_changed and (
             (carriage.is_over and Limit.CHANNEL not in trial.ignoring)
             or (carriage.is_burst_over and Limit.BURST not in trial.ignoring)

@@ -14,9 +14,9 @@ from gridstat.broker.capacity.accounts import Carriage, RouterAccount
 from gridstat.broker.capacity.carriers import Carriers
 from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT
 from gridstat.broker.capacity.claims import ALL_SLOTS, WITHIN, Touched
-from gridstat.broker.capacity.promises import Element, PathKey, Promises
+from gridstat.broker.capacity.latency_promises import Element, LatencyPromises, PathKey
 from gridstat.broker.capacity.row_divisors import RowDivisors
-from gridstat.broker.capacity.tariffs import Tariff
+from gridstat.broker.capacity.stream_costs import StreamCost
 from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, StillInUse
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT, LatencyModel
 from gridstat.model.paths import Arc, PathGraph
@@ -49,7 +49,7 @@ class Resources:
         self.model = model
         self.probes = probes
         self.ends_us = model.predict(())
-        self.promises = Promises()
+        self.promises = LatencyPromises()
         self.topology_version = 0
         self._mode_sets = mode_sets
         self._routers: dict[str, RouterAccount] = {}
@@ -61,7 +61,7 @@ class Resources:
         self._deliveries: dict[tuple[str, str], Carriage] = {}
         self._carriers = Carriers()
         self._rows = RowDivisors()
-        self.tariffs: dict[int, Tariff] = {}
+        self.stream_costs: dict[int, StreamCost] = {}
         self._unusable_channels: frozenset[int] | None = None
         self._unusable_routers: frozenset[str] | None = None
         self._graph: PathGraph | None = None
@@ -229,7 +229,7 @@ class Resources:
         touched: dict[Element, None] = {}
         for name in routers:
             self.router(name)
-            is_changed = self._entries[name].add(self.tariff(variable), ALL_SLOTS)
+            is_changed = self._entries[name].add(self.stream_cost(variable), ALL_SLOTS)
             self._note(touched, name, is_changed=is_changed)
         self._move(touched)
 
@@ -239,7 +239,7 @@ class Resources:
             is_changed = self._entries[name].remove(variable.variable_id, ALL_SLOTS)
             self._note(touched, name, is_changed=is_changed)
         if variable.variable_id not in self._carriers:
-            self.tariffs.pop(variable.variable_id, None)
+            self.stream_costs.pop(variable.variable_id, None)
         self._move(touched)
 
     def shift(self, name: str, old: Amount | None, new: Amount | None) -> Touched:
@@ -279,11 +279,11 @@ class Resources:
             total_us += self._channels[number].latency_us
         return total_us
 
-    def tariff(self, variable: StatusVariable) -> Tariff:
+    def stream_cost(self, variable: StatusVariable) -> StreamCost:
         """What the variable costs; raises unless its rate is bounded."""
-        known = self.tariffs.get(variable.variable_id)
+        known = self.stream_costs.get(variable.variable_id)
         if known is None:
-            known = self.tariffs[variable.variable_id] = Tariff(variable)
+            known = self.stream_costs[variable.variable_id] = StreamCost(variable)
         assert known.variable is variable or known.variable == variable, (
             f"variable {variable.variable_id} is charged with another period or type"
         )
@@ -323,19 +323,21 @@ class Resources:
             self._graph = None
 
     def _take(self, claim: Claim, touched: dict[Element, None]) -> None:
-        tariff = self.tariff(claim.variable)
+        stream_cost = self.stream_cost(claim.variable)
         if claim.routers:
-            is_changed = self._entry(claim).add(tariff, claim.arriving)
+            is_changed = self._entry(claim).add(stream_cost, claim.arriving)
             self._note(touched, claim.routers[0], is_changed=is_changed)
         self._carriers.join(claim.variable.variable_id, claim.channel_ids, claim.everys)
         for number in claim.channel_ids:
             carriage = self._channels[number]
-            if self._rows.add(carriage, tariff, claim.everys):
+            if self._rows.add(carriage, stream_cost, claim.everys):
                 self._note_channel(touched, number, carriage)
         if claim.routers:
             last = claim.routers[-1]
             delivery = self._step(self._deliveries, last, claim.subscriber)
-            self._note(touched, last, is_changed=self._rows.add(delivery, tariff, claim.everys))
+            self._note(
+                touched, last, is_changed=self._rows.add(delivery, stream_cost, claim.everys)
+            )
 
     def _give_back(self, claim: Claim, touched: dict[Element, None]) -> None:
         variable_id = claim.variable.variable_id
@@ -349,7 +351,7 @@ class Resources:
         self._carriers.leave(variable_id, gone)
         is_entering = bool(claim.routers) and self._give_back_ends(claim, touched)
         if variable_id not in self._carriers and not is_entering:
-            self.tariffs.pop(variable_id, None)
+            self.stream_costs.pop(variable_id, None)
 
     def _give_back_ends(self, claim: Claim, touched: dict[Element, None]) -> bool:
         """Whether the variable still comes in where the claim began."""
@@ -401,3 +403,85 @@ class Resources:
                 self._is_graph_old = True
                 late.extend((element, key) for key in moved)
         return late
+
+
+# What changes of contracts have left behind: on the routers until it is retired, and so charged.
+#
+# Changes may overlap: a second one comes while the first's old paths are still up, or a path fails
+# during a change of period. So claims leave by the generation that retires them, each in its time.
+
+UNNAMED: Final = -1
+"""Stands for the generation of a change that is decided, and has none yet."""
+
+
+class Leaving:
+    """Every claim in here is taken from the resources, and given back when it goes."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._claims: dict[int, dict[int, list[Claim]]] = {}
+
+    def charge(
+        self, subscription_id: int, claims: tuple[Claim, ...], generation: int = UNNAMED
+    ) -> None:
+        """Charge what is still on the routers, until it is settled."""
+        self._resources.take(claims)
+        found = self._claims.setdefault(subscription_id, {})
+        found.setdefault(generation, []).extend(claims)
+
+    def name(self, subscription_id: int, generation: int) -> None:
+        """What the last decisions left behind goes when this generation retires it."""
+        found = self._claims.get(subscription_id, {})
+        claims = found.pop(UNNAMED, None)
+        if claims is not None:
+            found.setdefault(generation, []).extend(claims)
+
+    def settle(self, subscription_id: int, *generations: int) -> None:
+        """Give back what these generations retire, or everything if none is named."""
+        found = self._claims.get(subscription_id, {})
+        for generation in generations or tuple(found):
+            self._resources.give_back(found.pop(generation, ()))
+        if not found:
+            self._claims.pop(subscription_id, None)
+
+    def of(self, subscription_id: int) -> dict[int, tuple[Claim, ...]]:
+        """What is charged beside a contract, by generation."""
+        found = self._claims.get(subscription_id, {})
+        return {generation: tuple(claims) for generation, claims in found.items()}
+
+
+# Which routers' cores cannot hold the row of a variable: its paths go round them if they can.
+
+
+class RefusedRows:
+    """A router stands here while it refuses a row, and for a while after the row has gone."""
+
+    def __init__(self) -> None:
+        self._routers: dict[int, set[str]] = {}
+        self.counts: dict[tuple[str, int], int] = {}
+        """How often a row has gone from a router that refused it; forgotten after a good while."""
+
+    def of(self, variable_id: int) -> frozenset[str]:
+        return frozenset(self._routers.get(variable_id, ()))
+
+    def mark(self, router: str, variable_id: int) -> bool:
+        """Whether that was news."""
+        found = self._routers.setdefault(variable_id, set())
+        is_new = router not in found
+        found.add(router)
+        return is_new
+
+    def clear(self, router: str, variable_id: int) -> bool:
+        """Whether that was news."""
+        found = self._routers.get(variable_id, set())
+        is_new = router in found
+        found.discard(router)
+        if not found:
+            self._routers.pop(variable_id, None)
+        return is_new
+
+    def clear_router(self, router: str) -> None:
+        """The router has another core, or none."""
+        for variable_id in list(self._routers):
+            self.clear(router, variable_id)
+        self.counts = {key: count for key, count in self.counts.items() if key[0] != router}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gridstat.broker.capacity.accounts import Carriage
     from gridstat.broker.capacity.charges import Divisors
-    from gridstat.broker.capacity.tariffs import Tariff
+    from gridstat.broker.capacity.stream_costs import StreamCost
 
 EveryCounts: TypeAlias = tuple[tuple[int, int], ...]
 """A divisor, and on how many channels and deliveries it is kept; ascending."""
@@ -30,16 +30,16 @@ class RowDivisors:
         self._counts: dict[int, EveryCounts] = {}
         self._crowded: dict[str, None] = {}
 
-    def add(self, carriage: Carriage, tariff: Tariff, everys: Mapping[int, int]) -> bool:
+    def add(self, carriage: Carriage, stream_cost: StreamCost, everys: Mapping[int, int]) -> bool:
         """One more subscription takes the variable here; whether that changes any number."""
-        number = tariff.variable.variable_id
+        number = stream_cost.variable.variable_id
         before = _taken(carriage, number)
-        is_changed = carriage.add(tariff, everys)
+        is_changed = carriage.add(stream_cost, everys)
         after = carriage.streams[number].taken
         if after is not before:
             held = self.count(number)
             if self._replace(number, before, after) > max(held, MODAL_DIVISORS_MAX):
-                self._crowded[tariff.variable.name] = None
+                self._crowded[stream_cost.variable.name] = None
         return is_changed
 
     def remove(self, carriage: Carriage, variable_id: int, everys: Mapping[int, int]) -> bool:

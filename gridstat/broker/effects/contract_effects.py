@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from gridstat.broker.capacity.contracts import Allocation, AllocationRequest, gates_used
+from gridstat.broker.capacity.allocation import Allocation, AllocationRequest, gates_used
 from gridstat.broker.records.operations import (
-    CatchingLeft,
+    MatchingLeft,
     Moved,
     PatternHeld,
     Retired,
     Subscribed,
     Unsubscribed,
 )
+from gridstat.broker.records.parent_operations import SegmentCommitted
 from gridstat.broker.records.registry import Retiring, Subscription
-from gridstat.broker.records.tree_operations import StretchCommitted
-from gridstat.broker.tables.orders import RoutedOrder, path_orders
+from gridstat.broker.tables.router_orders import RoutedOrder, path_orders
 
 if TYPE_CHECKING:
     from gridstat.broker.effects.reservations import Reservations
-    from gridstat.broker.records.applied import Applied
+    from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.registry import Registry
     from gridstat.broker.tables.router_tables import RouterTables
     from gridstat.model.status import StatusVariable
@@ -48,8 +48,8 @@ class ContractEffects:
         | Moved
         | Retired
         | PatternHeld
-        | CatchingLeft
-        | StretchCommitted,
+        | MatchingLeft
+        | SegmentCommitted,
         done: Applied,
     ) -> None:
         match operation:
@@ -65,10 +65,10 @@ class ContractEffects:
                 self._retire(operation, done)
             case PatternHeld():
                 self._hold_pattern(operation, done)
-            case CatchingLeft():
+            case MatchingLeft():
                 self._catch_later(operation, done)
-            case StretchCommitted():
-                self._commit_stretch(operation.subscription_id, done)
+            case SegmentCommitted():
+                self._commit_segment(operation.subscription_id, done)
 
     def _subscribe(self, record: Subscribed, done: Applied) -> None:
         registry = self._registry
@@ -81,13 +81,13 @@ class ContractEffects:
         ):
             return
         if record.contract:
-            key = record.contract, record.stretch_generation
-            before = registry.tree.stretch(*key)  # Of a homeless one that moves in.
-            registry.tree.add_stretch(*key, record.subscription_id)
+            key = record.contract, record.segment_generation
+            before = registry.tree.segment(*key)  # Of a homeless one that moves in.
+            registry.tree.add_segment(*key, record.subscription_id)
             done.undo.append(
-                partial(registry.tree.add_stretch, *key, before)
+                partial(registry.tree.add_segment, *key, before)
                 if before
-                else partial(registry.tree.remove_stretch, *key)
+                else partial(registry.tree.remove_segment, *key)
             )
         if not self._reservations.holds(record.subscription_id):
             if not self._reservations.has_a_place(record.paths):
@@ -111,12 +111,12 @@ class ContractEffects:
         homeless = registry.homeless.pop(subscription_id, None)
         if homeless is not None:
             done.undo.append(partial(registry.homeless.__setitem__, subscription_id, homeless))
-            self._end_stretch(homeless, done)
+            self._end_segment(homeless, done)
         found = registry.subscriptions.get(subscription_id)
         if found is None:
             return
         record, variable = found.record, found.variable
-        self._end_stretch(record, done)
+        self._end_segment(record, done)
         orders = self._orders(record)
         registry.remove_subscription(subscription_id)
         leaving = self._reservations.leaving(subscription_id)
@@ -147,7 +147,7 @@ class ContractEffects:
             registry.homeless[record.subscription_id] = record
             if record.contract:
                 number = record.subscription_id
-                registry.tree.add_stretch(record.contract, record.stretch_generation, number)
+                registry.tree.add_segment(record.contract, record.segment_generation, number)
             return
         old, old_variable = found.record, found.variable
         new_variable = self._variable_of(record)
@@ -178,8 +178,8 @@ class ContractEffects:
         if len(found.retiring) > RETIRING_MAX:
             found.retire(found.retiring[0].generation, done)
 
-    def _commit_stretch(self, subscription_id: int, done: Applied) -> None:
-        """A stretch that was only reserved is ordered at its routers."""
+    def _commit_segment(self, subscription_id: int, done: Applied) -> None:
+        """A segment that was only reserved is ordered at its routers."""
         registry = self._registry
         homeless = registry.homeless.get(subscription_id)
         if homeless is not None:
@@ -195,16 +195,16 @@ class ContractEffects:
         orders = self._orders(record)
         done.tables.append(partial(self._tables.set_up, variable, orders, local_edges(record)))
 
-    def _end_stretch(self, record: Subscribed, done: Applied) -> None:
+    def _end_segment(self, record: Subscribed, done: Applied) -> None:
         """The index forgets it, and the parent will hear of it if it was not the parent's wish."""
         if not record.contract:
             return
-        tree, key = self._registry.tree, (record.contract, record.stretch_generation)
-        tree.remove_stretch(*key)
-        done.undo.append(partial(tree.add_stretch, *key, record.subscription_id))
+        tree, key = self._registry.tree, (record.contract, record.segment_generation)
+        tree.remove_segment(*key)
+        done.undo.append(partial(tree.add_segment, *key, record.subscription_id))
         if not record.is_reserved:
             begun_here = "" if record.entries else record.name
-            done.tables.append(partial(tree.news.ended_stretches.append, (*key, begun_here)))
+            done.tables.append(partial(tree.news.ended_segments.append, (*key, begun_here)))
 
     def _variable_of(self, record: Subscribed) -> StatusVariable | None:
         if record.foreign is not None:
@@ -225,7 +225,7 @@ class ContractEffects:
             done.undo.append(partial(registry.remove_pattern, held.pattern_id))
             done.tables.append(partial(registry.tree.news.patterns.append, held.pattern_id))
 
-    def _catch_later(self, operation: CatchingLeft, done: Applied) -> None:
+    def _catch_later(self, operation: MatchingLeft, done: Applied) -> None:
         catching, key = self._registry.catching, (operation.pattern_id, operation.name)
         if operation.is_over:
             catching.pop(key, None)
@@ -265,7 +265,7 @@ def allocation_of(record: Subscribed, variable: StatusVariable) -> Allocation:
 
 
 def uses_its_gates(record: Subscribed) -> bool:
-    """Whether each entry and each exit of a stretch has one path."""
+    """Whether each entry and each exit of a segment has one path."""
     ends = (record.entries, 0), (record.exits, -1)
     return all(
         not gates or gates_used(gates, [path.routers[at] for path in record.paths]) is not None

@@ -12,22 +12,21 @@ from typing import TYPE_CHECKING
 
 from gridstat.broker.effects.cloud_effects import CloudEffects
 from gridstat.broker.effects.contract_effects import ContractEffects
-from gridstat.broker.effects.flooding_effects import FloodingEffects
-from gridstat.broker.effects.hearing_effects import HearingEffects
+from gridstat.broker.effects.flooding_effects import FloodingEffects, FloodListenerEffects
 from gridstat.broker.effects.publication_change_effects import PublicationChangeEffects
 from gridstat.broker.effects.registration_effects import RegistrationEffects
 from gridstat.broker.effects.tree_effects import TreeEffects
-from gridstat.broker.records.applied import Applied
+from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import (
     Answered,
     Attached,
     AttachmentEnded,
-    CatchingLeft,
     ChannelAdded,
     ChannelRemoved,
     EndPointEnded,
-    FloodedHeard,
     FloodingSet,
+    FloodListenerSet,
+    MatchingLeft,
     Moved,
     NumbersReached,
     PatternHeld,
@@ -44,11 +43,11 @@ from gridstat.broker.records.operations import (
     Unsubscribed,
     Withdrawn,
 )
-from gridstat.broker.records.tree_operations import (
+from gridstat.broker.records.parent_operations import (
     BorderClosed,
     BorderOpened,
-    ParentHeard,
-    StretchCommitted,
+    ParentJoined,
+    SegmentCommitted,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class Effects:
         channel_plan: ChannelPlan,
     ) -> None:
         self.flooding = FloodingEffects(registry, reservations, tables)
-        self._hearing = HearingEffects(registry, tables)
+        self._hearing = FloodListenerEffects(registry, tables)
         self._cloud = CloudEffects(registry, reservations, tables, channel_plan, self.flooding)
         self._registrations = RegistrationEffects(registry, reservations, tables, channel_plan)
         self._contracts = ContractEffects(registry, reservations, tables)
@@ -103,8 +102,8 @@ class Effects:
                 | Moved()
                 | Retired()
                 | PatternHeld()
-                | CatchingLeft()
-                | StretchCommitted()
+                | MatchingLeft()
+                | SegmentCommitted()
             ):
                 self._contracts.apply(operation, done)
             case (
@@ -119,7 +118,7 @@ class Effects:
                 self._follow(operation, done)
             case FloodingSet():
                 self.flooding.apply(operation, done)
-            case FloodedHeard():
+            case FloodListenerSet():
                 self._hearing.apply(operation, done)
             case PublicationMoved() | PublicationAnnounced() | PublicationRetired():
                 self._publication_changes.apply(operation, done)
@@ -140,7 +139,7 @@ class Effects:
         match operation:
             case Withdrawn(name=name):
                 self.flooding.withdraw(name, done)
-            case ParentHeard():
+            case ParentJoined():
                 done.tables.append(self.flooding.order_all)
             case Attached():
                 self._hearing.attached(operation, done)

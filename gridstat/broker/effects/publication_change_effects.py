@@ -19,7 +19,7 @@ from gridstat.broker.records.registry import PublicationChange
 if TYPE_CHECKING:
     from gridstat.broker.effects.registration_effects import RegistrationEffects
     from gridstat.broker.effects.reservations import Reservations
-    from gridstat.broker.records.applied import Applied
+    from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.registry import Publication, Registry
     from gridstat.broker.tables.router_tables import RouterTables
     from gridstat.model.status import StatusVariable

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gridstat.broker.effects.reservations import Reservations
-    from gridstat.broker.records.applied import Applied
+    from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.registry import Registry
     from gridstat.broker.tables.channel_plan import ChannelPlan
     from gridstat.broker.tables.router_tables import RouterTables

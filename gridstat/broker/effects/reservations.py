@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gridstat.broker.capacity.allocation import Allocator
-    from gridstat.broker.capacity.claims import Claim, Touched
-    from gridstat.broker.capacity.contracts import (
+    from gridstat.broker.capacity.allocation import (
         AllocatedPath,
         Allocation,
         AllocationRequest,
         Refusal,
     )
+    from gridstat.broker.capacity.allocator import Allocator
+    from gridstat.broker.capacity.claims import Claim, Touched
     from gridstat.broker.capacity.resources import Resources
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.status import StatusVariable

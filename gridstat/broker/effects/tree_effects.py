@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from msgspec import structs
 
-from gridstat.broker.records.tree_operations import (
+from gridstat.broker.interning import same, same_qos, same_quality
+from gridstat.broker.records.parent_operations import (
     AnswerBegun,
     BorderClosed,
     BorderOpened,
@@ -18,22 +19,21 @@ from gridstat.broker.records.tree_operations import (
     ContractOver,
     NumbersAllotted,
     OutcomeKnown,
-    ParentHeard,
+    ParentJoined,
 )
-from gridstat.broker.records.tree_state import AskedContract
-from gridstat.broker.sharing import same, same_qos, same_quality
+from gridstat.broker.records.parent_state import AskedContract
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from gridstat.broker.records.applied import Applied
+    from gridstat.broker.records.operation import Applied
     from gridstat.broker.records.registry import Registry
     from gridstat.broker.tables.channel_plan import ChannelPlan
-    from gridstat.net.command.stretch_messages import ContractGranted
+    from gridstat.net.command.segment_messages import ContractGranted
     from gridstat.net.command.tree_messages import BorderChannel
 
     Taken: TypeAlias = (
-        ParentHeard
+        ParentJoined
         | BorderOpened
         | BorderClosed
         | NumbersAllotted
@@ -60,7 +60,7 @@ class TreeEffects:
 
     def apply(self, operation: Taken, done: Applied) -> None:
         match operation:
-            case ParentHeard():
+            case ParentJoined():
                 self._hear_parent(operation, done)
             case BorderOpened(border=border):
                 self._set_border(border.channel.channel_id, border, done)
@@ -83,7 +83,7 @@ class TreeEffects:
 
     # What the parent says.
 
-    def _hear_parent(self, heard: ParentHeard, done: Applied) -> None:
+    def _hear_parent(self, heard: ParentJoined, done: Applied) -> None:
         """A term only grows, and where the cloud stands is a fact; neither is undone."""
         tree, depth = self._tree, self._tree.depth
         tree.parent_term = max(tree.parent_term, heard.term)

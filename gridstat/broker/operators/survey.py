@@ -13,12 +13,12 @@ from gridstat.broker.capacity.explanation import (
     router_facts,
     variable_channel_facts,
 )
-from gridstat.broker.operators.tree_survey import (
+from gridstat.broker.operators.inter_cloud_survey import (
     asked_explained,
     asked_facts,
     foreign_publication,
     place_facts,
-    stretch_facts,
+    segment_facts,
 )
 from gridstat.broker.operators.undefined_modes import UndefinedModes
 from gridstat.model.errors import NoSuchVariable
@@ -27,11 +27,11 @@ from gridstat.model.rate_law import NS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gridstat.broker.desk import Desk
+    from gridstat.broker.context import BrokerContext
+    from gridstat.broker.records.parent_state import AskedContract
     from gridstat.broker.records.registry import EndPoint, Publication, Subscription
-    from gridstat.broker.records.tree_state import AskedContract
-    from gridstat.broker.routers.router_desk import RouterDesk
     from gridstat.broker.routers.router_health import RouterHealth
+    from gridstat.broker.routers.router_sessions import RouterSessions
     from gridstat.broker.tables.channel_plan import ChannelPlan
     from gridstat.net.command.endpoint_messages import LedgerEntry, PathEntry
     from gridstat.net.command.router_messages import ReportCounters
@@ -49,26 +49,26 @@ class Surveyor:
 
     def __init__(
         self,
-        desk: Desk,
-        router_desk: RouterDesk,
+        context: BrokerContext,
+        router_desk: RouterSessions,
         health: RouterHealth,
         channel_plan: ChannelPlan,
     ) -> None:
-        self._desk = desk
-        self._router_desk = router_desk
+        self._context = context
+        self._router_sessions = router_desk
         self._health = health
         self._channel_plan = channel_plan
-        self.undefined_modes = UndefinedModes(desk)
+        self.undefined_modes = UndefinedModes(context)
 
     def survey(self, *, started_ns: int) -> Facts:
-        registry = self._desk.registry
-        stretches = sum(len(held) for held in registry.tree.stretches.values())
+        registry = self._context.registry
+        segments = sum(len(held) for held in registry.tree.segments.values())
         return {
             "cloud": registry.cloud,
-            **place_facts(registry, self._desk.settings.parent),
+            **place_facts(registry, self._context.settings.parent),
             "term": registry.term,
-            "highest_term_reported": max(self._router_desk.terms.values(), default=0),
-            "uptime_s": (self._desk.now_ns - started_ns) / NS_PER_S,
+            "highest_term_reported": max(self._router_sessions.terms.values(), default=0),
+            "uptime_s": (self._context.now_ns - started_ns) / NS_PER_S,
             "routers": [self._router(name) for name in sorted(registry.routers)],
             "channels": [
                 self._channel(number)
@@ -85,27 +85,27 @@ class Surveyor:
                 for _, found in islice(sorted(registry.publications.items()), LISTED_MAX)
             ],
             "subscriptions": list(islice(self._subscriptions(), LISTED_MAX)),
-            "stretches": list(islice(self._stretches(), LISTED_MAX)),
+            "segments": list(islice(self._segments(), LISTED_MAX)),
             "totals": {
                 "routers": len(registry.routers),
                 "channels": len(registry.channels),
                 "end_points": len(registry.endpoints),
                 "publications": len(registry.publications),
-                "subscriptions": len(registry.subscriptions) - stretches + len(registry.tree.asked),
-                "stretches": stretches,
+                "subscriptions": len(registry.subscriptions) - segments + len(registry.tree.asked),
+                "segments": segments,
                 "patterns": len(registry.patterns),
                 "in_undefined_modes": self.undefined_modes.count(),
             },
-            "journal": dict(self._desk.outside.journal_figures()),
+            "journal": dict(self._context.outside.journal_figures()),
         }
 
     def counters(self) -> Mapping[str, ReportCounters]:
         """What each router has reported last."""
-        return self._router_desk.counters
+        return self._router_sessions.counters
 
     def ledgers(self) -> list[ReportedLedger]:
         """Of every subscription that has reported one, however many there are."""
-        registry = self._desk.registry
+        registry = self._context.registry
         inside = [
             (found.record.subscription_id, found.record.subscriber, found.record.name, found.ledger)
             for found in registry.subscriptions.values()
@@ -120,7 +120,7 @@ class Surveyor:
 
     def explain(self, name: str) -> Facts:
         """All about one variable; raises `NoSuchVariable`."""
-        registry = self._desk.registry
+        registry = self._context.registry
         publication = registry.publications.get(name) or foreign_publication(registry, name)
         asked = [found for found in registry.tree.asked.values() if found.record.name == name]
         if publication is None and not asked:
@@ -148,21 +148,21 @@ class Surveyor:
         }
 
     def _carriers(self, variable_id: int) -> list[Facts]:
-        return variable_channel_facts(self._desk.reservations.resources, variable_id)
+        return variable_channel_facts(self._context.reservations.resources, variable_id)
 
     def _explained(self, found: Subscription) -> Facts:
-        facts = contract_facts(self._desk.reservations.allocator, found.record.subscription_id)
+        facts = contract_facts(self._context.reservations.allocator, found.record.subscription_id)
         refusals = [] if found.troubles else self._table_refusals(found)
         undefined = self.undefined_modes.words(found.record.granted)
         facts["degraded"] = [*facts["degraded"], *found.troubles, *refusals, *undefined]
         facts["state"] = self._state(found)
-        facts["detection_ms"] = self._desk.detection.on_paths(found.record.paths)
+        facts["detection_ms"] = self._context.detection.on_paths(found.record.paths)
         if found.record.contract:
-            facts["stretch"] = stretch_facts(found.record)
+            facts["segment"] = segment_facts(found.record)
         return facts | _told(found.ledger)
 
     def _asked_explained(self, found: AskedContract) -> Facts:
-        facts = asked_explained(self._desk.registry, found, self._desk.detection)
+        facts = asked_explained(self._context.registry, found, self._context.detection)
         modes = () if found.granted is None else found.granted.granted
         facts["degraded"] = [*facts.get("degraded", ()), *self.undefined_modes.words(modes)]
         return facts | _told(found.ledger)
@@ -170,9 +170,9 @@ class Surveyor:
     def _table_refusals(self, found: Subscription) -> list[str]:
         routers = {name for path in found.record.paths for name in path.routers}
         return [
-            f"router {name} refuses its table: {self._desk.tables[name].refusal}"
+            f"router {name} refuses its table: {self._context.tables[name].refusal}"
             for name in sorted(routers)
-            if self._desk.tables[name].refusal
+            if self._context.tables[name].refusal
         ]
 
     def _state(self, found: Subscription) -> str:
@@ -184,16 +184,16 @@ class Surveyor:
             name
             for path in found.record.paths
             for name in path.routers
-            if not self._desk.tables[name].is_in_step
+            if not self._context.tables[name].is_in_step
         ]
         return "waiting for routers" if unconfirmed else "granted"
 
     def _router(self, name: str) -> Facts:
-        table = self._desk.tables[name]
-        counters = self._router_desk.counters.get(name)
-        report = self._desk.registry.reports.get(name)
+        table = self._context.tables[name]
+        counters = self._router_sessions.counters.get(name)
+        report = self._context.registry.reports.get(name)
         return {
-            **router_facts(self._desk.reservations.resources, name),
+            **router_facts(self._context.reservations.resources, name),
             "is_up": report is not None and name not in self._health.down_routers,
             "is_connected": table.is_connected,
             "in_step": table.is_in_step,
@@ -208,13 +208,13 @@ class Surveyor:
         }
 
     def _channel(self, number: int) -> Facts:
-        channel = self._desk.registry.channels[number]
-        sending = self._router_desk.counters.get(channel.from_router)
-        receiving = self._router_desk.counters.get(channel.to_router)
+        channel = self._context.registry.channels[number]
+        sending = self._router_sessions.counters.get(channel.from_router)
+        receiving = self._router_sessions.counters.get(channel.to_router)
         heard = {} if receiving is None else receiving.sources.get(number, {})
         all_sent = heard.get("datagrams", 0) + heard.get("lost", 0)
         return {
-            **channel_facts(self._desk.reservations.resources, number),
+            **channel_facts(self._context.reservations.resources, number),
             "is_up": number not in self._health.down_channels,
             "datagram_version": self._channel_plan.version(channel),
             "loss_ratio": heard.get("lost", 0) / all_sent if all_sent else 0.0,
@@ -246,20 +246,20 @@ class Surveyor:
 
     def _subscriptions(self) -> Iterator[Facts]:
         """All contracts of our end-points, those with other clouds last."""
-        registry = self._desk.registry
+        registry = self._context.registry
         for found in registry.subscriptions.values():
             if not found.record.contract:
                 yield self._subscription(found)
         for asked in registry.tree.asked.values():
-            yield asked_facts(registry, asked, self._desk.detection) | _told(asked.ledger)
+            yield asked_facts(registry, asked, self._context.detection) | _told(asked.ledger)
 
-    def _stretches(self) -> Iterator[Facts]:
-        subscriptions = self._desk.registry.subscriptions
-        for held in self._desk.registry.tree.stretches.values():
+    def _segments(self) -> Iterator[Facts]:
+        subscriptions = self._context.registry.subscriptions
+        for held in self._context.registry.tree.segments.values():
             for number in held.values():
                 record = subscriptions[number].record
                 ways = [list(path.routers) for path in record.paths]
-                yield {"name": record.name, **stretch_facts(record), "paths": ways}
+                yield {"name": record.name, **segment_facts(record), "paths": ways}
 
     def _subscription(self, found: Subscription) -> Facts:
         record = found.record

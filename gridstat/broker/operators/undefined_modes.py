@@ -14,20 +14,20 @@ from gridstat.model.qos import undefined_modes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gridstat.broker.desk import Desk
+    from gridstat.broker.context import BrokerContext
 
 
 class UndefinedModes:
     """Looks for them once, at the start: from then on nothing new is granted in such modes."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
         self._numbers: set[int] = set()
         """Subscriptions and patterns that named undefined modes at the start."""
 
     def look(self) -> None:
         """Find all of them, and warn of them."""
-        registry = self._desk.registry
+        registry = self._context.registry
         modes: set[int] = set()
 
         def unknown(asked: Iterable[int]) -> bool:
@@ -40,7 +40,7 @@ class UndefinedModes:
         floods = sum(unknown(held.modes) for held in registry.floods.values())
         self._numbers = subscriptions | patterns
         if modes:
-            self._desk.warn(
+            self._context.warn(
                 "modes_not_defined",
                 modes=",".join(map(str, sorted(modes))),
                 subscriptions=len(subscriptions),
@@ -50,7 +50,7 @@ class UndefinedModes:
 
     def count(self) -> int:
         """How many subscriptions, patterns and floods name undefined modes now."""
-        registry = self._desk.registry
+        registry = self._context.registry
         held = 0
         for number in self._numbers:
             if (pattern := registry.patterns.get(number)) is not None:
@@ -69,11 +69,11 @@ class UndefinedModes:
         ]
 
     def _of(self, modes: Iterable[int]) -> list[int]:
-        return undefined_modes(modes, self._desk.settings.modes_defined)
+        return undefined_modes(modes, self._context.settings.modes_defined)
 
     def _subscriptions(self) -> Iterator[tuple[int, Iterable[int]]]:
-        """All contracts by their numbers, with their modes; stretches are among them."""
-        registry = self._desk.registry
+        """All contracts by their numbers, with their modes; segments are among them."""
+        registry = self._context.registry
         for number, found in registry.subscriptions.items():
             yield number, found.record.qos.modes
         for number, record in registry.homeless.items():

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from gridstat.broker.records.journal_rows import BEGINNING, JournalRow, chained
 from gridstat.broker.records.operations import SNAPSHOT_MARK
 from gridstat.model.errors import StorageFailed
-from gridstat.net.last_words import end_at_once
+from gridstat.net.process_end import end_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import msgspec
 
-from gridstat.broker.capacity.contracts import AllocatedPath, Gates
-from gridstat.broker.records.durable import Durable
-from gridstat.broker.records.tree_operations import TreeOperation
+from gridstat.broker.capacity.allocation import AllocatedPath, Gates
+from gridstat.broker.records.operation import Durable
+from gridstat.broker.records.parent_operations import TreeOperation
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.errors import StorageFailed
 from gridstat.model.flooding import NO_GENERATION, FloodTerm
@@ -133,9 +133,9 @@ class Withdrawn(Durable, frozen=True):
 
 
 class Subscribed(Durable, frozen=True):
-    """A contract, as it was granted; with a `contract`, this cloud's stretch of one across clouds.
+    """A contract, as it was granted; with a `contract`, this cloud's segment of one across clouds.
 
-    A stretch enters and leaves by gates, where its ends are not here; a reserved one is not on the
+    A segment enters and leaves by gates, where its ends are not here; a reserved one is not on the
     routers yet. `foreign` is the variable, if it comes from another cloud.
     """
 
@@ -155,7 +155,7 @@ class Subscribed(Durable, frozen=True):
     pattern_id: int = 0
     label: str = ""
     contract: str = ""
-    stretch_generation: int = 0
+    segment_generation: int = msgspec.field(default=0, name="stretch_generation")
     entries: Gates = ()
     exits: Gates = ()
     is_reserved: bool = False
@@ -221,7 +221,7 @@ class PatternHeld(Durable, frozen=True):
     label: str = ""
 
 
-class CatchingLeft(Durable, frozen=True):
+class MatchingLeft(Durable, frozen=True, tag="CatchingLeft"):
     """A pattern has not had all variables yet, or a name (of pattern 0) not all patterns."""
 
     pattern_id: int
@@ -280,7 +280,7 @@ class FloodingSet(Durable, frozen=True):
         )
 
 
-class FloodedHeard(Durable, frozen=True):
+class FloodListenerSet(Durable, frozen=True, tag="FloodedHeard"):
     """An end-point hears all that floods, by these channels from its edges; without any, no more.
 
     Another process of it has other ports.
@@ -322,9 +322,9 @@ Operation: TypeAlias = (
     | PublicationRetired
     | Unsubscribed
     | PatternHeld
-    | CatchingLeft
+    | MatchingLeft
     | FloodingSet
-    | FloodedHeard
+    | FloodListenerSet
     | Answered
     | TreeOperation
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import psycopg
 
+from gridstat.broker.records.journal_lease import RETRY_S, Lease, end_process
 from gridstat.broker.records.journal_rows import (
     BEGINNING,
     SCHEMA,
@@ -22,9 +23,8 @@ from gridstat.broker.records.journal_rows import (
     checked_rows,
     damaged,
 )
-from gridstat.broker.records.lease import RETRY_S, Lease, end_process
-from gridstat.broker.records.patient_connection import Patience
-from gridstat.broker.records.shared_place import (
+from gridstat.broker.records.postgres_connection import ConnectionTimeouts
+from gridstat.broker.records.postgres_database import (
     create_tables,
     end_sessions,
     is_broken,
@@ -37,8 +37,8 @@ from gridstat.model.errors import StorageFailed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from gridstat.broker.records.patient_connection import PatientConnection
-    from gridstat.broker.records.shared_place import SharedPlace
+    from gridstat.broker.records.postgres_connection import PostgresConnection
+    from gridstat.broker.records.postgres_database import PostgresDatabase
 
 USE: Final = "journal"
 ROWS_AT_ONCE: Final = 4_096
@@ -75,7 +75,7 @@ class PostgresStore:
     """
 
     def __init__(
-        self, place: SharedPlace, *, lost: Callable[[str, str], None] = end_process
+        self, place: PostgresDatabase, *, lost: Callable[[str, str], None] = end_process
     ) -> None:
         place.check()
         self._place = place
@@ -83,8 +83,8 @@ class PostgresStore:
         self._trouble = ""
         self._reconnect_count = 0
         self._end = BEGINNING.number, BEGINNING.checksum
-        self._patience = Patience(place.lease_s)
-        self._connection: PatientConnection = place.open(USE, self._patience)
+        self._patience = ConnectionTimeouts(place.lease_s)
+        self._connection: PostgresConnection = place.open(USE, self._patience)
         try:
             create_tables(self._connection, place)
         except psycopg.Error as error:

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from gridstat.broker.records.answers import AnswerBook
+from gridstat.broker.records.answer_cache import AnswerCache
 from gridstat.broker.records.name_tree import NameTree
-from gridstat.broker.records.tree_state import TreeState
+from gridstat.broker.records.parent_state import ParentState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gridstat.broker.records.applied import Applied, Step
+    from gridstat.broker.records.operation import Applied, Step
     from gridstat.broker.records.operations import (
-        FloodedHeard,
         FloodingSet,
+        FloodListenerSet,
         PatternHeld,
         RouterReported,
         Subscribed,
@@ -73,7 +73,7 @@ class EndPoint:
     publications: set[str] = field(default_factory=set)
     subscriptions: set[int] = field(default_factory=set)
     patterns: set[int] = field(default_factory=set)
-    book: AnswerBook = field(default_factory=AnswerBook)
+    book: AnswerCache = field(default_factory=AnswerCache)
     lost_ns: int | None = None
     """When the last of its sessions was lost; None while there is one."""
 
@@ -185,14 +185,14 @@ class Registry:
         """Patterns, and names (of pattern 0), that are still being matched, in their order."""
         self.floods: dict[str, FloodingSet] = {}
         """How variables, of this cloud or another, flood it; by name."""
-        self.hearing: dict[str, FloodedHeard] = {}
+        self.hearing: dict[str, FloodListenerSet] = {}
         """Who hears all that floods at its edges; by end-point."""
         self.attached_to: dict[str, set[str]] = {}
         self.over_channel: dict[int, set[int]] = {}
         self.through_router: dict[str, set[int]] = {}
         self.foreign: dict[int, Publication] = {}
-        """Variables of other clouds that stretches bring here, by their identifiers."""
-        self.tree = TreeState()
+        """Variables of other clouds that segments bring here, by their identifiers."""
+        self.tree = ParentState()
 
     # Identifiers.
 
@@ -322,9 +322,9 @@ class Registry:
         found = self.subscriptions.get(subscription_id)
         return self.homeless.get(subscription_id) if found is None else found.record
 
-    def stretches(self) -> Iterator[Subscribed]:
+    def segments(self) -> Iterator[Subscribed]:
         """All that is held here of contracts across clouds, homeless or not."""
-        for generations in self.tree.stretches.values():
+        for generations in self.tree.segments.values():
             for number in generations.values():
                 record = self.contract(number)
                 if record is not None:
@@ -337,7 +337,7 @@ class Registry:
     def contracts_by_pattern(self, endpoint: EndPoint) -> dict[int, set[int]]:
         """The same by the pattern that has caught them; those of 0 were asked for by name.
 
-        A contract across clouds is one, whatever stretches this cloud has of it.
+        A contract across clouds is one, whatever segments this cloud has of it.
         """
         records = [self.subscriptions[number].record for number in endpoint.subscriptions]
         records += [each for each in self.homeless.values() if each.subscriber == endpoint.name]

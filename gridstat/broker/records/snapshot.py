@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from gridstat.broker.records.operations import (
     Answered,
     Attached,
-    CatchingLeft,
     ChannelAdded,
     ChannelRemoved,
     EndPointEnded,
+    MatchingLeft,
     Moved,
     NumbersReached,
     PublicationAnnounced,
@@ -20,13 +20,13 @@ from gridstat.broker.records.operations import (
     RouterRemoved,
     TermBegan,
 )
-from gridstat.broker.records.tree_operations import (
+from gridstat.broker.records.parent_operations import (
     AnswerBegun,
     BorderOpened,
     ContractEnding,
     ContractHeld,
     NumbersAllotted,
-    ParentHeard,
+    ParentJoined,
 )
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _contracts(registry: Registry) -> Iterator[Operation]:
     for _, pattern in sorted(registry.patterns.items()):
         yield pattern
     for pattern_id, name in registry.catching:
-        yield CatchingLeft(pattern_id=pattern_id, name=name)
+        yield MatchingLeft(pattern_id=pattern_id, name=name)
     for _, subscription in sorted(registry.subscriptions.items()):
         if subscription.record.name not in registry.changing:
             yield from _moves(subscription)
@@ -140,7 +140,7 @@ def _tree(registry: Registry) -> Iterator[Operation]:
     """What the parent has said that is needed without it."""
     tree = registry.tree
     if tree.depth is not None:
-        yield ParentHeard(
+        yield ParentJoined(
             term=tree.parent_term,
             depth=tree.depth,
             above=tree.above,

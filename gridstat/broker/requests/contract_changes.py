@@ -6,13 +6,13 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from gridstat.broker.capacity.contracts import AllocationRequest, Refusal
-from gridstat.broker.records.applied import Applied
-from gridstat.broker.records.endings import Ending
+from gridstat.broker.capacity.allocation import AllocationRequest, Refusal
+from gridstat.broker.records.end_operations import Ending
+from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Answered, Moved
 from gridstat.broker.requests.outcomes import encode_outcomes, granted, refused
 from gridstat.broker.requests.subscriptions import renewed, sources_of, targets_of
-from gridstat.broker.tables.orders import TERMS_MAX, terms_of
+from gridstat.broker.tables.router_orders import TERMS_MAX, terms_of
 from gridstat.model.errors import (
     GridStatError,
     LayoutError,
@@ -25,11 +25,11 @@ from gridstat.net.command.endpoint_messages import DoneOutcome
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gridstat.broker.desk import Desk
+    from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.records.registry import EndPoint, Subscription
-    from gridstat.broker.requests.requests import Request, Requests
-    from gridstat.broker.routers.moves import Moves
+    from gridstat.broker.requests.request_intake import Request, RequestIntake
+    from gridstat.broker.routers.path_moves import PathMoves
     from gridstat.net.command.endpoint_messages import ChangeSubscription, Outcome, Unsubscribe
 
 
@@ -43,16 +43,20 @@ class ContractChanges:
     """Only its subscriber changes or ends a contract; a refused change leaves it as it was."""
 
     def __init__(
-        self, desk: Desk, requests: Requests, moves: Moves, elsewhere: ChangesElsewhere
+        self,
+        context: BrokerContext,
+        requests: RequestIntake,
+        moves: PathMoves,
+        elsewhere: ChangesElsewhere,
     ) -> None:
-        self._desk = desk
+        self._context = context
         self._requests = requests
         self._moves = moves
         self._elsewhere = elsewhere
         self._waiting: dict[int, deque[tuple[Request, ChangeSubscription]]] = {}
 
     def unsubscribe(self, request: Request, command: Unsubscribe) -> None:
-        endpoint = self._desk.registry.endpoints[request.endpoint]
+        endpoint = self._context.registry.endpoints[request.endpoint]
         outcomes: list[Outcome] = [DoneOutcome()]
         if command.subscription_ids:
             going = self._named(endpoint, command.subscription_ids)
@@ -61,9 +65,9 @@ class ContractChanges:
                 for number in command.subscription_ids
             ]
         else:
-            going = self._desk.registry.contracts_of(endpoint) | endpoint.patterns
+            going = self._context.registry.contracts_of(endpoint) | endpoint.patterns
         ending = Ending()
-        ending.unsubscribe(self._desk.registry, going)
+        ending.unsubscribe(self._context.registry, going)
         if not ending.operations:
             self._requests.answer(request, outcomes)
             return
@@ -71,10 +75,10 @@ class ContractChanges:
         answered = Answered(endpoint=endpoint.name, request_id=request.request_id, body=body)
 
         def when_durable(_: Applied) -> None:
-            self._desk.tables.await_confirmations(
+            self._context.tables.await_confirmations(
                 ending.routers,
                 lambda _: self._requests.send(request, body),
-                deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
+                deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
             )
 
         self._requests.commit(request, [*ending.operations, answered], when_durable)
@@ -84,8 +88,8 @@ class ContractChanges:
 
         Raises `ModeNotDefined` at once: no other change can make such a one right.
         """
-        check_modes_defined(command.qos.modes, self._desk.settings.modes_defined)
-        if command.subscription_id in self._desk.registry.tree.asked:
+        check_modes_defined(command.qos.modes, self._context.settings.modes_defined)
+        if command.subscription_id in self._context.registry.tree.asked:
             self._elsewhere.change(request, command)
             return
         waiting = self._waiting.get(command.subscription_id)
@@ -115,30 +119,30 @@ class ContractChanges:
         """Whether an answer is still to come; raises what refuses it."""
         if self._is_homeless(request.endpoint, command.subscription_id):
             raise _without_paths(command.subscription_id)
-        found = self._desk.registry.subscriptions.get(command.subscription_id)
+        found = self._context.registry.subscriptions.get(command.subscription_id)
         if (
             found is None
             or found.record.subscriber != request.endpoint
-            or found.record.contract  # The number of a stretch is nobody's business.
+            or found.record.contract  # The number of a segment is nobody's business.
         ):
             raise _unknown(request.endpoint, command.subscription_id)
         old = found.record
-        allocated = self._desk.reservations.change(self._request(found, command))
+        allocated = self._context.reservations.change(self._request(found, command))
         if isinstance(allocated, Refusal):
             self._requests.answer(request, (refused(allocated),))
             return False
         new = renewed(old, allocated)
         applied = Applied()
         moved = Moved(subscription=new, until_retired=True)
-        self._desk.effects.apply(moved, applied)
+        self._context.effects.apply(moved, applied)
         if len(terms_of(new.granted, 0)) > TERMS_MAX:
             applied.roll_back()
             raise LayoutError(f"over its modes a subscription has at most {TERMS_MAX} qualities")
-        outcome = granted(new, found.variable, detection=self._desk.detection)
+        outcome = granted(new, found.variable, detection=self._context.detection)
         body = encode_outcomes((outcome,))
         answered = Answered(endpoint=old.subscriber, request_id=request.request_id, body=body)
-        self._desk.effects.apply(answered, applied)
-        self._desk.commit_applied(
+        self._context.effects.apply(answered, applied)
+        self._context.commit_applied(
             applied,
             [moved, answered],
             partial(self._when_changed, request, old, new, body),
@@ -154,19 +158,19 @@ class ContractChanges:
         self, request: Request, old: Subscribed, new: Subscribed, body: bytes, _: Applied
     ) -> None:
         def told(silent: list[str]) -> None:
-            found = self._desk.registry.subscriptions.get(new.subscription_id)
+            found = self._context.registry.subscriptions.get(new.subscription_id)
             if not silent or found is None:
                 self._requests.send(request, body)
             else:
                 words = tuple(f"router {name} has not confirmed its part yet" for name in silent)
-                outcome = granted(new, found.variable, words, detection=self._desk.detection)
+                outcome = granted(new, found.variable, words, detection=self._context.detection)
                 self._requests.answer(request, (outcome,))
             self._go_on(new.subscription_id)
 
         self._moves.follow(old, new, told)
 
     def _request(self, found: Subscription, command: ChangeSubscription) -> AllocationRequest:
-        registry = self._desk.registry
+        registry = self._context.registry
         publication = registry.publications[found.record.name]
         return AllocationRequest(
             subscription_id=command.subscription_id,
@@ -178,7 +182,7 @@ class ContractChanges:
         )
 
     def _has(self, endpoint: EndPoint, number: int) -> bool:
-        registry = self._desk.registry
+        registry = self._context.registry
         if number in registry.tree.asked_by.get(endpoint.name, ()):
             return True
         if number in endpoint.subscriptions:
@@ -186,7 +190,7 @@ class ContractChanges:
         return self._is_homeless(endpoint.name, number)
 
     def _is_homeless(self, endpoint: str, number: int) -> bool:
-        homeless = self._desk.registry.homeless.get(number)
+        homeless = self._context.registry.homeless.get(number)
         return homeless is not None and homeless.subscriber == endpoint and not homeless.contract
 
     def _named(self, endpoint: EndPoint, numbers: Iterable[int]) -> set[int]:
@@ -195,7 +199,7 @@ class ContractChanges:
         going = {number for number in named - endpoint.patterns if self._has(endpoint, number)}
         patterns = named & endpoint.patterns
         if patterns:
-            caught = self._desk.registry.contracts_by_pattern(endpoint)
+            caught = self._context.registry.contracts_by_pattern(endpoint)
             going |= patterns.union(*(caught.get(pattern, ()) for pattern in patterns))
         return going
 

@@ -25,7 +25,7 @@ from gridstat.net.command.endpoint_messages import (
 from gridstat.net.command.router_messages import Push
 
 if TYPE_CHECKING:
-    from gridstat.broker.desk import Desk
+    from gridstat.broker.context import BrokerContext
     from gridstat.net.command.endpoint_messages import Notice
 
 KEPT_BYTES_MAX: Final = 1_048_576
@@ -60,32 +60,32 @@ class _Shelf:
 class Notices:
     """Keeps the last few notices of each end-point; an older one makes room and is lost."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
         self._kept: dict[str, _Shelf] = {}
         self._number = 0
 
     def push(self, name: str, notice: Notice) -> None:
-        endpoint = self._desk.registry.endpoints.get(name)
+        endpoint = self._context.registry.endpoints.get(name)
         if endpoint is None:
             return
         if isinstance(notice, ContractChanged):
             self._number += 1
-            notice = replace(notice, order=(self._desk.registry.term, self._number))
+            notice = replace(notice, order=(self._context.registry.term, self._number))
         body = encode_notice(notice)
         kept = self._kept.get(name)
         if kept is None:
             kept = self._kept[name] = _Shelf()
         kept.add(
-            _Kept(self._desk.now_ns, _contract_of(notice), body),
-            notices_max=self._desk.settings.notices_kept_max,
+            _Kept(self._context.now_ns, _contract_of(notice), body),
+            notices_max=self._context.settings.notices_kept_max,
         )
         for edge in endpoint.edges_up():
             self._send(name, edge, body)
 
     def repeat(self, name: str, edge: str, *, lost_ns: int) -> None:
         """The end-point is back at this edge; its sessions had been lost at `lost_ns`."""
-        registry = self._desk.registry
+        registry = self._context.registry
         live = registry.subscriptions.keys() | registry.tree.asked_by.get(name, set())
         shelf = self._kept.get(name)
         for kept in () if shelf is None else shelf.notices:
@@ -98,8 +98,8 @@ class Notices:
         self._kept.pop(name, None)
 
     def _send(self, name: str, edge: str, body: bytes) -> None:
-        term = self._desk.registry.term
-        self._desk.send_router(edge, Push(term=term, endpoint=name, body=body))
+        term = self._context.registry.term
+        self._context.send_router(edge, Push(term=term, endpoint=name, body=body))
 
 
 def _contract_of(notice: Notice) -> int | None:

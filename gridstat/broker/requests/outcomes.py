@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from gridstat.broker.capacity.contracts import Refusal
+from gridstat.broker.capacity.allocation import Refusal
 from gridstat.model.identifiers import path_name
 from gridstat.net.command.endpoint_messages import (
     GrantedOutcome,

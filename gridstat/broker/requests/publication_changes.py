@@ -12,8 +12,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.capacity.contracts import AllocationRequest, Refusal
-from gridstat.broker.records.applied import Applied
+from gridstat.broker.capacity.allocation import AllocationRequest, Refusal
+from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import (
     Answered,
     Moved,
@@ -21,10 +21,10 @@ from gridstat.broker.records.operations import (
     PublicationMoved,
     PublicationRetired,
 )
-from gridstat.broker.requests.edge_room import checked_rate, edge_refusal
 from gridstat.broker.requests.outcomes import encode_outcomes, granted, refused
+from gridstat.broker.requests.request_checks import checked_rate, edge_refusal
 from gridstat.broker.requests.subscriptions import renewed
-from gridstat.broker.routers.moves import has_a_way, routers_of
+from gridstat.broker.routers.path_moves import has_a_way, routers_of
 from gridstat.model.errors import InvalidPeriod, NotPublished, Refused, StillInUse
 from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import NS_PER_S, slot_of
@@ -33,11 +33,11 @@ from gridstat.net.command.endpoint_messages import PublicationChanged, Published
 if TYPE_CHECKING:
     from collections.abc import Callable, Set
 
-    from gridstat.broker.desk import Desk
+    from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.records.registry import Publication
     from gridstat.broker.requests.notices import Notices
-    from gridstat.broker.requests.requests import Request, Requests
+    from gridstat.broker.requests.request_intake import Request, RequestIntake
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import ChangePublication
 
@@ -48,15 +48,19 @@ class PublicationChanges:
     """At most one change of a variable is under way; its steps are durable, so none is lost."""
 
     def __init__(
-        self, desk: Desk, requests: Requests, notices: Notices, take_number: Callable[[], int]
+        self,
+        context: BrokerContext,
+        requests: RequestIntake,
+        notices: Notices,
+        take_number: Callable[[], int],
     ) -> None:
         self._take_number = take_number
-        self._desk = desk
+        self._context = context
         self._requests = requests
         self._notices = notices
 
     def change(self, request: Request, command: ChangePublication) -> None:
-        registry = self._desk.registry
+        registry = self._context.registry
         publication = registry.publications.get(command.name)
         if publication is None or publication.publisher != request.endpoint:
             raise NotPublished(f"{request.endpoint} does not publish {command.name[:80]}")
@@ -97,37 +101,39 @@ class PublicationChanges:
             return
         operations: list[Operation] = [PublicationMoved(variable=new), *moves]
         then = partial(self._when_durable, new.name, request)
-        self._desk.commit_applied(applied, operations, then, self._requests.fail(request))
+        self._context.commit_applied(applied, operations, then, self._requests.fail(request))
 
     def _is_taken_elsewhere(self, publication: Publication) -> bool:
         """Also by what looks for a place at the moment."""
-        registry, name = self._desk.registry, publication.variable.name
+        registry, name = self._context.registry, publication.variable.name
         live = (registry.subscriptions[one].record for one in publication.subscriptions)
         homeless = (one for one in registry.homeless.values() if one.name == name)
         return any(record.exits for record in chain(live, homeless))
 
     def resume(self) -> None:
         """After a start: go on with the changes that were under way."""
-        for name in sorted(self._desk.registry.changing):
-            change = self._desk.registry.publications[name].change
+        for name in sorted(self._context.registry.changing):
+            change = self._context.registry.publications[name].change
             if change is not None and change.from_ns:
                 self._set_timer(name, change.from_ns)
             else:
                 self._await_routers(name, None)
 
     def is_over(self, name: str) -> None:
-        publication = self._desk.registry.publications.get(name)
+        publication = self._context.registry.publications.get(name)
         if publication is None or publication.change is None:
             return
-        self._desk.commit([PublicationRetired(name=name)], _nothing, self._retry(OVER_TIMER + name))
+        self._context.commit(
+            [PublicationRetired(name=name)], _nothing, self._retry(OVER_TIMER + name)
+        )
 
     def _move_all(
         self, publication: Publication, new: StatusVariable, applied: Applied
     ) -> list[Moved] | Refusal:
         """New paths for every subscription, or why one of them cannot have any."""
-        registry, effects = self._desk.registry, self._desk.effects
+        registry, effects = self._context.registry, self._context.effects
         publisher = registry.endpoints[publication.publisher]
-        resources = self._desk.reservations.resources
+        resources = self._context.reservations.resources
         going = (publication.variable,)
         no_room = edge_refusal(resources, publisher.attachments, (new,), going)
         if no_room is not None:
@@ -146,7 +152,7 @@ class PublicationChanges:
                 qos=old.qos,
                 subscriber=old.subscriber,
             )
-            allocated = self._desk.reservations.change(request)
+            allocated = self._context.reservations.change(request)
             if isinstance(allocated, Refusal):
                 reason = f"the subscription of {old.subscriber} does not fit: {allocated.reason}"
                 return replace(allocated, reason=reason)
@@ -160,7 +166,7 @@ class PublicationChanges:
         self._await_routers(name, request)
 
     def _await_routers(self, name: str, request: Request | None) -> None:
-        registry = self._desk.registry
+        registry = self._context.registry
         publication = registry.publications.get(name)
         if publication is None:
             self._gone(name, request)
@@ -177,21 +183,21 @@ class PublicationChanges:
             del waiting
             self._announce(name, request)
 
-        self._desk.tables.await_confirmations(
+        self._context.tables.await_confirmations(
             routers_of(records) | edges,
             confirmed,
-            deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
+            deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
             judge=judge,
         )
 
     def _announce(self, name: str, request: Request | None) -> None:
         """All routers know the new identifier, or had their time; now it may come into use."""
-        publication = self._desk.registry.publications.get(name)
+        publication = self._context.registry.publications.get(name)
         if publication is None or publication.change is None:
             self._gone(name, request)
             return
         variable = publication.variable
-        earliest_ns = self._desk.outside.wall_clock_ns() + self._desk.settings.change_lead_ns
+        earliest_ns = self._context.outside.wall_clock_ns() + self._context.settings.change_lead_ns
         from_ns = first_slot_ns(variable, earliest_ns)
         operations: list[Operation] = [PublicationAnnounced(name=name, from_ns=from_ns)]
         body = encode_outcomes((PublishedOutcome(variable=variable, from_ns=from_ns),))
@@ -199,7 +205,7 @@ class PublicationChanges:
             operations.append(
                 Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
             )
-        self._desk.commit(
+        self._context.commit(
             operations,
             partial(self._tell, name, from_ns, request, body),
             partial(self._again, name, request),
@@ -210,7 +216,7 @@ class PublicationChanges:
     ) -> None:
         if request is not None:
             self._requests.send(request, body)
-        registry = self._desk.registry
+        registry = self._context.registry
         publication = registry.publications.get(name)
         if publication is None:
             return
@@ -219,15 +225,17 @@ class PublicationChanges:
             notice = PublicationChanged(
                 subscription_id=number,
                 variable=publication.variable,
-                granted=granted(record, publication.variable, detection=self._desk.detection),
+                granted=granted(record, publication.variable, detection=self._context.detection),
                 from_ns=from_ns,
             )
             self._notices.push(record.subscriber, notice)
         self._set_timer(name, from_ns)
 
     def _set_timer(self, name: str, from_ns: int) -> None:
-        ahead_ns = max(0, from_ns - self._desk.outside.wall_clock_ns())
-        self._desk.set_timer(OVER_TIMER + name, ahead_ns + self._desk.settings.retire_after_ns)
+        ahead_ns = max(0, from_ns - self._context.outside.wall_clock_ns())
+        self._context.set_timer(
+            OVER_TIMER + name, ahead_ns + self._context.settings.retire_after_ns
+        )
 
     def _again(self, name: str, request: Request | None, reason: str) -> None:
         """The disk is full: the new identifier is carried, and announced when it can be."""
@@ -240,7 +248,7 @@ class PublicationChanges:
             self._requests.refuse(request, NotPublished(f"{name} was withdrawn meanwhile"))
 
     def _retry(self, timer: str) -> Callable[[str], None]:
-        return lambda _: self._desk.set_timer(timer, self._desk.settings.retry_after_ns)
+        return lambda _: self._context.set_timer(timer, self._context.settings.retry_after_ns)
 
 
 def first_slot_ns(variable: StatusVariable, earliest_ns: int) -> int:

@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gridstat.broker.capacity.contracts import Refusal
-from gridstat.broker.records.applied import Applied
-from gridstat.broker.records.endings import Ending
-from gridstat.broker.records.operations import Answered, CatchingLeft, Published
-from gridstat.broker.requests.edge_room import checked_rate, edge_refusal
+from gridstat.broker.capacity.allocation import Refusal
+from gridstat.broker.records.end_operations import Ending
+from gridstat.broker.records.operation import Applied
+from gridstat.broker.records.operations import Answered, MatchingLeft, Published
 from gridstat.broker.requests.outcomes import encode_outcomes, refused
+from gridstat.broker.requests.request_checks import checked_rate, edge_refusal
 from gridstat.model.cloud import check_name
 from gridstat.model.errors import (
     GridStatError,
@@ -26,11 +26,11 @@ from gridstat.net.command.endpoint_messages import DoneOutcome, PublishedOutcome
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gridstat.broker.desk import Desk
+    from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation, Subscribed
     from gridstat.broker.records.registry import EndPoint
     from gridstat.broker.requests.notices import Notices
-    from gridstat.broker.requests.requests import Request, Requests
+    from gridstat.broker.requests.request_intake import Request, RequestIntake
     from gridstat.broker.requests.subscriptions import Subscriptions
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import Outcome, Publish, Unpublish
@@ -39,7 +39,7 @@ UNNUMBERED: Final = VariableId(0)
 
 
 class Numbers(Protocol):
-    """Where identifiers of variables come from (`stretches/numbers.py`)."""
+    """Where identifiers of variables come from (`segments/numbers.py`)."""
 
     def take(self) -> int: ...
 
@@ -53,20 +53,20 @@ class Publications:
 
     def __init__(
         self,
-        desk: Desk,
-        requests: Requests,
+        context: BrokerContext,
+        requests: RequestIntake,
         notices: Notices,
         subscriptions: Subscriptions,
         numbers: Numbers,
     ) -> None:
-        self._desk = desk
+        self._context = context
         self._requests = requests
         self._notices = notices
         self._subscriptions = subscriptions
         self._numbers = numbers
 
     def publish(self, request: Request, command: Publish) -> None:
-        registry = self._desk.registry
+        registry = self._context.registry
         endpoint = registry.endpoints[request.endpoint]
         new = [
             one for one in command.publications if one.variable.name not in registry.publications
@@ -78,7 +78,7 @@ class Publications:
         operations: list[Operation] = []
         caught: list[Subscribed] = []
         outcomes: list[Outcome] = []
-        room = self._desk.settings.catch_at_once
+        room = self._context.settings.catch_at_once
         for asked in command.publications:
             try:
                 variable = self._decide(endpoint, asked.variable, applied, operations, ending)
@@ -96,16 +96,16 @@ class Publications:
         body = encode_outcomes(outcomes)
         answered = Answered(endpoint=endpoint.name, request_id=request.request_id, body=body)
         operations.append(answered)
-        self._desk.effects.apply(answered, applied)
+        self._context.effects.apply(answered, applied)
         edges = frozenset(endpoint.attachments)
         then = partial(self._when_durable, request, body, edges, caught, ending)
-        self._desk.commit_applied(applied, operations, then, self._requests.fail(request))
+        self._context.commit_applied(applied, operations, then, self._requests.fail(request))
 
     def unpublish(self, request: Request, command: Unpublish) -> None:
-        endpoint = self._desk.registry.endpoints[request.endpoint]
+        endpoint = self._context.registry.endpoints[request.endpoint]
         ending = Ending()
         own = [name for name in command.names if name in endpoint.publications]
-        ending.withdraw(self._desk.registry, set(own))
+        ending.withdraw(self._context.registry, set(own))
         ending.routers |= set(endpoint.attachments)
         outcomes: list[Outcome] = [
             DoneOutcome()
@@ -121,10 +121,10 @@ class Publications:
 
         def when_durable(_: Applied) -> None:
             self._tell(ending)
-            self._desk.tables.await_confirmations(
+            self._context.tables.await_confirmations(
                 ending.routers,
                 lambda _: self._requests.send(request, body),
-                deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
+                deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
             )
 
         self._requests.commit(request, [*ending.operations, answered], when_durable)
@@ -137,7 +137,7 @@ class Publications:
         operations: list[Operation],
         ending: Ending,
     ) -> StatusVariable | Refusal:
-        registry = self._desk.registry
+        registry = self._context.registry
         self._check(endpoint, asked)
         known = registry.publications.get(asked.name)
         if known is not None and not known.is_dormant:
@@ -148,7 +148,7 @@ class Publications:
             variable = known.variable
         else:
             going = () if known is None else (known.variable,)
-            resources = self._desk.reservations.resources
+            resources = self._context.reservations.resources
             no_room = edge_refusal(resources, endpoint.attachments, (asked,), going)
             if no_room is not None:
                 return no_room
@@ -157,7 +157,7 @@ class Publications:
             variable = replace(asked, variable_id=VariableId(self._numbers.take()))
         published = Published(publisher=endpoint.name, variable=variable)
         operations.append(published)
-        self._desk.effects.apply(published, applied)
+        self._context.effects.apply(published, applied)
         return variable
 
     def _check(self, endpoint: EndPoint, asked: StatusVariable) -> None:
@@ -167,11 +167,11 @@ class Publications:
                 f"rule name: {endpoint.name} publishes only below its own name, not {asked.name}"
             )
         for owner in _names_within(asked.name, longer_than=endpoint.name):
-            if owner in self._desk.registry.endpoints:
+            if owner in self._context.registry.endpoints:
                 raise NotAuthorised(
                     f"rule name: {asked.name} lies below {owner}, which is an end-point itself"
                 )
-        if len(endpoint.publications) >= self._desk.settings.quotas.publications_max:
+        if len(endpoint.publications) >= self._context.settings.quotas.publications_max:
             raise QuotaReached(
                 f"{endpoint.name} has {len(endpoint.publications)} publications already"
             )
@@ -182,10 +182,10 @@ class Publications:
     ) -> None:
         """A dormant variable comes back as another one: its subscribers lose it."""
         before = len(ending.operations)
-        ending.withdraw(self._desk.registry, (name,))
+        ending.withdraw(self._context.registry, (name,))
         for operation in ending.operations[before:]:
             operations.append(operation)
-            self._desk.effects.apply(operation, applied)
+            self._context.effects.apply(operation, applied)
 
     def _offer(
         self,
@@ -199,7 +199,7 @@ class Publications:
 
         As many as there is room for at once, which is the answer, and the others later.
         """
-        registry = self._desk.registry
+        registry = self._context.registry
         publication = registry.publications[variable.name]
         having = {
             registry.subscriptions[number].record.pattern_id for number in publication.subscriptions
@@ -210,9 +210,9 @@ class Publications:
             held = registry.patterns[pattern_id]
             words = self._subscriptions.catch(held, publication, applied, operations, caught)
             if words:
-                self._desk.note("pattern_refused", pattern_id=pattern_id, reason=words)
+                self._context.note("pattern_refused", pattern_id=pattern_id, reason=words)
         if missing[room:]:
-            left = CatchingLeft(pattern_id=0, name=variable.name)
+            left = MatchingLeft(pattern_id=0, name=variable.name)
             self._subscriptions.catching.later(left, applied, operations)
         return min(room, len(missing))
 
@@ -227,10 +227,10 @@ class Publications:
     ) -> None:
         self._tell(ending)
         self._subscriptions.follow_caught(caught)
-        self._desk.tables.await_confirmations(
+        self._context.tables.await_confirmations(
             edges,
             lambda _: self._requests.send(request, body),
-            deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
+            deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
         )
 
     def _tell(self, ending: Ending) -> None:

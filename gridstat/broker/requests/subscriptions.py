@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import structs
 
-from gridstat.broker.capacity.contracts import AllocationRequest, Refusal
-from gridstat.broker.records.applied import Applied
-from gridstat.broker.records.operations import Answered, CatchingLeft, PatternHeld, Subscribed
-from gridstat.broker.records.tree_operations import AnswerBegun
-from gridstat.broker.requests.catching import Catching
+from gridstat.broker.capacity.allocation import AllocationRequest, Refusal
+from gridstat.broker.records.operation import Applied
+from gridstat.broker.records.operations import Answered, MatchingLeft, PatternHeld, Subscribed
+from gridstat.broker.records.parent_operations import AnswerBegun
 from gridstat.broker.requests.outcomes import (
     ANSWER_BYTES_MAX,
     encode_outcome,
@@ -22,9 +21,10 @@ from gridstat.broker.requests.outcomes import (
     join_outcomes,
     refused,
 )
-from gridstat.broker.requests.type_check import check_type, encode_type, expected_type
-from gridstat.broker.routers.moves import has_a_way, routers_of
-from gridstat.broker.tables.orders import TERMS_MAX, terms_of
+from gridstat.broker.requests.pattern_matching import PatternMatching
+from gridstat.broker.requests.request_checks import check_type, encode_type, expected_type
+from gridstat.broker.routers.path_moves import has_a_way, routers_of
+from gridstat.broker.tables.router_orders import TERMS_MAX, terms_of
 from gridstat.model.cloud import check_name, check_pattern, is_pattern
 from gridstat.model.errors import (
     GridStatError,
@@ -38,14 +38,14 @@ from gridstat.net.command.endpoint_messages import GrantedOutcome, Matched
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gridstat.broker.capacity.contracts import Allocation
-    from gridstat.broker.desk import Desk
+    from gridstat.broker.capacity.allocation import Allocation
+    from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Operation
+    from gridstat.broker.records.parent_operations import ContractAsked
     from gridstat.broker.records.registry import EndPoint, Publication, Registry
-    from gridstat.broker.records.tree_operations import ContractAsked
-    from gridstat.broker.requests.grants import Grants
     from gridstat.broker.requests.notices import Notices
-    from gridstat.broker.requests.requests import Request, Requests
+    from gridstat.broker.requests.pending_grants import PendingGrants
+    from gridstat.broker.requests.request_intake import Request, RequestIntake
     from gridstat.broker.tables.confirmation import Confirmation
     from gridstat.model.qos import ModalQos
     from gridstat.net.command.endpoint_messages import (
@@ -60,7 +60,7 @@ ELSEWHERE_BYTES: Final = 2_048
 
 
 class Elsewhere(Protocol):
-    """How variables of other clouds are asked for (`stretches/asking.py`)."""
+    """How variables of other clouds are asked for (`segments/asking.py`)."""
 
     def is_elsewhere(self, name: str) -> bool: ...
 
@@ -74,18 +74,24 @@ class Elsewhere(Protocol):
 class Subscriptions:
     """A subscriber is answered `Granted` when its paths are durable and up (`grants.py`)."""
 
-    def __init__(self, desk: Desk, requests: Requests, grants: Grants, notices: Notices) -> None:
-        self._desk = desk
+    def __init__(
+        self,
+        context: BrokerContext,
+        requests: RequestIntake,
+        grants: PendingGrants,
+        notices: Notices,
+    ) -> None:
+        self._context = context
         self._requests = requests
         self._grants = grants
         self._notices = notices
-        self.catching = Catching(desk, self.catch, self.follow_caught)
+        self.catching = PatternMatching(context, self.catch, self.follow_caught)
         self.elsewhere: Elsewhere | None = None
 
     # Subscribing.
 
     def subscribe(self, request: Request, command: Subscribe) -> None:
-        endpoint = self._desk.registry.endpoints[request.endpoint]
+        endpoint = self._context.registry.endpoints[request.endpoint]
         applied = Applied()
         operations: list[Operation] = []
         caught: list[Subscribed] = []
@@ -98,7 +104,7 @@ class Subscriptions:
                     raise QuotaReached(
                         "the answer would be too large", hint="ask for fewer variables at once"
                     )
-                check_modes_defined(asked.qos.modes, self._desk.settings.modes_defined)
+                check_modes_defined(asked.qos.modes, self._context.settings.modes_defined)
                 if self._is_asked_elsewhere(endpoint, asked, (request, place), applied, operations):
                     encoded.append(b"")
                     answer_bytes += ELSEWHERE_BYTES
@@ -124,17 +130,17 @@ class Subscriptions:
                 outcomes=tuple(encoded),
             )
             operations.append(begun)
-            self._desk.effects.apply(begun, applied)
+            self._context.effects.apply(begun, applied)
             later = partial(self._when_begun, self.elsewhere, request, direct, caught)
-            self._desk.commit_applied(applied, operations, later, self._requests.fail(request))
+            self._context.commit_applied(applied, operations, later, self._requests.fail(request))
             return
         body = join_outcomes(encoded)
         operations.append(
             Answered(endpoint=request.endpoint, request_id=request.request_id, body=body)
         )
-        self._desk.effects.apply(operations[-1], applied)
+        self._context.effects.apply(operations[-1], applied)
         then = partial(self._when_durable, request, body, outcomes, direct, caught)
-        self._desk.commit_applied(applied, operations, then, self._requests.fail(request))
+        self._context.commit_applied(applied, operations, then, self._requests.fail(request))
 
     def _is_asked_elsewhere(
         self,
@@ -151,7 +157,7 @@ class Subscriptions:
             return False
         request, place = where
         operations.append(self.elsewhere.asked(endpoint, asked, request.request_id, place))
-        self._desk.effects.apply(operations[-1], applied)
+        self._context.effects.apply(operations[-1], applied)
         return True
 
     def _when_begun(
@@ -176,7 +182,7 @@ class Subscriptions:
         if is_pattern(asked.name):
             return self._hold_pattern(endpoint, asked, applied, operations, caught)
         expected = expected_type(asked)
-        publication = self._desk.registry.publications.get(check_name(asked.name))
+        publication = self._context.registry.publications.get(check_name(asked.name))
         if publication is None:
             raise NoSuchVariable(f"nobody publishes {asked.name}")
         check_type(publication.variable, expected)
@@ -184,8 +190,8 @@ class Subscriptions:
         if isinstance(record, Refusal):
             return refused(record)
         operations.append(record)
-        self._desk.effects.apply(record, applied)
-        return granted(record, publication.variable, detection=self._desk.detection)
+        self._context.effects.apply(record, applied)
+        return granted(record, publication.variable, detection=self._context.detection)
 
     def grant(
         self,
@@ -198,12 +204,12 @@ class Subscriptions:
     ) -> Subscribed | Refusal:
         """A contract for one variable, reserved; or why not."""
         # An older release may have held a pattern in any mode: what it would catch is refused here.
-        check_modes_defined(qos.modes, self._desk.settings.modes_defined)
-        if len(endpoint.subscriptions) >= self._desk.settings.quotas.subscriptions_max:
+        check_modes_defined(qos.modes, self._context.settings.modes_defined)
+        if len(endpoint.subscriptions) >= self._context.settings.quotas.subscriptions_max:
             raise QuotaReached(
                 f"{endpoint.name} has {len(endpoint.subscriptions)} subscriptions already"
             )
-        registry = self._desk.registry
+        registry = self._context.registry
         request = AllocationRequest(
             subscription_id=registry.subscription_id_last + 1,
             variable=publication.variable,
@@ -212,18 +218,18 @@ class Subscriptions:
             qos=qos,
             subscriber=endpoint.name,
         )
-        answer = self._desk.reservations.allocate(request)
+        answer = self._context.reservations.allocate(request)
         if isinstance(answer, Refusal):
             return self._with_refused_tables(answer)
         registry.next_subscription_id()
         if len(answer.granted) > TERMS_MAX and len(terms_of(answer.granted, 0)) > TERMS_MAX:
-            self._desk.reservations.release(request.subscription_id)
+            self._context.reservations.release(request.subscription_id)
             raise LayoutError(f"over its modes a subscription has at most {TERMS_MAX} qualities")
         return record_of(answer, label=label, pattern_id=pattern_id)
 
     def _with_refused_tables(self, refusal: Refusal) -> Refusal:
         """Routers that take no orders are not used; whoever wonders why is told."""
-        refusals = self._desk.tables.refusals()
+        refusals = self._context.tables.refusals()
         if not refusals:
             return refusal
         words = [f"router {name} refuses its table: {reason}" for name, reason in refusals.items()]
@@ -254,8 +260,8 @@ class Subscriptions:
         operations: list[Operation],
         caught: list[Subscribed],
     ) -> Outcome:
-        registry = self._desk.registry
-        if len(endpoint.patterns) >= self._desk.settings.quotas.patterns_max:
+        registry = self._context.registry
+        if len(endpoint.patterns) >= self._context.settings.quotas.patterns_max:
             raise QuotaReached(f"{endpoint.name} has {len(endpoint.patterns)} patterns already")
         held = PatternHeld(
             pattern_id=registry.next_subscription_id(),
@@ -266,12 +272,12 @@ class Subscriptions:
             label=asked.label,
         )
         operations.append(held)
-        self._desk.effects.apply(held, applied)
-        room = max(0, self._desk.settings.catch_at_once - len(operations))
+        self._context.effects.apply(held, applied)
+        room = max(0, self._context.settings.catch_at_once - len(operations))
         # One more than is caught now tells that there is more; with no room nobody has to search.
         found = list(islice(registry.matching(held.pattern), room + 1)) if room else []
         if found[room:] or not room:
-            self.catching.later(CatchingLeft(pattern_id=held.pattern_id), applied, operations)
+            self.catching.later(MatchingLeft(pattern_id=held.pattern_id), applied, operations)
         words = [
             words
             for publication in found[:room]
@@ -296,7 +302,7 @@ class Subscriptions:
         variable = publication.variable
         if held.type_encoded and held.type_encoded != encode_type(variable.value_type):
             return ""
-        endpoint = self._desk.registry.endpoints[held.subscriber]
+        endpoint = self._context.registry.endpoints[held.subscriber]
         try:
             record = self.grant(
                 endpoint, publication, held.qos, label=held.label, pattern_id=held.pattern_id
@@ -307,28 +313,28 @@ class Subscriptions:
             return f"{variable.name} was not caught: {record.reason} ({record.code})"
         operations.append(record)
         caught.append(record)
-        self._desk.effects.apply(record, applied)
+        self._context.effects.apply(record, applied)
         return ""
 
     def follow_caught(self, caught: Iterable[Subscribed]) -> None:
-        """Tell the subscriber of what its patterns have caught, each when its paths are up."""
+        """Notify the subscriber of what its patterns have caught, each when its paths are up."""
         for record in caught:
-            self._desk.tables.await_confirmations(
+            self._context.tables.await_confirmations(
                 routers_of((record,)),
                 partial(self._tell_matched, record),
-                deadline_ns=self._desk.now_ns + self._desk.settings.confirm_within_ns,
+                deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
                 judge=partial(has_a_way, record),
             )
 
     def _tell_matched(self, record: Subscribed, waiting: Confirmation) -> None:
-        found = self._desk.registry.subscriptions.get(record.subscription_id)
+        found = self._context.registry.subscriptions.get(record.subscription_id)
         if found is not None:
-            refusing = self._desk.tables.refusing(record.variable_id, routers_of((record,)))
+            refusing = self._context.tables.refusing(record.variable_id, routers_of((record,)))
             words = tuple(
                 f"router {name} has not confirmed its part yet"
                 for name in sorted(refusing.union(waiting.silent))
             )
-            outcome = granted(record, found.variable, words, detection=self._desk.detection)
+            outcome = granted(record, found.variable, words, detection=self._context.detection)
             notice = Matched(pattern_id=record.pattern_id, granted=outcome)
             self._notices.push(record.subscriber, notice)
 

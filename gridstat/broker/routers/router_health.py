@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.capacity.contracts import routers_at
-from gridstat.broker.tables.orders import PROBED_VERSION_MIN, common_version
+from gridstat.broker.capacity.allocation import routers_at
+from gridstat.broker.tables.router_orders import PROBED_VERSION_MIN, common_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gridstat.broker.capacity.contracts import AllocatedPath
-    from gridstat.broker.desk import Desk
+    from gridstat.broker.capacity.allocation import AllocatedPath
+    from gridstat.broker.context import BrokerContext
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.records.registry import Registry
     from gridstat.model.cloud import EventChannel
@@ -32,8 +32,8 @@ class RouterHealth:
     `_awaited` are the routers that have no session because the broker was away, and may yet report.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
         self.down_channels: set[int] = set()
         self.down_routers: set[str] = set()
         self.refusing_routers: set[str] = set()
@@ -43,14 +43,14 @@ class RouterHealth:
 
     def resume(self) -> None:
         """After a start: what has never reported is not used, the rest is awaited."""
-        for name in sorted(self._desk.registry.routers):
+        for name in sorted(self._context.registry.routers):
             self.watch(name)
 
     def watch(self, name: str) -> None:
         """A router of the cloud that has no session now."""
-        if name in self._desk.registry.reports:
+        if name in self._context.registry.reports:
             self._awaited.add(name)
-            self._desk.set_timer(ABSENT_TIMER + name, self._desk.settings.confirm_within_ns)
+            self._context.set_timer(ABSENT_TIMER + name, self._context.settings.confirm_within_ns)
         else:
             self._mark(name, is_usable=False)
 
@@ -62,31 +62,31 @@ class RouterHealth:
             self.down_channels.discard(channel_id)
         else:
             self.down_channels.add(channel_id)
-        self._desk.reservations.resources.mark_channel(channel_id, is_up=is_up)
+        self._context.reservations.resources.mark_channel(channel_id, is_up=is_up)
         return True
 
     def session_changed(self, name: str, *, is_connected: bool) -> None:
         self._awaited.discard(name)
         self.refusing_routers.discard(name)
         if is_connected:
-            self._desk.cancel_timer(ABSENT_TIMER + name)
+            self._context.cancel_timer(ABSENT_TIMER + name)
             self._mark(name, is_usable=True)
             self._await_others(name)
         else:
-            self._desk.set_timer(ABSENT_TIMER + name, self._desk.settings.confirm_within_ns)
+            self._context.set_timer(ABSENT_TIMER + name, self._context.settings.confirm_within_ns)
 
     def _await_others(self, first: str) -> None:
         """If nobody else has a session it was the broker that was away: the others come, too."""
-        others = self._desk.registry.routers.keys() - {first}
-        if any(self._desk.tables[name].is_connected for name in others):
+        others = self._context.registry.routers.keys() - {first}
+        if any(self._context.tables[name].is_connected for name in others):
             return
         for name in sorted(others - self.down_routers):
             self.watch(name)
 
     def absence_is_long(self, name: str) -> None:
-        registry = self._desk.registry
+        registry = self._context.registry
         self._awaited.discard(name)
-        if name in registry.routers and not self._desk.tables[name].is_connected:
+        if name in registry.routers and not self._context.tables[name].is_connected:
             self._mark(name, is_usable=False)
 
     def table_refused(self, name: str) -> None:
@@ -96,7 +96,7 @@ class RouterHealth:
 
     def table_taken(self, name: str) -> bool:
         """Whether the router had refused its table, and does no longer."""
-        if name not in self.refusing_routers or self._desk.tables[name].is_refusing:
+        if name not in self.refusing_routers or self._context.tables[name].is_refusing:
             return False
         self.refusing_routers.discard(name)
         self._mark(name, is_usable=True)
@@ -104,7 +104,7 @@ class RouterHealth:
 
     def judge(self, name: str) -> bool | None:
         """Whether a router is down now, if that has changed; None if it has not."""
-        is_down = not self._desk.tables[name].is_connected and self._is_silent(name)
+        is_down = not self._context.tables[name].is_connected and self._is_silent(name)
         if is_down == (name in self.down_routers):
             return None
         if is_down:
@@ -121,12 +121,13 @@ class RouterHealth:
         self.down_routers.discard(name)
         self.refusing_routers.discard(name)
         self._awaited.discard(name)
-        self._desk.cancel_timer(ABSENT_TIMER + name)
-        self._desk.reservations.allocator.refused_rows.clear_router(name)
+        self._context.cancel_timer(ABSENT_TIMER + name)
+        self._context.reservations.allocator.refused_rows.clear_router(name)
 
     def is_probed(self, channel: EventChannel) -> bool:
         ends = [
-            self._desk.registry.reports.get(end) for end in (channel.from_router, channel.to_router)
+            self._context.registry.reports.get(end)
+            for end in (channel.from_router, channel.to_router)
         ]
         versions = [() if report is None else report.datagram_versions for report in ends]
         return common_version(*versions) >= PROBED_VERSION_MIN
@@ -144,7 +145,7 @@ class RouterHealth:
 
     def refused_paths(self, record: Subscribed) -> list[int]:
         """The indices of a contract's paths over routers that refuse its variable's row."""
-        refused = self._desk.reservations.allocator.refused_rows.of(record.variable_id)
+        refused = self._context.reservations.allocator.refused_rows.of(record.variable_id)
         if not refused:
             return []
         return [
@@ -153,7 +154,7 @@ class RouterHealth:
 
     def ends(self, record: Subscribed) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The edges from which and to which paths of a contract may lead at the moment."""
-        return ends_of(self._desk.registry, record)
+        return ends_of(self._context.registry, record)
 
     def forget_ways(self) -> None:
         """What `has_way` has found holds for one turn: something may have changed since."""
@@ -170,7 +171,7 @@ class RouterHealth:
         return self._ways[ends]
 
     def _within_reach(self, sources: tuple[str, ...]) -> set[str]:
-        registry = self._desk.registry
+        registry = self._context.registry
         waiting = [name for name in sources if name not in self.down_routers]
         reached = set(waiting)
         while waiting:
@@ -193,7 +194,7 @@ class RouterHealth:
             refusing = sorted(self.refusing_routers.intersection(path.routers))
             if refusing:
                 reasons = [
-                    f"router {name} refuses its table: {self._desk.tables[name].refusal}"
+                    f"router {name} refuses its table: {self._context.tables[name].refusal}"
                     for name in refusing
                 ]
                 found.append(f"path {index + 1} may not be up: {', '.join(reasons)}")
@@ -201,12 +202,12 @@ class RouterHealth:
             routers = sorted(self.down_routers.intersection(path.routers))
             channels = sorted(self.down_channels.intersection(path.channel_ids))
             parts = [f"router {name}" for name in routers] or [
-                f"channel {self._desk.registry.channels[number].label}" for number in channels
+                f"channel {self._context.registry.channels[number].label}" for number in channels
             ]
             if not parts:
                 sources, _ = self.ends(record)
                 is_source = path.routers[0] not in sources
-                publication = self._desk.registry.publication_of(record)
+                publication = self._context.registry.publication_of(record)
                 who = "" if publication is None else publication.publisher
                 who, edge = (
                     (who, path.routers[0]) if is_source else (record.subscriber, path.routers[-1])
@@ -217,7 +218,7 @@ class RouterHealth:
 
     def refusals(self, record: Subscribed) -> tuple[str, ...]:
         """What the cores of routers on its paths cannot hold."""
-        tables = self._desk.tables
+        tables = self._context.tables
         routers = {name for path in record.paths for name in path.routers}
         return tuple(
             f"router {name} cannot carry it: {tables[name].refused[record.variable_id]}"
@@ -233,7 +234,7 @@ class RouterHealth:
         )
 
     def _is_silent(self, name: str) -> bool:
-        registry = self._desk.registry
+        registry = self._context.registry
         outgoing = [
             registry.channels[channel_id]
             for channel_id in registry.channels_of.get(name, ())
@@ -242,15 +243,15 @@ class RouterHealth:
         silent = [each for each in outgoing if each.channel_id in self.down_channels]
         if name not in self._awaited:
             return bool(silent)
-        are_heard = all(self._desk.tables[each.to_router].is_connected for each in outgoing)
+        are_heard = all(self._context.tables[each.to_router].is_connected for each in outgoing)
         return are_heard and bool(silent) and len(silent) == len(outgoing)
 
     def _mark(self, name: str, *, is_usable: bool) -> None:
-        self._desk.reservations.resources.mark_router(name, is_up=is_usable)
+        self._context.reservations.resources.mark_router(name, is_up=is_usable)
 
 
 def ends_of(registry: Registry, record: Subscribed) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The routers from which and to which paths of a contract, or a stretch, may lead now."""
+    """The routers from which and to which paths of a contract, or a segment, may lead now."""
     sources: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     if record.entries:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gridstat.broker.tables.orders import (
+from gridstat.broker.tables.router_orders import (
     channel_order,
     common_version,
     down_order,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gridstat.broker.tables.orders import PROBED_VERSION_MIN, common_version
+from gridstat.broker.tables.router_orders import PROBED_VERSION_MIN, common_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gridstat.broker.capacity.contracts import AllocatedPath
+    from gridstat.broker.capacity.allocation import AllocatedPath
     from gridstat.broker.records.registry import Registry
     from gridstat.model.cloud import EventChannel
     from gridstat.model.probe_law import ProbeSettings

@@ -202,7 +202,7 @@ class RouterTable:
         return True
 
     def await_confirmation(self, waiting: Confirmation) -> None:
-        """Tell `waiting` once the router holds all that is wanted at this moment."""
+        """Notify `waiting` once the router holds all that is wanted at this moment."""
         if not self.is_connected:
             waiting.absent.add(self.name)
             self._unseen.append(waiting)

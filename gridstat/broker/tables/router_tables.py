@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gridstat.broker.tables.confirmation import Confirmation
-from gridstat.broker.tables.orders import variable_order
+from gridstat.broker.tables.router_orders import variable_order
 from gridstat.broker.tables.router_table import RouterTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from gridstat.broker.tables.confirmation import Judge
-    from gridstat.broker.tables.orders import RoutedOrder
+    from gridstat.broker.tables.router_orders import RoutedOrder
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.router_messages import (
         ChangeTable,

@@ -5,27 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.capacity.contracts import everys
+from gridstat.broker.capacity.allocation import everys
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.deadlines import Deadlines
-from gridstat.broker.tree.promises import kept_within
-from gridstat.broker.tree.refusals import no_way, not_found, too_slow, unfit
-from gridstat.broker.tree.routes import END, START, Question
-from gridstat.broker.tree.shares import are_own, divide, is_answered, join
+from gridstat.broker.tree.latency_bounds import kept_within
+from gridstat.broker.tree.latency_shares import are_own, divide, is_answered, join
+from gridstat.broker.tree.path_planner import END, START, Question
+from gridstat.broker.tree.path_refusals import no_way, not_found, too_slow, unfit
 from gridstat.model.errors import DeadlinePassed, NoSuchSubscription, Refused
 from gridstat.model.paths import NotFound
-from gridstat.net.command.stretch_messages import Reserve
+from gridstat.net.command.segment_messages import Reserve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gridstat.broker.tree.desk import TreeDesk
-    from gridstat.broker.tree.releases import Key, Releases
-    from gridstat.broker.tree.routes import Routes, Use
-    from gridstat.broker.tree.shares import Division, Part
-    from gridstat.broker.tree.transactions import Transaction
+    from gridstat.broker.tree.latency_shares import Division, Part
+    from gridstat.broker.tree.path_planner import PathPlanner, Use
+    from gridstat.broker.tree.segment_releases import Key, SegmentReleases
+    from gridstat.broker.tree.transaction import Transaction
+    from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.net.command.endpoint_messages import RefusedOutcome
-    from gridstat.net.command.stretch_messages import NotReserved, Reserved
+    from gridstat.net.command.segment_messages import NotReserved, Reserved
 
 RESERVE_TIMER: Final = "reserve"
 PARKED_TIMER: Final = "parked"
@@ -36,14 +36,16 @@ EXCLUDED_AT_ONCE: Final = 4
 class Coordinator:
     """A transaction is open from its first plan until it is finished or given up."""
 
-    def __init__(self, desk: TreeDesk, routes: Routes, releases: Releases) -> None:
-        self._desk = desk
+    def __init__(
+        self, context: TreeContext, routes: PathPlanner, releases: SegmentReleases
+    ) -> None:
+        self._context = context
         self._routes = routes
         self._releases = releases
         self._open: dict[Key, Transaction] = {}
         self._newest: dict[str, int] = {}
         self._waiting_for: dict[str, set[Key]] = {}
-        self._due: Deadlines[Key] = Deadlines(desk, RESERVE_TIMER)
+        self._due: Deadlines[Key] = Deadlines(context, RESERVE_TIMER)
         self._parked: dict[Key, None] = {}
         self.told_too_much: Callable[[str], None] = _nothing
 
@@ -59,8 +61,8 @@ class Coordinator:
         return [key] if key in self._open else []
 
     def begin(self, transaction: Transaction) -> None:
-        within_ns = self._desk.settings.reserve_within_ns * self._desk.state.families.height
-        transaction.deadline_ns = self._desk.now_ns + within_ns
+        within_ns = self._context.settings.reserve_within_ns * self._context.state.families.height
+        transaction.deadline_ns = self._context.now_ns + within_ns
         self._open[transaction.key] = transaction
         self._newest[transaction.key[0]] = transaction.key[1]
         self._due.add(transaction.deadline_ns, transaction.key)
@@ -78,11 +80,11 @@ class Coordinator:
         """What the plan has charged for is the holding's from now on."""
         if transaction.charged is not None:
             transaction.charged = None
-            self._desk.state.charged.add(transaction.key)
+            self._context.state.charged.add(transaction.key)
 
     def _uncharge(self, transaction: Transaction) -> None:
         if transaction.charged is not None and transaction.division is not None:
-            self._desk.state.channels.uncharge(
+            self._context.state.channels.uncharge(
                 transaction.variable, everys(transaction.charged, 0), transaction.division.ways
             )
             transaction.charged = None
@@ -93,7 +95,7 @@ class Coordinator:
         transaction.division = division
         if charged is not None:
             transaction.charged = charged
-            self._desk.state.channels.charge(
+            self._context.state.channels.charge(
                 transaction.variable, everys(charged, 0), division.ways
             )
 
@@ -107,9 +109,9 @@ class Coordinator:
         assert transaction.division is not None
         part = transaction.division.parts[child]
         self._hear(transaction, child)
-        is_own = are_own(child, message.paths, self._desk.state.families)
+        is_own = are_own(child, message.paths, self._context.state.families)
         if not is_own or not is_answered(part, message.paths):
-            self._desk.note("not_as_asked", child=child, contract=message.contract)
+            self._context.note("not_as_asked", child=child, contract=message.contract)
             strange = Refused(f"broker {child} has reserved other ways than it was asked for")
             self._refused(transaction, part, refused(strange), transaction.children())
             return
@@ -143,7 +145,7 @@ class Coordinator:
 
     def _return_unwanted(self, child: str, key: Key) -> None:
         """What an earlier life of this broker has asked for, and nobody here knows of."""
-        holding = self._desk.state.holdings.find(*key)
+        holding = self._context.state.holdings.find(*key)
         is_held = holding is not None and child in holding.children
         is_open = key in self._open or self._releases.is_open(key, child)
         if not is_held and not is_open and not self._releases.start_unknown(key, child):
@@ -173,7 +175,7 @@ class Coordinator:
     # Rounds.
 
     def _try_next(self, transaction: Transaction) -> None:
-        settings = self._desk.settings
+        settings = self._context.settings
         for _ in range(SEARCHES_MAX):
             excluded = transaction.next_try(settings.rounds_max)
             if excluded is None:
@@ -184,8 +186,8 @@ class Coordinator:
                 transaction.avoiding = excluded
                 self._reserve(transaction, division)
                 return
-        is_unsettled = self._desk.now_ns < self._desk.unsettled_until_ns
-        if transaction.is_lost and (is_unsettled or not self._desk.is_placed):
+        is_unsettled = self._context.now_ns < self._context.unsettled_until_ns
+        if transaction.is_lost and (is_unsettled or not self._context.is_placed):
             self._park(transaction)
             return
         self._close(transaction)
@@ -194,7 +196,7 @@ class Coordinator:
     def _park(self, transaction: Transaction) -> None:
         """Somebody has come or gone just now: the way that is missing may yet be told of."""
         if not self._parked:
-            self._desk.set_timer(PARKED_TIMER, self._desk.settings.patience_ns)
+            self._context.set_timer(PARKED_TIMER, self._context.settings.patience_ns)
         self._parked[transaction.key] = None
 
     def park_all(self) -> None:
@@ -229,7 +231,7 @@ class Coordinator:
                 transaction.is_lost = True
             self._remember(transaction, not_found(transaction, planned, question))
             return None
-        channels, variable = self._desk.state.channels, transaction.variable
+        channels, variable = self._context.state.channels, transaction.variable
         taken = everys(quality, 0)
         numbers = [number for way in planned for number in way.channel_ids]
         division = divide(planned, quality, channels.predictions(variable, taken, numbers))
@@ -250,7 +252,7 @@ class Coordinator:
         return None
 
     def _uses(self, numbers: list[int]) -> tuple[Use, ...]:
-        channels = [self._desk.state.channels.accounts[number].channel for number in numbers]
+        channels = [self._context.state.channels.accounts[number].channel for number in numbers]
         return tuple((one.from_router, one.to_router, one.channel_id) for one in channels)
 
     def _reserve(self, transaction: Transaction, division: Division) -> None:
@@ -272,8 +274,8 @@ class Coordinator:
                 and transaction.division is division
                 and child in transaction.waiting
             ):
-                transaction.asked[child] = self._desk.next_question()
-                self._desk.send_child(child, self._request(transaction, division.parts[child]))
+                transaction.asked[child] = self._context.next_question()
+                self._context.send_child(child, self._request(transaction, division.parts[child]))
 
         self._releases.after(transaction.key, child, ask)
 
@@ -281,7 +283,7 @@ class Coordinator:
         assert transaction.ends is not None
         is_last = part.child == transaction.ends.child
         return Reserve(
-            term=self._desk.term,
+            term=self._context.term,
             contract=transaction.key[0],
             generation=transaction.key[1],
             variable=transaction.variable,
@@ -296,7 +298,7 @@ class Coordinator:
     def _complete(self, transaction: Transaction) -> None:
         division, bounded = transaction.division, transaction.bounded()
         assert division is not None
-        channels, owner = self._desk.state.channels, self._desk.settings.name
+        channels, owner = self._context.state.channels, self._context.settings.name
         joined = join(division, transaction.all_paths(), channels, owner)
         bound_us = min(qos.latency_us for qos in bounded.values())
         ways = None if joined is None else kept_within(division, joined[1], bounded, channels)
@@ -318,7 +320,7 @@ class Coordinator:
     def _has_died(self, transaction: Transaction) -> bool:
         """Whether a channel of the plan cannot be used any more; it is then planned round."""
         assert transaction.division is not None
-        accounts = self._desk.state.channels.accounts
+        accounts = self._context.state.channels.accounts
         numbers = [number for way in transaction.division.ways for number in way.channel_ids]
         dead = self._uses([number for number in numbers if not accounts[number].is_usable])
         if dead:

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from gridstat.broker.tree.desk import TreeDesk
+    from gridstat.broker.tree.tree_context import TreeContext
 
 KeyT = TypeVar("KeyT", int, tuple[str, int])
 
@@ -17,8 +17,8 @@ KeyT = TypeVar("KeyT", int, tuple[str, int])
 class Deadlines(Generic[KeyT]):
     """The timer is set for the nearest; what is over before then is only passed by."""
 
-    def __init__(self, desk: TreeDesk, timer: str) -> None:
-        self._desk = desk
+    def __init__(self, context: TreeContext, timer: str) -> None:
+        self._context = context
         self._timer = timer
         self._heap: list[tuple[int, KeyT]] = []
 
@@ -30,11 +30,11 @@ class Deadlines(Generic[KeyT]):
     def take_due(self) -> list[tuple[int, KeyT]]:
         """All that is due now, the oldest first; what is added from here on waits its turn."""
         due = []
-        while self._heap and self._heap[0][0] <= self._desk.now_ns:
+        while self._heap and self._heap[0][0] <= self._context.now_ns:
             due.append(heappop(self._heap))
         if self._heap:
             self._set_timer()
         return due
 
     def _set_timer(self) -> None:
-        self._desk.set_timer(self._timer, self._heap[0][0] - self._desk.now_ns)
+        self._context.set_timer(self._timer, self._heap[0][0] - self._context.now_ns)

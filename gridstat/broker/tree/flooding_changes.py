@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from msgspec import structs
 
 from gridstat.broker.requests.outcomes import refused
-from gridstat.broker.tree.flooding_book import flooded_of, told_of
+from gridstat.broker.tree.flooding_reservations import flooded_of, told_of
 from gridstat.model.errors import DeadlinePassed, QuotaReached, Refused
 from gridstat.net.command.session_messages import MANY_MAX
 from gridstat.net.command.tree_messages import (
@@ -30,9 +30,9 @@ from gridstat.net.command.tree_messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gridstat.broker.tree.desk import TreeDesk
-    from gridstat.broker.tree.flooding_book import FloodingBook
-    from gridstat.broker.tree.flooding_records import FloodingHeld
+    from gridstat.broker.tree.flooding_operations import FloodingHeld
+    from gridstat.broker.tree.flooding_reservations import FloodingReservations
+    from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.model.flooding import FloodTerm
     from gridstat.net.command.endpoint_messages import RefusedOutcome
     from gridstat.net.command.tree_messages import FloodedVariable
@@ -46,7 +46,7 @@ _TOO_MANY: Final = QuotaReached(
 )
 FloodingOrder: TypeAlias = ReserveFlooding | CommitFlooding | ReleaseFlooding
 """What a parent says to a child."""
-FloodingWord: TypeAlias = FloodingReserved | FloodingRefused | FloodingCommitted | FloodingEnded
+FloodingMessage: TypeAlias = FloodingReserved | FloodingRefused | FloodingCommitted | FloodingEnded
 """What a child says to its parent."""
 
 
@@ -95,8 +95,8 @@ class FloodingChange:
 class FloodingChanges:
     """Of a child that does not flood what counts it is known why, while both are there."""
 
-    def __init__(self, desk: TreeDesk, book: FloodingBook) -> None:
-        self._desk = desk
+    def __init__(self, context: TreeContext, book: FloodingReservations) -> None:
+        self._context = context
         self._book = book
         self._open: dict[str, FloodingChange] = {}
         self._waiting: dict[str, OrderedDict[str | int, Callable[[], None]]] = {}
@@ -136,7 +136,7 @@ class FloodingChanges:
         if no is not None:
             self._end(name, partial(change.refused, no))
             return
-        change.missing = set(self._desk.state.families.children)
+        change.missing = set(self._context.state.families.children)
         change.is_asked = True
         self._set_timer(name)
         self._tell_children(ReserveFlooding(term=0, flooded=change.flooded(self._depth)))
@@ -149,7 +149,7 @@ class FloodingChanges:
         return len(self._book.floods.keys() | self._open.keys()) >= MANY_MAX
 
     def joined(self, child: str) -> None:
-        """Tell a child all that counts, and what may yet; a change under way waits for it.
+        """Notify a child all that counts, and what may yet; a change under way waits for it.
 
         By the first of these it forgets what it had reserved, so it is asked for that again. What
         is still being written counts for nobody yet: the disk may refuse it.
@@ -157,12 +157,12 @@ class FloodingChanges:
         depth, counting = self._depth, self._counting()
         doubts = [held for held in counting if held.reserved_generation]
         whole = CommitFlooding(
-            term=self._desk.term,
+            term=self._context.term,
             flooded=told_of(counting, depth),
             is_whole=True,
             in_doubt=tuple(held.variable.name for held in doubts),
         )
-        self._desk.send_child(child, whole)
+        self._context.send_child(child, whole)
         reserving = [
             flooded_of(held, held.reserved_number, held.reserved_terms(depth)) for held in doubts
         ]
@@ -172,12 +172,14 @@ class FloodingChanges:
             if change.is_asked and not change.is_decided:
                 reserving.append(change.flooded(depth))
         for flooded in reserving:
-            self._desk.send_child(child, ReserveFlooding(term=self._desk.term, flooded=flooded))
+            self._context.send_child(
+                child, ReserveFlooding(term=self._context.term, flooded=flooded)
+            )
         for change in self._open.values():
             if change.is_decided and child in change.missing:  # An end is in no whole.
                 flooded = change.flooded(depth)
-                said = CommitFlooding(term=self._desk.term, flooded=(flooded,))
-                self._desk.send_child(child, said)
+                said = CommitFlooding(term=self._context.term, flooded=(flooded,))
+                self._context.send_child(child, said)
 
     def _counting(self) -> list[FloodingHeld]:
         """What the journal holds of each variable that floods, in the order of their names."""
@@ -206,7 +208,7 @@ class FloodingChanges:
                 if held is not None and held.number == word.generation:
                     why = word.refused.reason[:REASON_MAX]
                     self._refusing.setdefault(word.name, {})[child] = why
-                    self._desk.note("flooding_refused", child=child, name=word.name)
+                    self._context.note("flooding_refused", child=child, name=word.name)
 
     def refusing(self, name: str) -> dict[str, str]:
         """Why some children do not flood what counts."""
@@ -247,13 +249,13 @@ class FloodingChanges:
         self._tell_children(ReleaseFlooding(term=0, name=name, generation=number))
 
     def _tell_children(self, word: FloodingOrder) -> None:
-        said = structs.replace(word, term=self._desk.term)
-        for child in sorted(self._desk.state.families.children):
-            self._desk.send_child(child, said)
+        said = structs.replace(word, term=self._context.term)
+        for child in sorted(self._context.state.families.children):
+            self._context.send_child(child, said)
 
     @property
     def _depth(self) -> int:
-        return self._desk.state.depth
+        return self._context.state.depth
 
     def is_less(self, after: FloodingHeld) -> bool:
         """Whether children would flood nothing by it that they do not flood now."""
@@ -304,7 +306,7 @@ class FloodingChanges:
 
         change.before = self._book.floods.get(name)
         change.is_deciding = True
-        self._desk.cancel_timer(FLOOD_TIMER + name)
+        self._context.cancel_timer(FLOOD_TIMER + name)
 
         def failed(reason: str) -> None:
             if change.unwritten is not None:
@@ -314,7 +316,7 @@ class FloodingChanges:
                 return
             self._give_up(name, refused(Refused(f"nothing was changed: {reason}")))
 
-        self._desk.decide([change.after], partial(self._decided, name), failed)
+        self._context.decide([change.after], partial(self._decided, name), failed)
 
     def _decided(self, name: str) -> None:
         change = self._open[name]
@@ -322,7 +324,7 @@ class FloodingChanges:
             self._end(name, partial(change.done, set()))
             return
         change.is_deciding, change.is_decided = False, True
-        change.missing = set(self._desk.state.families.children)
+        change.missing = set(self._context.state.families.children)
         self._set_timer(name)
         self._tell_dropped(name, change)
         self._tell_children(CommitFlooding(term=0, flooded=(change.flooded(self._depth),)))
@@ -344,7 +346,7 @@ class FloodingChanges:
 
     def _end(self, name: str, then: Callable[[], None]) -> None:
         del self._open[name]
-        self._desk.cancel_timer(FLOOD_TIMER + name)
+        self._context.cancel_timer(FLOOD_TIMER + name)
         self._forget_if_over(name)
         then()
         while name not in self._open and (waiting := self._waiting.get(name)):
@@ -358,5 +360,7 @@ class FloodingChanges:
             self._refusing.pop(name, None)
 
     def _set_timer(self, name: str) -> None:
-        levels = 1 + self._desk.state.families.height
-        self._desk.set_timer(FLOOD_TIMER + name, levels * self._desk.settings.reserve_within_ns)
+        levels = 1 + self._context.state.families.height
+        self._context.set_timer(
+            FLOOD_TIMER + name, levels * self._context.settings.reserve_within_ns
+        )

@@ -1,4 +1,4 @@
-"""All that a broker above clouds holds: contracts of its own, and stretches for its parent."""
+"""All that a broker above clouds holds: contracts of its own, and segments for its parent."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from gridstat.broker.tree.led_paths import led
-from gridstat.broker.tree.records import HoldingMoved, Stage, body_of
+from gridstat.broker.tree.current_paths import led
+from gridstat.broker.tree.tree_operations import HoldingMoved, Stage, body_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gridstat.broker.records.applied import Applied
-    from gridstat.broker.tree.records import Holding, HoldingBody
-    from gridstat.net.command.stretch_messages import Reserved
+    from gridstat.broker.records.operation import Applied
+    from gridstat.broker.tree.tree_operations import Holding, HoldingBody
+    from gridstat.net.command.segment_messages import Reserved
 
 
 class Holdings:
@@ -30,7 +30,7 @@ class Holdings:
         self._of_child: dict[str, set[str]] = {}
         self._known: dict[Any, Any] = {}
         self.owned_count = 0
-        """Contracts of which this broker is the owner; the others are stretches for its parent."""
+        """Contracts of which this broker is the owner; the others are segments for its parent."""
         self.moved: dict[tuple[str, int], dict[str, Reserved]] = {}
         """What children have said of their parts since those were decided, in this life."""
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import structs
 
-from gridstat.broker.tree import prefixes
-from gridstat.broker.tree.records import ChildHeard, Placed
+from gridstat.broker.tree import channel_prefixes
+from gridstat.broker.tree.tree_operations import ChildReported, Placed
 from gridstat.model.errors import (
     GridStatError,
     LayoutError,
@@ -25,10 +25,10 @@ from gridstat.net.command.tree_messages import ABOVE_MAX, CloudsChanged, JoinTre
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gridstat.broker.tree.desk import TreeDesk
-    from gridstat.broker.tree.leases import Leases
-    from gridstat.broker.tree.records import TreeOperation, Unplaced
-    from gridstat.net.command.tree_messages import TreeWord
+    from gridstat.broker.tree.identifier_leases import IdentifierLeases
+    from gridstat.broker.tree.tree_context import TreeContext
+    from gridstat.broker.tree.tree_operations import TreeOperation, Unplaced
+    from gridstat.net.command.tree_messages import TreeMessageBase
 
 
 EARLY_WORDS_MAX: Final = 100_000
@@ -39,15 +39,15 @@ Standing: TypeAlias = tuple[Placed | None, int]
 class Membership:
     """`child_joined` and `parent_joined` are told once a session counts, `child_left` when not."""
 
-    def __init__(self, desk: TreeDesk, leases: Leases) -> None:
-        self._desk = desk
+    def __init__(self, context: TreeContext, leases: IdentifierLeases) -> None:
+        self._context = context
         self._leases = leases
         self._terms: dict[str, int] = {}
         self._sessions: set[str] = set()
         self._unplaced: dict[str, int] = {}
         """Brokers that have joined before this one knows its own place, and their terms."""
         self._clouds_said: tuple[str, ...] = ()
-        self._early: list[TreeWord] | None = None
+        self._early: list[TreeMessageBase] | None = None
         self._placing = 0
         """Places that the parent has told in this session, and that are not durable yet."""
         self._parent_session = 0
@@ -58,54 +58,54 @@ class Membership:
         self.parent_joined: Callable[[], None] = _nothing_at_all
         self.moved: Callable[[], None] = _nothing_at_all
         self.parted: Callable[[], None] = _nothing_at_all
-        self.heard: Callable[[TreeWord], object] = _nothing
+        self.heard: Callable[[TreeMessageBase], object] = _nothing
 
     # Sessions.
 
     def connect(self, name: str) -> None:
-        if name == self._desk.settings.parent:
+        if name == self._context.settings.parent:
             self._begin_parent_session()
             self.say_joining()
-        elif name not in self._desk.state.families.children:
+        elif name not in self._context.state.families.children:
             self._close(name, self._no_child(name))
         else:
             self._sessions.add(name)
 
     def disconnect(self, name: str) -> None:
-        if name == self._desk.settings.parent:
+        if name == self._context.settings.parent:
             self._begin_parent_session()
             return
         self._sessions.discard(name)
         self._terms.pop(name, None)
-        if name in self._desk.joined:
-            self._desk.joined.discard(name)
+        if name in self._context.joined:
+            self._context.joined.discard(name)
             self.child_left(name)
 
     def _begin_parent_session(self) -> None:
-        self._desk.is_parent_joined = False
+        self._context.is_parent_joined = False
         self._early = None
         self._placing = 0
         self._parent_session += 1
 
     def say_joining(self) -> None:
-        families = self._desk.state.families
+        families = self._context.state.families
         self._clouds_said = families.clouds()
-        self._desk.send(
-            f"broker/{self._desk.settings.parent}",
+        self._context.send(
+            f"broker/{self._context.settings.parent}",
             JoinTree(
-                term=self._desk.term,
+                term=self._context.term,
                 clouds=self._clouds_said,
                 height=families.height,
                 numbers_used=self._leases.numbers_used,
-                journal=self._desk.state.journal,
-                prefixes=prefixes.in_scope(self._desk.state),
+                journal=self._context.state.journal,
+                prefixes=channel_prefixes.in_scope(self._context.state),
             ),
         )
 
     # Children.
 
     def join(self, name: str, message: JoinTree) -> None:
-        families = self._desk.state.families
+        families = self._context.state.families
         known = families.children.get(name)
         if known is None:
             self._close(name, self._no_child(name))
@@ -122,7 +122,7 @@ class Membership:
             self._close(name, error)
             return
         self._leases.hear_journal(name, message.journal)
-        heard = ChildHeard(
+        heard = ChildReported(
             name=name,
             term=message.term,
             clouds=message.clouds,
@@ -145,7 +145,7 @@ class Membership:
                 self._tell_places()
             self._joined(name, message.term, has_changed=has_changed or bool(kept))
 
-        self._desk.decide(
+        self._context.decide(
             operations,
             joined,
             lambda reason: self._close(name, StorageFailed(f"not taken in: {reason}")),
@@ -153,39 +153,39 @@ class Membership:
 
     def _making_room(self, taken: tuple[int, ...]) -> list[Placed | Unplaced]:
         """Another prefix for this broker's channels, if it can have one and a child needs it."""
-        state = self._desk.state
+        state = self._context.state
         own = state.channels.prefix
-        if own not in taken or state.is_holding or not self._desk.is_placed:
+        if own not in taken or state.is_holding or not self._context.is_placed:
             return []
-        above = set(prefixes.below_parent(state)) - {own}
+        above = set(channel_prefixes.below_parent(state)) - {own}
         below = state.families.prefixes() | set(taken)
-        prefix = prefixes.chosen(state, above, below, depth=state.depth)
+        prefix = channel_prefixes.chosen(state, above, below, depth=state.depth)
         return [] if prefix == own else [state.standing(prefix)]
 
     def _joined(self, name: str, term: int, *, has_changed: bool) -> None:
         if name not in self._sessions or self._terms.get(name) != term:
             return  # The session is gone, or another has begun.
-        if not self._desk.is_placed and self._desk.state.families.children[name].height:
+        if not self._context.is_placed and self._context.state.families.children[name].height:
             self._unplaced[name] = term
             return  # It may hold something in its place by then, and could not leave it.
-        self._desk.joined.add(name)
+        self._context.joined.add(name)
         self._place(name)
-        if name not in self._desk.joined:
+        if name not in self._context.joined:
             return
-        self._desk.note("child_joined", child=name, term=term)
-        if has_changed and self._desk.is_parent_joined:
+        self._context.note("child_joined", child=name, term=term)
+        if has_changed and self._context.is_parent_joined:
             self._say_clouds()
         self.child_joined(name)
 
     def change_clouds(self, name: str, message: CloudsChanged) -> None:
-        families = self._desk.state.families
+        families = self._context.state.families
         known = families.children[name]
         try:
             families.check(name, message.clouds)
         except GridStatError as error:
             self._close(name, error)
             return
-        heard = ChildHeard(
+        heard = ChildReported(
             name=name,
             term=known.term,
             clouds=message.clouds,
@@ -197,7 +197,7 @@ class Membership:
             self._say_clouds()
             self.clouds_changed(name)
 
-        self._desk.decide(
+        self._context.decide(
             [heard],
             changed,
             lambda reason: self._close(name, StorageFailed(f"not taken in: {reason}")),
@@ -210,39 +210,39 @@ class Membership:
 
     def send_away(self, name: str, error: GridStatError) -> None:
         """End the session of a child, or with the parent; it may begin again."""
-        self._desk.note("sent_away", broker=name, reason=str(error.args[0]))
-        if name == self._desk.settings.parent:
+        self._context.note("sent_away", broker=name, reason=str(error.args[0]))
+        if name == self._context.settings.parent:
             self.leave_parent(error)
         else:
             self._close(name, error)
 
     def hears(self, name: str, term: int) -> bool:
         """Whether a word of a child counts: it has joined, with this term."""
-        return name in self._desk.joined and self._terms.get(name) == term
+        return name in self._context.joined and self._terms.get(name) == term
 
     def _place(self, name: str) -> None:
         """Where a child stands; not before this broker knows where it stands itself."""
-        placed = self._desk.state.placed
-        if self._desk.has_parent and placed is None:
-            above: tuple[str, ...] = (self._desk.settings.parent, self._desk.settings.name)
+        placed = self._context.state.placed
+        if self._context.has_parent and placed is None:
+            above: tuple[str, ...] = (self._context.settings.parent, self._context.settings.name)
         else:
-            above = (*(placed.above if placed is not None else ()), self._desk.settings.name)
+            above = (*(placed.above if placed is not None else ()), self._context.settings.name)
         if len(above) > ABOVE_MAX:
             self._close(name, self._too_deep(name))
             return
-        self._desk.send_child(
+        self._context.send_child(
             name,
             TreeJoined(
-                term=self._desk.term,
-                depth=self._desk.state.depth + 1,
+                term=self._context.term,
+                depth=self._context.state.depth + 1,
                 above=above,
-                prefixes=prefixes.below_parent(self._desk.state),
+                prefixes=channel_prefixes.below_parent(self._context.state),
             ),
         )
 
     def _tell_places(self) -> None:
         """Children stand elsewhere, or may not have the same prefixes as before."""
-        for name in sorted(self._desk.joined):
+        for name in sorted(self._context.joined):
             self._place(name)
         self.moved()
 
@@ -256,19 +256,19 @@ class Membership:
         try:
             wanted = self._wanted(message)
         except GridStatError as error:
-            self.send_away(self._desk.settings.parent, error)
+            self.send_away(self._context.settings.parent, error)
             return
         before = self._standing()
         is_known = before == (structs.replace(wanted, numbered_at=-1), wanted.numbered_at)
         self._placing += 1
-        if is_known and not self._desk.pending_count:
+        if is_known and not self._context.pending_count:
             self._take_place(self._parent_session, before)
             return
         if self._early is None:
             self._early = []
         is_other = before[0] is not None and not before[0].is_below(wanted.parent)
-        parted = self._desk.state.parted() if is_other else []
-        self._desk.decide(
+        parted = self._context.state.parted() if is_other else []
+        self._context.decide(
             [] if is_known else [wanted, *parted],
             partial(self._take_place, self._parent_session, before, has_parted=bool(parted)),
             lambda reason: self.leave_parent(StorageFailed(f"not joined: {reason}")),
@@ -276,25 +276,25 @@ class Membership:
 
     def _wanted(self, message: TreeJoined) -> Placed:
         """Where this broker is to stand; raises if it cannot."""
-        state, above = self._desk.state, prefixes.told_above(message)
+        state, above = self._context.state, channel_prefixes.told_above(message)
         self._leases.check_tree(message.above)
         below = state.families.prefixes()
         return Placed(
             term=message.term,
             depth=message.depth,
             above=message.above,
-            numbered_at=prefixes.chosen(state, above, below, depth=message.depth),
+            numbered_at=channel_prefixes.chosen(state, above, below, depth=message.depth),
             prefixes=message.prefixes,
-            parent=self._desk.settings.parent,
+            parent=self._context.settings.parent,
         )
 
     def _parent_term(self) -> int:
         """The highest that was heard of this parent; another one counts its own."""
-        placed = self._desk.state.placed
-        is_its_own = placed is not None and placed.is_below(self._desk.settings.parent)
+        placed = self._context.state.placed
+        is_its_own = placed is not None and placed.is_below(self._context.settings.parent)
         return placed.term if placed is not None and is_its_own else 0
 
-    def keeps(self, message: TreeWord) -> bool:
+    def keeps(self, message: TreeMessageBase) -> bool:
         """Keep a word that comes while our place is being made durable; it is said only once."""
         if self._early is None or len(self._early) >= EARLY_WORDS_MAX:
             return False
@@ -304,26 +304,26 @@ class Membership:
     def obeys(self, term: int) -> bool:
         known = self._parent_term()
         if term >= known:
-            return self._desk.is_parent_joined
+            return self._context.is_parent_joined
         self.refuse_parent(term, known)
         return False
 
     def refuse_parent(self, term: int, known: int) -> None:
-        self.leave_parent(self._stale(self._desk.settings.parent, term, known))
+        self.leave_parent(self._stale(self._context.settings.parent, term, known))
 
     def leave_parent(self, error: GridStatError) -> None:
         self._begin_parent_session()
-        self._desk.close(f"broker/{self._desk.settings.parent}", error)
+        self._context.close(f"broker/{self._context.settings.parent}", error)
 
     def _standing(self) -> Standing:
         """All that children go by, and the term."""
-        return self._desk.state.placed, self._desk.state.channels.prefix
+        return self._context.state.placed, self._context.state.channels.prefix
 
     def _take_place(self, session: int, before: Standing, *, has_parted: bool = False) -> None:
         is_present = session == self._parent_session
-        is_first = is_present and not self._desk.is_parent_joined
+        is_first = is_present and not self._context.is_parent_joined
         if is_present:
-            self._desk.is_parent_joined = True
+            self._context.is_parent_joined = True
         if has_parted:
             self.parted()
         if not _is_same_place(self._standing(), before):
@@ -335,8 +335,8 @@ class Membership:
             return  # The parent has not taken us in yet in the session that there is now.
         self._placing -= 1
         if is_first:
-            self._desk.note("tree_joined", parent=self._desk.settings.parent)
-            if self._clouds_said != self._desk.state.families.clouds():
+            self._context.note("tree_joined", parent=self._context.settings.parent)
+            if self._clouds_said != self._context.state.families.clouds():
                 self._say_clouds()  # A child has joined while the parent's answer was on its way.
             self.parent_joined()
         if self._placing:
@@ -346,22 +346,22 @@ class Membership:
             self.heard(message)
 
     def _say_clouds(self) -> None:
-        self._desk.send_parent(
-            CloudsChanged(term=self._desk.term, clouds=self._desk.state.families.clouds())
+        self._context.send_parent(
+            CloudsChanged(term=self._context.term, clouds=self._context.state.families.clouds())
         )
 
     # Small things.
 
     def _close(self, name: str, error: GridStatError) -> None:
         self._terms.pop(name, None)
-        if name in self._desk.joined:
-            self._desk.joined.discard(name)
+        if name in self._context.joined:
+            self._context.joined.discard(name)
             self.child_left(name)
-        self._desk.close(f"broker/{name}", error)
+        self._context.close(f"broker/{name}", error)
 
     def _no_child(self, name: str) -> NotAuthorised:
         return NotAuthorised(
-            f"rule tree: {name} is not among the children of {self._desk.settings.name}",
+            f"rule tree: {name} is not among the children of {self._context.settings.name}",
             hint="name it in the broker's file, or add it",
         )
 

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from gridstat.broker.tree.channels import OwnChannels
-from gridstat.broker.tree.commits import UP_TIMER
+from gridstat.broker.tree.border_graph import ABSTRACT_LINKS_TIMER
+from gridstat.broker.tree.components import Components
 from gridstat.broker.tree.coordinator import PARKED_TIMER, RESERVE_TIMER
-from gridstat.broker.tree.crossings import CROSSINGS_TIMER
-from gridstat.broker.tree.desk import LATER_TIMER, TreeDesk
 from gridstat.broker.tree.flooding_changes import FLOOD_TIMER
-from gridstat.broker.tree.hearing import Hearing
-from gridstat.broker.tree.lookups import LOOKUP_TIMER
-from gridstat.broker.tree.operators import TreeOperators
-from gridstat.broker.tree.parts import Parts
-from gridstat.broker.tree.records import TermBegan, encode, operations_of
-from gridstat.broker.tree.releases import RELEASE_TIMER
-from gridstat.broker.tree.state import TreeState
-from gridstat.broker.tree.waiting_list import RAISE_TIMER, REPLAN_TIMER
+from gridstat.broker.tree.owned_channels import OwnChannels
+from gridstat.broker.tree.publication_lookups import LOOKUP_TIMER
+from gridstat.broker.tree.replanning import RAISE_TIMER, REPLAN_TIMER
+from gridstat.broker.tree.segment_commits import UP_TIMER
+from gridstat.broker.tree.segment_releases import RELEASE_TIMER
+from gridstat.broker.tree.tree_context import LATER_TIMER, TreeContext
+from gridstat.broker.tree.tree_dispatcher import TreeDispatcher
+from gridstat.broker.tree.tree_operations import TermBegan, encode, operations_of
+from gridstat.broker.tree.tree_operator_commands import TreeOperatorCommands
+from gridstat.broker.tree.tree_state import TreeState
 from gridstat.model.errors import NotAuthorised
 from gridstat.model.qos import undefined_modes
 from gridstat.net.command.machine import (
@@ -37,8 +37,8 @@ from gridstat.net.command.operator_messages import OperatorCommand, TreeCommand
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from gridstat.broker.desk import Outside
-    from gridstat.broker.tree.settings import TreeSettings
+    from gridstat.broker.context import Outside
+    from gridstat.broker.tree.tree_settings import TreeSettings
     from gridstat.model.cloud import EventChannel
     from gridstat.net.command.machine import Event, Instruction
 
@@ -61,13 +61,13 @@ class QosBroker:
         channels: Iterable[EventChannel],
     ) -> None:
         self.state = TreeState(children, OwnChannels(channels))
-        self._desk = TreeDesk(settings, outside, self.state)
-        self._parts = Parts(self._desk)
-        self._operators = TreeOperators(self._parts)
-        self._hearing = Hearing(self._parts)
+        self._context = TreeContext(settings, outside, self.state)
+        self._parts = Components(self._context)
+        self._operators = TreeOperatorCommands(self._parts)
+        self._hearing = TreeDispatcher(self._parts)
         self._timers: dict[str, Callable[[], None]] = {
             START_TIMER: self._begin,
-            LATER_TIMER: self._desk.try_again,
+            LATER_TIMER: self._context.try_again,
             UP_TIMER: self._parts.commits.expire,
             RESERVE_TIMER: self._parts.coordinator.expire,
             PARKED_TIMER: self._parts.coordinator.try_parked,
@@ -75,7 +75,7 @@ class QosBroker:
             RELEASE_TIMER: self._parts.releases.say_again,
             REPLAN_TIMER: self._parts.failures.replan_some,
             RAISE_TIMER: self._parts.failures.raise_some,
-            CROSSINGS_TIMER: self._parts.graph.tell_parent,
+            ABSTRACT_LINKS_TIMER: self._parts.graph.tell_parent,
         }
         self._early: list[Event] | None = []
         self._has_begun = False
@@ -85,7 +85,7 @@ class QosBroker:
         assert not self._has_begun, "a broker is restored before it starts"
         for operation in operations_of(written):
             self.state.replay(operation)
-        self._desk.restored(len(written))
+        self._context.restored(len(written))
 
     def snapshot(self) -> list[bytes]:
         """The durable state as operations; with all that is decided, durable yet or not."""
@@ -93,7 +93,7 @@ class QosBroker:
 
     @property
     def open_count(self) -> int:
-        """Contracts and stretches that are being planned and reserved."""
+        """Contracts and segments that are being planned and reserved."""
         return len(self._parts.coordinator)
 
     def survey(self) -> dict[str, Any]:
@@ -102,29 +102,29 @@ class QosBroker:
 
     def start(self, now_ns: int) -> list[Instruction]:
         """Begin a new term; `handle` does so too, when its first event comes."""
-        self._desk.begin_turn(now_ns)
+        self._context.begin_turn(now_ns)
         self._begin()
-        return self._desk.end_turn()
+        return self._context.end_turn()
 
     def handle(self, event: Event, now_ns: int) -> list[Instruction]:
-        self._desk.begin_turn(now_ns)
+        self._context.begin_turn(now_ns)
         if not self._has_begun:
             self._begin()
         if self._early is not None and isinstance(event, Connected | Disconnected | Received):
             if len(self._early) < EARLY_EVENTS_MAX:
                 self._early.append(event)
-            return self._desk.end_turn()
+            return self._context.end_turn()
         self._take(event)
-        self._desk.compact_if_due(self._desk.settings.snapshot_after, self.state.operations)
-        return self._desk.end_turn()
+        self._context.compact_if_due(self._context.settings.snapshot_after, self.state.operations)
+        return self._context.end_turn()
 
     def _begin(self) -> None:
         """The term grows with every start, durably, before anybody hears from this broker."""
         self._has_begun = True
-        term = max(self.state.term + 1, self._desk.settings.term_min)
-        journal = "" if self._desk.has_journal else self._desk.outside.new_identity()
-        orphaned = [] if self._desk.has_parent else self.state.orphaned()
-        self._desk.decide(
+        term = max(self.state.term + 1, self._context.settings.term_min)
+        journal = "" if self._context.has_journal else self._context.outside.new_identity()
+        orphaned = [] if self._context.has_parent else self.state.orphaned()
+        self._context.decide(
             [
                 TermBegan(term=term, journal=journal),
                 *self.state.numbering(),
@@ -132,12 +132,12 @@ class QosBroker:
                 *orphaned,
             ],
             self._begun,
-            lambda _: self._desk.set_timer(START_TIMER, self._desk.settings.retry_after_ns),
+            lambda _: self._context.set_timer(START_TIMER, self._context.settings.retry_after_ns),
         )
 
     def _begun(self) -> None:
         early, self._early = self._early or [], None
-        self._desk.note("term_began", term=self.state.term)
+        self._context.note("term_began", term=self.state.term)
         self._warn_of_undefined_modes()
         self._parts.resume()
         for event in early:
@@ -145,7 +145,7 @@ class QosBroker:
 
     def _warn_of_undefined_modes(self) -> None:
         """Floods of an older release's journal stay; the clouds tell of their contracts."""
-        floods, defined = self.state.flooding.floods, self._desk.settings.modes_defined
+        floods, defined = self.state.flooding.floods, self._context.settings.modes_defined
         unknown = {
             name: found
             for name, held in floods.items()
@@ -153,16 +153,16 @@ class QosBroker:
         }
         if unknown:
             modes = ",".join(map(str, sorted(set().union(*unknown.values()))))
-            self._desk.warn("modes_not_defined", modes=modes, floods=len(unknown))
+            self._context.warn("modes_not_defined", modes=modes, floods=len(unknown))
 
     def _take(self, event: Event) -> None:
         match event:
             case Received(peer=peer):
                 self._receive(peer, event)
             case Persisted(token=token):
-                self._desk.persisted(token)
+                self._context.persisted(token)
             case PersistFailed(token=token, reason=reason):
-                self._desk.persist_failed(token, reason)
+                self._context.persist_failed(token, reason)
             case TimerFired(name=name):
                 fired = self._timers.get(name)
                 if fired is not None:
@@ -181,7 +181,7 @@ class QosBroker:
         if role == "broker":
             self._parts.membership.connect(name)
         elif role != "operator":
-            self._desk.close(
+            self._context.close(
                 peer,
                 NotAuthorised(f"rule role: a {role} has no business with a broker above clouds"),
             )
@@ -193,6 +193,6 @@ class QosBroker:
             self._operators.take(peer, message)
         elif role != "broker" or not self._hearing.hear(name, message):
             word = type(message).__name__
-            self._desk.close(
+            self._context.close(
                 peer, NotAuthorised(f"rule role: {peer} may not say {word} to a broker")
             )

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from gridstat.console.terminals import take_terminal, usable_terminals
-from gridstat.endpoint.connecting import connect
+from gridstat.endpoint.connection_setup import connect
 from gridstat.model.errors import EndPointExists, Misuse
 from gridstat.net.command.address import address_text
 from gridstat.net.command.identity import Role

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from gridstat.console.cli.failure import print_plainly
-from gridstat.console.config.complaints import complaint
+from gridstat.console.cli.command_errors import print_plainly
+from gridstat.console.config.config_errors import complaint
 from gridstat.console.config.toml_file import document_of, read_text
 from gridstat.console.config.tree_file import HINT
 from gridstat.console.daemons.broker_daemon import BrokerPlan, load_broker, run_broker

@@ -11,11 +11,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from gridstat.console.cli.failure import print_plainly, telling
+from gridstat.console.cli.command_errors import print_plainly, telling
 from gridstat.console.fitted_table import Column, FittedTable, print_table
 from gridstat.console.terminals import TERMINALS, TERMINALS_MAX, terminal_names
+from gridstat.net.command.certificate_authority import AUTHORITY_DAYS, CERTIFICATE_DAYS
 from gridstat.net.command.certificate_folder import CertificateFolder
-from gridstat.net.command.certificates import AUTHORITY_DAYS, CERTIFICATE_DAYS
 from gridstat.net.command.identity import Identity, Role, parse_peer
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import typer
 from rich.console import Console
 
 from gridstat.console.access import load_access
-from gridstat.console.cli.failure import print_plainly, telling
+from gridstat.console.cli.command_errors import print_plainly, telling
 from gridstat.console.cli.options import Folder, Operator
-from gridstat.console.operator_desk import ask_once
+from gridstat.console.operator_session import ask_once
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.identifiers import ChannelId
 from gridstat.net.command.messages import AddChannel, AddRouter, RemoveChannel, RemoveRouter

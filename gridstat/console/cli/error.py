@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.fitted_table import Column, FittedTable, print_table
 from gridstat.model.error_index import all_errors, explain, thesis_codes
 from gridstat.model.errors import GridStatError

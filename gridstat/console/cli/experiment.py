@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 import gridstat
-from gridstat.console.cli.failure import EXIT_FAILURE, print_plainly, tell_failure, telling
+from gridstat.console.cli.command_errors import EXIT_FAILURE, print_plainly, tell_failure, telling
 from gridstat.console.cli.options import COUNT_MAX, SECONDS_MAX
 from gridstat.console.fitted_table import Column, FittedTable, print_table
 from gridstat.model.errors import Misuse, UnknownName

@@ -10,10 +10,10 @@ import typer
 from rich.console import Console
 
 from gridstat.console.access import load_access
-from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.figures import milliseconds
 from gridstat.console.cli.options import AsJson, Folder, Operator
-from gridstat.console.live.sight import reason_of, watched_brokers
+from gridstat.console.live.grid_view import reason_of, watched_brokers
 from gridstat.model.errors import NoSuchVariable
 from gridstat.net.command.messages import Explain
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HELP = """Explain a variable: its publisher, its subscriptions, their paths, latency hop by hop,
 what came by each path and what it lost, what was granted of what was desired, and the tightest
-channel or router on the way. Of a contract between clouds it shows every stretch and its owner;
+channel or router on the way. Of a contract between clouds it shows every segment and its owner;
 for that all leaf brokers are asked of which the folder tells.
 
 Examples:
@@ -85,20 +85,20 @@ def explained(facts: dict[str, Any]) -> Iterator[str]:
     if not subscriptions:
         yield "  nobody has subscribed to it"
     for subscription in subscriptions:
-        stretch = subscription.get("stretch")
-        if stretch is None:
+        segment = subscription.get("segment")
+        if segment is None:
             yield from explained_subscription(subscription)
-        elif stretch["contract"] not in whole:
-            yield from explained_stretch(stretch, subscription["paths"])
+        elif segment["contract"] not in whole:
+            yield from explained_segment(segment, subscription["paths"])
     for channel in (one for found in told for one in found["channels"]):
         yield f"  channel {channel_text(channel)}"
     for name, reason in facts.get("silent", {}).items():
         yield f"  cloud {name} does not answer, and may take it too: {reason}"
 
 
-def explained_stretch(stretch: dict[str, Any], paths: list[dict[str, Any]]) -> Iterator[str]:
+def explained_segment(segment: dict[str, Any], paths: list[dict[str, Any]]) -> Iterator[str]:
     """Of a contract whose subscriber's cloud has told nothing."""
-    yield f"  a stretch of contract {stretch['contract']} ({stretch['stage']})"
+    yield f"  a segment of contract {segment['contract']} ({segment['stage']})"
     for number, path in enumerate(paths, start=1):
         yield f"    path {number}: {' → '.join(path['routers'])}"
 
@@ -106,7 +106,7 @@ def explained_stretch(stretch: dict[str, Any], paths: list[dict[str, Any]]) -> I
 def piece_words(piece: dict[str, Any]) -> str:
     """A part of a path between clouds: routers of one cloud, or a channel between two."""
     is_between = any(number >= BETWEEN_CLOUDS for number in piece["channel_ids"])
-    what = f"channel of {piece['owner']}" if is_between else f"stretch of {piece['owner']}"
+    what = f"channel of {piece['owner']}" if is_between else f"segment of {piece['owner']}"
     return f"{what}: {' → '.join(piece['routers'])}, {milliseconds(piece['latency_us'])}"
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
-from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.options import COUNT_MAX, AsJson, Edges, EndPoint, Folder
 from gridstat.model.cloud import is_pattern
 from gridstat.model.errors import UnknownName

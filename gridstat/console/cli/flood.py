@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 
 from gridstat.console.access import load_access
-from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.options import AsJson, Folder, Operator
-from gridstat.console.operator_desk import ask_once
+from gridstat.console.operator_session import ask_once
 from gridstat.model.errors import Misuse
 from gridstat.model.flooding import asked_modes
 from gridstat.model.rate_law import EVERY_MAX

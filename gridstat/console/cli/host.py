@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.fitted_table import Column, FittedTable, print_table
 from gridstat.console.host_report.findings import findings
 from gridstat.console.host_report.probes import host_facts

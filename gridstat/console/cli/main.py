@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import typer
 from typer.core import TyperGroup
 
-from gridstat.console.cli.failure import telling
+from gridstat.console.cli.command_errors import telling
 
 # Releases of typer differ in whose `Context` and `Command` these are.
 Context: TypeAlias = Any

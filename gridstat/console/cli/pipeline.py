@@ -13,7 +13,7 @@ from rich.console import Console
 
 from gridstat.console.access import ACCESS_FILE, folder_from, load_access
 from gridstat.console.cli.attaching import places_of
-from gridstat.console.cli.failure import print_plainly, telling
+from gridstat.console.cli.command_errors import print_plainly, telling
 from gridstat.console.cli.options import SECONDS_MAX, AsJson, Edges, Folder
 from gridstat.console.cli.pipeline_history import audit, mine, replay, show
 from gridstat.console.cli.pipeline_options import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gridstat.console.daemons.pipeline_daemon import Feedback, PipelinePlan
-    from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.pipeline_folder import PipelineFolder
 
 HELP = """Archive, roll up, audit, alarm and replay what a recorder has recorded, on Spark.
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
-from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.options import AsJson, Edges, Folder
 from gridstat.console.cli.pipeline_options import (
     MASTER,

@@ -17,8 +17,8 @@ from gridstat.model.errors import ConfigurationError, Misuse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gridstat.pipeline.folder import PipelineFolder
-    from gridstat.pipeline.session import Spark, SparkSettings
+    from gridstat.pipeline.pipeline_folder import PipelineFolder
+    from gridstat.pipeline.spark_session import Spark, SparkSettings
 
 PACKAGES: Final = ("deltalake", "pandas", "pyarrow", "pyspark")
 PLACE: Final = "pipeline"
@@ -61,7 +61,8 @@ def need_spark() -> None:
 
 
 def place_of(folder: Path | None, into: Path | None, log: Path | None) -> PipelineFolder:
-    from gridstat.pipeline.folder import PipelineFolder  # Needs what `need_spark` asks for.
+    # Needs what `need_spark` asks for.
+    from gridstat.pipeline.pipeline_folder import PipelineFolder
 
     return PipelineFolder((into or folder_from(folder) / PLACE).absolute(), log)
 
@@ -76,7 +77,7 @@ def existing(place: PipelineFolder) -> PipelineFolder:
 
 
 def spark_of(master: str, driver_memory: str) -> SparkSettings:
-    from gridstat.pipeline.session import SparkSettings  # As above.
+    from gridstat.pipeline.spark_session import SparkSettings  # As above.
 
     return SparkSettings(master=master, driver_memory=driver_memory)
 
@@ -84,7 +85,7 @@ def spark_of(master: str, driver_memory: str) -> SparkSettings:
 @contextmanager
 def spark_for(master: str, driver_memory: str, doing: str) -> Iterator[Spark]:
     """A session while something is done; a person sees what is waited for."""
-    from gridstat.pipeline.session import spark_session  # As above.
+    from gridstat.pipeline.spark_session import spark_session  # As above.
 
     errors = Console(stderr=True)
     with errors.status("Spark is starting"):

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
-from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.options import COUNT_MAX, Edges, Folder
 from gridstat.console.config.cloud_grid import period_of
 from gridstat.console.simulation.schedule import instant_ns

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import places_of
-from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.options import (
     LATENCY_MS_MAX,
     PORT_MAX,
@@ -22,14 +22,14 @@ from gridstat.console.cli.options import (
     Folder,
 )
 from gridstat.console.config.cloud_grid import period_of
-from gridstat.endpoint.asking import qos
+from gridstat.endpoint.options import qos
 from gridstat.model.errors import ConfigurationError, Misuse
 from gridstat.model.rate_law import EVERY_MAX
-from gridstat.record.settings import LEDGER_S, MIB, LogSettings, RecorderSettings
+from gridstat.record.log_settings import LEDGER_S, MIB, LogSettings, RecorderSettings
 
 if TYPE_CHECKING:
     from gridstat.console.daemons.recorder_daemon import Line, RecorderPlan
-    from gridstat.endpoint.asking import QosWishes
+    from gridstat.endpoint.options import QosOptions
     from gridstat.model.qos import QosRequest
 
 HELP = """Record what the grid delivers, in the foreground.
@@ -150,7 +150,7 @@ def recorder(
         edges=places_of(access, edge),
         names=tuple(names or [f"{access.cloud}/**"]),
         qos=_quality(
-            cast("QosWishes", wishes | ({"preset": preset} if preset else {})), rate, every
+            cast("QosOptions", wishes | ({"preset": preset} if preset else {})), rate, every
         ),
         settings=RecorderSettings(
             events=_bounds(log_mib, segment_mib, segment_s),
@@ -209,7 +209,7 @@ def _bounds(log_mib: int, segment_mib: int, segment_s: float) -> LogSettings:
     )
 
 
-def _quality(wishes: QosWishes, rate: str, every: int) -> QosRequest:
+def _quality(wishes: QosOptions, rate: str, every: int) -> QosRequest:
     if rate and every != 1:
         raise Misuse("say either --rate or --every")
     if every != 1:

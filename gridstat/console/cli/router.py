@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.options import PORT_MAX
 from gridstat.console.config.router_file import load_router, router_from_arguments
 from gridstat.console.daemons.router_daemon import run_router

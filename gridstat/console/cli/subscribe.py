@@ -15,7 +15,7 @@ from rich.console import Console
 from gridstat.console.access import load_access
 from gridstat.console.cli.attaching import attached
 from gridstat.console.cli.change_lines import change_facts, change_words
-from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.figures import milliseconds
 from gridstat.console.cli.options import (
     COUNT_MAX,
@@ -27,7 +27,7 @@ from gridstat.console.cli.options import (
     Folder,
 )
 from gridstat.console.config.cloud_grid import period_of
-from gridstat.endpoint.asking import qos
+from gridstat.endpoint.options import qos
 from gridstat.model.cloud import is_pattern
 from gridstat.model.errors import Misuse
 from gridstat.model.rate_law import NS_PER_S

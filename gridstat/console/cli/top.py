@@ -10,19 +10,19 @@ import typer
 from rich.console import Console
 
 from gridstat.console.access import load_access
-from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.options import SECONDS_MAX, AsJson, Folder, Operator
 from gridstat.console.fitted_table import print_table
 from gridstat.console.live.screen import Screen, has_screen
-from gridstat.console.live.tables import shown_of, survey_head, survey_tables
+from gridstat.console.live.survey_tables import shown_of, survey_head, survey_tables
 from gridstat.console.live.views import cloud_view
-from gridstat.console.operator_desk import operator_desk
+from gridstat.console.operator_session import operator_desk
 from gridstat.model.errors import GridStatError, Misuse
 from gridstat.net.command.messages import Survey
 
 if TYPE_CHECKING:
     from gridstat.console.access import Access
-    from gridstat.console.operator_desk import OperatorDesk
+    from gridstat.console.operator_session import OperatorSession
 
 HELP = """Watch a cloud: what is wrong, totals, then routers and channels with what is promised and
 what is carried, and the ledger of each subscription.
@@ -103,7 +103,7 @@ def print_survey(console: Console, facts: dict[str, Any]) -> None:
 
 
 async def _follow(
-    desk: OperatorDesk, console: Console, facts: dict[str, Any], *, interval_s: float
+    desk: OperatorSession, console: Console, facts: dict[str, Any], *, interval_s: float
 ) -> None:
     """A screen of the newest survey; of the last one, if the broker is just starting again."""
     screen = Screen(console, cloud_view(facts))

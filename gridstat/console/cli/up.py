@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from gridstat.console.access import folder_from
-from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.options import SECONDS_MAX, Folder
 from gridstat.console.config.grid_file import (
     DEFAULT_GRID_FILE,

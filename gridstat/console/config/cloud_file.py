@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from gridstat.console.config.complaints import complaint
+from gridstat.console.config.config_errors import complaint
 from gridstat.console.config.toml_file import Section, load_settings
 from gridstat.model.cloud import EventChannel, Router, RouterRole
 from gridstat.model.errors import LayoutError

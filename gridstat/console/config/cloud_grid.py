@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 from pydantic import AfterValidator, Field
 
 from gridstat.console.config.cloud_file import CloudSettings, Name, topology_of
-from gridstat.console.config.complaints import complaint
+from gridstat.console.config.config_errors import complaint
 from gridstat.console.config.toml_file import Section
-from gridstat.console.grid import Grid, PipelineWish, Pmu, Subscriber
+from gridstat.console.grid import Grid, PipelineOptions, Pmu, Subscriber
 from gridstat.model.cloud import check_name, check_pattern, is_pattern
 from gridstat.model.errors import LayoutError
 from gridstat.model.qos import PRESETS, QosRequest
@@ -152,12 +152,12 @@ def _recorder_of(settings: GridSettings) -> Subscriber | None:
     return None if settings.recorder is None else _subscriber_of(settings.recorder, settings.cloud)
 
 
-def _pipeline_of(settings: GridSettings) -> PipelineWish | None:
+def _pipeline_of(settings: GridSettings) -> PipelineOptions | None:
     wish = settings.pipeline
     if wish is None:
         return None
     edges = tuple(f"{settings.cloud}/{edge}" for edge in wish.edges)
-    return PipelineWish(
+    return PipelineOptions(
         edges, master=wish.master, driver_memory=wish.driver_memory, rules=wish.rules
     )
 

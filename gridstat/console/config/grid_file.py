@@ -20,7 +20,7 @@ from gridstat.console.config.cloud_grid import (
     SubscriberSection,
     cloud_grid,
 )
-from gridstat.console.config.complaints import complaint
+from gridstat.console.config.config_errors import complaint
 from gridstat.console.config.toml_file import Section, document_of, settings_of
 from gridstat.console.config.tree_file import (
     BorderChannelSection,

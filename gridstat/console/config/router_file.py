@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 
 from gridstat.console.config.cloud_file import AddressText, Host, LogSection, Port
-from gridstat.console.config.complaints import complaint
+from gridstat.console.config.config_errors import complaint
 from gridstat.console.config.toml_file import Section, beside, load_settings, settings_of
 from gridstat.core.rows import DATAGRAM_VERSION_MAX, Limits
 from gridstat.model.cloud import RouterRole, check_name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gridstat.console.config.complaints import complaint, complaint_of
+from gridstat.console.config.config_errors import complaint, complaint_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,7 +19,7 @@ from gridstat.console.config.cloud_file import (
     Parent,
     Port,
 )
-from gridstat.console.config.complaints import complaint
+from gridstat.console.config.config_errors import complaint
 from gridstat.console.config.toml_file import Section, load_settings
 from gridstat.model.cloud import EventChannel, check_name
 from gridstat.model.errors import LayoutError

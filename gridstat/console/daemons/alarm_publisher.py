@@ -17,7 +17,7 @@ from itertools import count
 from math import nan
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
 
-from gridstat.endpoint.connecting import connect
+from gridstat.endpoint.connection_setup import connect
 from gridstat.model.errors import GridStatError, LayoutError, Refused
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.model.status import BuiltinType

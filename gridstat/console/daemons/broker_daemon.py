@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.leaf_broker import LeafBroker
-from gridstat.broker.requests.name_service import NameService
+from gridstat.broker.requests.queries import NameService
 from gridstat.broker.settings import NS_PER_MS, BrokerSettings, Quotas
 from gridstat.console.config.cloud_file import load_cloud
 from gridstat.console.config.toml_file import beside
-from gridstat.console.daemons.broker_ground import BrokerGround, listening
+from gridstat.console.daemons.broker_foundation import BrokerFoundation, listening
 from gridstat.console.daemons.broker_metrics import BrokerCollector, BrokerFigures
 from gridstat.console.daemons.broker_service import Line, ServiceWords, serve_until_stopped
 from gridstat.console.daemons.logs import set_up_logging
@@ -66,7 +66,7 @@ class BrokerDaemon:
 
     def __init__(self, plan: BrokerPlan) -> None:
         self._plan = plan
-        self._ground = BrokerGround(plan)
+        self._ground = BrokerFoundation(plan)
         self.journal = self._ground.journal
         self.broker = LeafBroker(
             replace(broker_settings(plan.settings), term_min=plan.term_min),

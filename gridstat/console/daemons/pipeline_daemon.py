@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gridstat.console.daemons.alarm_publisher import alarm_publisher
 from gridstat.console.daemons.service import notify
-from gridstat.pipeline.jobs.alarms import AlarmFollower
+from gridstat.pipeline.jobs.alarm_follower import AlarmFollower
 from gridstat.pipeline.jobs.ingest import Ingest, IngestSettings
 from gridstat.pipeline.progress import read_progress
-from gridstat.pipeline.session import SparkSettings, spark_session
-from gridstat.record.kinds import EVENTS
+from gridstat.pipeline.spark_session import SparkSettings, spark_session
 from gridstat.record.manifest import MANIFEST_FILE
+from gridstat.record.record_kinds import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from gridstat.console.access import Access
     from gridstat.pipeline.alarm_rules import AlarmRule
-    from gridstat.pipeline.folder import PipelineFolder
-    from gridstat.pipeline.session import Spark
+    from gridstat.pipeline.pipeline_folder import PipelineFolder
+    from gridstat.pipeline.spark_session import Spark
 
 Line: TypeAlias = dict[str, Any]
 LOG_POLL_S: Final = 0.2

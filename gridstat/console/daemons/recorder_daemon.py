@@ -21,16 +21,16 @@ from gridstat.console.daemons.metrics_server import MetricsServer
 from gridstat.console.daemons.recorder_metrics import RecorderCollector
 from gridstat.console.daemons.recorder_rows import AccountRows
 from gridstat.console.daemons.service import daemon_signals, notify
-from gridstat.console.operator_desk import operator_desk
-from gridstat.endpoint.connecting import connect_async
+from gridstat.console.operator_session import operator_desk
+from gridstat.endpoint.connection_setup import connect_async
 from gridstat.model.cloud import is_pattern
 from gridstat.model.errors import GridStatError
 from gridstat.net.command.identity import Role
 from gridstat.net.command.messages import Account
-from gridstat.record.gap_book import GapReason
-from gridstat.record.kinds import CONTRACTS, COUNTERS, LEDGERS
+from gridstat.record.gap_records import GapReason
+from gridstat.record.log_settings import LEDGER_S
+from gridstat.record.record_kinds import CONTRACTS, COUNTERS, LEDGERS
 from gridstat.record.recorder import Recorder, read_rows
-from gridstat.record.settings import LEDGER_S
 from gridstat.record.status_file import write_status
 from gridstat.record.writing_thread import WritingThread
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gridstat.console.access import Access
-    from gridstat.console.operator_desk import OperatorDesk
+    from gridstat.console.operator_session import OperatorSession
     from gridstat.core.samples import Samples
     from gridstat.endpoint.connection import Connection
     from gridstat.model.qos import QosRequest
     from gridstat.model.status import StatusVariable
-    from gridstat.record.settings import RecorderSettings
+    from gridstat.record.log_settings import RecorderSettings
 
 Line: TypeAlias = dict[str, Any]
 RING_EVENTS: Final = 1 << 20
@@ -205,7 +205,7 @@ class RecorderDaemon:
         for missed in pattern.missed:
             log.warning("not_granted variable=%s", missed)
 
-    async def _keep_account(self, desk: OperatorDesk) -> None:
+    async def _keep_account(self, desk: OperatorSession) -> None:
         contracts: list[dict[str, Any]] = []
         counters: list[dict[str, Any]] = []
         after = 0

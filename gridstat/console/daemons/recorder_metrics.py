@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from gridstat.record.kinds import EVENTS
+from gridstat.record.record_kinds import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from prometheus_client.core import Metric
 
+    from gridstat.record.log_settings import RecorderSettings
     from gridstat.record.recorder import RecorderFigures
-    from gridstat.record.settings import RecorderSettings
 
 PREFIX: Final = "gridstat_recorder"
 

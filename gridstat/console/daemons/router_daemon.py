@@ -27,9 +27,9 @@ from gridstat.net.command.identity import Identity, Role
 from gridstat.net.command.name_lookup import resolve
 from gridstat.net.command.tls import Credentials
 from gridstat.router import EdgeBounds, RouterAgent, RouterFacts, StatusRouter
-from gridstat.router.agent_words import Drain, Leave, RouterEvent
-from gridstat.router.attachments import AttachmentBounds
+from gridstat.router.agent_events import Drain, Leave, RouterEvent
 from gridstat.router.core_work import CoreWork
+from gridstat.router.edge_attachments import AttachmentBounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

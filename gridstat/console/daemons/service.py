@@ -34,7 +34,7 @@ def daemon_signals(*, on_reload: Callable[[], None]) -> Iterator[asyncio.Event]:
 
 
 def notify(*states: str) -> None:
-    """Tell the service manager, if there is one; see sd_notify(3)."""
+    """Notify the service manager, if there is one; see sd_notify(3)."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     if path:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from gridstat.broker.records.journal import Journal
 from gridstat.broker.records.operations import SNAPSHOT_MARK
 from gridstat.broker.records.sqlite_store import SqliteStore
-from gridstat.console.config.complaints import complaint
+from gridstat.console.config.config_errors import complaint
 from gridstat.console.config.toml_file import beside
 from gridstat.model.errors import CertificateRefused, ConfigurationError, LinkDown
 
@@ -70,14 +70,14 @@ def open_journal(plan: JournalPlan, *, may_be_older: bool = False) -> Journal:
         return Journal(SqliteStore(plan.place, may_be_older=may_be_older))
     try:
         # The driver of PostgreSQL is an extra.
-        from gridstat.broker.records.postgres_store import PostgresStore
-        from gridstat.broker.records.shared_place import SharedPlace  # Likewise.
+        from gridstat.broker.records.postgres_database import PostgresDatabase
+        from gridstat.broker.records.postgres_store import PostgresStore  # Likewise.
     except ImportError as error:
         raise ConfigurationError(
             f"journal: a database needs what is not installed: {error}",
             hint="pip install 'gridstat[postgres]'",
         ) from error
-    return Journal(PostgresStore(SharedPlace(plan.place, plan.broker, plan.lease_s)))
+    return Journal(PostgresStore(PostgresDatabase(plan.place, plan.broker, plan.lease_s)))
 
 
 class Restorable(Protocol):

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.tree.qos_broker import QosBroker
-from gridstat.broker.tree.settings import TreeSettings as MachineSettings
+from gridstat.broker.tree.tree_settings import TreeSettings as MachineSettings
 from gridstat.console.config.toml_file import beside
 from gridstat.console.config.tree_file import load_tree
-from gridstat.console.daemons.broker_ground import BrokerGround, listening
+from gridstat.console.daemons.broker_foundation import BrokerFoundation, listening
 from gridstat.console.daemons.broker_service import Line, ServiceWords, serve_until_stopped
 from gridstat.console.daemons.logs import set_up_logging
 from gridstat.console.daemons.metrics_server import MetricsServer
@@ -66,7 +66,7 @@ class TreeDaemon:
 
     def __init__(self, plan: TreePlan) -> None:
         self._plan = plan
-        self._ground = BrokerGround(plan)
+        self._ground = BrokerFoundation(plan)
         self.journal = self._ground.journal
         self.broker = QosBroker(
             machine_settings(plan),

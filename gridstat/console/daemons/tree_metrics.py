@@ -40,7 +40,7 @@ class TreeCollector(Collector):
         facts = self._figures.survey
         yield gauge("term", "The broker's term, which grows with every start.", facts["term"])
         yield gauge("depth", "How far below the root it stands.", facts["depth"])
-        counts = ("contracts", "stretches", "broken", "transactions", "releases", "watches")
+        counts = ("contracts", "segments", "broken", "transactions", "releases", "watches")
         yield from total_families({name: facts[name] for name in counts})
         yield _children(facts["children"])
         yield from _channels(facts["channels"])

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from gridstat.console.live.account import ClosingAccount
-    from gridstat.console.live.sight import Sight
+    from gridstat.console.live.closing_account import ClosingAccount
+    from gridstat.console.live.grid_view import GridView
 
 MESSAGES_KEPT: Final = 50
 MESSAGES_SHOWN: Final = 3
@@ -37,7 +37,7 @@ What to look at:
 From another terminal, in this folder{first}:
   gridstat tree                                brokers, their clouds, the channels between
   gridstat explain c1/hill/pmu-1/frequency     paths, predicted latency, what is tight
-  gridstat explain c2/coast/pmu-1/frequency    the same across clouds, stretch by stretch
+  gridstat explain c2/coast/pmu-1/frequency    the same across clouds, segment by segment
   gridstat subscribe c1/hill/pmu-1/frequency   join in with a contract of your own
   gridstat top                                 the same of one cloud, by its broker alone
   gridstat subscribe 'c1/pipeline/**'          the alarms as status alerts
@@ -68,7 +68,7 @@ class Display(Protocol):
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         """The grid runs."""
 
-    def show(self, sight: Sight) -> None:
+    def show(self, sight: GridView) -> None:
         """The newest facts, the newest value of each variable, and what the pipeline has."""
 
     def tell(self, text: str) -> None:
@@ -94,7 +94,7 @@ class LiveDisplay:
         self._screen: Screen | None = None
         self._guide = ""
         self._messages: deque[str] = deque(maxlen=MESSAGES_KEPT)
-        self._sight: Sight | None = None
+        self._sight: GridView | None = None
         self._status = console.status("starting")
         self._status.start()
 
@@ -107,7 +107,7 @@ class LiveDisplay:
         self._console.print(self._guide, markup=False, highlight=False)
         self._screen = Screen(self._console, self._view())
 
-    def show(self, sight: Sight) -> None:
+    def show(self, sight: GridView) -> None:
         self._sight = sight
         self._redraw()
 
@@ -164,7 +164,7 @@ class TextDisplay:
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         self._print(_introduction(summary, processes))
 
-    def show(self, sight: Sight) -> None:
+    def show(self, sight: GridView) -> None:
         for survey in sight.clouds:
             named = f"{survey['cloud']}: " if sight.has_tree else ""
             self._print(f"{named}{survey_line(survey)}")
@@ -200,7 +200,7 @@ class JsonDisplay:
     def started(self, summary: str, processes: Mapping[str, int]) -> None:
         self._print({"state": "started", "summary": summary, "processes": dict(processes)})
 
-    def show(self, sight: Sight) -> None:
+    def show(self, sight: GridView) -> None:
         first = sight.clouds[0]
         line = {"state": "running", "survey": first, "values": dict(sight.values)}
         if sight.has_tree:

@@ -36,7 +36,7 @@ class PipelineView:
 def look(folder: Path) -> PipelineView:
     """What there is now in a pipeline's folder; reads files, and may take some milliseconds."""
     # Only where a pipeline runs: whoever runs a grid without one need not install it.
-    from gridstat.pipeline.glance import newest_alarms, newest_rollups
+    from gridstat.pipeline.table_summary import newest_alarms, newest_rollups
 
     tables = folder / TABLES
     return PipelineView(

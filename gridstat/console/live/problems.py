@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gridstat.console.live.tables import dropped, router_state, worst_path
+from gridstat.console.live.survey_tables import dropped, router_state, worst_path
 from gridstat.console.live.tree_view import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gridstat.console.live.sight import Sight
+    from gridstat.console.live.grid_view import GridView
 
 IN_STEP = "in step"
 GRANTED = "granted"
 
 
-def sight_problems(sight: Sight) -> list[str]:
+def sight_problems(sight: GridView) -> list[str]:
     """Of a whole grid: brokers that do not answer, the tree, then each cloud's own."""
     away = [f"broker {name} is AWAY: {reason}" for name, reason in sight.away.items()]
     tree = [line for facts in sight.surveys.values() for line in _tree_problems(facts)]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.console.access import load_access
 from gridstat.console.grid_folder import GridFolder, locked
-from gridstat.console.live.account import closing_account
+from gridstat.console.live.closing_account import closing_account
+from gridstat.console.live.grid_view import GridView, watched_brokers
 from gridstat.console.live.pipeline_view import look
-from gridstat.console.live.sight import Sight, watched_brokers
 from gridstat.console.processes.supervisor import Job, Supervisor
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gridstat.console.grid import Grid, Subscriber
-    from gridstat.console.live.account import ClosingAccount
+    from gridstat.console.live.closing_account import ClosingAccount
     from gridstat.console.live.displays import Display
+    from gridstat.console.live.grid_view import WatchedBrokers
     from gridstat.console.live.pipeline_view import PipelineView
-    from gridstat.console.live.sight import WatchedBrokers
 
 LOG: Final = "log"
 PIPELINE: Final = "pipeline"
@@ -189,7 +189,7 @@ async def _watch(
         if run.grid.cloud in surveys:
             seen = await supervisor.ask([PMUS], do="report", expected="report")
             values = _values(seen.reports)
-            display.show(Sight(surveys, away, values, await _view(run)))
+            display.show(GridView(surveys, away, values, await _view(run)))
         if run.seconds is not None and time.monotonic() >= started_s + run.seconds:
             return
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gridstat.console.live.sight import Sight
+    from gridstat.console.live.grid_view import GridView
 
 TOLD_OF_TREES = (
     "term",
     "depth",
     "contracts",
-    "stretches",
+    "segments",
     "broken",
     "transactions",
     "releases",
@@ -23,7 +23,7 @@ TOLD_OF_TREES = (
 BRANCH, LAST, DOWN, BLANK = "├─ ", "└─ ", "│  ", "   "
 
 
-def tree_lines(sight: Sight, parents: Mapping[str, str] | None = None) -> Iterator[str]:
+def tree_lines(sight: GridView, parents: Mapping[str, str] | None = None) -> Iterator[str]:
     """From the root down; brokers that did not answer are drawn where they should be.
 
     `parents` is what the folder says of the tree; what a parent tells of its children counts too.
@@ -35,7 +35,7 @@ def tree_lines(sight: Sight, parents: Mapping[str, str] | None = None) -> Iterat
         yield from _drawn(name, sight, above, "", "")
 
 
-def _told_parents(sight: Sight) -> dict[str, str]:
+def _told_parents(sight: GridView) -> dict[str, str]:
     """By the brokers that have answered."""
     return {
         child["name"]: facts["broker"]
@@ -45,7 +45,7 @@ def _told_parents(sight: Sight) -> dict[str, str]:
 
 
 def _drawn(
-    name: str, sight: Sight, above: Mapping[str, str], head: str, indent: str
+    name: str, sight: GridView, above: Mapping[str, str], head: str, indent: str
 ) -> Iterator[str]:
     yield f"{head}{broker_words(name, sight, above.get(name, ''))}"
     children = [child for child, parent in above.items() if parent == name]
@@ -59,7 +59,7 @@ def _drawn(
         yield from _drawn(child, sight, above, indent + branch, indent + below)
 
 
-def broker_words(name: str, sight: Sight, parent: str) -> str:
+def broker_words(name: str, sight: GridView, parent: str) -> str:
     """One broker in one line: where it stands, its state, and what it has."""
     facts = sight.surveys.get(name)
     own_term = None if facts is None else facts["term"]
@@ -73,13 +73,13 @@ def broker_words(name: str, sight: Sight, parent: str) -> str:
         up = sum(router["is_up"] for router in facts["routers"])
         taken = counted(totals["subscriptions"], "subscription")
         has = f"{up} of {totals['routers']} routers up, {taken}"
-        if totals.get("stretches"):
-            has += f", {counted(totals['stretches'], 'stretch', 'stretches')}"
+        if totals.get("segments"):
+            has += f", {counted(totals['segments'], 'segment', 'segments')}"
         kind = "cloud"
     else:
         has = f"{counted(facts['contracts'], 'contract')} owned"
-        if facts["stretches"]:
-            has += f", {counted(facts['stretches'], 'stretch', 'stretches')} for its parent"
+        if facts["segments"]:
+            has += f", {counted(facts['segments'], 'segment', 'segments')} for its parent"
         if facts["broken"]:
             has += f", {facts['broken']:,} of them impaired"
         open_count = facts["transactions"] + facts["releases"]
@@ -121,7 +121,7 @@ def counted(count: int, what: str, several: str = "") -> str:
     return f"{count:,} {what if count == 1 else several or f'{what}s'}"
 
 
-def tree_facts(sight: Sight, parents: Mapping[str, str]) -> dict[str, Any]:
+def tree_facts(sight: GridView, parents: Mapping[str, str]) -> dict[str, Any]:
     """The same for programs: brokers, and why some have not answered."""
     above = dict(parents) | _told_parents(sight)
     return {

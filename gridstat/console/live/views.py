@@ -8,13 +8,13 @@ from gridstat.console.fitted_table import Column, FittedTable
 from gridstat.console.live.pages import Section, View
 from gridstat.console.live.pipeline_view import pipeline_line, pipeline_tables
 from gridstat.console.live.problems import sight_problems, sorted_problems
-from gridstat.console.live.tables import dropped, shown_of, survey_head, survey_tables
+from gridstat.console.live.survey_tables import dropped, shown_of, survey_head, survey_tables
 from gridstat.console.live.tree_view import counted, tree_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from gridstat.console.live.sight import Sight
+    from gridstat.console.live.grid_view import GridView
 
 
 def cloud_view(facts: Mapping[str, Any], problem: str = "") -> View:
@@ -28,7 +28,7 @@ def cloud_view(facts: Mapping[str, Any], problem: str = "") -> View:
     )
 
 
-def grid_view(sight: Sight, messages: Sequence[str], guide: str) -> View:
+def grid_view(sight: GridView, messages: Sequence[str], guide: str) -> View:
     """A whole grid: its clouds, the brokers above them, and the pipeline."""
     totals = [""]
     for survey in sight.clouds:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gridstat.console.processes.part import edges_of, play
+from gridstat.console.processes.simulation_process import edges_of, play
 from gridstat.console.simulation.schedule import Schedule
 from gridstat.console.simulation.story import Story
-from gridstat.endpoint.connecting import connect
+from gridstat.endpoint.connection_setup import connect
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.model.status import BuiltinType
 

@@ -7,8 +7,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from gridstat.console.processes.part import edges_of, play
-from gridstat.endpoint.connecting import connect
+from gridstat.console.processes.simulation_process import edges_of, play
+from gridstat.endpoint.connection_setup import connect
 from gridstat.model.cloud import is_pattern
 from gridstat.model.qos import BASELINE_MODE
 from gridstat.model.rate_law import slot_of

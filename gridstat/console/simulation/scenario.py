@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from gridstat.console.simulation.disturbance import DURATION_S, draw_disturbance
-from gridstat.console.simulation.recording import NOMINAL_VOLT
-from gridstat.console.simulation.stations import recording_of
-from gridstat.console.simulation.swing import simulate
-from gridstat.console.simulation.truth import (
+from gridstat.console.simulation.expected_alarms import (
     Span,
     Swings,
     Undecidable,
     spans_of_change,
     spans_of_limits,
 )
+from gridstat.console.simulation.recording import NOMINAL_VOLT
+from gridstat.console.simulation.stations import recording_of
+from gridstat.console.simulation.swing import simulate
 from gridstat.model.alarms.limits import Limits, RateOfChange
 from gridstat.model.alarms.oscillation import Oscillation
 from gridstat.model.alarms.silence import Silence

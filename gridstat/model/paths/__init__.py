@@ -4,8 +4,8 @@ Start reading at `search.py`; `graph.py` is what is searched, `flow.py` finds di
 bounds, `branching.py` finds them with bounds.
 """
 
-from gridstat.model.paths.answers import Found, FoundPath, NotFound
 from gridstat.model.paths.graph import Arc, PathGraph
+from gridstat.model.paths.path_answers import Found, FoundPath, NotFound
 from gridstat.model.paths.search import disjoint_paths
 
 __all__ = ["Arc", "Found", "FoundPath", "NotFound", "PathGraph", "disjoint_paths"]

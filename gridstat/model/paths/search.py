@@ -10,13 +10,13 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.model.errors import LayoutError
-from gridstat.model.paths.answers import Found, FoundPath, NotFound
 from gridstat.model.paths.branching import Branching
 from gridstat.model.paths.budget import Budget
 from gridstat.model.paths.flow import flow, walks
 from gridstat.model.paths.graph import NEVER
 from gridstat.model.paths.kinds import LEAST, Kind, Question, kinds_of, places_of, whole_choices
 from gridstat.model.paths.mask import Mask
+from gridstat.model.paths.path_answers import Found, FoundPath, NotFound
 from gridstat.model.paths.problem import Problem, Route, fits
 from gridstat.model.qos import REDUNDANCY_MAX
 

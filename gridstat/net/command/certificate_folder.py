@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gridstat.model.errors import CertificateRefused, ConfigurationError
 from gridstat.net.clock import SystemClock
-from gridstat.net.command.certificates import (
+from gridstat.net.command.certificate_authority import (
     AUTHORITY_DAYS,
     CERTIFICATE_DAYS,
     Authority,

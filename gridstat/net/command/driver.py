@@ -19,7 +19,7 @@ from msgspec import structs
 from gridstat.model.error_index import error_from
 from gridstat.model.errors import FrameTooLarge, StorageFailed
 from gridstat.net.clock import SystemClock
-from gridstat.net.command.client import Target
+from gridstat.net.command.dialer import Target
 from gridstat.net.command.endpoint_messages import RefusedOutcome
 from gridstat.net.command.machine import (
     CancelTimer,
@@ -37,7 +37,7 @@ from gridstat.net.command.machine import (
 )
 from gridstat.net.command.operator_messages import OperatorAnswer
 from gridstat.net.command.session_table import SessionTable, TableSettings
-from gridstat.net.last_words import end_at_once
+from gridstat.net.process_end import end_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -161,7 +161,7 @@ class Driver(Generic[ExtraEvent]):
         self._sessions.forget(identity)
 
     def inject(self, event: ExtraEvent) -> None:
-        """Tell the machine something that is not of the command plane."""
+        """Notify the machine something that is not of the command plane."""
         self._handle(event)
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ from gridstat.model.latency_histogram import BUCKETS
 from gridstat.model.qos import PATH_ROUTERS_MAX, ModalQos, Qos
 from gridstat.model.rate_law import Period
 from gridstat.model.status import StatusVariable
-from gridstat.net.command.flooding_messages import HearFlooded
+from gridstat.net.command.flooding_messages import ListenToFloods
 from gridstat.net.command.session_messages import (
     MANY_MAX,
     Count,
@@ -213,7 +213,7 @@ EndPointCommand: TypeAlias = (
     | FindVariables
     | ResolveName
     | ReportLedger
-    | HearFlooded
+    | ListenToFloods
 )
 
 
@@ -429,7 +429,7 @@ class Answer(Struct, frozen=True):
     copies: tuple[EdgeCopies, ...] = ()
 
 
-class Tell(Struct, frozen=True):
+class Notify(Struct, frozen=True, tag="Tell"):
     """A notice; its `body` is a `Notice`."""
 
     body: bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gridstat.net.command.session_messages import Struct
 
 
-class HearFlooded(Struct, frozen=True):
+class ListenToFloods(Struct, frozen=True, tag="HearFlooded"):
     """Send every flooded event of my edges to these ports, whatever it is of; ports 0: no more.
 
     Answered with the variables that flood now; whoever hears of another asks again.

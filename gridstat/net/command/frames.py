@@ -94,7 +94,7 @@ class FrameReader:
 
 
 def encode_body(value: Message | EndPointCommand | Outcomes | Notice) -> bytes:
-    """The bytes that a frame, `Submit.body`, `Answer.body` or `Tell.body` holds."""
+    """The bytes that a frame, `Submit.body`, `Answer.body` or `Notify.body` holds."""
     try:
         return _ENCODER.encode(value)
     except OverflowError as error:
@@ -148,8 +148,8 @@ _COMMAND: Final[msgspec.msgpack.Decoder[EndPointCommand]] = msgspec.msgpack.Deco
 _OUTCOMES: Final = msgspec.msgpack.Decoder(Outcomes)
 _NOTICE: Final[msgspec.msgpack.Decoder[Notice]] = msgspec.msgpack.Decoder(Notice)
 _TAGGED: Final = msgspec.msgpack.Decoder(_Tagged)
-_MESSAGE_TYPES: Final = frozenset(kind.__name__ for kind in get_args(Message))
-_NOTICE_TYPES: Final = frozenset(kind.__name__ for kind in get_args(Notice))
+_MESSAGE_TYPES: Final = frozenset(kind.__struct_config__.tag for kind in get_args(Message))
+_NOTICE_TYPES: Final = frozenset(kind.__struct_config__.tag for kind in get_args(Notice))
 
 
 def _decode_known(

@@ -24,6 +24,7 @@ from gridstat.net.command.endpoint_messages import (
     Matched,
     ModesChanged,
     Notice,
+    Notify,
     Outcome,
     Outcomes,
     PathEntry,
@@ -38,7 +39,6 @@ from gridstat.net.command.endpoint_messages import (
     Submit,
     Subscribe,
     SubscriptionRequest,
-    Tell,
     Unpublish,
     Unpublished,
     Unsubscribe,
@@ -74,6 +74,7 @@ from gridstat.net.command.router_messages import (
     TableRefused,
     VariableOrder,
 )
+from gridstat.net.command.segment_messages import SegmentMessage
 from gridstat.net.command.session_messages import (
     MANY_MAX,
     SCHEMA_VERSION,
@@ -84,7 +85,6 @@ from gridstat.net.command.session_messages import (
     Pong,
     Struct,
 )
-from gridstat.net.command.stretch_messages import StretchMessage
 from gridstat.net.command.tree_messages import TreeMessage
 
 Message: TypeAlias = (
@@ -107,12 +107,12 @@ Message: TypeAlias = (
     | DetachEndPoint
     | Submit
     | Answer
-    | Tell
+    | Notify
     | OperatorCommand
     | OperatorAnswer
     | TreeCommand
     | TreeMessage
-    | StretchMessage
+    | SegmentMessage
 )
 
 __all__ = [
@@ -152,6 +152,7 @@ __all__ = [
     "Message",
     "ModesChanged",
     "Notice",
+    "Notify",
     "OperatorAnswer",
     "OperatorCommand",
     "Outcome",
@@ -175,8 +176,8 @@ __all__ = [
     "ResolvedOutcome",
     "Return",
     "RouterAccepted",
+    "SegmentMessage",
     "SourceOrder",
-    "StretchMessage",
     "Struct",
     "Submit",
     "Subscribe",
@@ -184,7 +185,6 @@ __all__ = [
     "Survey",
     "TableChanged",
     "TableRefused",
-    "Tell",
     "TreeMessage",
     "Unpublish",
     "Unpublished",

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from uuid import uuid4
 
 from gridstat.model.errors import EndPointExists, LinkDown
-from gridstat.net.command.client import BackOff, Dialler
-from gridstat.net.command.gate import ClientGate, ServerGate
+from gridstat.net.command.dialer import BackOff, Dialer
 from gridstat.net.command.identity import Role
 from gridstat.net.command.messages import Hello
+from gridstat.net.command.peer_authorization import ClientAuthorization, ServerAuthorization
 from gridstat.net.command.session import Session
 from gridstat.net.command.session_settings import SESSIONS_MAX, SessionCounters, SessionSettings
 from gridstat.net.command.session_terms import SessionTerms
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from gridstat.model.errors import GridStatError
     from gridstat.net.command.address import Address
-    from gridstat.net.command.client import Target
+    from gridstat.net.command.dialer import Target
     from gridstat.net.command.identity import Identity
     from gridstat.net.command.messages import Message
     from gridstat.net.command.session_terms import Gate
@@ -75,7 +75,7 @@ class SessionTable:
         self._settings = settings
         self._open: dict[str, Session] = {}
         self._all: set[Session] = set()
-        self._dialling: dict[str, tuple[Dialler, asyncio.Task[None]]] = {}
+        self._dialling: dict[str, tuple[Dialer, asyncio.Task[None]]] = {}
         self._servers: list[asyncio.Server] = []
         self._next_refusal_s = 0.0
         self._complaint = ""
@@ -88,7 +88,7 @@ class SessionTable:
         self, host: str, port: int, allowed_roles: Iterable[Role], *, children: Collection[str] = ()
     ) -> Address:
         """Listen; the address tells the port where 0 let the system choose."""
-        gate = ServerGate(self._credentials.identity, frozenset(allowed_roles), children)
+        gate = ServerAuthorization(self._credentials.identity, frozenset(allowed_roles), children)
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(lambda: self._accept(gate), host, port, backlog=1_024)
@@ -107,8 +107,8 @@ class SessionTable:
         if dialling := self._dialling.get(peer):
             dialling[0].retarget(target)
             return
-        gate = ClientGate(target.identity)
-        dialler = Dialler(
+        gate = ClientAuthorization(target.identity)
+        dialler = Dialer(
             target,
             lambda address: self._dial(address, gate),
             BackOff(self._settings.random),
@@ -192,7 +192,7 @@ class SessionTable:
 
     # How sessions are made.
 
-    def _accept(self, gate: ServerGate) -> asyncio.Protocol:
+    def _accept(self, gate: ServerAuthorization) -> asyncio.Protocol:
         if len(self._all) >= self._settings.sessions_max:
             self.counters.refused["too_many_sessions"] += 1
             return _Overfull()
@@ -200,7 +200,7 @@ class SessionTable:
         self._keep(session)
         return session
 
-    async def _dial(self, address: Address, gate: ClientGate) -> Session:
+    async def _dial(self, address: Address, gate: ClientAuthorization) -> Session:
         session = self._session(gate, is_server=False)
         await asyncio.get_running_loop().create_connection(lambda: session, *address)
         self._keep(session)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from cryptography import x509
 
 from gridstat.model.errors import CertificateRefused, GridStatError, LinkDown
-from gridstat.net.command.authority import certificate_der
+from gridstat.net.command.certificate_authority import identity_in, load_certificates, load_key
 from gridstat.net.command.certificate_folder import read_pem
-from gridstat.net.command.certificates import identity_in, load_certificates, load_key
+from gridstat.net.command.endpoint_signatures import certificate_der
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,7 +1,7 @@
 """What a broker and its parent say to each other: joining, borders, identifiers, patterns.
 
 Orders of a parent carry its term, words of a child the child's; whatever is asked twice is answered
-twice alike. Contracts across clouds are in `stretch_messages.py`.
+twice alike. Contracts across clouds are in `segment_messages.py`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Free: TypeAlias = dict[Annotated[int, msgspec.Meta(ge=0, lt=MODES_MAX)], int]
 Generation: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=GENERATION_MAX)]
 
 
-class TreeWord(Struct, frozen=True):
+class TreeMessageBase(Struct, frozen=True):
     """Base of all that brokers say to each other; older releases never hear it."""
 
     since: ClassVar[int] = FIRST_SCHEMA
@@ -71,7 +71,7 @@ class TreeWord(Struct, frozen=True):
 # Joining, and what a parent knows of a child.
 
 
-class JoinTree(TreeWord, frozen=True):
+class JoinTree(TreeMessageBase, frozen=True):
     """First word of a child on every session: all clouds below it, and its height above them.
 
     `numbers_used` is the highest identifier of a variable that it gave out before it had a parent.
@@ -87,7 +87,7 @@ class JoinTree(TreeWord, frozen=True):
     prefixes: Prefixes = ()
 
 
-class TreeJoined(TreeWord, frozen=True):
+class TreeJoined(TreeMessageBase, frozen=True):
     """The answer: how deep the child stands (the root is 0), and who is above it, root first.
 
     `prefixes` are those of their channels, which the child's may not have; earlier releases tell of
@@ -99,19 +99,19 @@ class TreeJoined(TreeWord, frozen=True):
     prefixes: Prefixes = ()
 
 
-class CloudsChanged(TreeWord, frozen=True):
+class CloudsChanged(TreeMessageBase, frozen=True):
     """The clouds below a child are others now."""
 
     clouds: Clouds
 
 
-class WantBorders(TreeWord, frozen=True):
+class WantBorders(TreeMessageBase, frozen=True):
     """The border routers in a child's scope that its parent, or one above it, has channels at."""
 
     routers: Annotated[tuple[NameText, ...], msgspec.Meta(max_length=BORDERS_MAX)]
 
 
-class BorderTold(TreeWord, frozen=True):
+class BorderReported(TreeMessageBase, frozen=True, tag="BorderTold"):
     """Where a wanted border router listens, and whether it is up; port 0 while nobody knows.
 
     `counts_data_as_life` is what the router has reported. `silent_ms_max` is the shortest silence
@@ -128,7 +128,7 @@ class BorderTold(TreeWord, frozen=True):
     silent_ms_max: SilentMs = 0
 
 
-class Crossing(Struct, frozen=True):
+class AbstractLink(Struct, frozen=True, tag="Crossing"):
     """A way through a child's scope from one border to another, as it is now.
 
     What is free is told by mode, the baseline being mode 0; an absent mode is as the baseline. None
@@ -142,18 +142,22 @@ class Crossing(Struct, frozen=True):
     free_events_per_s: Free | None = None
 
 
-class Knot(Struct, frozen=True):
+class Trap(Struct, frozen=True, tag="Knot"):
     """Two entries and two exits that no two disjoint ways join; most scopes have none."""
 
     entries: tuple[NameText, NameText]
     exits: tuple[NameText, NameText]
 
 
-class CrossingsTold(TreeWord, frozen=True):
+class AbstractLinksReported(TreeMessageBase, frozen=True, tag="CrossingsTold"):
     """All ways between the wanted borders, in pages; they replace what was told before."""
 
-    crossings: Annotated[tuple[Crossing, ...], msgspec.Meta(max_length=BORDERS_MAX**2)]
-    knots: Annotated[tuple[Knot, ...], msgspec.Meta(max_length=4_096)] = ()
+    abstract_links: Annotated[tuple[AbstractLink, ...], msgspec.Meta(max_length=BORDERS_MAX**2)] = (
+        msgspec.field(name="crossings")
+    )
+    traps: Annotated[tuple[Trap, ...], msgspec.Meta(max_length=4_096)] = msgspec.field(
+        default=(), name="knots"
+    )
     page: Count = 0
     is_last: bool = True
 
@@ -176,7 +180,7 @@ class BorderChannel(Struct, frozen=True):
     silent_ms_max: SilentMs = 0
 
 
-class OpenBorder(TreeWord, frozen=True):
+class OpenBorder(TreeMessageBase, frozen=True):
     """Order these channels at the border routers in this scope, or change them.
 
     With `is_whole` the pages up to the last are all of them, and any others are closed.
@@ -188,13 +192,13 @@ class OpenBorder(TreeWord, frozen=True):
     is_last: bool = True
 
 
-class CloseBorder(TreeWord, frozen=True):
+class CloseBorder(TreeMessageBase, frozen=True):
     """The channel is no more."""
 
     channel_id: int
 
 
-class BorderChannelTold(TreeWord, frozen=True):
+class BorderChannelReported(TreeMessageBase, frozen=True, tag="BorderChannelTold"):
     """A border router has said of a channel between clouds: silent, heard, congested or not."""
 
     channel_id: int
@@ -205,14 +209,14 @@ class BorderChannelTold(TreeWord, frozen=True):
 # Identifiers of variables.
 
 
-class AskNumbers(TreeWord, frozen=True):
+class AskNumbers(TreeMessageBase, frozen=True):
     """A block of identifiers, please; the same `request` of a journal is given the same block."""
 
     request: int
     count: Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
 
 
-class NumbersLeased(TreeWord, frozen=True):
+class NumbersLeased(TreeMessageBase, frozen=True):
     """From `first` on so many are the child's, for good; 0 of them: none are left."""
 
     request: int
@@ -223,20 +227,20 @@ class NumbersLeased(TreeWord, frozen=True):
 # Patterns.
 
 
-class WatchNames(TreeWord, frozen=True):
+class WatchNames(TreeMessageBase, frozen=True):
     """A pattern in another cloud; whatever it stands for, now or later, is told of."""
 
     watch: ContractText
     pattern: NameText
 
 
-class EndWatch(TreeWord, frozen=True):
+class EndWatch(TreeMessageBase, frozen=True):
     """Nobody waits for it any more."""
 
     watch: ContractText
 
 
-class NamesFound(TreeWord, frozen=True):
+class NamesFound(TreeMessageBase, frozen=True):
     """Variables that a watched pattern stands for, some of them perhaps told before."""
 
     watch: ContractText
@@ -262,20 +266,20 @@ class FloodedVariable(Struct, frozen=True):
     terms: FloodTerms = msgspec.field(default_factory=dict)
 
 
-class ReserveFlooding(TreeWord, frozen=True):
+class ReserveFlooding(TreeMessageBase, frozen=True):
     """Hold room for it on every channel in this scope, beside what is there."""
 
     flooded: FloodedVariable
 
 
-class FloodingReserved(TreeWord, frozen=True):
+class FloodingReserved(TreeMessageBase, frozen=True):
     """Held, durably, until the parent commits or releases it."""
 
     name: NameText
     generation: int
 
 
-class FloodingRefused(TreeWord, frozen=True):
+class FloodingRefused(TreeMessageBase, frozen=True):
     """Nothing of this generation is held, and why; what was committed before stands."""
 
     name: NameText
@@ -283,7 +287,7 @@ class FloodingRefused(TreeWord, frozen=True):
     refused: RefusedOutcome
 
 
-class CommitFlooding(TreeWord, frozen=True):
+class CommitFlooding(TreeMessageBase, frozen=True):
     """It counts, in the place of what was committed before; with `is_whole` those are all.
 
     Whatever else a child holds of its parent's then goes, but for reservations of variables that
@@ -295,21 +299,21 @@ class CommitFlooding(TreeWord, frozen=True):
     in_doubt: Annotated[tuple[NameText, ...], msgspec.Meta(max_length=MANY_MAX)] = ()
 
 
-class FloodingCommitted(TreeWord, frozen=True):
+class FloodingCommitted(TreeMessageBase, frozen=True):
     """Committed, durably, and confirmed by the routers that are there."""
 
     name: NameText
     generation: int
 
 
-class ReleaseFlooding(TreeWord, frozen=True):
+class ReleaseFlooding(TreeMessageBase, frozen=True):
     """Nothing came of what is reserved."""
 
     name: NameText
     generation: int
 
 
-class FloodingEnded(TreeWord, frozen=True):
+class FloodingEnded(TreeMessageBase, frozen=True):
     """A child's word: the variable is no longer published, so nobody floods it any more.
 
     Another may have its name by now, so its identifier is told; 0 from releases that do not.
@@ -324,11 +328,11 @@ TreeMessage: TypeAlias = (
     | TreeJoined
     | CloudsChanged
     | WantBorders
-    | BorderTold
-    | CrossingsTold
+    | BorderReported
+    | AbstractLinksReported
     | OpenBorder
     | CloseBorder
-    | BorderChannelTold
+    | BorderChannelReported
     | AskNumbers
     | NumbersLeased
     | WatchNames

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from gridstat.pipeline.known_streams import known_streams, read_all
-from gridstat.pipeline.last_heard import LAST_HEARD, last_heard
+from gridstat.pipeline.delta_tables import StoredTable
+from gridstat.pipeline.last_events import LAST_HEARD, last_heard
 from gridstat.pipeline.log_source import NAME
 from gridstat.pipeline.row_choice import RowChoice
 from gridstat.pipeline.schemas import AUDIT, EVENTS
-from gridstat.pipeline.stages.audit import (
+from gridstat.pipeline.stages.contract_audit import (
     GAPS_COLUMNS,
     OPEN_S,
     Witnesses,
@@ -27,15 +27,15 @@ from gridstat.pipeline.stages.audit import (
     worst_gaps,
 )
 from gridstat.pipeline.stages.ledger_hours import HOUR_NS, SUBSCRIPTION
-from gridstat.pipeline.tables import StoredTable
-from gridstat.record.kinds import CONTRACTS, GAPS, LEDGERS, STREAMS
+from gridstat.pipeline.stream_catalog import known_streams, read_all
 from gridstat.record.log_reader import LogReader
+from gridstat.record.record_kinds import CONTRACTS, GAPS, LEDGERS, STREAMS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from gridstat.pipeline.folder import PipelineFolder
-    from gridstat.record.kinds import RecordKind
+    from gridstat.pipeline.pipeline_folder import PipelineFolder
+    from gridstat.record.record_kinds import RecordKind
 
 JOB: Final = "audit"
 NS_PER_US: Final = 1_000

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 from gridstat.model.errors import Misuse, StorageFailed
 from gridstat.model.plausibility import TimeBounds
 from gridstat.pipeline.archive import Archive
+from gridstat.pipeline.delta_tables import StoredTable
+from gridstat.pipeline.rollup_windows import Rollups
 from gridstat.pipeline.schemas import ROLLUP_LIVE, TABLES
-from gridstat.pipeline.tables import StoredTable
-from gridstat.pipeline.windows import Rollups
-from gridstat.record.archived import note_archived
-from gridstat.record.kinds import EVENTS
+from gridstat.record.archive_mark import note_archived
+from gridstat.record.record_kinds import EVENTS
 
 if TYPE_CHECKING:
-    from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.pipeline_folder import PipelineFolder
     from gridstat.pipeline.schemas import TableSchema
 
 HOURS_KEPT_MIN: Final = 1

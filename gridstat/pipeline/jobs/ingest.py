@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from gridstat.model.errors import GridStatError, StorageFailed
 from gridstat.model.plausibility import TimeBounds
 from gridstat.pipeline.archive import NS_PER_S, Archive
-from gridstat.pipeline.beside import Beside
+from gridstat.pipeline.background_worker import BackgroundWorker
 from gridstat.pipeline.data_files import forget
-from gridstat.pipeline.failures import plain_error
 from gridstat.pipeline.file_rows import ROWS_PER_TASK_MIN, SHARES_MAX
 from gridstat.pipeline.jobs.compact import CompactSettings, compact
 from gridstat.pipeline.progress import Progress, read_progress, write_progress
+from gridstat.pipeline.rollup_windows import Rollups
 from gridstat.pipeline.slice_source import NAME as SLICES
-from gridstat.pipeline.windows import Rollups
+from gridstat.pipeline.spark_errors import plain_error
 from gridstat.record.status_file import read_status
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.pipeline_folder import PipelineFolder
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Ingest:
         self._followers = followers
         self._now_ns = now_ns
         self._busy = threading.Lock()
-        self._beside = Beside("coarse-rollups")
+        self._beside = BackgroundWorker("coarse-rollups")
         self._is_over = False
         self._compacted_s = time.monotonic()
         self._looked_s = 0.0

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gridstat.model.robust_score import SCORE_LIMIT
+from gridstat.pipeline.delta_tables import StoredTable
 from gridstat.pipeline.schemas import (
     ANOMALIES,
     AVERAGES,
@@ -19,13 +20,12 @@ from gridstat.pipeline.stages.anomalies import anomalies
 from gridstat.pipeline.stages.bottlenecks import bottlenecks
 from gridstat.pipeline.stages.correlations import VARIABLES_MAX, correlations
 from gridstat.pipeline.stages.profiles import averages, profiles
-from gridstat.pipeline.tables import StoredTable
-from gridstat.record.kinds import COUNTERS
+from gridstat.record.record_kinds import COUNTERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.pipeline_folder import PipelineFolder
     from gridstat.pipeline.schemas import TableSchema
 
 JOB: Final = "mine"

@@ -19,10 +19,10 @@ from pyspark.sql import functions as F
 from gridstat.model.cloud import check_pattern, matches
 from gridstat.model.errors import Misuse, UnknownName
 from gridstat.model.rate_law import Period
-from gridstat.pipeline.known_streams import read_all
+from gridstat.pipeline.delta_tables import StoredTable
 from gridstat.pipeline.schemas import EVENTS
-from gridstat.pipeline.tables import StoredTable
-from gridstat.record.kinds import STREAMS
+from gridstat.pipeline.stream_catalog import read_all
+from gridstat.record.record_kinds import STREAMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from gridstat.pipeline.folder import PipelineFolder
+    from gridstat.pipeline.pipeline_folder import PipelineFolder
 
 Facts: TypeAlias = dict[str, Any]
 NS_PER_S: Final = 1_000_000_000

@@ -18,8 +18,8 @@ from gridstat.pipeline.file_rows import is_in_share
 from gridstat.pipeline.log_source import read_streams
 from gridstat.pipeline.slice_source import slices_of
 from gridstat.pipeline.stages.clean import judge
-from gridstat.record.kinds import EVENTS
 from gridstat.record.log_reader import LogReader
+from gridstat.record.record_kinds import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.tables.orders import path_orders
+from gridstat.broker.tables.router_orders import path_orders
 from lab.simulation.properties.delivery import arrivals
 from lab.simulation.world import PropertyBroken
 

@@ -1,7 +1,7 @@
 """The tables of all routers, worked out anew from the live contracts; an oracle for the broker.
 
-Written from the words of the protocol and not from `broker/tables/orders.py`, so that a mistake
-there is not made twice.
+Written from the words of the protocol and not from `broker/tables/router_orders.py`, so that a
+mistake there is not made twice.
 """
 
 from __future__ import annotations

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-from gridstat.broker.desk import Outside
+from gridstat.broker.context import Outside
 from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.broker.tree.qos_broker import QosBroker
 from gridstat.net.command.machine import Persist, Persisted, PersistFailed, Received, Send
 from gridstat.net.command.router_messages import Return
-from gridstat.net.command.stretch_messages import Reserved
-from gridstat.net.command.tree_messages import TreeWord
+from gridstat.net.command.segment_messages import Reserved
+from gridstat.net.command.tree_messages import TreeMessageBase
 from lab.simulation.broker_node import FAILED_NS, FAILED_WORDS, WALL_NS, PlainVerifier
 from lab.simulation.node import Node
 from lab.simulation.properties.answers import DURABLE
@@ -131,7 +131,7 @@ class TreeBrokerNode(Node):
         """Whether a parent speaks of whom a later one was heard, in this process or before."""
         if type(event) is Received and event.peer == f"broker/{self.plan.parent}":
             message = event.message
-            if isinstance(message, TreeWord):
+            if isinstance(message, TreeMessageBase):
                 self._is_hearing_stale = message.term < self._parent_term
                 self._parent_term = max(self._parent_term, message.term)
                 self._is_told_by_stale = message.term < parent_term_of(self.broker)
@@ -165,7 +165,7 @@ class TreeBrokerNode(Node):
             self.killer.before(self, said)
         self._check_not_obeying()
         message = said.message
-        if isinstance(message, TreeWord):
+        if isinstance(message, TreeMessageBase):
             if self._is_hearing_stale and said.peer == f"broker/{self.plan.parent}":
                 raise PropertyBroken("terms only grow", f"{self.name} obeys a stale parent")
             if message.term < self.term_highest:
@@ -182,9 +182,9 @@ class TreeBrokerNode(Node):
             self.killer.after(self, said)
 
     def _check_written(self, said: Reserved) -> None:
-        """A stretch that a cloud says to hold is on its disk, unless it is being given back."""
+        """A segment that a cloud says to hold is on its disk, unless it is being given back."""
         if isinstance(self.broker, LeafBroker):
-            number = self.broker.registry.tree.stretch(said.contract, said.generation)
+            number = self.broker.registry.tree.segment(said.contract, said.generation)
             if number and number not in self.journal.facts.subscribed:
                 raise PropertyBroken(DURABLE, f"{self.name} holds {said.contract}, unwritten")
 

@@ -11,21 +11,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from gridstat.broker.operators import flooding as operators_flooding
-from gridstat.broker.stretches.asking import Asking
-from gridstat.broker.stretches.parent_link import ParentLink
-from gridstat.broker.stretches.reserving import Reserving
-from gridstat.broker.tree import flooding as tree_flooding
-from gridstat.broker.tree.channels import OwnChannels
-from gridstat.broker.tree.commits import Commits
-from gridstat.broker.tree.contracts import Contracts
-from gridstat.broker.tree.failures import Failures
+from gridstat.broker.operators import leaf_flooding as operators_flooding
+from gridstat.broker.segments.parent_session import ParentSession
+from gridstat.broker.segments.remote_contracts import RemoteContracts
+from gridstat.broker.segments.segment_reservations import SegmentReservations
+from gridstat.broker.tree import tree_flooding
 from gridstat.broker.tree.flooding_changes import FloodingChanges
+from gridstat.broker.tree.identifier_blocks import IdentifierBlocks
 from gridstat.broker.tree.membership import Membership
-from gridstat.broker.tree.numbers import Numbers
+from gridstat.broker.tree.owned_channels import OwnChannels
+from gridstat.broker.tree.owned_contracts import OwnedContracts
 from gridstat.broker.tree.reconciliation import Reconciliation
-from gridstat.broker.tree.releases import Releases
-from gridstat.broker.tree.transactions import Transaction
+from gridstat.broker.tree.replanning import Replanning
+from gridstat.broker.tree.segment_commits import SegmentCommits
+from gridstat.broker.tree.segment_releases import SegmentReleases
+from gridstat.broker.tree.transaction import Transaction
 from gridstat.model.qos import LATENCY_US_MAX
 from lab.simulation.bugs import Bug, Patch
 
@@ -107,16 +107,16 @@ def _take_any_time(right: Function) -> Function:
 
 BUGS: Final[dict[str, Bug]] = {
     "say-reserved-before-it-is-written": Bug(
-        "a cloud says that it holds a stretch before its journal does",
-        (Patch(Reserving, "reserve", _say_reserved_at_once),),
+        "a cloud says that it holds a segment before its journal does",
+        (Patch(SegmentReservations, "reserve", _say_reserved_at_once),),
     ),
     "forget-an-ending": Bug(
         "the owner never hears that a subscriber has ended a contract",
-        (Patch(Asking, "end", _do_nothing),),
+        (Patch(RemoteContracts, "end", _do_nothing),),
     ),
     "ask-once": Bug(
         "what was asked before a session was lost is not asked again",
-        (Patch(Asking, "ask_all", _do_nothing),),
+        (Patch(RemoteContracts, "ask_all", _do_nothing),),
     ),
     "deaf-while-joining": Bug(
         "what a parent says while a broker writes down its place is not heard",
@@ -124,22 +124,22 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "forget-a-release": Bug(
         "what an earlier generation has taken is never given back",
-        (Patch(Releases, "_say", _do_nothing),),
+        (Patch(SegmentReleases, "_say", _do_nothing),),
     ),
     "lease-identifiers-again": Bug(
         "every block of identifiers begins with the first",
-        (Patch(Numbers, "next_of_root", _count_from_one),),
+        (Patch(IdentifierBlocks, "next_of_root", _count_from_one),),
     ),
     "commit-once": Bug(
-        "a child that was away is not told again that a stretch counts",
+        "a child that was away is not told again that a segment counts",
         (
-            Patch(Commits, "child_joined", _do_nothing),
+            Patch(SegmentCommits, "child_joined", _do_nothing),
             Patch(Reconciliation, "_compare", _do_nothing),
         ),
     ),
     "obey-a-stale-parent": Bug(
         "a broker obeys its parent although a later one was heard",
-        (Patch(ParentLink, "obeys", _obey_anybody), Patch(Membership, "obeys", _obey_anybody)),
+        (Patch(ParentSession, "obeys", _obey_anybody), Patch(Membership, "obeys", _obey_anybody)),
     ),
     "promise-a-border-twice": Bug(
         "whatever a channel between clouds carries already, there is room on it",
@@ -147,19 +147,19 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "never-replan": Bug(
         "a contract stays where it is, whatever breaks on its way",
-        (Patch(Contracts, "replan", _do_nothing),),
+        (Patch(OwnedContracts, "replan", _do_nothing),),
     ),
     "take-a-channel-for-up": Bug(
         "that a channel between clouds is silent changes nothing for what it carries",
-        (Patch(Failures, "channel_changed", _do_nothing),),
+        (Patch(Replanning, "channel_changed", _do_nothing),),
     ),
     "stay-broken": Bug(
         "a contract is taken for broken after all of it works again",
-        (Patch(Failures, "_mend", _do_nothing),),
+        (Patch(Replanning, "_mend", _do_nothing),),
     ),
     "grant-the-worst": Bug(
         "whatever is free, a contract gets the least that it would take",
-        (Patch(Contracts, "_transaction", _take_the_worst),),
+        (Patch(OwnedContracts, "_transaction", _take_the_worst),),
     ),
     "ignore-the-latency": Bug(
         "a contract is planned as if it might take as long as it likes",

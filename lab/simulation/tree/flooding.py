@@ -23,7 +23,7 @@ from lab.tree_plan import cloud_of
 
 if TYPE_CHECKING:
     from gridstat.broker.records.operations import FloodingSet
-    from gridstat.broker.tree.flooding_records import FloodingHeld
+    from gridstat.broker.tree.flooding_operations import FloodingHeld
     from gridstat.net.command.operator_messages import OperatorAnswer
     from lab.simulation.tree.grid import TreeGrid
 

@@ -18,7 +18,7 @@ from lab.simulation.tree.wires import CloudWires, TreeWires
 from lab.simulation.world import World
 
 if TYPE_CHECKING:
-    from gridstat.broker.desk import Outside
+    from gridstat.broker.context import Outside
     from lab.simulation.endpoint_node import Judge
     from lab.simulation.node import Node
     from lab.simulation.tree.broker_node import Broker

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.settings import BrokerSettings
-from gridstat.broker.tree.settings import TreeSettings
+from gridstat.broker.tree.tree_settings import TreeSettings
 from lab.simulation.modes import MODES_DEFINED
 from lab.simulation.swarm import EndPointPlan, Work
 from lab.simulation.tree.shapes import VARIANTS, Outline, tree_plan

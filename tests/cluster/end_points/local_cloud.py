@@ -15,8 +15,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from gridstat.console.access import load_access
-from gridstat.console.operator_desk import operator_desk
-from gridstat.endpoint.connecting import connect
+from gridstat.console.operator_session import operator_desk
+from gridstat.endpoint.connection_setup import connect
 from gridstat.model.errors import GridStatError
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.identity import Identity, Role
@@ -30,8 +30,8 @@ from tests.cluster.eventually import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gridstat.endpoint.connecting import ConnectWishes
     from gridstat.endpoint.connection import Connection
+    from gridstat.endpoint.connection_setup import ConnectOptions
 
 PLAN = GridPlan(
     routers=(RouterPlan("e0", is_edge=True), RouterPlan("e1", is_edge=True), RouterPlan("i0")),
@@ -97,7 +97,7 @@ class LocalCloud:
         return self.certificates
 
     def connect(
-        self, name: str, edges: tuple[str, ...] = BOTH, **wishes: Unpack[ConnectWishes]
+        self, name: str, edges: tuple[str, ...] = BOTH, **wishes: Unpack[ConnectOptions]
     ) -> Connection:
         self.certify(name)
         wishes.setdefault("timeout_s", 30.0)

@@ -34,7 +34,7 @@ END_POINTS: Final = {
     name: (f"{name[0]}/r0", f"{name[0]}/r1")
     for name in (WEST_PMU, EAST_PMU, STAYING, *LEAVING, *COMING)
 }
-STRETCHES: Final = dict.fromkeys("abcd", 2)
+SEGMENTS: Final = dict.fromkeys("abcd", 2)
 """What each cloud holds in the end: of what stays, from a to d, and of one that came."""
 
 
@@ -94,8 +94,8 @@ def has_joined(grid: TreeGrid, broker: str) -> bool:
 
 
 def disagreement(grid: TreeGrid) -> str | None:
-    """Contracts are those that stayed or came, and every cloud holds its stretches of them."""
+    """Contracts are those that stayed or came, and every cloud holds its segments of them."""
     owned = {name: grid.survey(name)["contracts"] for name in ("root", "west", "south")}
-    held = {cloud: grid.survey(cloud)["totals"]["stretches"] for cloud in grid.plan.clouds}
-    is_right = owned == {"root": 2, "west": 1, "south": 0} and held == STRETCHES
+    held = {cloud: grid.survey(cloud)["totals"]["segments"] for cloud in grid.plan.clouds}
+    is_right = owned == {"root": 2, "west": 1, "south": 0} and held == SEGMENTS
     return None if is_right else f"{owned} are owned, {held} are held"

@@ -92,9 +92,9 @@ def residue(grid: TreeGrid) -> str | None:
     for name in grid.plan.brokers:
         facts = grid.survey(name)
         if name in grid.plan.clouds:
-            left = {word: facts["totals"][word] for word in ("subscriptions", "stretches")}
+            left = {word: facts["totals"][word] for word in ("subscriptions", "segments")}
         else:
-            left = {word: facts[word] for word in ("contracts", "stretches") if word in facts}
+            left = {word: facts[word] for word in ("contracts", "segments") if word in facts}
             left["promised"] = sum(one["promised_bytes_per_s"] for one in facts["channels"])
         if any(left.values()):
             return f"{name} still holds {left}"

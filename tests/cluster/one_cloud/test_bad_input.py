@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.endpoint.asking import qos
-from gridstat.endpoint.connecting import connect
+from gridstat.endpoint.connection_setup import connect
+from gridstat.endpoint.options import qos
 from gridstat.model.error_index import explain
 from gridstat.model.errors import (
     CertificateRefused,

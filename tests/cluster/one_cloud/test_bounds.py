@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from gridstat.endpoint.asking import qos
+from gridstat.endpoint.options import qos
 from gridstat.model.errors import LatencyNotSatisfiable
 from gridstat.model.qos import PRESETS
 from gridstat.model.status import BuiltinType

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from gridstat.endpoint.asking import qos
+from gridstat.endpoint.options import qos
 from gridstat.model.errors import Refused
 from gridstat.model.rate_law import NS_PER_S, Period, slot_of
 from gridstat.model.status import BuiltinType

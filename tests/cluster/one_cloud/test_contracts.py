@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.endpoint.asking import qos
+from gridstat.endpoint.options import qos
 from gridstat.model.errors import GridStatError, RedundancyNotSatisfiable
 from gridstat.model.qos import BASELINE_MODE
 from gridstat.model.status import BuiltinType, Field, FieldKind, RecordType

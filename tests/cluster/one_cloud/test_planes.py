@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.endpoint.asking import qos
+from gridstat.endpoint.options import qos
 from gridstat.model.errors import ChannelFull
 from gridstat.model.status import BuiltinType
 from tests.cluster.eventually import eventually

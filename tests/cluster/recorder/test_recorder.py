@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gridstat.endpoint.asking import qos
+from gridstat.endpoint.options import qos
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType
-from gridstat.record.kinds import CONTRACTS, COUNTERS, EVENTS, GAPS, LEDGERS, STREAMS
 from gridstat.record.log_reader import LogReader
+from gridstat.record.record_kinds import CONTRACTS, COUNTERS, EVENTS, GAPS, LEDGERS, STREAMS
 from gridstat.record.recorder import read_rows
 from gridstat.record.status_file import read_status
 from tests.cluster.command import Command

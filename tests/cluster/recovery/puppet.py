@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gridstat.console.access import load_access
-from gridstat.endpoint.asking import qos
-from gridstat.endpoint.connecting import connect
+from gridstat.endpoint.connection_setup import connect
+from gridstat.endpoint.options import qos
 from gridstat.model.errors import GridStatError
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType

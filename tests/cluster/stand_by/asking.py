@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
-from gridstat.endpoint.asking import qos
+from gridstat.endpoint.options import qos
 from gridstat.model.errors import GridStatError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from gridstat.endpoint.asking import qos
+from gridstat.endpoint.options import qos
 from gridstat.model.status import BuiltinType
 from lab.stand_by import is_in_charge
 from tests.cluster.eventually import eventually

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.broker.records.lease import EXIT_LEASE_LOST
-from gridstat.endpoint.asking import qos
+from gridstat.broker.records.journal_lease import EXIT_LEASE_LOST
+from gridstat.endpoint.options import qos
 from gridstat.model.status import BuiltinType
 from lab.stand_by import CLOUD
 from tests.cluster.eventually import eventually

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.endpoint.asking import qos
+from gridstat.endpoint.options import qos
 from gridstat.model.status import BuiltinType
 from lab.stand_by import is_in_charge
 from tests.cluster.eventually import eventually

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from gridstat.console.access import load_access
 from gridstat.console.config.grid_file import grid_from_text
 from gridstat.console.grid_folder import GridFolder, free_ports
-from gridstat.console.operator_desk import operator_desk
-from gridstat.endpoint.connecting import connect
+from gridstat.console.operator_session import operator_desk
+from gridstat.endpoint.connection_setup import connect
 from gridstat.net.command.address import address_text
 from gridstat.net.command.identity import Role
 from gridstat.net.command.messages import Explain, Survey

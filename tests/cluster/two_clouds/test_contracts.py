@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.endpoint.asking import qos
+from gridstat.endpoint.options import qos
 from gridstat.model.errors import ModeNotDefined, NoSuchVariable, Refused, StillInUse
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType
@@ -52,7 +52,7 @@ def test_a_contract_between_clouds_brings_every_event_once_and_leaves_nothing(
     eventually(lambda: residue(clouds))
 
 
-def test_explain_and_tree_show_every_stretch_and_whose_it_is(clouds: TwoClouds) -> None:
+def test_explain_and_tree_show_every_segment_and_whose_it_is(clouds: TwoClouds) -> None:
     stream = clouds.connect("c1/told/pmu", WEST).publish("value", FLOAT64, rate=10)
     desk = clouds.connect("c2/told/desk", EAST)
     subscription = desk.subscribe(stream.name, qos=TWICE)
@@ -60,9 +60,9 @@ def test_explain_and_tree_show_every_stretch_and_whose_it_is(clouds: TwoClouds) 
     assert told.returncode == 0, told.stderr
     assert "taken by c2/told/desk (granted, contract c2#" in told.stdout
     for words in (
-        "stretch of c1: c1/e0 → c1/b0,",
+        "segment of c1: c1/e0 → c1/b0,",
         "channel of root: c1/b0 → c2/b0,",
-        "stretch of c2: c2/b0 → c2/e0,",
+        "segment of c2: c2/b0 → c2/e0,",
     ):
         assert words in told.stdout
     drawn = clouds.gridstat("tree")
@@ -168,7 +168,7 @@ def residue(clouds: TwoClouds) -> str | None:
         return f"the root has promised something of {loaded}"
     for cloud in CLOUDS:
         facts = clouds.survey(cloud)
-        held = {name: facts["totals"][name] for name in ("stretches", "subscriptions")}
+        held = {name: facts["totals"][name] for name in ("segments", "subscriptions")}
         if any(held.values()):
             return f"{cloud} holds {held}"
     return None

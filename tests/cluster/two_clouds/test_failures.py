@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.endpoint.asking import qos
 from gridstat.endpoint.change import ChangeKind
+from gridstat.endpoint.options import qos
 from gridstat.model.status import BuiltinType
 from tests.cluster.eventually import eventually
 from tests.cluster.one_cloud.streams import Stream

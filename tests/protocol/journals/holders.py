@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gridstat.broker.records.journal import Journal
+from gridstat.broker.records.postgres_database import PostgresDatabase, session_name
 from gridstat.broker.records.postgres_store import PostgresStore
-from gridstat.broker.records.shared_place import SharedPlace, session_name
 from tests.cluster.eventually import eventually
 from tests.protocol.journals.places import do
 
@@ -31,7 +31,7 @@ class Holder:
     def __init__(self, place: DatabasePlace) -> None:
         self.losses: list[str] = []
         self.deaths: list[str] = []
-        self.where = SharedPlace(place.url, place.broker, place.lease_s)
+        self.where = PostgresDatabase(place.url, place.broker, place.lease_s)
         self.store = PostgresStore(self.where, lost=lambda _, reason: self.losses.append(reason))
         self.journal = Journal(self.store, died=lambda: self.deaths.append("died"))
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import psycopg
 
 from gridstat.broker.records.journal import Journal, end_process
+from gridstat.broker.records.postgres_database import PostgresDatabase
 from gridstat.broker.records.postgres_store import PostgresStore
-from gridstat.broker.records.shared_place import SharedPlace
 from gridstat.broker.records.sqlite_store import SqliteStore
 from tests.cluster.eventually import eventually
 
@@ -45,7 +45,7 @@ class DatabasePlace:
 
     def store(self) -> PostgresStore:
         """As of a new process; whoever asks what became of a lease that is lost finds it here."""
-        return PostgresStore(SharedPlace(self.url, self.broker, self.lease_s))
+        return PostgresStore(PostgresDatabase(self.url, self.broker, self.lease_s))
 
 
 def opened(place: Place, *, died: Callable[[], None] = end_process) -> Journal:

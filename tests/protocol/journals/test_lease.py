@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from gridstat.broker.records.lease import Lease, Stillness
+from gridstat.broker.records.journal_lease import Lease, Stillness
 from tests.cluster.eventually import eventually
 from tests.protocol.journals.holders import holder
 from tests.protocol.journals.places import (
@@ -127,7 +127,7 @@ def test_a_lease_that_is_renewed_while_it_is_being_taken_stays_its_holder_s(
         def renew(*_: object) -> None:
             do(shared, f"{EXPIRES} clock_timestamp() + interval '1 minute' WHERE broker = %s")
 
-        monkeypatch.setattr("gridstat.broker.records.lease.end_sessions", renew)
+        monkeypatch.setattr("gridstat.broker.records.journal_lease.end_sessions", renew)
         assert second.journal.claim() > 0
         first.persist(b"a")
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from gridstat.broker.desk import Outside
+from gridstat.broker.context import Outside
 from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.broker.records.operations import SNAPSHOT_MARK
 from gridstat.broker.settings import BrokerSettings
 from gridstat.broker.tree.qos_broker import QosBroker
-from gridstat.broker.tree.settings import TreeSettings
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.cloud import EventChannel, Router
 from lab.simulation.broker_node import PlainVerifier
 

@@ -9,8 +9,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from gridstat.broker.records import shared_place
-from gridstat.broker.records.shared_place import end_sessions, session_name
+from gridstat.broker.records import postgres_database
+from gridstat.broker.records.postgres_database import end_sessions, session_name
 from tests.protocol.journals.holders import holder
 from tests.protocol.journals.places import expire
 
@@ -32,7 +32,7 @@ def refusing(place: DatabasePlace, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     """The server lets us end no session, not even our own."""
     with psycopg.connect(place.url, autocommit=True) as administrator:
         administrator.execute(REFUSE)
-        monkeypatch.setattr(shared_place, "_END_SESSIONS", "SELECT refuse(%s)")
+        monkeypatch.setattr(postgres_database, "_END_SESSIONS", "SELECT refuse(%s)")
         try:
             yield
         finally:

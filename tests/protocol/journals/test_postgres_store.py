@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from gridstat.broker.records.operations import SNAPSHOT_MARK
-from gridstat.broker.records.shared_place import SharedPlace
+from gridstat.broker.records.postgres_database import PostgresDatabase
 from gridstat.model.errors import ConfigurationError, StorageFailed
 from tests.protocol.journals.holders import Interrupted, holder
 from tests.protocol.journals.places import (
@@ -305,7 +305,7 @@ def test_a_url_that_cannot_be_read_is_not_repeated_with_its_password(url: str) -
     ],
 )
 def test_a_url_that_can_be_read_is_taken(url: str) -> None:
-    SharedPlace(url, "c1").check()
+    PostgresDatabase(url, "c1").check()
 
 
 def test_a_database_that_is_not_there_is_named_without_its_password(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.broker.records.lease import NEVER_S
-from gridstat.broker.records.shared_place import SharedPlace
+from gridstat.broker.records.journal_lease import NEVER_S
+from gridstat.broker.records.postgres_database import PostgresDatabase
 from gridstat.model.errors import LinkDown, StorageFailed
 from tests.cluster.eventually import eventually
 from tests.protocol.journals.holders import holder
@@ -74,7 +74,7 @@ def test_a_holder_ends_also_where_its_journal_s_thread_never_comes_back(
     with holder(replace(shared, lease_s=BRIEF_S)) as found:
         found.persist(b"a")
         found.store._connection.close()
-        monkeypatch.setattr(SharedPlace, "connect", hang)
+        monkeypatch.setattr(PostgresDatabase, "connect", hang)
         with ThreadPoolExecutor(1) as other:
             asked = other.submit(ask, found)
             try:
@@ -140,6 +140,6 @@ def is_asked(found: Holder) -> bool:
 
 
 def test_a_connection_whose_other_end_is_gone_is_looked_after() -> None:
-    words = SharedPlace("postgresql://host/database", "c1", lease_s=3.0).words("journal")
+    words = PostgresDatabase("postgresql://host/database", "c1", lease_s=3.0).words("journal")
     kept = {key: value for key, value in words.items() if key.startswith("keepalives")}
     assert kept == {"keepalives_idle": 1, "keepalives_interval": 1, "keepalives_count": 3}

@@ -15,8 +15,8 @@ from benchmarks.experiments.experiment import Options
 from benchmarks.experiments.pipeline import PIPELINE, _arrow_core_s, _sizes, growth_exponent
 from benchmarks.pipeline_commits import Commit, commits_of, first_seen_s
 from benchmarks.pipeline_log import BEGAN_S, record_log
-from gridstat.record.kinds import EVENTS
 from gridstat.record.log_reader import LogReader
+from gridstat.record.record_kinds import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from benchmarks.tree_memory import bytes_at_rest, bytes_per_subscription, reache
 from benchmarks.tree_operations import messages_per_operation
 from benchmarks.tree_storms import State, TreeSubscribers
 from gridstat.broker.leaf_broker import LeafBroker
-from gridstat.broker.tree.records import Holding
+from gridstat.broker.tree.tree_operations import Holding
 from lab.national_grid import GridSize, national_grid
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from itertools import combinations
 from math import lcm
 from typing import TYPE_CHECKING
 
-from gridstat.broker.capacity.contracts import Allocation, AllocationRequest, Refusal
+from gridstat.broker.capacity.allocation import Allocation, AllocationRequest, Refusal
 from gridstat.broker.capacity.resources import Resources
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.identifiers import ChannelId, VariableId
@@ -20,7 +20,7 @@ from gridstat.model.status import BuiltinType, StatusVariable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gridstat.broker.capacity.allocation import Allocator
+    from gridstat.broker.capacity.allocator import Allocator
     from gridstat.broker.capacity.claims import Claim
 
 EVENT_BYTES = 28 + 16 + 24

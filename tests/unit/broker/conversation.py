@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from gridstat.broker.desk import Outside
+from gridstat.broker.context import Outside
 from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.broker.records.operations import SNAPSHOT_MARK
 from gridstat.broker.settings import BrokerSettings
-from gridstat.net.command.authority import signed_bytes
 from gridstat.net.command.endpoint_messages import (
     Attach,
     AttachedOutcome,
@@ -28,6 +27,7 @@ from gridstat.net.command.endpoint_messages import (
     PublishedOutcome,
     RefusedOutcome,
 )
+from gridstat.net.command.endpoint_signatures import signed_bytes
 from gridstat.net.command.machine import (
     CancelTimer,
     Close,

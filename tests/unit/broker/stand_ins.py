@@ -11,13 +11,13 @@ from gridstat.model.identifiers import ChannelId, VariableId
 from gridstat.model.qos import MODES_MAX, ModalQos, QosRequest
 from gridstat.model.rate_law import NS_PER_S, Period
 from gridstat.model.status import BuiltinType, StatusVariable
-from gridstat.net.command.authority import CertificateFacts
 from gridstat.net.command.endpoint_messages import (
     PublicationRequest,
     Publish,
     Subscribe,
     SubscriptionRequest,
 )
+from gridstat.net.command.endpoint_signatures import CertificateFacts
 from gridstat.net.command.messages import (
     ChangeTable,
     ReportRouter,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gridstat.broker.records.operations import SNAPSHOT_MARK, NumbersReached, encode
 from gridstat.broker.settings import BrokerSettings
-from gridstat.broker.tree.settings import TreeSettings
+from gridstat.broker.tree.tree_settings import TreeSettings
 from tests.unit.broker.conversation import Conversation, pair
 from tests.unit.broker.stand_ins import CLOUD, PMU
 from tests.unit.broker.tree.family import QosNode

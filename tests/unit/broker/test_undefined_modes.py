@@ -18,7 +18,7 @@ from gridstat.net.command.endpoint_messages import (
     SubscriptionRequest,
 )
 from gridstat.net.command.operator_messages import Explain, ListFlooding, Survey
-from gridstat.net.command.stretch_messages import NotReserved, Reserved
+from gridstat.net.command.segment_messages import NotReserved, Reserved
 from gridstat.net.command.tree_messages import (
     CommitFlooding,
     FloodingRefused,
@@ -35,11 +35,11 @@ from tests.unit.broker.operators.flooded_cloud import (
     operate,
     stop,
 )
+from tests.unit.broker.segments.family import EXITS, family, quality
 from tests.unit.broker.stand_ins import CENTRE, CLOUD, EVERY_MODE, VOLTAGE
-from tests.unit.broker.stretches.family import EXITS, family, quality
 
 if TYPE_CHECKING:
-    from gridstat.broker.operators.flooding import FloodingOrder
+    from gridstat.broker.operators.leaf_flooding import FloodingOrder
     from gridstat.net.command.endpoint_messages import Outcome, RefusedOutcome
 
 NONE: frozenset[int] = frozenset()
@@ -145,10 +145,10 @@ def test_a_parent_is_refused_a_flood_in_an_undefined_mode(*, is_committed: bool)
     assert parent.told() == [FloodingReserved(term=1, name=VOLTAGE, generation=2)]
 
 
-# Stretches of contracts between clouds.
+# Segments of contracts between clouds.
 
 
-def test_a_parent_is_refused_a_stretch_in_an_undefined_mode() -> None:
+def test_a_parent_is_refused_a_segment_in_an_undefined_mode() -> None:
     cloud = family()
     variable = cloud.publish(VOLTAGE, "c1/e0")
     before = charges(cloud)

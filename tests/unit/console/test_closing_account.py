@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gridstat.console.live.account import ClosingAccount, closing_account
+from gridstat.console.live.closing_account import ClosingAccount, closing_account
 
 PUBLISHED: dict[str, Any] = {"is": "paused", "published": {"c1/p/v": [100, 199]}}
 

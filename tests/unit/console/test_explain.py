@@ -93,7 +93,7 @@ def piece(owner: str, routers: list[str], channel_id: int) -> dict[str, Any]:
     return {"owner": owner, "routers": routers, "channel_ids": [channel_id], "latency_us": 400}
 
 
-def test_a_contract_between_clouds_is_told_stretch_by_stretch_and_whose_each_is() -> None:
+def test_a_contract_between_clouds_is_told_segment_by_segment_and_whose_each_is() -> None:
     way = ["c1/e0", "c1/b0", "c2/b0", "c2/e0"]
     pieces = [
         piece("c1", way[:2], 3),
@@ -109,26 +109,26 @@ def test_a_contract_between_clouds_is_told_stretch_by_stretch_and_whose_each_is(
         "paths": [{"routers": way, "latency_us": 2_500, "pieces": pieces}],
         "ledger": None,
     }
-    stretch = {"stretch": {"contract": "c2#7", "stage": "committed"}, "paths": []}
-    other = {"stretch": {"contract": "c3#1", "stage": "reserved"}, "paths": [{"routers": way[:2]}]}
+    segment = {"segment": {"contract": "c2#7", "stage": "committed"}, "paths": []}
+    other = {"segment": {"contract": "c3#1", "stage": "reserved"}, "paths": [{"routers": way[:2]}]}
     facts = {
         "name": "c1/hill/f",
         "variable": {"variable_id": 4, "is_alert": True},
         "publisher": "c1/hill",
         "edges": ["c1/e0"],
-        "subscriptions": [stretch, other],
+        "subscriptions": [segment, other],
         "channels": [],
         "elsewhere": [{"subscriptions": [contract], "channels": []}],
         "silent": {"c3": "no answer"},
     }
     assert list(explained(facts))[2:] == [
-        "  a stretch of contract c3#1 (reserved)",
+        "  a segment of contract c3#1 (reserved)",
         "    path 1: c1/e0 → c1/b0",
         "  taken by c2/desk (granted, contract c2#7 of root)",
         "    path 1: c1/e0 → c1/b0 → c2/b0 → c2/e0, predicted 2.5 ms",
-        "      stretch of c1: c1/e0 → c1/b0, 0.4 ms",
+        "      segment of c1: c1/e0 → c1/b0, 0.4 ms",
         "      channel of root: c1/b0 → c2/b0, 0.4 ms",
-        "      stretch of c2: c2/b0 → c2/e0, 0.4 ms",
+        "      segment of c2: c2/b0 → c2/e0, 0.4 ms",
         "  cloud c3 does not answer, and may take it too: no answer",
     ]
 

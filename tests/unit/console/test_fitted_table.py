@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from gridstat.console.cli.failure import print_plainly
+from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.fitted_table import Column, FittedTable, print_table, shown_text
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -6,7 +6,7 @@ import pytest
 
 from gridstat.console.config.cloud_grid import period_of
 from gridstat.console.config.grid_file import DEFAULT_GRID_FILE, default_grid_text, grid_from_text
-from gridstat.console.grid import PipelineWish, Pmu
+from gridstat.console.grid import PipelineOptions, Pmu
 from gridstat.model.errors import ConfigurationError
 from gridstat.model.qos import QosRequest
 from gridstat.model.rate_law import Period
@@ -105,7 +105,7 @@ def test_the_recorder_is_a_subscriber_and_the_pipeline_says_where_spark_runs() -
     grid = grid_from_text(text, file="grid.toml")
     assert grid.recorder is not None
     assert (grid.recorder.name, grid.recorder.qos.redundancy) == ("c1/recorder", 2)
-    assert grid.pipeline == PipelineWish(("c1/e0",), master="spark://one:7077")
+    assert grid.pipeline == PipelineOptions(("c1/e0",), master="spark://one:7077")
 
 
 def test_rates_are_exact() -> None:

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gridstat.console.cli.failure import telling
+from gridstat.console.cli.command_errors import telling
 from gridstat.console.cli.main import COMMANDS, app
 from gridstat.model.errors import Misuse
 

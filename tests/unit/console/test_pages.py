@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from gridstat.console.fitted_table import shown_text
+from gridstat.console.live.grid_view import GridView
 from gridstat.console.live.pages import Section, View, pages_of
 from gridstat.console.live.pipeline_view import PipelineView
 from gridstat.console.live.screen import FRAME_LINES, foot_words, framed
-from gridstat.console.live.sight import Sight
 from gridstat.console.live.views import cloud_view, grid_view, value_table
 
 SIZES = [(80, 24), (150, 50), (40, 10), (20, 5), (200, 3), (8, 2), (1, 1)]
@@ -165,7 +165,7 @@ def test_the_last_line_says_the_keys_and_the_page() -> None:
 
 
 def test_a_grid_shows_brokers_that_are_away_first_and_the_guide_last() -> None:
-    sight = Sight({"c1": survey()}, {"root": "no answer"}, {"c1/a": 1.0})
+    sight = GridView({"c1": survey()}, {"root": "no answer"}, {"c1/a": 1.0})
     pages = screens(
         grid_view(sight, ["12:00:00 c1/a is started again"], "the guide\nof two"), 80, 24
     )
@@ -176,7 +176,7 @@ def test_a_grid_shows_brokers_that_are_away_first_and_the_guide_last() -> None:
 
 
 def test_a_grid_with_a_pipeline_tells_how_far_it_is() -> None:
-    sight = Sight({"c1": survey()}, {}, {}, PipelineView())
+    sight = GridView({"c1": survey()}, {}, {}, PipelineView())
     pages = screens(grid_view(sight, [], ""), 80, 24)
     assert "pipeline: Spark is starting" in pages[0]
 
@@ -192,7 +192,7 @@ def test_names_from_outside_do_not_steer_the_screen() -> None:
         subscriptions=[{**subscription(1, lost=1), "subscriber": HOSTILE, "name": HOSTILE}],
     )
     values = {HOSTILE: 1.0}
-    sight = Sight({HOSTILE: facts}, {HOSTILE: HOSTILE}, values)
+    sight = GridView({HOSTILE: facts}, {HOSTILE: HOSTILE}, values)
     for view in (cloud_view(facts, HOSTILE), grid_view(sight, [HOSTILE], HOSTILE)):
         pages = screens(View(HOSTILE, view.problems, view.totals, view.sections), 200, 50)
         text = "\n".join(line for lines in pages for line in lines)

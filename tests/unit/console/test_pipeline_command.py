@@ -15,7 +15,7 @@ from gridstat.console.cli.main import app
 from gridstat.console.cli.pipeline import progress_words
 from gridstat.console.cli.pipeline_options import instant_ns
 from gridstat.model.errors import Misuse
-from gridstat.pipeline.folder import PipelineFolder
+from gridstat.pipeline.pipeline_folder import PipelineFolder
 from gridstat.pipeline.progress import Progress, write_progress
 
 if TYPE_CHECKING:

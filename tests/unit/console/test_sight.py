@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from gridstat.console.access import load_access
 from gridstat.console.config.grid_file import grid_from_text
 from gridstat.console.grid_folder import GridFolder
-from gridstat.console.live.sight import watched_brokers
-from gridstat.console.operator_desk import person
+from gridstat.console.live.grid_view import watched_brokers
+from gridstat.console.operator_session import person
 from gridstat.net.command.identity import Role
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ role = "edge"
 def test_a_broker_without_a_certificate_for_it_hides_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gridstat.console.operator_desk.ANSWER_S_MAX", 0.01)
+    monkeypatch.setattr("gridstat.console.operator_session.ANSWER_S_MAX", 0.01)
     GridFolder(tmp_path, grid_from_text(TREE, file="test"), TREE).write()
     access = load_access(tmp_path)
     access.files_of(Role.OPERATOR, f"root/{person()}")

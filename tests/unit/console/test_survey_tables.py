@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gridstat.console.live.tables import (
+from gridstat.console.live.survey_tables import (
     router_state,
     subscription_table,
     thread_scheduling,

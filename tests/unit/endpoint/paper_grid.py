@@ -12,8 +12,8 @@ from gridstat.core.samples import SAMPLE
 from gridstat.endpoint.arrival_clock import Arrival
 from gridstat.endpoint.change_board import ChangeBoard
 from gridstat.endpoint.deliverer import Deliverer
-from gridstat.endpoint.listening import Listening
-from gridstat.endpoint.subscription_book import SubscriptionBook
+from gridstat.endpoint.expected_variables import ExpectedVariables
+from gridstat.endpoint.subscription_registry import SubscriptionRegistry
 from gridstat.model.identifiers import VariableId
 from gridstat.model.qos import Qos
 from gridstat.model.rate_law import Period
@@ -149,11 +149,11 @@ class PaperGrid:
         self.cloud = PaperCloud()
         self.receiver = PaperReceiver()
         self.deliverer = Deliverer(self.receiver, self.clock)  # type: ignore[arg-type]
-        self.listening = Listening(self.receiver, self.deliverer, self.clock)
+        self.listening = ExpectedVariables(self.receiver, self.deliverer, self.clock)
         self.told: list[Change] = []
         """All changes, as the callback of the connection is told of them."""
         self.board = ChangeBoard(self.deliverer.post, self.clock, self.told.append)
-        self.book = SubscriptionBook(
+        self.book = SubscriptionRegistry(
             self.cloud, self.listening, self.deliverer, self.clock, self.board
         )
         self.board.subjects = self.book.followers

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from gridstat.endpoint.asking import periodic_variable
 from gridstat.endpoint.change_board import ChangeBoard
-from gridstat.endpoint.event_channels import EventChannels
-from gridstat.endpoint.publication_book import PublicationBook
+from gridstat.endpoint.options import periodic_variable
+from gridstat.endpoint.outgoing_channels import OutgoingChannels
+from gridstat.endpoint.publication_registry import PublicationRegistry
 from gridstat.endpoint.publisher import Publication
 from gridstat.model.identifiers import VariableId
 from gridstat.model.status import BuiltinType
@@ -67,12 +67,12 @@ class Station:
 
     def __init__(self, *edges: str) -> None:
         self.senders: list[PaperSender] = []
-        self.channels = EventChannels(self._make)  # type: ignore[arg-type]
+        self.channels = OutgoingChannels(self._make)  # type: ignore[arg-type]
         self.cloud = PaperCloud()
         self.told: list[Change] = []
         """All changes, as the callback of the connection is told of them."""
         self.board = ChangeBoard(lambda work: work(), SystemClock(), self.told.append)
-        self.book = PublicationBook(self.cloud, self.channels, self.board)
+        self.book = PublicationRegistry(self.cloud, self.channels, self.board)
         self.board.subjects = self.book.followers
         for number, edge in enumerate(edges, start=1):
             self.channels.open(edge, attached(edge, number))

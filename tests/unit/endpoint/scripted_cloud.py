@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gridstat.endpoint.endpoint_session import TICK_NS, EndPointSession
-from gridstat.endpoint.session_words import Ask, EndPoint, Patience
+from gridstat.endpoint.session_events import Ask, EndPoint, Patience
 from gridstat.model.identifiers import VariableId
 from gridstat.model.qos import ModalQos
 from gridstat.model.rate_law import NS_PER_S, Period
@@ -15,6 +15,7 @@ from gridstat.net.command.endpoint_messages import (
     AttachedOutcome,
     EndPointCommand,
     GrantedOutcome,
+    Notify,
     Outcome,
     Outcomes,
     PublicationRequest,
@@ -23,14 +24,13 @@ from gridstat.net.command.endpoint_messages import (
     Submit,
     Subscribe,
     SubscriptionRequest,
-    Tell,
 )
 from gridstat.net.command.frames import decode_command, encode_body
 from gridstat.net.command.machine import Connected, Disconnected, Received, Send, TimerFired
 from gridstat.net.command.session_messages import Hello
 
 if TYPE_CHECKING:
-    from gridstat.endpoint.session_words import SessionEvent, SessionInstruction, SessionWord
+    from gridstat.endpoint.session_events import SessionEvent, SessionInstruction, SessionOutput
     from gridstat.net.command.endpoint_messages import Notice
 
 NAME = "c1/north/pmu-1"
@@ -103,7 +103,7 @@ class ScriptedCloud:
                 self.submitted.append((each.peer.removeprefix("router/"), each.message))
         return said
 
-    def words(self, said: list[SessionInstruction]) -> list[SessionWord]:
+    def words(self, said: list[SessionInstruction]) -> list[SessionOutput]:
         """Only what concerns the application."""
         return [
             each  # type: ignore[misc]
@@ -140,7 +140,7 @@ class ScriptedCloud:
         return self.handle(Received(f"router/{by or edge}", answer))
 
     def tell(self, notice: Notice, edge: str = "c1/e0") -> list[SessionInstruction]:
-        return self.handle(Received(f"router/{edge}", Tell(body=encode_body(notice))))
+        return self.handle(Received(f"router/{edge}", Notify(body=encode_body(notice))))
 
     def attach(
         self, edge: str = "c1/e0", code: int = 0, known_since: int = 0

@@ -10,9 +10,9 @@ import pytest
 
 from gridstat.endpoint.change import Change, ChangeKind, Subject
 from gridstat.endpoint.change_stream import ChangeFollowers
-from gridstat.endpoint.session_words import SubscriptionRestored
+from gridstat.endpoint.session_events import SubscriptionRestored
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.endpoint.subscription_book import Order
+from gridstat.endpoint.subscription_registry import Order
 from gridstat.model.errors import ChannelFull, NoSuchVariable
 from gridstat.model.qos import ModalQos, Qos
 from gridstat.net.command.endpoint_messages import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from gridstat.endpoint import farewell
+from gridstat.endpoint import exit_cleanup
 from gridstat.endpoint.change_board import ChangeBoard
 from gridstat.endpoint.cloud_link import CloudLink
 from gridstat.endpoint.connection import Connection
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 WITHIN_S = 60.0
 UNCLOSED = """
-from gridstat.endpoint import farewell
+from gridstat.endpoint import exit_cleanup
 
 class Link:
     name, is_over, is_unused = "c1/a", False, False
@@ -32,7 +32,7 @@ class Link:
         print("left")
 
 held = Link(), set()
-farewell.promise(held[1], held[0])
+exit_cleanup.promise(held[1], held[0])
 """
 
 
@@ -130,20 +130,20 @@ class Forgotten:
 def test_a_forgotten_connection_is_closed_without_making_anybody_wait() -> None:
     link = Link(is_unused=True)
     connection = Forgotten()
-    farewell.promise(connection, link)
-    assert farewell.is_used_here("c1/a")
+    exit_cleanup.promise(connection, link)
+    assert exit_cleanup.is_used_here("c1/a")
     del connection
     gc.collect()
     assert link.is_closed.wait(WITHIN_S)
     assert link.closed_by == ["gs-farewell"]
-    assert not farewell.is_used_here("c1/a")
+    assert not exit_cleanup.is_used_here("c1/a")
 
 
 def test_a_forgotten_connection_goes_on_as_long_as_it_has_subscriptions() -> None:
     link = Link(is_unused=False)
-    farewell.promise(Forgotten(), link)
+    exit_cleanup.promise(Forgotten(), link)
     gc.collect()
-    assert farewell.is_used_here("c1/a")
+    assert exit_cleanup.is_used_here("c1/a")
     assert not any(each.name == "gs-farewell" for each in threading.enumerate())
     link.close()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gridstat.endpoint.requests import WAITING_MAX, WINDOW
-from gridstat.endpoint.session_words import (
+from gridstat.endpoint.request_table import WAITING_MAX, WINDOW
+from gridstat.endpoint.session_events import (
     Answered,
     AttachRefused,
     EdgeAttached,
@@ -18,7 +18,6 @@ from gridstat.endpoint.session_words import (
 from gridstat.model.errors import EndPointExists, LimitReached, NotAttached, StorageFailed
 from gridstat.model.qos import ModalQos
 from gridstat.model.rate_law import Period
-from gridstat.net.command.authority import signed_bytes
 from gridstat.net.command.endpoint_messages import (
     Answer,
     Attach,
@@ -27,13 +26,14 @@ from gridstat.net.command.endpoint_messages import (
     ContractChanged,
     Detach,
     ModesChanged,
+    Notify,
     Publish,
     RefusedOutcome,
     Subscribe,
-    Tell,
     Unpublish,
     Unsubscribe,
 )
+from gridstat.net.command.endpoint_signatures import signed_bytes
 from gridstat.net.command.machine import Received
 from tests.unit.endpoint.scripted_cloud import (
     NAME,
@@ -310,11 +310,11 @@ def test_notices_reach_the_application() -> None:
     [
         Answer(request_id=1_001, body=b"\xc1"),
         Answer(request_id=9, body=b"\x81\xa8outcomes\x90"),
-        Tell(body=b"\xc1"),
-        Tell(body=b"\x81\xa4type\xa6Future"),
+        Notify(body=b"\xc1"),
+        Notify(body=b"\x81\xa4type\xa6Future"),
     ],
 )
-def test_words_that_mean_nothing_to_us_change_nothing(message: Answer | Tell) -> None:
+def test_words_that_mean_nothing_to_us_change_nothing(message: Answer | Notify) -> None:
     cloud = attached_cloud()
     cloud.ask(subscribe("x"))
     assert cloud.words(cloud.handle(Received("router/c1/e0", message))) == []

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.endpoint.failure_reports import CALLBACKS_MAX, FailureReports
-from gridstat.endpoint.incoming import Interests
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.endpoint.subscription_book import Order
+from gridstat.endpoint.subscription_dispatch import Interests
+from gridstat.endpoint.subscription_registry import Order
 from gridstat.model.qos import ModalQos
 from tests.unit.endpoint.paper_grid import MS, PaperGrid, granted, variable
 

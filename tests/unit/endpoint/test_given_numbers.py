@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gridstat
-from gridstat.endpoint.asking import check_wait, periodic_variable, qos
 from gridstat.endpoint.connection import Connection
+from gridstat.endpoint.options import check_wait, periodic_variable, qos
 from gridstat.endpoint.wishes import order_of
 from gridstat.model.errors import InvalidPeriod, LayoutError, Misuse
 from gridstat.model.extrapolation import Polynomial, PolynomialAverage

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.endpoint.asking import qos
 from gridstat.endpoint.connection import Connection
+from gridstat.endpoint.options import qos
 from gridstat.model.errors import LayoutError, Misuse
 from gridstat.model.qos import ModalQos, Qos, QosRequest
 from gridstat.model.rate_law import Period

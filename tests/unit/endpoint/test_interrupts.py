@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
 
-from gridstat.endpoint.asker import awaited
 from gridstat.endpoint.change_board import ChangeBoard
-from gridstat.endpoint.publication_book import PublicationBook
-from gridstat.endpoint.subscription_book import Order
+from gridstat.endpoint.publication_registry import PublicationRegistry
+from gridstat.endpoint.request_client import awaited
+from gridstat.endpoint.subscription_registry import Order
 from gridstat.model.qos import ModalQos
 from gridstat.net.command.endpoint_messages import (
     DoneOutcome,
@@ -24,7 +24,7 @@ from tests.unit.endpoint.paper_grid import PaperClock, PaperCloud, PaperGrid, gr
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gridstat.endpoint.event_channels import EventChannels
+    from gridstat.endpoint.outgoing_channels import OutgoingChannels
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
 
 Result = TypeVar("Result")
@@ -111,7 +111,7 @@ def test_a_pattern_that_was_granted_meanwhile_is_given_back(grid: PaperGrid) -> 
 def test_publications_that_were_registered_meanwhile_are_withdrawn() -> None:
     cloud = InterruptedCloud(ready=[(PublishedOutcome(variable=variable()),)])
     board = ChangeBoard(lambda work: work(), PaperClock())
-    book = PublicationBook(cloud, cast("EventChannels", None), board)
+    book = PublicationRegistry(cloud, cast("OutgoingChannels", None), board)
     with pytest.raises(KeyboardInterrupt):
         book.publish([(variable(), ())])
     assert cloud.asked[1:] == [Unpublish(names=("c1/a/v",))]

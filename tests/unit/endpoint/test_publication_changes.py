@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gridstat.endpoint.session_words import PublicationRestored
+from gridstat.endpoint.session_events import PublicationRestored
 from gridstat.model.errors import QuotaReached
 from gridstat.net.command.endpoint_messages import EventsPoliced, PublishedOutcome, RefusedOutcome
 from tests.unit.endpoint.paper_station import Station

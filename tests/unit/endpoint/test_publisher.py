@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from gridstat.endpoint.asking import alert_variable, periodic_variable
-from gridstat.endpoint.session_words import PublicationRestored
+from gridstat.endpoint.options import alert_variable, periodic_variable
+from gridstat.endpoint.session_events import PublicationRestored
 from gridstat.model.derived import Maximum, MovingAverage, RateOfChange
 from gridstat.model.errors import LayoutError, Misuse, VariableExists
 from gridstat.model.rate_law import NS_PER_S, Period

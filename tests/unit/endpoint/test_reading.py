@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.endpoint.incoming import Incoming
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.endpoint.subscription_book import Order
+from gridstat.endpoint.subscription_dispatch import SubscriptionDispatch
+from gridstat.endpoint.subscription_registry import Order
 from gridstat.model.errors import Misuse
 from gridstat.model.qos import ModalQos
 from gridstat.net.command.endpoint_messages import ReportLedger, Unpublished
@@ -63,7 +63,7 @@ def test_the_end_of_a_subscription_while_a_stream_is_opened_is_not_missed(
 ) -> None:
     voltage = subscribe(grid)
 
-    class EndsMeanwhile(Incoming):
+    class EndsMeanwhile(SubscriptionDispatch):
         """The subscription ends just before the stream is in its list."""
 
         def __setattr__(self, name: str, value: object) -> None:

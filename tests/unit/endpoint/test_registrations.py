@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gridstat.endpoint.session_words import (
+from gridstat.endpoint.session_events import (
     EdgeAttached,
     PublicationRestored,
     SubscriptionRestored,

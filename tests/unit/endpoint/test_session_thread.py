@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from gridstat.endpoint.session_events import Answered
 from gridstat.endpoint.session_thread import SessionThread
-from gridstat.endpoint.session_words import Answered
 from gridstat.model.errors import LinkDown
 from gridstat.net.command.certificate_folder import CertificateFolder
 from gridstat.net.command.endpoint_messages import (
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gridstat.endpoint.endpoint_session import EndPointSession
+    from gridstat.endpoint.session_events import Ask
     from gridstat.endpoint.session_thread import Listener
-    from gridstat.endpoint.session_words import Ask
     from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
 
 WITHIN_S = 60.0

@@ -13,11 +13,11 @@ from gridstat.endpoint.contract import Contract
 from gridstat.endpoint.delivery import Delivery
 from gridstat.endpoint.flooded import FloodedEvent
 from gridstat.endpoint.group_sets import GroupSet
-from gridstat.endpoint.incoming import Interests
 from gridstat.endpoint.ledger import Ledger
 from gridstat.endpoint.path_ledger import PathLedger
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.endpoint.subscription_book import Order
+from gridstat.endpoint.subscription_dispatch import Interests
+from gridstat.endpoint.subscription_registry import Order
 from gridstat.endpoint.violation import Reason, Violation
 from gridstat.model.extrapolation import Polynomial
 from gridstat.model.qos import ModalQos, QosRequest

@@ -10,9 +10,9 @@ import pytest
 
 from gridstat.core.samples import SAMPLE
 from gridstat.endpoint.arrival_clock import Arrival
-from gridstat.endpoint.session_words import SubscriptionRestored
+from gridstat.endpoint.session_events import SubscriptionRestored
 from gridstat.endpoint.subscriber import Subscription
-from gridstat.endpoint.subscription_book import Order
+from gridstat.endpoint.subscription_registry import Order
 from gridstat.endpoint.tap import GATHER_NS, GATHERED_EVENTS_MAX, Gathering
 from gridstat.model.qos import ModalQos
 from gridstat.net.command.endpoint_messages import ContractChanged, Unpublished

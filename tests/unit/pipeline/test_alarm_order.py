@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from gridstat.pipeline.alarm_rules import rules_from_text
-from gridstat.pipeline.stages import alarms
-from gridstat.pipeline.stages.alarms import Watched, WatchedVariable
+from gridstat.pipeline.stages import alarm_evaluation
+from gridstat.pipeline.stages.alarm_evaluation import Watched, WatchedVariable
 
 RULES = rules_from_text(
     '[[rule]]\nname = "a"\nkind = "threshold"\nvariables = ["c1/a"]\nabove = 1\n', file="rules"
@@ -36,7 +36,7 @@ def test_of_one_instant_the_event_of_the_lowest_stream_counts() -> None:
     seen = Watched(RULES, (variable,), (), (), 0)
     for order in permutations(ROWS):
         rows = pa.Table.from_pylist(list(order), schema=SCHEMA)
-        ((_, columns),) = alarms._by_variable(seen, rows)
+        ((_, columns),) = alarm_evaluation._by_variable(seen, rows)
         assert columns["stream"].tolist() == [3, 2]
         assert columns["slot_ns"].tolist() == [300, 200]
         assert np.isnan(columns["value"]).tolist() == [False, True]

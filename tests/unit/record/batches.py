@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from gridstat.record.kinds import EVENTS
+from gridstat.record.record_kinds import EVENTS
 
 BEGAN_NS = 1_700_000_000_000_000_000
 

@@ -19,10 +19,10 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gridstat.record.archived import note_archived
-from gridstat.record.kinds import EVENTS
+from gridstat.record.archive_mark import note_archived
+from gridstat.record.log_settings import LogSettings, RecorderSettings
+from gridstat.record.record_kinds import EVENTS
 from gridstat.record.recorder import Recorder
-from gridstat.record.settings import LogSettings, RecorderSettings
 from tests.unit.record.samples import Clock, samples, variable
 
 if TYPE_CHECKING:

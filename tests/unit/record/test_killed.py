@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.record.archived import archived_before
-from gridstat.record.kinds import EVENTS, KINDS, STREAMS
+from gridstat.record.archive_mark import archived_before
 from gridstat.record.log_reader import LogReader
+from gridstat.record.record_kinds import EVENTS, KINDS, STREAMS
 from gridstat.record.recorder import Recorder, read_rows
 from gridstat.record.segment import SUFFIX, segment_name
 from tests.unit.record import lives

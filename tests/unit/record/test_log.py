@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridstat.model.errors import DamagedLog, LogFull, RecordsGone, StorageFailed
-from gridstat.record.kinds import EVENTS, LEDGERS, kind_named
 from gridstat.record.log_reader import LogReader
+from gridstat.record.log_settings import LogSettings
 from gridstat.record.log_writer import LogWriter
 from gridstat.record.manifest import ENTRY_BYTES, MANIFEST_FILE
+from gridstat.record.record_kinds import EVENTS, LEDGERS, kind_named
 from gridstat.record.segment import ALIGNMENT, segment_name
-from gridstat.record.settings import LogSettings
 from tests.unit.record.batches import BEGAN_NS, events, words
 
 if TYPE_CHECKING:

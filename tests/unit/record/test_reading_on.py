@@ -9,11 +9,11 @@ import pytest
 
 from gridstat.model.errors import DamagedLog
 from gridstat.record import manifest
-from gridstat.record.kinds import EVENTS
 from gridstat.record.log_reader import LogReader
+from gridstat.record.log_settings import LogSettings
 from gridstat.record.log_writer import LogWriter
 from gridstat.record.manifest import ENTRY_BYTES, MANIFEST_FILE, ManifestReader, read_extents
-from gridstat.record.settings import LogSettings
+from gridstat.record.record_kinds import EVENTS
 from tests.unit.record.batches import BEGAN_NS, events, words
 
 if TYPE_CHECKING:

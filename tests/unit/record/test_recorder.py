@@ -13,12 +13,12 @@ import pytest
 
 from gridstat.model.errors import DamagedLog, StorageFailed
 from gridstat.model.status import OPTION_BYTES
-from gridstat.record.archived import archived_before, note_archived
-from gridstat.record.gap_book import GapReason
-from gridstat.record.kinds import EVENTS, GAPS, STREAMS
+from gridstat.record.archive_mark import archived_before, note_archived
+from gridstat.record.gap_records import GapReason
 from gridstat.record.log_reader import LogReader
+from gridstat.record.log_settings import LogSettings, RecorderSettings
+from gridstat.record.record_kinds import EVENTS, GAPS, STREAMS
 from gridstat.record.recorder import Recorder, read_rows
-from gridstat.record.settings import LogSettings, RecorderSettings
 from tests.unit.record.batches import BEGAN_NS
 from tests.unit.record.samples import Clock, samples, variable
 

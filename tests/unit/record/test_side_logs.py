@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gridstat.record.kinds import CONTRACTS, COUNTERS, EVENTS
 from gridstat.record.log_reader import LogReader
+from gridstat.record.log_settings import LogSettings, RecorderSettings
+from gridstat.record.record_kinds import CONTRACTS, COUNTERS, EVENTS
 from gridstat.record.recorder import read_rows
-from gridstat.record.settings import LogSettings, RecorderSettings
 from tests.unit.record.batches import BEGAN_NS
 from tests.unit.record.samples import Clock, samples
 from tests.unit.record.test_recorder import full_disk, recording

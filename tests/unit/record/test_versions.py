@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gridstat.model.errors import StorageFailed
-from gridstat.record.kinds import EVENTS
 from gridstat.record.log_reader import LogReader
 from gridstat.record.log_writer import LogWriter
+from gridstat.record.record_kinds import EVENTS
 from gridstat.record.segment import ALIGNMENT, decode_head, segment_name
 from tests.unit.record.batches import events
 from tests.unit.record.samples import Clock

@@ -18,7 +18,7 @@ from gridstat.net.command.router_messages import (
     VariableOrder,
 )
 from gridstat.router import StatusRouter
-from gridstat.router.agent_words import (
+from gridstat.router.agent_events import (
     ApplyTable,
     CountersRead,
     ReadCounters,

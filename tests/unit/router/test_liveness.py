@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gridstat.router.agent_words import SourceHeard, SourceSilent
+from gridstat.router.agent_events import SourceReceived, SourceSilent
 from gridstat.router.liveness import SourceLiveness
 
 MS = 1_000_000
@@ -38,7 +38,7 @@ def liveness() -> SourceLiveness:
 def heard(liveness: SourceLiveness) -> SourceLiveness:
     liveness.judge(facts(silent_ms=0, probes=0))
     assert liveness.judge(facts(silent_ms=5, probes=1)) == []
-    assert liveness.judge(facts(silent_ms=5, probes=3)) == [SourceHeard(WEST)]
+    assert liveness.judge(facts(silent_ms=5, probes=3)) == [SourceReceived(WEST)]
     return liveness
 
 
@@ -53,7 +53,7 @@ def test_it_returns_after_three_probes_and_not_before(heard: SourceLiveness) -> 
     heard.judge(facts(silent_ms=500, probes=50))
     assert heard.judge(facts(silent_ms=1, probes=51)) == []
     assert heard.judge(facts(silent_ms=1, probes=52)) == []
-    assert heard.judge(facts(silent_ms=1, probes=53)) == [SourceHeard(WEST)]
+    assert heard.judge(facts(silent_ms=1, probes=53)) == [SourceReceived(WEST)]
     assert heard.judge(facts(silent_ms=1, probes=54)) == []
 
 
@@ -68,7 +68,7 @@ def test_it_returns_by_data_alone_where_no_probe_is_sent_beside_data(heard: Sour
     heard.judge(facts(silent_ms=500, probes=50))
     assert heard.judge(facts(silent_ms=1, probes=50, data=1)) == []
     assert heard.judge(facts(silent_ms=1, probes=50, data=2)) == []
-    assert heard.judge(facts(silent_ms=1, probes=50, data=3)) == [SourceHeard(WEST)]
+    assert heard.judge(facts(silent_ms=1, probes=50, data=3)) == [SourceReceived(WEST)]
 
 
 def test_a_burst_of_data_is_no_return_before_it_has_lasted_for_an_interval(
@@ -78,7 +78,7 @@ def test_a_burst_of_data_is_no_return_before_it_has_lasted_for_an_interval(
     assert heard.judge(facts(silent_ms=1, probes=50, data=90, heard_ms=2_000)) == []
     assert heard.judge(facts(silent_ms=1, probes=50, data=99, heard_ms=2_024)) == []
     assert heard.judge(facts(silent_ms=1, probes=50, data=100, heard_ms=2_025)) == [
-        SourceHeard(WEST)
+        SourceReceived(WEST)
     ]
 
 

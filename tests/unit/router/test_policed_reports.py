@@ -8,7 +8,7 @@ import pytest
 from gridstat.model.errors import NotAuthorised
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.endpoint_messages import AttachedOutcome, Outcomes, RefusedOutcome
-from gridstat.router.agent_words import SourcePoliced
+from gridstat.router.agent_events import SourcePoliced
 from gridstat.router.core_work import CoreWork
 from gridstat.router.policed_reports import PolicedEvents, PublisherChannels
 from gridstat.router.status_router import StatusRouter

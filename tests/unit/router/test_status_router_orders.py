@@ -14,7 +14,7 @@ from gridstat.net.command.router_messages import (
     VariableOrder,
 )
 from gridstat.router import StatusRouter
-from gridstat.router.agent_words import SourceHeard, SourceSilent, WaterMarkCrossed
+from gridstat.router.agent_events import SourceReceived, SourceSilent, WaterMarkCrossed
 from tests.unit.router.recording_core import RecordingCore
 
 MS = 1_000_000
@@ -228,7 +228,7 @@ def test_silence_return_and_pressure_are_told_of_what_the_table_names(
     assert router.poll() == []
     recording.states = {3: {"silent_ns": MS, "datagrams": 3, "heard_ns": 1_050 * MS}}
     recording.queued = 80
-    assert router.poll() == [SourceHeard(3), WaterMarkCrossed(8, True, 80)]
+    assert router.poll() == [SourceReceived(3), WaterMarkCrossed(8, True, 80)]
     router.apply(ChangeTable(term=1, number=2, closed_sources=(3,)))
     recording.states = {3: {"silent_ns": 999 * MS, "datagrams": 3, "heard_ns": 1_050 * MS}}
     assert router.poll() == []

@@ -15,7 +15,7 @@ from gridstat.net.command.router_messages import (
     TableRefused,
     VariableOrder,
 )
-from gridstat.router.agent_words import ApplyTable, TableFailed
+from gridstat.router.agent_events import ApplyTable, TableFailed
 from gridstat.router.table_intake import TableIntake
 
 EAST = ChannelOrder(channel_id=7, to="c1/e1", host="::1", data_port=1, urgent_port=2)

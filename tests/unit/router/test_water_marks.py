@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gridstat.router.agent_words import WaterMarkCrossed
+from gridstat.router.agent_events import WaterMarkCrossed
 from gridstat.router.water_marks import WaterMarks
 
 EAST = 7

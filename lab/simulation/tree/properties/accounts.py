@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.tree.records import body_of
+from gridstat.broker.tree.tree_operations import body_of
 from gridstat.model.rate_law import union_rate
 from lab.simulation.modes import MODES, active_with
 from lab.simulation.properties.ledger import EVENT_BYTES, check_capacity, check_no_promise, rate_of

@@ -81,7 +81,7 @@ def check_all_is_empty(grid: TreeGrid) -> None:
         left = {
             "asked": len(tree.asked) + len(tree.asked_by),
             "answers": len(tree.begun),
-            "stretches": len(tree.stretches),
+            "segments": len(tree.segments),
             "variables of others": len(leaf.registry.foreign),
             "floods": sum(not found.is_over for found in leaf.registry.floods.values()),
         }

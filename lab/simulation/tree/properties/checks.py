@@ -130,7 +130,7 @@ class TreeProperties:
         for number, asked in registry.tree.asked.items():
             if asked.is_ending or asked.waiting is not None or asked.granted is None:
                 return f"{cloud}: {number} awaits its owner"
-            if not registry.tree.stretch(f"{cloud}#{number}", asked.granted.generation):
+            if not registry.tree.segment(f"{cloud}#{number}", asked.granted.generation):
                 return f"{cloud}: nothing is held of {number}, and it asks why"
         if registry.tree.begun:
             return f"{cloud}: answers are not complete: {sorted(registry.tree.begun)[:3]}"

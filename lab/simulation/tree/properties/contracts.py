@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.tree.records import Stage
+from gridstat.broker.tree.tree_operations import Stage
 from lab.simulation.world import PropertyBroken
 from lab.tree_plan import cloud_of
 
 if TYPE_CHECKING:
     from gridstat.broker.leaf_broker import LeafBroker
     from gridstat.broker.records.operations import Subscribed
-    from gridstat.broker.tree.records import Holding
+    from gridstat.broker.tree.tree_operations import Holding
     from lab.simulation.tree.grid import TreeGrid
 
 AGREE: Final = "brokers agree with their parents"
@@ -84,8 +84,8 @@ def _held(grid: TreeGrid) -> Held:
             if not record.contract:
                 continue
             if record.is_reserved or record.contract in found[name]:
-                raise PropertyBroken(AGREE, f"{name} has a spare stretch of {record.contract}")
-            found[name][record.contract] = record.stretch_generation
+                raise PropertyBroken(AGREE, f"{name} has a spare segment of {record.contract}")
+            found[name][record.contract] = record.segment_generation
     return found
 
 
@@ -117,8 +117,8 @@ def _check_parts(grid: TreeGrid, owner: str, holding: Holding, held: Held) -> No
             )
 
 
-def _stretch(leaf: LeafBroker, holding: Holding) -> Subscribed:
-    number = leaf.registry.tree.stretch(*holding.key)
+def _segment(leaf: LeafBroker, holding: Holding) -> Subscribed:
+    number = leaf.registry.tree.segment(*holding.key)
     return leaf.registry.subscriptions[number].record
 
 
@@ -137,7 +137,7 @@ def _check_paths(grid: TreeGrid, owner: str, holding: Holding) -> None:
     for cloud in clouds:
         leaf = grid.leaf(cloud)
         assert leaf is not None
-        record = _stretch(leaf, holding)
+        record = _segment(leaf, holding)
         gates = [number for _, number in record.exits]
         used += [(grid.swarm.plan.owner_of(cloud, number), number) for number in gates]
         for path in record.paths:

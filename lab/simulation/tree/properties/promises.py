@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gridstat.model.qos import Qos
-    from gridstat.net.command.stretch_messages import ContractGranted, PiecedPath
+    from gridstat.net.command.segment_messages import ContractGranted, SegmentedPath
     from lab.simulation.tree.grid import TreeGrid
     from lab.simulation.tree.properties.ways import Channel
 
@@ -76,7 +76,7 @@ def _together(some: list[Qos]) -> Qos:
     )
 
 
-def is_cut(grid: TreeGrid, path: PiecedPath) -> bool:
+def is_cut(grid: TreeGrid, path: SegmentedPath) -> bool:
     """Whether nothing arrives by it, since a wire is cut on the way."""
     return any(
         number in grid.wires.owned[piece.owner].cut

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from gridstat.broker.leaf_broker import LeafBroker
 from gridstat.broker.records import operations as of_leaf
 from gridstat.broker.records.operations import SNAPSHOT_MARK, Answered
-from gridstat.broker.tree import records as of_tree
+from gridstat.broker.tree import tree_operations as of_tree
 from gridstat.model.errors import GridStatError
 from gridstat.net.command.frames import decode_outcomes
 from lab.simulation.world import PropertyBroken

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from gridstat.broker.capacity.allocation import Allocator
-from gridstat.broker.capacity.contracts import (
+from gridstat.broker.capacity.allocation import (
     Allocation,
     AllocationRequest,
     Refusal,
     is_node_disjoint,
     shares_edge,
 )
-from gridstat.broker.capacity.promises import PathKey
+from gridstat.broker.capacity.allocator import Allocator
+from gridstat.broker.capacity.latency_promises import PathKey
 from gridstat.model.errors import (
     BackPressured,
     ChannelFull,

@@ -19,8 +19,8 @@ from hypothesis.stateful import (
 )
 from msgspec import structs
 
-from gridstat.broker.capacity.allocation import Allocator
-from gridstat.broker.capacity.contracts import Allocation, Refusal
+from gridstat.broker.capacity.allocation import Allocation, Refusal
+from gridstat.broker.capacity.allocator import Allocator
 from gridstat.broker.capacity.planning import claims_of
 from gridstat.model.qos import ModalQos, QosRequest
 from tests.unit.broker.clouds import LADDER, Recount, ask, cloud, numbers, variable
@@ -36,9 +36,9 @@ EVENTS_PER_S_MAX = 420
 
 everys = st.sampled_from([1, 2, 3, 4, 5, 6, 8, 10, 12])
 requests = st.builds(
-    lambda every, stretch, redundancy, worst, latency_us: QosRequest(
+    lambda every, segment, redundancy, worst, latency_us: QosRequest(
         every=every,
-        every_worst=every * stretch,
+        every_worst=every * segment,
         redundancy=redundancy,
         redundancy_worst=min(worst, redundancy),
         latency_us=latency_us,

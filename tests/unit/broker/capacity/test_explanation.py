@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gridstat.broker.capacity.allocation import Allocator
+from gridstat.broker.capacity.allocator import Allocator
 from gridstat.broker.capacity.explanation import (
     bottleneck_facts,
     channel_facts,

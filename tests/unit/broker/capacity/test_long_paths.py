@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from gridstat.broker.capacity.allocation import Allocator
+from gridstat.broker.capacity.allocator import Allocator
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.errors import PathTooLong
 from gridstat.model.identifiers import ChannelId

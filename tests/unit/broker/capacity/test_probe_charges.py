@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from gridstat.broker.capacity.allocation import Allocator
+from gridstat.broker.capacity.allocator import Allocator
 from gridstat.broker.capacity.explanation import channel_facts
 from gridstat.broker.capacity.resources import Resources
-from gridstat.broker.tree.channels import OwnChannels
-from gridstat.broker.tree.records import Way
+from gridstat.broker.tree.owned_channels import OwnChannels
+from gridstat.broker.tree.tree_operations import Way
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.errors import ChannelFull
 from gridstat.model.identifiers import ChannelId, VariableId

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.broker.capacity.allocation import Allocator
+from gridstat.broker.capacity.allocator import Allocator
 from gridstat.model.errors import ChannelFull, RouterFull
 from gridstat.model.qos import LATENCY_US_MAX, PRESETS, PRIORITY_REPLAY, QosRequest
 from tests.unit.broker.clouds import (

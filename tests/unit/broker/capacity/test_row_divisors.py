@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from gridstat.broker.capacity.allocation import Allocator
-from gridstat.broker.capacity.contracts import AllocationRequest, Refusal
+from gridstat.broker.capacity.allocation import AllocationRequest, Refusal
+from gridstat.broker.capacity.allocator import Allocator
 from gridstat.model.errors import IntervalNotSatisfiable
 from gridstat.model.identifiers import ChannelId
 from gridstat.model.qos import QosRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gridstat.broker.operators.flooding import FloodingWord
+from gridstat.broker.operators.leaf_flooding import FloodingMessage
 from gridstat.broker.settings import BrokerSettings
 from gridstat.net.command.machine import Connected, Received
 from gridstat.net.command.messages import Hello, OperatorCommand
@@ -129,8 +129,8 @@ class Parent:
         self._cloud.tell(Received("broker/root", word))
         self._cloud.settle()
 
-    def told(self) -> list[FloodingWord]:
+    def told(self) -> list[FloodingMessage]:
         """What it has been told of flooding since it was last asked."""
-        told = [word for word in self._cloud.told_parent if isinstance(word, FloodingWord)]
+        told = [word for word in self._cloud.told_parent if isinstance(word, FloodingMessage)]
         self._cloud.told_parent.clear()
         return told

@@ -162,7 +162,7 @@ def test_totals_count_everything(cloud: Conversation) -> None:
         "end_points": 2,
         "publications": 1,
         "subscriptions": 1,
-        "stretches": 0,
+        "segments": 0,
         "patterns": 0,
         "in_undefined_modes": 0,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gridstat.broker.requests.name_service import NameService
+from gridstat.broker.requests.queries import NameService
 from gridstat.model.errors import LinkDown, MalformedFrame, NoSuchRouter, NotAuthorised
 from gridstat.net.command.endpoint_messages import (
     Answer,

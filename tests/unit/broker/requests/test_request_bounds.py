@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from gridstat.model.errors import QuotaReached
-from gridstat.net.command.authority import signed_bytes
 from gridstat.net.command.endpoint_messages import (
     EndPointCommand,
     LedgerEntry,
@@ -13,6 +12,7 @@ from gridstat.net.command.endpoint_messages import (
     Unpublish,
     Unsubscribe,
 )
+from gridstat.net.command.endpoint_signatures import signed_bytes
 from gridstat.net.command.messages import MANY_MAX, Forward
 from tests.unit.broker.conversation import Conversation, pair, refusal
 from tests.unit.broker.stand_ins import PMU, publish, subscribe, variable

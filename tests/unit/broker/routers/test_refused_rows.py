@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gridstat.broker.capacity.allocation import Allocator
+from gridstat.broker.capacity.allocator import Allocator
 from gridstat.model.errors import RouterFull
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import NS_PER_S
@@ -21,7 +21,7 @@ from gridstat.net.command.endpoint_messages import (
 from gridstat.net.command.machine import Received
 from gridstat.net.command.messages import Explain, RemoveChannel, RemoveRouter, TableRefused
 from tests.unit.broker.conversation import Conversation, pair, refusal
-from tests.unit.broker.operators.test_operator_desk import code
+from tests.unit.broker.operators.test_operator_commands import code
 from tests.unit.broker.stand_ins import CENTRE, PMU, VOLTAGE, subscribe
 
 CURRENT = f"{PMU}/current"

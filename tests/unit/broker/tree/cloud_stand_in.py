@@ -10,34 +10,34 @@ from msgspec import structs
 from gridstat.model.errors import ChannelFull, NoSuchVariable
 from gridstat.net.command.endpoint_messages import RefusedOutcome
 from gridstat.net.command.machine import Connected, Disconnected, Received
-from gridstat.net.command.stretch_messages import (
+from gridstat.net.command.segment_messages import (
     AskContract,
     Commit,
     ContractEnded,
     ContractGranted,
     ContractRefused,
     EndContract,
-    HeldStretch,
+    HeldSegment,
     LookedUp,
     Lookup,
     Nearness,
     NotReserved,
-    Piece,
-    PiecedPath,
+    PathSegment,
     Release,
     Released,
     Reserve,
     Reserved,
-    StretchesHeld,
-    StretchUp,
+    SegmentedPath,
+    SegmentsHeld,
+    SegmentUp,
 )
 from gridstat.net.command.tree_messages import (
+    AbstractLink,
+    AbstractLinksReported,
     AskNumbers,
-    BorderChannelTold,
-    BorderTold,
+    BorderChannelReported,
+    BorderReported,
     CloseBorder,
-    Crossing,
-    CrossingsTold,
     EndWatch,
     JoinTree,
     NamesFound,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Stretch:
+class Segment:
     """What the cloud holds of a contract, and how far that is."""
 
     reserve: Reserve
@@ -72,10 +72,10 @@ class CloudStandIn:
     parent: str
     near_us: int = 300
     capacity: int = 1_000_000
-    """Stretches that it holds at most."""
+    """Segments that it holds at most."""
     term: int = 1
     variables: dict[str, StatusVariable] = field(default_factory=dict)
-    stretches: dict[tuple[str, int], Stretch] = field(default_factory=dict)
+    segments: dict[tuple[str, int], Segment] = field(default_factory=dict)
     asked: dict[str, AskContract] = field(default_factory=dict)
     ending: set[str] = field(default_factory=set)
     granted: dict[str, ContractGranted] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class CloudStandIn:
         self._say(AskNumbers(term=self.term, request=request, count=count))
 
     def tell_channel(self, channel_id: int, *, is_up: bool) -> None:
-        self._say(BorderChannelTold(term=self.term, channel_id=channel_id, is_up=is_up))
+        self._say(BorderChannelReported(term=self.term, channel_id=channel_id, is_up=is_up))
 
     def _say(self, message: Message) -> None:
         if self.is_joined:
@@ -185,7 +185,7 @@ class CloudStandIn:
             case Lookup():
                 self._look_up(message)
             case Reserve() | Commit() | Release():
-                self._hear_of_stretch(message)
+                self._hear_of_segment(message)
             case _:
                 self._hear_answer(message)
 
@@ -212,10 +212,10 @@ class CloudStandIn:
 
     def _joined(self) -> None:
         held = tuple(
-            HeldStretch(contract=key[0], generation=key[1], is_committed=found.is_committed)
-            for key, found in self.stretches.items()
+            HeldSegment(contract=key[0], generation=key[1], is_committed=found.is_committed)
+            for key, found in self.segments.items()
         )
-        self._say(StretchesHeld(term=self.term, held=held))
+        self._say(SegmentsHeld(term=self.term, held=held))
         for request, count in self.asking_numbers.items():
             self._say(AskNumbers(term=self.term, request=request, count=count))
         for asked in self.asked.values():
@@ -225,7 +225,7 @@ class CloudStandIn:
 
     def _tell_borders(self) -> None:
         for at, router in enumerate(self.borders):
-            told = BorderTold(
+            told = BorderReported(
                 term=self.term,
                 router=router,
                 is_up=True,
@@ -238,8 +238,8 @@ class CloudStandIn:
 
     def retell(self) -> None:
         """The ways between its borders, as they are now."""
-        crossings = tuple(
-            Crossing(
+        abstract_links = tuple(
+            AbstractLink(
                 from_router=one,
                 to_router=other,
                 latency_us=self.slow_us.get((one, other), 2 * self.near_us),
@@ -248,7 +248,7 @@ class CloudStandIn:
             for other in self.borders
             if one != other
         )
-        self._say(CrossingsTold(term=self.term, crossings=crossings))
+        self._say(AbstractLinksReported(term=self.term, abstract_links=abstract_links))
 
     def _look_up(self, asked: Lookup) -> None:
         found = self.variables.get(asked.name)
@@ -259,11 +259,11 @@ class CloudStandIn:
         starts = tuple(Nearness(router=one, latency_us=self.near_us) for one in self.borders)
         self._say(LookedUp(term=self.term, lookup=asked.lookup, variable=found, starts=starts))
 
-    # Stretches.
+    # Segments.
 
-    def _hear_of_stretch(self, message: Reserve | Commit | Release) -> None:
+    def _hear_of_segment(self, message: Reserve | Commit | Release) -> None:
         key = (message.contract, message.generation)
-        known = self.stretches.get(key)
+        known = self.segments.get(key)
         match message:
             case Reserve():
                 if known is None:
@@ -273,9 +273,9 @@ class CloudStandIn:
             case Commit():
                 if known is not None:
                     known.is_committed = True
-                    self._say(StretchUp(term=self.term, contract=key[0], generation=key[1]))
+                    self._say(SegmentUp(term=self.term, contract=key[0], generation=key[1]))
             case Release():
-                self.stretches.pop(key, None)
+                self.segments.pop(key, None)
                 released = Released(term=self.term, contract=key[0], generation=key[1])
                 self._say(structs.replace(released, round=message.round))
 
@@ -291,7 +291,7 @@ class CloudStandIn:
         is_closed = any((one[0], other[0]) in self.closed_ways for one, other in pairs)
         latency_us = self.near_us if not message.entries or not message.exits else 2 * self.near_us
         is_late = any(qos.latency_us < latency_us for qos in message.granted.values())
-        if is_closed or is_late or len(self.stretches) >= self.capacity:
+        if is_closed or is_late or len(self.segments) >= self.capacity:
             full = RefusedOutcome(
                 code=ChannelFull.code, reason="full", bottleneck=f"channel in {self.name}"
             )
@@ -301,12 +301,12 @@ class CloudStandIn:
             self._say(structs.replace(refused, round=message.round))
             return
         paths = tuple(
-            PiecedPath(
+            SegmentedPath(
                 entry=one[1],
                 exit=other[1],
                 latency_us=latency_us,
                 pieces=(
-                    Piece(
+                    PathSegment(
                         owner=self.name,
                         routers=(one[0], other[0]),
                         channel_ids=(7,),
@@ -317,5 +317,5 @@ class CloudStandIn:
             for one, other in pairs
         )
         answer = Reserved(term=self.term, contract=key[0], generation=key[1], paths=paths)
-        self.stretches[key] = Stretch(message, answer)
+        self.segments[key] = Segment(message, answer)
         self._say(structs.replace(answer, round=message.round))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gridstat.model.qos import Qos
 from gridstat.net.command.machine import Received
-from gridstat.net.command.stretch_messages import Gate, Reserve, Reserved
+from gridstat.net.command.segment_messages import Gate, Reserve, Reserved
 from gridstat.net.command.tree_messages import JoinTree, TreeJoined, WantBorders
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
 from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, variable
@@ -25,7 +25,7 @@ class Seat:
     name: str = "root"
     parent: str = "west"
     heard: list[Message] = field(default_factory=list)
-    stretches: dict[tuple[str, int], Message] = field(default_factory=dict)
+    segments: dict[tuple[str, int], Message] = field(default_factory=dict)
     is_silent: bool = False
 
     def handle(self, event: Event) -> list[Message]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from gridstat.net.command.machine import Received
-from gridstat.net.command.stretch_messages import Commit, ContractEnded, EndContract, Release
+from gridstat.net.command.segment_messages import Commit, ContractEnded, EndContract, Release
 from gridstat.net.command.tree_messages import AskNumbers, NumbersLeased
 from tests.unit.broker.tree.seat import ask, under_a_seat
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, residue, two_clouds
@@ -120,7 +120,7 @@ def test_a_child_that_joins_while_a_contract_is_being_decided_does_not_commit_it
 
 
 def reserved_for_root() -> TreeWorld:
-    """West holds a stretch for the root, which has not decided."""
+    """West holds a segment for the root, which has not decided."""
     world, _ = under_a_seat()
     ask(world, "c9#1")
     world.rest()
@@ -136,7 +136,7 @@ def test_a_commit_that_is_said_twice_is_passed_on_only_when_it_is_durable() -> N
     assert {word.contract for word in said(world, Commit)} == {"c9#1"}
 
 
-def test_a_stretch_that_is_released_while_its_commit_is_written_is_not_committed_any_more() -> None:
+def test_a_segment_that_is_released_while_its_commit_is_written_is_not_committed_any_more() -> None:
     world = reserved_for_root()
     world.cut.add("c2")
     world.disconnect("c2")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gridstat.net.command.machine import Received
-from gridstat.net.command.stretch_messages import Commit, Reserved, StretchBroken, StretchMended
-from gridstat.net.command.tree_messages import BorderChannelTold, CloudsChanged
+from gridstat.net.command.segment_messages import Commit, Reserved, SegmentBroken, SegmentRestored
+from gridstat.net.command.tree_messages import BorderChannelReported, CloudsChanged
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, inconsistencies, two_clouds
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def tell(world: TreeWorld, cloud: str, channel: str, **facts: bool) -> None:
     """The router at one end says how a channel is."""
     found = world.clouds[cloud]
     number = next(one for one, label in found.open_channels.items() if label == channel)
-    told = BorderChannelTold(term=found.term, channel_id=number, **facts)
+    told = BorderChannelReported(term=found.term, channel_id=number, **facts)
     world.post(cloud, found.parent, told)
 
 
@@ -70,7 +70,7 @@ def test_a_parent_hears_of_congestion_neither_as_broken_nor_as_mended() -> None:
     for is_pressed in (True, False):
         tell(world, "c5", inner[0], is_pressed=is_pressed)
         world.rest()
-    said = [word for _, _, word in world.sent if isinstance(word, StretchBroken | StretchMended)]
+    said = [word for _, _, word in world.sent if isinstance(word, SegmentBroken | SegmentRestored)]
     assert said == []
 
 
@@ -84,7 +84,9 @@ def kill_channel_of_plan(world: TreeWorld, broker: str, end: str) -> str:
     """The one channel that is charged falls silent before anything else happens; its name."""
     accounts = world.brokers[broker].machine.state.channels.accounts.values()
     (dead,) = [found.channel for found in accounts if found.carriage.streams]
-    told = BorderChannelTold(term=world.clouds[end].term, channel_id=dead.channel_id, is_up=False)
+    told = BorderChannelReported(
+        term=world.clouds[end].term, channel_id=dead.channel_id, is_up=False
+    )
     machine = world.brokers[broker].machine
     world._do(broker, machine.handle(Received(f"broker/{end}", told), world.now_ns))
     return dead.label
@@ -120,7 +122,7 @@ def test_a_parent_hears_of_a_channel_that_died_between_reservation_and_commit() 
     step_until_said(world, Commit, "east")
     kill_channel_of_plan(world, "east", "c5")
     world.rest()
-    said = [word for _, to, word in world.sent if to == "root" and isinstance(word, StretchBroken)]
+    said = [word for _, to, word in world.sent if to == "root" and isinstance(word, SegmentBroken)]
     assert said
     assert inconsistencies(world) == []
 
@@ -139,6 +141,6 @@ def test_a_channel_is_up_again_by_the_word_of_the_child_that_its_cloud_has_moved
     assert not root.state.channels.accounts[number].is_usable
     world.post("west", "root", CloudsChanged(term=1, clouds=("c2",)))
     world.post("east", "root", CloudsChanged(term=1, clouds=("c1", "c3", "c4", "c5")))
-    world.post("east", "root", BorderChannelTold(term=1, channel_id=number, is_up=True))
+    world.post("east", "root", BorderChannelReported(term=1, channel_id=number, is_up=True))
     world.settle()
     assert root.state.channels.accounts[number].is_usable

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from gridstat.broker.records.applied import Applied
-from gridstat.broker.tree.records import ChildHeard
+from gridstat.broker.records.operation import Applied
+from gridstat.broker.tree.tree_operations import ChildReported
 from tests.unit.broker.tree.seat import ask, under_a_seat
 from tests.unit.broker.tree.tree_world import variable
 from tests.unit.broker.tree.worlds import VOLTAGE, inconsistencies, residue, row_of_clouds
@@ -66,7 +66,7 @@ def test_what_was_decided_in_that_turn_and_is_not_written_is_undone(
     before = root.snapshot()
 
     def half(*_: object) -> None:
-        heard = ChildHeard(name="c1", term=1, clouds=("c1",), height=7)
+        heard = ChildReported(name="c1", term=1, clouds=("c1",), height=7)
         root.state.apply(heard, Applied())
         fail()
 
@@ -84,8 +84,8 @@ def test_what_cannot_be_written_is_not_kept_either(monkeypatch: pytest.MonkeyPat
     before = root.snapshot()
 
     def unwritable(*_: object) -> None:
-        heard = ChildHeard(name="c1", term=1 << 70, clouds=("c1",))
-        root._desk.decide([heard], lambda: None, lambda _: None)
+        heard = ChildReported(name="c1", term=1 << 70, clouds=("c1",))
+        root._context.decide([heard], lambda: None, lambda _: None)
 
     with monkeypatch.context() as patched:
         patched.setattr(root._parts.contracts, "ask", unwritable)
@@ -123,12 +123,12 @@ def test_a_word_of_the_parent_ends_the_session_with_it(monkeypatch: pytest.Monke
     world.may_fail = True
     west = world.brokers["west"].machine
     with monkeypatch.context() as patched:
-        patched.setattr(west._parts.stretches, "reserve", fail)
+        patched.setattr(west._parts.segments, "reserve", fail)
         ask(world, "c9#1")
         world.settle()
     assert "word_failed" in words(world, "west")
     assert {peer for peer, _ in world.closed} == {"broker/root"}
-    assert west._desk.joined == {"c1", "c2"}
+    assert west._context.joined == {"c1", "c2"}
     world.cut.clear()
     world.settle()
     ask(world, "c9#1")

@@ -20,12 +20,11 @@ from gridstat.net.command.operator_messages import (
 )
 from gridstat.net.command.router_messages import FloodOrder
 from gridstat.net.command.tree_messages import (
-    BorderChannelTold,
+    BorderChannelReported,
     FloodingCommitted,
     FloodingEnded,
     FloodingRefused,
 )
-from tests.unit.broker.tree.test_flooding import floods
 from tests.unit.broker.tree.test_flooding_faults import (
     BOTH,
     FLOOD,
@@ -34,9 +33,10 @@ from tests.unit.broker.tree.test_flooding_faults import (
     middle,
     two_clouds,
 )
+from tests.unit.broker.tree.test_tree_flooding import floods
 
 if TYPE_CHECKING:
-    from gridstat.broker.operators.flooding import FloodingWord
+    from gridstat.broker.operators.leaf_flooding import FloodingMessage
     from gridstat.net.command.messages import Message
     from tests.unit.broker.tree.family import Family
 
@@ -155,7 +155,7 @@ def test_a_refusal_goes_with_the_flood(pair: Family, monkeypatch: pytest.MonkeyP
     flooding = pair.leaves["b"].broker.flooding
     tell = flooding.tell_parent
 
-    def tell_some(word: FloodingWord) -> None:
+    def tell_some(word: FloodingMessage) -> None:
         if not isinstance(word, FloodingCommitted):
             tell(word)
 
@@ -174,7 +174,7 @@ def press(family: Family, *, is_pressed: bool) -> None:
     leaf = family.leaves["a"].broker
     channels = family.brokers["root"].broker.state.channels
     number = channels.between["a/0", "b/0"]
-    word = BorderChannelTold(
+    word = BorderChannelReported(
         term=leaf.registry.term, channel_id=number, is_up=True, is_pressed=is_pressed
     )
     say(family, "a", word)

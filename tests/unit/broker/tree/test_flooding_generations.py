@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gridstat.broker.tree.records import encode
+from gridstat.broker.tree.tree_operations import encode
 from gridstat.model.flooding import FloodTerm
 from gridstat.net.command.machine import Received
 from gridstat.net.command.operator_messages import RemoveFlooding, SetFlooding
 from gridstat.net.command.router_messages import FloodOrder
 from gridstat.net.command.tree_messages import CommitFlooding, FloodedVariable, ReserveFlooding
-from tests.unit.broker.tree.test_flooding import (
+from tests.unit.broker.tree.test_flooding_faults import FLOOD, middle
+from tests.unit.broker.tree.test_tree_flooding import (
     VOLTAGE,
     flood,
     floods,
@@ -18,7 +19,6 @@ from tests.unit.broker.tree.test_flooding import (
     six_clouds,
     stop,
 )
-from tests.unit.broker.tree.test_flooding_faults import FLOOD, middle
 
 if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable

@@ -7,26 +7,26 @@ from typing import Any
 import msgspec
 import pytest
 
-from gridstat.broker.tree.commits import WORD_LENGTH_MAX
-from gridstat.broker.tree.leases import ASKED_MAX, WAITING_MAX
-from gridstat.broker.tree.settings import TreeSettings
+from gridstat.broker.tree.identifier_leases import ASKED_MAX, WAITING_MAX
+from gridstat.broker.tree.segment_commits import WORD_LENGTH_MAX
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.errors import QuotaReached
 from gridstat.net.command.machine import Received
-from gridstat.net.command.stretch_messages import (
+from gridstat.net.command.segment_messages import (
     PATHS_MAX,
     PIECE_ROUTERS_MAX,
     REASON_LENGTH_MAX,
     TROUBLES_MAX,
     Commit,
     ContractRefused,
-    HeldStretch,
-    Piece,
+    HeldSegment,
+    PathSegment,
     Reserved,
-    StretchBroken,
-    StretchesHeld,
-    StretchUp,
+    SegmentBroken,
+    SegmentsHeld,
+    SegmentUp,
 )
-from gridstat.net.command.tree_messages import AskNumbers, BorderTold, Crossing
+from gridstat.net.command.tree_messages import AbstractLink, AskNumbers, BorderReported
 from tests.unit.broker.tree import seat
 from tests.unit.broker.tree.tree_world import Process, TreeWorld
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, inconsistencies, residue, two_clouds
@@ -129,13 +129,13 @@ def test_what_was_given_back_makes_room_for_more_that_is_unasked() -> None:
     assert world.brokers["root"].machine.survey()["releases"] == 0
 
 
-def held(first: int, count: int) -> StretchesHeld:
+def held(first: int, count: int) -> SegmentsHeld:
     """A page that is never the last."""
-    stretches = [
-        HeldStretch(contract=f"z#{number}", generation=0, is_committed=True)
+    segments = [
+        HeldSegment(contract=f"z#{number}", generation=0, is_committed=True)
         for number in range(first, first + count)
     ]
-    return StretchesHeld(term=1, held=tuple(stretches), is_last=False)
+    return SegmentsHeld(term=1, held=tuple(segments), is_last=False)
 
 
 def test_a_child_that_tells_of_what_it_holds_without_an_end_is_sent_away() -> None:
@@ -166,7 +166,7 @@ def test_a_child_may_hold_more_than_that_of_what_is_known() -> None:
 def test_borders_that_nobody_wants_are_not_kept() -> None:
     world = deep_tree()
     for number in range(9):
-        told = BorderTold(term=1, router=f"c1/x{number}", is_up=True, host="h", data_port=1)
+        told = BorderReported(term=1, router=f"c1/x{number}", is_up=True, host="h", data_port=1)
         world.post("c1", "west", told)
     world.settle()
     kept = world.brokers["west"].machine._parts.borders._told
@@ -202,14 +202,16 @@ PLACE: dict[str, Any] = {"term": 1, "contract": "c1#1", "generation": 0}
 @pytest.mark.parametrize(
     "word",
     [
-        StretchBroken(**PLACE, reason="x" * (REASON_LENGTH_MAX + 1)),
-        StretchBroken(**PLACE, reason="", broken=(1,) * (2 * PATHS_MAX + 1)),
-        StretchUp(**PLACE, degraded=("x",) * (TROUBLES_MAX + 1)),
-        StretchUp(**PLACE, degraded=("x" * (REASON_LENGTH_MAX + 1),)),
-        Piece(owner="", routers=("a",) * (PIECE_ROUTERS_MAX + 1), channel_ids=(), latency_us=0),
-        Piece(owner="", routers=(), channel_ids=(1,) * (PIECE_ROUTERS_MAX + 1), latency_us=0),
-        Crossing(from_router="", to_router="", latency_us=0, free_bytes_per_s={64: 1}),
-        Crossing(from_router="", to_router="", latency_us=0, free_events_per_s={-1: 1}),
+        SegmentBroken(**PLACE, reason="x" * (REASON_LENGTH_MAX + 1)),
+        SegmentBroken(**PLACE, reason="", broken=(1,) * (2 * PATHS_MAX + 1)),
+        SegmentUp(**PLACE, degraded=("x",) * (TROUBLES_MAX + 1)),
+        SegmentUp(**PLACE, degraded=("x" * (REASON_LENGTH_MAX + 1),)),
+        PathSegment(
+            owner="", routers=("a",) * (PIECE_ROUTERS_MAX + 1), channel_ids=(), latency_us=0
+        ),
+        PathSegment(owner="", routers=(), channel_ids=(1,) * (PIECE_ROUTERS_MAX + 1), latency_us=0),
+        AbstractLink(from_router="", to_router="", latency_us=0, free_bytes_per_s={64: 1}),
+        AbstractLink(from_router="", to_router="", latency_us=0, free_events_per_s={-1: 1}),
     ],
     ids=lambda word: type(word).__name__,
 )
@@ -227,11 +229,11 @@ def test_of_many_troubles_the_parent_hears_a_few_and_their_number() -> None:
     world.post("root", "west", Commit(term=1, contract="c9#1", generation=0))
     world.settle()
     for name in ("c1", "c2"):
-        up = StretchUp(
+        up = SegmentUp(
             term=1, contract="c9#1", generation=0, degraded=("x" * 30_000,) * TROUBLES_MAX
         )
         world.post(name, "west", up)
     world.settle()
-    (told,) = [word for _, to, word in world.sent if to == "root" and isinstance(word, StretchUp)]
+    (told,) = [word for _, to, word in world.sent if to == "root" and isinstance(word, SegmentUp)]
     assert len(told.degraded) <= TROUBLES_MAX
     assert {len(word) for word in told.degraded[:-1]} == {WORD_LENGTH_MAX}

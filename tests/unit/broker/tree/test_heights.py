@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from gridstat.broker.records.applied import Applied
+from gridstat.broker.records.operation import Applied
+from gridstat.broker.tree.children import Children
 from gridstat.broker.tree.deadlines import Deadlines
-from gridstat.broker.tree.families import Families
-from gridstat.broker.tree.records import ChildHeard
+from gridstat.broker.tree.tree_operations import ChildReported
 from gridstat.model.errors import DeadlinePassed
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.messages import Message
-from gridstat.net.command.stretch_messages import Commit, Lookup, Reserve
+from gridstat.net.command.segment_messages import Commit, Lookup, Reserve
 from gridstat.net.command.tree_messages import HEIGHT_MAX, JoinTree
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, two_clouds
 
@@ -40,8 +40,8 @@ def test_a_height_that_no_tree_has_is_malformed(height: int) -> None:
 def test_a_height_that_an_older_journal_holds_counts_within_the_bound(
     height: int, above: int
 ) -> None:
-    families = Families(["c1"])
-    families.apply(ChildHeard(name="c1", term=1, clouds=("c1",), height=height), Applied())
+    families = Children(["c1"])
+    families.apply(ChildReported(name="c1", term=1, clouds=("c1",), height=height), Applied())
     assert families.height == above
 
 
@@ -79,7 +79,7 @@ def test_a_request_is_late_in_its_own_time_though_an_earlier_one_may_take_longer
 
 
 def test_what_is_due_again_at_once_waits_its_turn() -> None:
-    due: Deadlines[int] = Deadlines(two_clouds().brokers["root"].machine._desk, "up")
+    due: Deadlines[int] = Deadlines(two_clouds().brokers["root"].machine._context, "up")
     due.add(0, 1)
     seen = []
     for until_ns, number in due.take_due():

@@ -77,7 +77,7 @@ def test_a_broker_killed_at_any_point_ends_in_a_state_that_all_agree_on(
             assert granted.degraded == (), where
             assert granted.generation == (1 if walk == "change" else 0), where
             assert not world.clouds["c4"].asked, where
-            assert set(world.clouds["c1"].stretches) == {("c4#1", granted.generation)}, where
+            assert set(world.clouds["c1"].segments) == {("c4#1", granted.generation)}, where
             world.end("c4#1")
             world.rest()
         assert residue(world) == [], where

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from msgspec import structs
 
-from gridstat.broker.tree.records import (
+from gridstat.broker.tree.tree_operations import (
     HoldingBody,
     HoldingTaken,
     Stage,
@@ -21,13 +21,13 @@ from gridstat.model.errors import PathTooLong
 from gridstat.model.qos import MODES_MAX, PATH_ROUTERS_MAX, REDUNDANCY_MAX, Qos
 from gridstat.net.command.frames import FRAME_BYTES_MAX, frame
 from gridstat.net.command.operator_messages import Explain
-from gridstat.net.command.stretch_messages import (
+from gridstat.net.command.segment_messages import (
     PIECES_MAX,
     ContractGranted,
-    Piece,
-    PiecedPath,
+    PathSegment,
     Reserve,
     Reserved,
+    SegmentedPath,
 )
 from lab.simulation.tree.properties.records import check_readable
 from lab.simulation.world import PropertyBroken
@@ -65,14 +65,14 @@ class Winding(CloudStandIn):
         answer = self.out.pop()
         assert isinstance(answer, Reserved)
         paths = tuple(self._wound(at, path) for at, path in enumerate(answer.paths))
-        answer = self.stretches[key].answer = structs.replace(answer, paths=paths)
+        answer = self.segments[key].answer = structs.replace(answer, paths=paths)
         self.out.append(answer)
 
-    def _wound(self, at: int, path: PiecedPath) -> PiecedPath:
+    def _wound(self, at: int, path: SegmentedPath) -> SegmentedPath:
         (piece,) = path.pieces
         inner = tuple(f"{self.name}/{at}-{number}" for number in range(self.routers - 2))
         routers = (piece.routers[0], *inner, piece.routers[-1])
-        again = Piece(owner=self.name, routers=routers[-1:], channel_ids=(), latency_us=0)
+        again = PathSegment(owner=self.name, routers=routers[-1:], channel_ids=(), latency_us=0)
         whole = structs.replace(piece, routers=routers)
         return structs.replace(path, pieces=(whole, *(again,) * (self.pieces - 1)))
 
@@ -193,17 +193,19 @@ def test_a_way_through_a_tree_of_forty_levels_is_granted_and_read_back_by_every_
         assert all(body_of(holding).paths for holding, _ in holdings.all())
 
 
-def longest_path(index: int) -> PiecedPath:
+def longest_path(index: int) -> SegmentedPath:
     """As long as a path may be, with names as long as they may be."""
     names = [f"{index}{at:03}".ljust(NAME_BYTES_MAX, "r") for at in range(PATH_ROUTERS_MAX)]
     latency_us = FAR_US
-    pieces = [Piece(owner=names[0], routers=(names[0],), channel_ids=(), latency_us=latency_us)]
+    pieces = [
+        PathSegment(owner=names[0], routers=(names[0],), channel_ids=(), latency_us=latency_us)
+    ]
     pieces += [
-        Piece(owner=names[0], routers=routers, channel_ids=(1 << 31,), latency_us=latency_us)
+        PathSegment(owner=names[0], routers=routers, channel_ids=(1 << 31,), latency_us=latency_us)
         for one, other in pairwise(names)
         for routers in ((one, other), (other,))
     ]
-    return PiecedPath(entry=0, exit=0, latency_us=latency_us, pieces=tuple(pieces))
+    return SegmentedPath(entry=0, exit=0, latency_us=latency_us, pieces=tuple(pieces))
 
 
 def test_the_longest_contract_fits_into_a_frame_and_into_a_record() -> None:

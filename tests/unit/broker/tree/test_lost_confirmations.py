@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gridstat.net.command.stretch_messages import StretchUp
+from gridstat.net.command.segment_messages import SegmentUp
 from tests.unit.broker.tree.worlds import VOLTAGE, two_clouds
 
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ def step_until_up(world: TreeWorld, child: str) -> None:
     """Until a child has confirmed, which its parent has not heard yet."""
     for _ in range(10_000):
         world.step()
-        if any(isinstance(word, StretchUp) and one == child for one, _, word in world.queue):
+        if any(isinstance(word, SegmentUp) and one == child for one, _, word in world.queue):
             return
-    raise AssertionError("no StretchUp")
+    raise AssertionError("no SegmentUp")
 
 
 def test_a_child_that_joins_again_confirms_at_once_what_it_has_committed() -> None:
@@ -26,5 +26,5 @@ def test_a_child_that_joins_again_confirms_at_once_what_it_has_committed() -> No
     step_until_up(world, "c1")
     world.disconnect("c1")
     world.settle()  # No time passes: nothing is said again but because c1 has joined.
-    assert world.clouds["c1"].stretches[contract, 0].is_committed
+    assert world.clouds["c1"].segments[contract, 0].is_committed
     assert world.clouds["c2"].granted[contract].degraded == ()

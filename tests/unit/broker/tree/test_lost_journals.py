@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gridstat.broker.tree.records import TermBegan, encode
-from gridstat.broker.tree.settings import TreeSettings
+from gridstat.broker.tree.tree_operations import TermBegan, encode
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.errors import NoSuchSubscription
 from gridstat.net.command.endpoint_messages import RefusedOutcome
-from gridstat.net.command.stretch_messages import NotReserved
+from gridstat.net.command.segment_messages import NotReserved
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
 from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, qos_of, variable
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, inconsistencies, residue
 
 if TYPE_CHECKING:
-    from gridstat.net.command.stretch_messages import Reserve
+    from gridstat.net.command.segment_messages import Reserve
 
 
 class Cloud(CloudStandIn):
     """Like a leaf broker it holds nothing for a subscriber that has not asked for it."""
 
     def lose_journal(self) -> None:
-        for found in (self.stretches, self.asked, self.granted):
+        for found in (self.segments, self.asked, self.granted):
             found.clear()
         self.term += 1
 

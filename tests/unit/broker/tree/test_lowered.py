@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gridstat.broker.tree.settings import TreeSettings
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.rate_law import NS_PER_S
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
 from tests.unit.broker.tree.test_replanning import broken, lookups
@@ -12,7 +12,7 @@ from tests.unit.broker.tree.tree_world import TreeWorld, both_ways
 from tests.unit.broker.tree.worlds import VOLTAGE, inconsistencies, published, residue
 
 if TYPE_CHECKING:
-    from gridstat.net.command.stretch_messages import ContractGranted
+    from gridstat.net.command.segment_messages import ContractGranted
 
 BORDERS = ("b0", "b1", "b2")
 
@@ -145,7 +145,7 @@ def test_what_has_less_is_tried_more_and_more_seldom_whatever_hints_come() -> No
 
 def test_room_that_becomes_free_is_given_to_what_has_less() -> None:
     world, contract = lowered()
-    world.clouds["c1"].capacity = len(world.clouds["c1"].stretches)
+    world.clouds["c1"].capacity = len(world.clouds["c1"].segments)
     for border in BORDERS:
         mark(world, border, is_up=True)
     world.rest()

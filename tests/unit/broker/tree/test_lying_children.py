@@ -11,21 +11,21 @@ import pytest
 from gridstat.model.errors import LatencyNotSatisfiable, Refused
 from gridstat.model.paths.graph import WEIGHT_MAX
 from gridstat.net.command.messages import Message
-from gridstat.net.command.stretch_messages import (
+from gridstat.net.command.segment_messages import (
     AskContract,
     LookedUp,
     Nearness,
-    Piece,
-    PiecedPath,
+    PathSegment,
     Reserve,
     Reserved,
+    SegmentedPath,
 )
 from gridstat.net.command.tree_messages import (
     GENERATION_ASKED_MAX,
     LATENCY_TOLD_MAX,
     TERM_MAX,
-    Crossing,
-    CrossingsTold,
+    AbstractLink,
+    AbstractLinksReported,
     TreeJoined,
 )
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
@@ -35,10 +35,10 @@ from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, residue, row_of_cl
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gridstat.net.command.tree_messages import TreeWord
+    from gridstat.net.command.tree_messages import TreeMessageBase
 
 
-Paths = tuple[PiecedPath, ...]
+Paths = tuple[SegmentedPath, ...]
 
 
 class Liar(CloudStandIn):
@@ -139,7 +139,7 @@ def test_a_child_that_reserves_other_ways_than_it_was_asked_for_has_refused(
 class Inventive(CloudStandIn):
     """What it says to have reserved is made up."""
 
-    invent: Callable[[tuple[PiecedPath, ...]], tuple[PiecedPath, ...]] = tuple
+    invent: Callable[[tuple[SegmentedPath, ...]], tuple[SegmentedPath, ...]] = tuple
 
     def _reserve(self, key: tuple[str, int], message: Reserve) -> None:
         super()._reserve(key, message)
@@ -148,11 +148,11 @@ class Inventive(CloudStandIn):
         self.out.append(msgspec.structs.replace(answer, paths=self.invent(answer.paths)))
 
 
-def _by_another_gate(paths: tuple[PiecedPath, ...]) -> tuple[PiecedPath, ...]:
+def _by_another_gate(paths: tuple[SegmentedPath, ...]) -> tuple[SegmentedPath, ...]:
     return tuple(msgspec.structs.replace(path, exit=path.exit + 1_000) for path in paths)
 
 
-def _from_nowhere(paths: tuple[PiecedPath, ...]) -> tuple[PiecedPath, ...]:
+def _from_nowhere(paths: tuple[SegmentedPath, ...]) -> tuple[SegmentedPath, ...]:
     more = msgspec.structs.replace(paths[0], entry=77, exit=78)
     return (*paths, more, more)
 
@@ -160,7 +160,7 @@ def _from_nowhere(paths: tuple[PiecedPath, ...]) -> tuple[PiecedPath, ...]:
 @pytest.mark.parametrize("liar", ["c1", "c2", "c3"])
 @pytest.mark.parametrize("invent", [_by_another_gate, _from_nowhere])
 def test_paths_that_nobody_asked_for_are_refused(
-    liar: str, invent: Callable[[tuple[PiecedPath, ...]], tuple[PiecedPath, ...]]
+    liar: str, invent: Callable[[tuple[SegmentedPath, ...]], tuple[SegmentedPath, ...]]
 ) -> None:
     channels = [
         found
@@ -181,17 +181,17 @@ def test_paths_that_nobody_asked_for_are_refused(
     assert residue(world) == []
 
 
-def words(latency_us: int) -> list[TreeWord]:
+def words(latency_us: int) -> list[TreeMessageBase]:
     """One with each latency that a child may tell."""
     near = Nearness(router="c1/b", latency_us=latency_us)
-    way = Crossing(from_router="c1/a", to_router="c1/b", latency_us=latency_us)
-    piece = Piece(owner="c1", routers=("c1/b",), channel_ids=(), latency_us=latency_us)
-    quick = Piece(owner="c1", routers=("c1/b",), channel_ids=(), latency_us=0)
-    path = PiecedPath(entry=0, exit=0, latency_us=latency_us, pieces=(quick,))
-    pieced = PiecedPath(entry=0, exit=0, latency_us=0, pieces=(piece,))
+    way = AbstractLink(from_router="c1/a", to_router="c1/b", latency_us=latency_us)
+    piece = PathSegment(owner="c1", routers=("c1/b",), channel_ids=(), latency_us=latency_us)
+    quick = PathSegment(owner="c1", routers=("c1/b",), channel_ids=(), latency_us=0)
+    path = SegmentedPath(entry=0, exit=0, latency_us=latency_us, pieces=(quick,))
+    pieced = SegmentedPath(entry=0, exit=0, latency_us=0, pieces=(piece,))
     asked: dict[str, Any] = {"name": VOLTAGE, "subscriber": "c2/d", "qos": qos_of()}
     return [
-        CrossingsTold(term=1, crossings=(way,)),
+        AbstractLinksReported(term=1, abstract_links=(way,)),
         LookedUp(term=1, lookup=1, starts=(near,)),
         AskContract(term=1, contract="c2#1", generation=0, ends=(near,), **asked),
         Reserved(term=1, contract="c2#1", generation=0, paths=(path,)),
@@ -207,9 +207,9 @@ def test_a_latency_below_nothing_or_beyond_all_is_malformed(latency_us: int) -> 
             decoder.decode(msgspec.msgpack.encode(word))
 
 
-@pytest.mark.parametrize("pieces", [(), (Piece("c1", (), (), 1),)], ids=["none", "no router"])
-def test_a_path_that_leads_nowhere_is_malformed(pieces: tuple[Piece, ...]) -> None:
-    path = PiecedPath(entry=0, exit=0, latency_us=1, pieces=pieces)
+@pytest.mark.parametrize("pieces", [(), (PathSegment("c1", (), (), 1),)], ids=["none", "no router"])
+def test_a_path_that_leads_nowhere_is_malformed(pieces: tuple[PathSegment, ...]) -> None:
+    path = SegmentedPath(entry=0, exit=0, latency_us=1, pieces=pieces)
     word = Reserved(term=1, contract="c2#1", generation=0, paths=(path,))
     with pytest.raises(msgspec.ValidationError):
         msgspec.msgpack.Decoder(Message).decode(msgspec.msgpack.encode(word))
@@ -226,13 +226,13 @@ def test_what_can_be_told_of_latency_can_be_planned_with_also_if_it_counts_twice
     assert 2 * LATENCY_TOLD_MAX < WEIGHT_MAX
 
 
-@pytest.mark.parametrize("where", ["crossings", "starts", "ends"])
+@pytest.mark.parametrize("where", ["abstract_links", "starts", "ends"])
 def test_the_highest_latency_that_a_child_may_tell_ends_nobody(where: str) -> None:
     world = row_of_clouds(3)
-    name = {"crossings": "c2", "starts": "c1", "ends": "c3"}[where]
+    name = {"abstract_links": "c2", "starts": "c1", "ends": "c3"}[where]
     cloud = world.clouds[name]
-    cloud.near_us = LATENCY_TOLD_MAX // 2 if where == "crossings" else LATENCY_TOLD_MAX
-    if where == "crossings":
+    cloud.near_us = LATENCY_TOLD_MAX // 2 if where == "abstract_links" else LATENCY_TOLD_MAX
+    if where == "abstract_links":
         cloud.retell()
         world.say(name)
     contract = world.subscribe("c3/d", VOLTAGE)
@@ -254,11 +254,11 @@ def test_a_broker_in_the_middle_passes_on_no_latency_that_its_parent_would_not_r
 def test_a_crossing_from_a_router_to_itself_is_no_way() -> None:
     world = row_of_clouds(3)
     ways = [
-        Crossing(from_router=one, to_router=other, latency_us=1)
+        AbstractLink(from_router=one, to_router=other, latency_us=1)
         for one in world.clouds["c2"].borders
         for other in world.clouds["c2"].borders
     ]
-    world.post("c2", "root", CrossingsTold(term=1, crossings=tuple(ways)))
+    world.post("c2", "root", AbstractLinksReported(term=1, abstract_links=tuple(ways)))
     contract = world.subscribe("c3/d", VOLTAGE)
     world.settle()
     assert contract in world.clouds["c3"].granted
@@ -315,7 +315,7 @@ def asked(generation: int) -> AskContract:
         TreeJoined(term=1, depth=256, above=()),
     ],
 )
-def test_a_number_that_nobody_could_count_on_from_is_malformed(word: TreeWord) -> None:
+def test_a_number_that_nobody_could_count_on_from_is_malformed(word: TreeMessageBase) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.msgpack.Decoder(Message).decode(msgspec.msgpack.encode(word))
 

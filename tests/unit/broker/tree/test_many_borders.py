@@ -5,7 +5,12 @@ from __future__ import annotations
 from gridstat.model.errors import LimitReached
 from gridstat.net.command.operator_messages import AddChannel
 from gridstat.net.command.session_messages import MANY_MAX
-from gridstat.net.command.tree_messages import BORDERS_MAX, CrossingsTold, OpenBorder, WantBorders
+from gridstat.net.command.tree_messages import (
+    BORDERS_MAX,
+    AbstractLinksReported,
+    OpenBorder,
+    WantBorders,
+)
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
 from tests.unit.broker.tree.tree_world import TreeWorld, channel
 
@@ -38,13 +43,15 @@ def test_channels_and_ways_that_fill_several_words_come_whole_at_every_level() -
     assert len(world.clouds["c3"].open_channels) == SIDE**2
     assert len(world.clouds["c1"].open_channels) == SIDE**2
     root = world.brokers["root"].machine._parts
-    assert len(root.graph.crossings("west")) == SIDE * (SIDE - 1)
+    assert len(root.graph.abstract_links("west")) == SIDE * (SIDE - 1)
     words = [word for _, _, word in world.sent]
     assert max(len(word.channels) for word in words if isinstance(word, OpenBorder)) == MANY_MAX
     told = [
-        word for one, _, word in world.sent if one == "west" and isinstance(word, CrossingsTold)
+        word
+        for one, _, word in world.sent
+        if one == "west" and isinstance(word, AbstractLinksReported)
     ]
-    assert max(len(word.crossings) for word in told) == MANY_MAX
+    assert max(len(word.abstract_links) for word in told) == MANY_MAX
     assert world.closed == []
 
 

@@ -12,7 +12,7 @@ from gridstat.model.errors import IntervalNotSatisfiable, LayoutError, TypeMisma
 from gridstat.model.qos import ModalQos, QosRequest
 from gridstat.model.rate_law import Period
 from gridstat.model.status import BuiltinType
-from gridstat.net.command.stretch_messages import AskContract
+from gridstat.net.command.segment_messages import AskContract
 from tests.unit.broker.tree.worlds import VOLTAGE, residue, two_clouds
 
 if TYPE_CHECKING:

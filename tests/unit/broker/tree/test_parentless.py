@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gridstat.broker.tree.records import Placed
-from gridstat.broker.tree.settings import TreeSettings
+from gridstat.broker.tree.tree_operations import Placed
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.net.command.machine import Note
 from gridstat.net.command.tree_messages import TreeJoined
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
@@ -15,7 +15,7 @@ from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, variable
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, inconsistencies, residue
 
 if TYPE_CHECKING:
-    from gridstat.broker.tree.state import TreeState
+    from gridstat.broker.tree.tree_state import TreeState
 
 SMALL = TreeSettings(name="", numbers_block=100)
 
@@ -92,15 +92,15 @@ def test_a_cloud_with_identifiers_of_its_own_does_not_join_a_broker_that_had_a_p
 
 def test_a_broker_that_starts_without_its_parent_gives_back_what_it_held_for_it() -> None:
     world = deep_tree()
-    crossing = world.subscribe("c4/d", VOLTAGE, redundancy=2)
+    abstract_link = world.subscribe("c4/d", VOLTAGE, redundancy=2)
     inside = world.subscribe("c2/d", VOLTAGE)
     world.rest()
-    assert crossing in world.clouds["c4"].granted
+    assert abstract_link in world.clouds["c4"].granted
     start_below(world, "west", "")
     held = [holding.contract for holding, _ in west_of(world).holdings.all()]
     assert held == [inside]
     for cloud in ("c1", "c2"):
-        assert {contract for contract, _ in world.clouds[cloud].stretches} == {inside}
+        assert {contract for contract, _ in world.clouds[cloud].segments} == {inside}
     assert west_of(world).depth == 0
     assert world.clouds["c1"].above == ("west",)
     world.end(inside)
@@ -110,16 +110,16 @@ def test_a_broker_that_starts_without_its_parent_gives_back_what_it_held_for_it(
 
 def test_a_broker_that_finds_its_parent_again_serves_it_as_before() -> None:
     world = deep_tree()
-    crossing = world.subscribe("c4/d", VOLTAGE, redundancy=2)
+    abstract_link = world.subscribe("c4/d", VOLTAGE, redundancy=2)
     inside = world.subscribe("c2/d", VOLTAGE)
     world.rest()
     start_below(world, "west", "")
     start_below(world, "west", "root")
     assert world.closed == []
     assert world.clouds["c1"].above == ("root", "west")
-    assert {crossing, inside} <= world.clouds["c4"].granted.keys() | world.clouds["c2"].granted
+    assert {abstract_link, inside} <= world.clouds["c4"].granted.keys() | world.clouds["c2"].granted
     assert inconsistencies(world) == []
-    for contract in (crossing, inside):
+    for contract in (abstract_link, inside):
         world.end(contract)
     world.rest()
     assert residue(world) == []
@@ -154,7 +154,7 @@ def test_a_broker_can_be_given_another_parent_that_was_started_less_often() -> N
     start_below(world, "west", "other")
     assert world.closed == []
     assert world.clouds["c1"].above == ("other", "west")
-    assert not world.clouds["c1"].stretches, "what was held for the parent before is given back"
+    assert not world.clouds["c1"].segments, "what was held for the parent before is given back"
     new = world.subscribe("c5/d", VOLTAGE)
     world.rest()
     assert new in world.clouds["c5"].granted

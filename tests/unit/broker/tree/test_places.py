@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gridstat.broker.tree.records import Placed, encode
+from gridstat.broker.tree.tree_operations import Placed, encode
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.machine import Close, Persist, Persisted, Received, Send
 from gridstat.net.command.operator_messages import SetFlooding
-from gridstat.net.command.stretch_messages import Reserved
+from gridstat.net.command.segment_messages import Reserved
 from gridstat.net.command.tree_messages import ABOVE_MAX, OpenBorder, TreeJoined
 from tests.unit.broker.tree.seat import ask, hold_up, let_go, under_a_seat
 from tests.unit.broker.tree.worlds import VOLTAGE

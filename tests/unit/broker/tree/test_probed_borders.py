@@ -9,8 +9,8 @@ import pytest
 from msgspec import structs
 
 from gridstat.broker.settings import BrokerSettings
-from gridstat.broker.tree.borders import Borders
-from gridstat.broker.tree.settings import TreeSettings
+from gridstat.broker.tree.tree_borders import TreeBorders
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.probe_law import ProbeSettings
 from gridstat.net.command.endpoint_messages import GrantedOutcome
 from tests.unit.broker.stand_ins import subscribe
@@ -18,7 +18,7 @@ from tests.unit.broker.tree.family import Family
 
 if TYPE_CHECKING:
     from gridstat.net.command.router_messages import ChannelOrder, SourceOrder
-    from gridstat.net.command.tree_messages import BorderTold
+    from gridstat.net.command.tree_messages import BorderReported
 
 VOLTAGE = "a/pmu/voltage"
 BORDER = ("a/0", "b/0")
@@ -105,14 +105,14 @@ def test_a_contract_between_clouds_states_the_longest_limit_of_its_segments(
 
 def test_a_child_of_the_release_before_makes_it_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such a child tells neither its silence limit nor whether its routers count data."""
-    hear = Borders.border_told
+    hear = TreeBorders.border_told
 
-    def border_told(self: Borders, message: BorderTold) -> None:
+    def border_told(self: TreeBorders, message: BorderReported) -> None:
         if message.router.startswith("a/"):
             message = structs.replace(message, silent_ms_max=0, counts_data_as_life=False)
         hear(self, message)
 
-    monkeypatch.setattr(Borders, "border_told", border_told)
+    monkeypatch.setattr(TreeBorders, "border_told", border_told)
     family = two_clouds()
     assert contract(family).detection_ms is None
     sent, _ = orders(family)

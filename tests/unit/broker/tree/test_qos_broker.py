@@ -8,14 +8,14 @@ import pytest
 
 from gridstat.model.errors import ChannelFull, NoSuchVariable, RedundancyNotSatisfiable
 from gridstat.model.rate_law import Period
-from gridstat.net.command.stretch_messages import (
+from gridstat.net.command.segment_messages import (
     AskContract,
     Commit,
     ContractGranted,
     LookedUp,
     Lookup,
     Reserve,
-    StretchBroken,
+    SegmentBroken,
 )
 from tests.unit.broker.tree.tree_world import TreeWorld, variable
 from tests.unit.broker.tree.worlds import (
@@ -246,7 +246,7 @@ def test_a_variable_that_nobody_publishes_is_refused(name: str) -> None:
 
 
 @pytest.mark.feature("S0-9")
-def test_stretches_enter_and_leave_by_the_border_routers_of_channels_only() -> None:
+def test_segments_enter_and_leave_by_the_border_routers_of_channels_only() -> None:
     world = deep_tree()
     for number, (subscriber, name) in enumerate(
         [("c4/d", "c1/pmu/v"), ("c2/d", "c3/pmu/v"), ("c5/d", "c2/pmu/v")], start=1
@@ -262,7 +262,7 @@ def test_stretches_enter_and_leave_by_the_border_routers_of_channels_only() -> N
     gates = {
         gate.router
         for cloud in world.clouds.values()
-        for found in cloud.stretches.values()
+        for found in cloud.segments.values()
         for gate in (*found.reserve.entries, *found.reserve.exits)
     }
     assert gates
@@ -276,7 +276,7 @@ def test_shares_of_a_bound_are_no_more_than_the_bound() -> None:
     shares = [
         found.reserve.granted[0].latency_us
         for cloud in world.clouds.values()
-        for (name, _), found in cloud.stretches.items()
+        for (name, _), found in cloud.segments.items()
         if name == contract
     ]
     channels_us = 500 * (len(shares) - 1)
@@ -292,7 +292,7 @@ def test_a_change_is_made_beside_what_holds_and_the_old_goes_when_the_new_is_up(
     world.rest()
     granted = world.clouds["c2"].granted[contract]
     assert (granted.generation, len(granted.paths)) == (1, 2)
-    assert set(world.clouds["c1"].stretches) == {(contract, 1)}
+    assert set(world.clouds["c1"].segments) == {(contract, 1)}
     assert inconsistencies(world) == []
 
 
@@ -303,7 +303,7 @@ def test_a_change_that_is_refused_leaves_what_held() -> None:
     world.subscribe("c2/d", VOLTAGE, generation=1, redundancy=3)
     world.rest()
     assert world.clouds["c2"].refused[contract].generation == 1
-    assert set(world.clouds["c1"].stretches) == {(contract, 0)}
+    assert set(world.clouds["c1"].segments) == {(contract, 0)}
     assert inconsistencies(world) == []
 
 
@@ -312,9 +312,9 @@ def test_a_variable_that_is_gone_ends_its_contracts() -> None:
     contract = world.subscribe("c4/d", "c1/pmu/v", redundancy=2)
     world.settle()
     publisher = world.clouds["c1"]
-    (key,) = publisher.stretches
+    (key,) = publisher.segments
     publisher.out.append(
-        StretchBroken(
+        SegmentBroken(
             term=publisher.term, contract=key[0], generation=key[1], reason="gone", is_over=True
         )
     )
@@ -332,7 +332,7 @@ def test_a_change_of_what_has_lost_its_variable_unheard_ends_the_contract() -> N
     world.settle()
     publisher = world.clouds["c1"]
     publisher.variables.clear()
-    publisher.stretches.clear()
+    publisher.segments.clear()
     world.subscribe("c2/d", VOLTAGE, generation=1)
     world.rest()
     ended = world.clouds["c2"].ended[contract]

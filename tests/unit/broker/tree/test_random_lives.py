@@ -125,7 +125,7 @@ def test_a_random_life_ends_in_a_state_that_all_agree_on(seed: int) -> None:
     for name, process in world.brokers.items():
         check_readable(name, process.machine, process.written)
         check_readable(name, process.machine, process.machine.snapshot())
-    held = {key[0] for cloud in world.clouds.values() for key in cloud.stretches}
+    held = {key[0] for cloud in world.clouds.values() for key in cloud.segments}
     granted = {contract for cloud in world.clouds.values() for contract in cloud.granted}
     assert held == granted
     assert granted <= set(life.wanted)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gridstat.broker.tree.settings import TreeSettings
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.rate_law import NS_PER_S
-from gridstat.net.command.stretch_messages import (
+from gridstat.net.command.segment_messages import (
     ContractGranted,
     Lookup,
-    StretchBroken,
-    StretchMended,
+    SegmentBroken,
+    SegmentRestored,
 )
 from tests.unit.broker.tree.tree_world import variable
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, residue, two_clouds
@@ -175,9 +175,9 @@ def test_what_came_back_while_a_look_up_took_long_is_not_shunned() -> None:
     world = two_clouds()
     contract = world.subscribe("c2/d", VOLTAGE, redundancy=2)
     world.settle()
-    ((key, found),) = world.clouds["c2"].stretches.items()
+    ((key, found),) = world.clouds["c2"].segments.items()
     gate = found.reserve.entries[0].channel_id
-    broken = StretchBroken(
+    broken = SegmentBroken(
         term=1, contract=contract, generation=key[1], reason="i3 is down", broken=(gate,)
     )
     world.clouds["c1"].is_silent = True
@@ -185,7 +185,7 @@ def test_what_came_back_while_a_look_up_took_long_is_not_shunned() -> None:
     world.settle()
     world.advance(NS_PER_S // 100)
     assert lookups(world) == 2, "c1 is asked where the variable is now"
-    world.post("c2", "root", StretchMended(term=1, contract=contract, generation=key[1]))
+    world.post("c2", "root", SegmentRestored(term=1, contract=contract, generation=key[1]))
     world.settle()
     world.clouds["c1"].is_silent = False
     world.disconnect("c1")

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from gridstat.broker.tree.records import Stage
+from gridstat.broker.tree.tree_operations import Stage
 from gridstat.model.errors import ChannelFull
 from gridstat.net.command.endpoint_messages import RefusedOutcome
-from gridstat.net.command.stretch_messages import (
+from gridstat.net.command.segment_messages import (
     NotReserved,
-    Piece,
-    PiecedPath,
+    PathSegment,
     Release,
     Released,
     Reserve,
     Reserved,
-    StretchesHeld,
+    SegmentedPath,
+    SegmentsHeld,
 )
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
 from tests.unit.broker.tree.seat import ask, hold_up, let_go, under_a_seat
@@ -46,8 +46,8 @@ def held(question: Reserve) -> Reserved:
     entry, leaving = (gates[0] if gates else None for gates in (question.entries, question.exits))
     gate = entry or leaving
     assert gate is not None
-    piece = Piece(owner="c", routers=(gate.router,), channel_ids=(), latency_us=1)
-    path = PiecedPath(
+    piece = PathSegment(owner="c", routers=(gate.router,), channel_ids=(), latency_us=1)
+    path = SegmentedPath(
         entry=0 if entry is None else entry.channel_id,
         exit=0 if leaving is None else leaving.channel_id,
         latency_us=1,
@@ -80,7 +80,7 @@ def test_what_a_child_has_refused_is_not_decided_by_its_answers_to_an_earlier_ro
     world.disconnect("c1")
     world.settle()
     releases = [one for _, to, one in world.sent if to == "c1" and isinstance(one, Release)]
-    say("c1", StretchesHeld(term=1, held=()))
+    say("c1", SegmentsHeld(term=1, held=()))
     first = asked(world, "c1")
     say("c2", no(asked(world, "c2")))
     over = Released(term=1, contract=contract, generation=0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gridstat.broker.tree.records import body_of
-from gridstat.net.command.stretch_messages import Release, Reserve, Reserved
+from gridstat.broker.tree.tree_operations import body_of
+from gridstat.net.command.segment_messages import Release, Reserve, Reserved
 from tests.unit.broker.tree.seat import ask, hold_up, let_go, under_a_seat
 from tests.unit.broker.tree.worlds import deep_tree, inconsistencies, residue
 
@@ -46,7 +46,7 @@ def test_another_question_by_the_same_name_gets_an_answer_of_its_own(when: str) 
     everys = {
         qos.every
         for name in ("c1", "c2")
-        for found in world.clouds[name].stretches.values()
+        for found in world.clouds[name].segments.values()
         for qos in found.reserve.granted.values()
     }
     assert everys == {1}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gridstat.broker.desk import Outside
+from gridstat.broker.context import Outside
 from gridstat.broker.tree.qos_broker import QosBroker
-from gridstat.broker.tree.settings import TreeSettings
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.net.command.machine import Connected, Disconnected, Persist, Persisted, Received, Send
-from gridstat.net.command.stretch_messages import StretchesHeld
+from gridstat.net.command.segment_messages import SegmentsHeld
 from gridstat.net.command.tree_messages import JoinTree, TreeJoined, WatchNames
 from tests.unit.broker.stand_ins import PlainVerifier
 from tests.unit.broker.tree.tree_world import hello
@@ -63,8 +63,8 @@ def test_a_place_that_an_earlier_session_gave_does_not_join_the_present_one() ->
     middle.tell(Received(ROOT, PLACE))
     middle.tell(Disconnected(ROOT))
     middle.connect()
-    assert StretchesHeld not in kinds(middle.write())
-    assert StretchesHeld in kinds(middle.tell(Received(ROOT, PLACE)))
+    assert SegmentsHeld not in kinds(middle.write())
+    assert SegmentsHeld in kinds(middle.tell(Received(ROOT, PLACE)))
 
 
 def test_a_place_that_is_given_again_counts_once_it_is_durable() -> None:
@@ -75,7 +75,7 @@ def test_a_place_that_is_given_again_counts_once_it_is_durable() -> None:
     middle.connect()
     assert middle.tell(Received(ROOT, PLACE)) == []
     assert middle.write() == []
-    assert StretchesHeld in kinds(middle.write())
+    assert SegmentsHeld in kinds(middle.write())
 
 
 def watched(middle: Middle) -> list[str]:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from gridstat.model.rate_law import NS_PER_S
-from gridstat.net.command.stretch_messages import Commit, StretchBroken, StretchMended
+from gridstat.net.command.segment_messages import Commit, SegmentBroken, SegmentRestored
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
 from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, variable
 from tests.unit.broker.tree.worlds import VOLTAGE, deep_tree, residue, row_of_clouds, two_clouds
 
 if TYPE_CHECKING:
     from gridstat.net.command.messages import Message
-    from gridstat.net.command.stretch_messages import Release, Reserve
+    from gridstat.net.command.segment_messages import Release, Reserve
 
 
 def test_a_child_that_joins_again_says_anew_what_is_broken_and_the_rest_is_whole() -> None:
@@ -22,7 +22,7 @@ def test_a_child_that_joins_again_says_anew_what_is_broken_and_the_rest_is_whole
     contract = world.subscribe("c2/d", VOLTAGE, redundancy=2)
     world.settle()
     root = world.brokers["root"].machine
-    told = StretchBroken(term=1, contract=contract, generation=0, reason="gone", broken=())
+    told = SegmentBroken(term=1, contract=contract, generation=0, reason="gone", broken=())
     cloud = world.clouds["c1"]
     cloud.closed_ways.update({("c1/edge", "c1/b0"), ("c1/edge", "c1/b1")})
     world.post("c1", "root", told)
@@ -42,7 +42,7 @@ def test_what_is_still_broken_when_a_child_joins_again_stays_so() -> None:
     cloud = world.clouds["c1"]
     cloud.closed_ways.update({("c1/edge", "c1/b0"), ("c1/edge", "c1/b1")})
     for _ in range(2):
-        told = StretchBroken(
+        told = SegmentBroken(
             term=cloud.term, contract=contract, generation=0, reason="gone", broken=()
         )
         world.post("c1", "root", told)
@@ -52,12 +52,12 @@ def test_what_is_still_broken_when_a_child_joins_again_stays_so() -> None:
         world.settle()
 
 
-def test_the_parent_hears_that_a_stretch_works_again_whose_broker_was_away() -> None:
+def test_the_parent_hears_that_a_segment_works_again_whose_broker_was_away() -> None:
     world = deep_tree()
     contract = world.subscribe("c4/d", "c2/pmu/v")
     world.settle()
     generation = world.clouds["c4"].granted[contract].generation
-    told = StretchBroken(term=1, contract=contract, generation=generation, reason="gone", broken=())
+    told = SegmentBroken(term=1, contract=contract, generation=generation, reason="gone", broken=())
     world.clouds["c4"].capacity = 0
     world.post("c4", "mid", told)
     world.rest()
@@ -70,9 +70,9 @@ def test_the_parent_hears_that_a_stretch_works_again_whose_broker_was_away() -> 
 class Unconfirming(CloudStandIn):
     """Its routers never confirm what is planned anew."""
 
-    def _hear_of_stretch(self, message: Reserve | Commit | Release) -> None:
+    def _hear_of_segment(self, message: Reserve | Commit | Release) -> None:
         if not isinstance(message, Commit) or not message.generation:
-            super()._hear_of_stretch(message)
+            super()._hear_of_segment(message)
 
 
 def broken_again() -> tuple[TreeWorld, str]:
@@ -83,10 +83,10 @@ def broken_again() -> tuple[TreeWorld, str]:
     world.clouds["c1"].variables[VOLTAGE] = variable(VOLTAGE, 1)
     contract = world.subscribe("c2/d", VOLTAGE)
     world.rest()
-    tell(world, "c1", StretchBroken(term=1, contract=contract, generation=0, reason="first"))
+    tell(world, "c1", SegmentBroken(term=1, contract=contract, generation=0, reason="first"))
     world.advance(NS_PER_S)
     world.clouds["c1"].capacity = 0
-    tell(world, "c1", StretchBroken(term=1, contract=contract, generation=1, reason="second"))
+    tell(world, "c1", SegmentBroken(term=1, contract=contract, generation=1, reason="second"))
     root = world.brokers["root"].machine
     assert [found.generation for found in root.state.holdings.of(contract)] == [0, 1]
     assert root.survey()["broken"] == 1
@@ -103,9 +103,9 @@ def test_an_older_generation_that_works_again_does_not_hide_that_the_present_one
 ):
     world, contract = broken_again()
     root = world.brokers["root"].machine
-    tell(world, "c1", StretchMended(term=1, contract=contract, generation=0))
+    tell(world, "c1", SegmentRestored(term=1, contract=contract, generation=0))
     assert root.survey()["broken"] == 1
-    tell(world, "c1", StretchMended(term=1, contract=contract, generation=1))
+    tell(world, "c1", SegmentRestored(term=1, contract=contract, generation=1))
     assert root.survey()["broken"] == 0
 
 
@@ -113,7 +113,7 @@ def test_a_cloud_that_is_only_crossed_does_not_end_the_contract_of_others() -> N
     world = row_of_clouds(3)
     contract = world.subscribe("c3/d", VOLTAGE)
     world.rest()
-    over = StretchBroken(term=1, contract=contract, generation=0, reason="over", is_over=True)
+    over = SegmentBroken(term=1, contract=contract, generation=0, reason="over", is_over=True)
     tell(world, "c2", over)
     world.rest()
     assert contract not in world.clouds["c3"].ended

@@ -6,8 +6,8 @@ import random
 from itertools import permutations
 from typing import TYPE_CHECKING
 
-from gridstat.broker.tree import crossings
-from gridstat.net.command.tree_messages import Crossing, CrossingsTold, WantBorders
+from gridstat.broker.tree import border_graph
+from gridstat.net.command.tree_messages import AbstractLink, AbstractLinksReported, WantBorders
 from tests.unit.broker.tree.seat import under_a_seat
 
 if TYPE_CHECKING:
@@ -46,18 +46,24 @@ def tell(world: TreeWorld) -> Ways:
             for pair in permutations(ends, 2)
         }
         told = [
-            Crossing(from_router=one, to_router=other, latency_us=us, free_bytes_per_s={0: free})
+            AbstractLink(
+                from_router=one, to_router=other, latency_us=us, free_bytes_per_s={0: free}
+            )
             for (one, other), (us, free) in own.items()
         ]
-        world.post(cloud, "west", CrossingsTold(term=1, crossings=tuple(told)))
+        world.post(cloud, "west", AbstractLinksReported(term=1, abstract_links=tuple(told)))
         ways |= own
     world.settle()
     return ways
 
 
-def last_told(world: TreeWorld) -> dict[tuple[str, str], Crossing]:
-    told = [word for to, _, word in world.sent if to == "west" and isinstance(word, CrossingsTold)]
-    return {(one.from_router, one.to_router): one for one in told[-1].crossings}
+def last_told(world: TreeWorld) -> dict[tuple[str, str], AbstractLink]:
+    told = [
+        word
+        for to, _, word in world.sent
+        if to == "west" and isinstance(word, AbstractLinksReported)
+    ]
+    return {(one.from_router, one.to_router): one for one in told[-1].abstract_links}
 
 
 def nearest(ways: Ways, routers: tuple[str, ...]) -> Ways:
@@ -94,12 +100,12 @@ def test_many_borders_are_looked_at_in_turns_and_told_when_all_are_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = west()
-    monkeypatch.setattr(crossings, "LOOKED_AT_MAX", 1, raising=False)
+    monkeypatch.setattr(border_graph, "LOOKED_AT_MAX", 1, raising=False)
     tell(world)
-    step_ns = world.brokers["west"].settings.crossings_after_ns
+    step_ns = world.brokers["west"].settings.abstract_links_after_ns
     world.sent.clear()
     for _ in range(len(BORDERS) - 1):
         world.advance(step_ns)
-        assert not any(isinstance(word, CrossingsTold) for _, _, word in world.sent)
+        assert not any(isinstance(word, AbstractLinksReported) for _, _, word in world.sent)
     world.advance(step_ns)
     assert set(last_told(world)) == set(permutations(BORDERS, 2))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gridstat.broker.tree.settings import TreeSettings
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.rate_law import NS_PER_S
-from gridstat.net.command.stretch_messages import EndContract, StretchBroken
+from gridstat.net.command.segment_messages import EndContract, SegmentBroken
 from gridstat.net.command.tree_messages import (
-    BorderChannelTold,
-    BorderTold,
-    CrossingsTold,
+    AbstractLinksReported,
+    BorderChannelReported,
+    BorderReported,
     NamesFound,
     WatchNames,
 )
@@ -50,7 +50,7 @@ def test_a_channel_that_falls_silent_is_planned_round_and_the_old_way_is_given_b
     (after,) = own_channels(world, contract)
     assert after != before
     assert world.clouds["c2"].granted[contract].generation == 1
-    assert set(world.clouds["c1"].stretches) == {(contract, 1)}
+    assert set(world.clouds["c1"].segments) == {(contract, 1)}
     assert inconsistencies(world) == []
     told = {
         one["channel"]: one["is_up"] for one in world.brokers["root"].machine.survey()["channels"]
@@ -98,16 +98,16 @@ def test_a_cloud_that_cannot_mend_its_part_is_left_by_another_border() -> None:
     contract = world.subscribe("c3/d", VOLTAGE)
     world.settle()
     middle = world.clouds["c2"]
-    ((key, found),) = middle.stretches.items()
+    ((key, found),) = middle.segments.items()
     gates = tuple(gate.channel_id for gate in (*found.reserve.entries, *found.reserve.exits))
     middle.out.append(
-        StretchBroken(
+        SegmentBroken(
             term=middle.term, contract=key[0], generation=key[1], reason="i3 is down", broken=gates
         )
     )
     world.say("c2")
     world.rest()
-    ((_, now),) = middle.stretches.items()
+    ((_, now),) = middle.segments.items()
     used = {gate.channel_id for gate in (*now.reserve.entries, *now.reserve.exits)}
     assert not used & set(gates)
     assert inconsistencies(world) == []
@@ -147,7 +147,7 @@ def test_changes_on_both_sides_of_a_partition_merge_to_what_was_last_wanted(cut:
         granted = world.clouds[name].granted
         assert {one: found.variable.name for one, found in granted.items()} == contracts, name
     assert set(world.clouds["c4"].ended) == {ended}
-    held = {key[0] for cloud in world.clouds.values() for key in cloud.stretches}
+    held = {key[0] for cloud in world.clouds.values() for key in cloud.segments}
     assert held == {kept, late, local}
     for contract in (kept, late, local):
         world.end(contract)
@@ -190,8 +190,8 @@ def test_a_child_has_no_say_in_what_lies_below_another() -> None:
     own = set(forger.open_channels)
     forger.out += [
         EndContract(term=forger.term, contract=contract),
-        BorderTold(term=forger.term, router="c4/m0", is_up=True, host="10.6.6.6", data_port=1),
-        BorderChannelTold(
+        BorderReported(term=forger.term, router="c4/m0", is_up=True, host="10.6.6.6", data_port=1),
+        BorderChannelReported(
             term=forger.term,
             channel_id=next(one for one in world.clouds["c4"].open_channels if one not in own),
             is_up=False,
@@ -275,9 +275,9 @@ def test_a_middle_broker_tells_ways_between_the_borders_above_and_again_only_if_
     told = [
         message
         for sender, _, message in world.sent
-        if sender == "east" and isinstance(message, CrossingsTold)
+        if sender == "east" and isinstance(message, AbstractLinksReported)
     ]
-    ways = {(one.from_router, one.to_router): one.latency_us for one in told[-1].crossings}
+    ways = {(one.from_router, one.to_router): one.latency_us for one in told[-1].abstract_links}
     assert set(ways) == {("c5/r0", "c3/r1"), ("c3/r1", "c5/r0")}
     assert ways["c5/r0", "c3/r1"] == 600 + 500 + 600
     count = len(told)
@@ -297,7 +297,8 @@ def test_a_middle_broker_tells_ways_between_the_borders_above_and_again_only_if_
 
 def _told_by(world: TreeWorld, broker: str) -> int:
     return sum(
-        sender == broker and isinstance(message, CrossingsTold) for sender, _, message in world.sent
+        sender == broker and isinstance(message, AbstractLinksReported)
+        for sender, _, message in world.sent
     )
 
 

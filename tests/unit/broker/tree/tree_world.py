@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gridstat.broker.desk import Outside
+from gridstat.broker.context import Outside
 from gridstat.broker.tree.qos_broker import QosBroker
-from gridstat.broker.tree.settings import TreeSettings
+from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.cloud import EventChannel
 from gridstat.model.identifiers import ChannelId, VariableId
 from gridstat.model.qos import ModalQos, QosRequest

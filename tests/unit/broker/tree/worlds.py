@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from gridstat.broker.tree.records import Stage
+from gridstat.broker.tree.tree_operations import Stage
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
 from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, variable
 
 if TYPE_CHECKING:
     from gridstat.broker.capacity.accounts import Carriage
-    from gridstat.broker.tree.settings import TreeSettings
+    from gridstat.broker.tree.tree_settings import TreeSettings
 
 VOLTAGE = "c1/pmu/v"
 
@@ -103,7 +103,7 @@ def is_charged(carriage: Carriage) -> bool:
 def residue(world: TreeWorld) -> list[str]:
     """Whatever anybody still holds, is charged for, or waits for."""
     found = [
-        f"{cloud.name} holds {key}" for cloud in world.clouds.values() for key in cloud.stretches
+        f"{cloud.name} holds {key}" for cloud in world.clouds.values() for key in cloud.segments
     ]
     for name, process in world.brokers.items():
         state, survey = process.machine.state, process.machine.survey()
@@ -123,7 +123,7 @@ def residue(world: TreeWorld) -> list[str]:
 
 def _is_committed(world: TreeWorld, name: str, key: tuple[str, int]) -> bool:
     if name in world.clouds:
-        return world.clouds[name].stretches[key].is_committed
+        return world.clouds[name].segments[key].is_committed
     holdings = world.brokers[name].machine.state.holdings
     holding = holdings.find(*key)
     return holding is not None and holdings.stage(holding) is Stage.COMMITTED
@@ -141,7 +141,7 @@ def inconsistencies(world: TreeWorld) -> list[str]:
         }
         for child in process.children:
             if child in world.clouds:
-                held = set(world.clouds[child].stretches)
+                held = set(world.clouds[child].segments)
             else:
                 below = world.brokers[child].machine.state.holdings
                 held = {holding.key for holding, _ in below.all() if not holding.is_owned}

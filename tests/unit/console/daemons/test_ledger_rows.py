@@ -9,7 +9,7 @@ import pytest
 
 from gridstat.console.daemons.ledger_rows import HOUR_NS, NS_PER_S, LedgerRows
 from gridstat.net.command.endpoint_messages import LedgerEntry, PathEntry
-from gridstat.record.kinds import LEDGERS
+from gridstat.record.record_kinds import LEDGERS
 from tests.unit.console.daemons.test_recorder_rows import contract
 
 NOON_S = 12 * 3_600

@@ -10,12 +10,12 @@ import pytest
 
 from gridstat.console.daemons.recorder_daemon import RecorderDaemon, RecorderPlan, RecorderTap
 from gridstat.console.daemons.recorder_rows import AccountRows
-from gridstat.endpoint.asking import qos
+from gridstat.endpoint.options import qos
 from gridstat.model.errors import Misuse
-from gridstat.pipeline.known_streams import FOR_EVER_NS, known_streams
-from gridstat.record.kinds import CONTRACTS, EVENTS, GAPS, STREAMS
+from gridstat.pipeline.stream_catalog import FOR_EVER_NS, known_streams
+from gridstat.record.log_settings import RecorderSettings
+from gridstat.record.record_kinds import CONTRACTS, EVENTS, GAPS, STREAMS
 from gridstat.record.recorder import Recorder, read_rows
-from gridstat.record.settings import RecorderSettings
 from tests.unit.record.batches import BEGAN_NS
 from tests.unit.record.samples import Clock, samples, variable
 

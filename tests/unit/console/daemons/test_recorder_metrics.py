@@ -7,8 +7,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gridstat.console.daemons.metrics_server import exposition
 from gridstat.console.daemons.recorder_metrics import RecorderCollector
+from gridstat.record.log_settings import RecorderSettings
 from gridstat.record.recorder import RecorderFigures
-from gridstat.record.settings import RecorderSettings
 
 
 def told(state: str, complaint: str = "") -> dict[tuple[str, ...], float]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from gridstat.broker.operators.survey import ledger_facts
 from gridstat.console.daemons.recorder_rows import AccountRows
-from gridstat.record.kinds import CONTRACTS, COUNTERS
+from gridstat.record.record_kinds import CONTRACTS, COUNTERS
 from tests.unit.record.samples import variable
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ SURVEY = {
         }
     ],
     "contracts": 12,
-    "stretches": 4,
+    "segments": 4,
     "broken": 1,
     "transactions": 0,
     "releases": 0,

@@ -9,7 +9,6 @@ import pytest
 
 from gridstat.model.errors import DeadlinePassed, GridStatError, LinkDown, NotAuthorised
 from gridstat.net.command.certificate_folder import CertificateFolder
-from gridstat.net.command.gate import ClientGate, ServerGate
 from gridstat.net.command.identity import Identity, Role
 from gridstat.net.command.messages import (
     BackPressureChanged,
@@ -17,6 +16,7 @@ from gridstat.net.command.messages import (
     OperatorAnswer,
     TableChanged,
 )
+from gridstat.net.command.peer_authorization import ClientAuthorization, ServerAuthorization
 from gridstat.net.command.session import FRAMES_A_TURN, Session, SessionState
 from gridstat.net.command.session_settings import SessionCounters, SessionSettings
 from gridstat.net.command.session_terms import SessionTerms
@@ -74,8 +74,10 @@ class Pair:
         self._settings = settings or SessionSettings()
         self.counters = SessionCounters()
         self.router, self.broker = RecordingOwner(), RecordingOwner(refusal)
-        gate = ServerGate(BROKER, frozenset({Role.ROUTER}))
-        self.client = self._session(self.router, ROUTER, ClientGate(BROKER), schema_version)
+        gate = ServerAuthorization(BROKER, frozenset({Role.ROUTER}))
+        self.client = self._session(
+            self.router, ROUTER, ClientAuthorization(BROKER), schema_version
+        )
         self.server = self._session(self.broker, BROKER, gate, 2)
         self.client_end: MemoryTransport
         self.client_end, self.server_end = join(self.client, self.server)
@@ -340,7 +342,7 @@ def test_before_the_hello_there_is_no_room_for_a_large_frame(
         pair = Pair(credentials)
         pair.client._terms = SessionTerms(
             is_server=False,
-            gate=ClientGate(BROKER),
+            gate=ClientAuthorization(BROKER),
             context=credentials[ROUTER].context(is_server=False),
             hello=Hello(role="router", name="c1/e0", instance="a", software="x" * 20_000),
             settings=SessionSettings(),

@@ -1,0 +1,398 @@
+"""The way of a subscription from request to paths: negotiate, search, reserve; and back again.
+
+Every call either does all of what it says or leaves no trace. A change reserves the new before the
+old is given back: both are charged until `settle`, because both are on the routers until then. Only
+that overlap may exceed a limit; refusing it would refuse changes that end below what was held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from math import ceil
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
+
+from gridstat.broker.capacity.admission import Limit, Obstacle
+from gridstat.broker.capacity.allocation import (
+    AllocatedPath,
+    Allocation,
+    AllocationRequest,
+    Refusal,
+    is_node_disjoint,
+    latency_us_max,
+    shares_edge,
+)
+from gridstat.broker.capacity.charges import check_rate
+from gridstat.broker.capacity.latency_promises import PathKey
+from gridstat.broker.capacity.negotiation import band_of, differences, replay_band
+from gridstat.broker.capacity.path_cache import SEARCH_BUDGET_S
+from gridstat.broker.capacity.planning import Plan, Planner, Trial, claim_of, claims_of
+from gridstat.broker.capacity.resources import UNNAMED, Leaving, RefusedRows
+from gridstat.broker.interning import same, same_quality
+from gridstat.model.errors import IntervalNotSatisfiable, NoSuchRouter, NoSuchSubscription
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from gridstat.broker.capacity.claims import Claim
+    from gridstat.broker.capacity.negotiation import Band
+    from gridstat.broker.capacity.resources import Resources
+    from gridstat.model.qos import Qos
+
+LATENCY_HEADROOM: Final = Fraction(5, 4)
+"""A latency below the desired one is granted with a quarter above the prediction, within the band,
+so that the next subscription on the same path does not make the contract late at once."""
+
+
+def standing_clock() -> float:
+    """For callers without a clock: the search then ends by its bound on steps."""
+    return 0.0
+
+
+class Allocator:
+    """Holds the contracts; the claims on resources are those of its contracts and of what leaves.
+
+    `change`, `replace_path` and `replace_all` keep the old paths charged until `settle`.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        *,
+        clock: Callable[[], float] = standing_clock,
+        budget_s: float = SEARCH_BUDGET_S,
+    ) -> None:
+        self.resources = resources
+        self._planner = Planner(resources, clock, budget_s)
+        self._contracts: dict[int, Allocation] = {}
+        self.leaving = Leaving(resources)
+        self.refused_rows = RefusedRows()
+
+    @property
+    def contracts(self) -> Mapping[int, Allocation]:
+        """Every contract by its subscription."""
+        return MappingProxyType(self._contracts)
+
+    def contract(self, subscription_id: int) -> Allocation:
+        try:
+            return self._contracts[subscription_id]
+        except KeyError:
+            raise NoSuchSubscription(f"there is no subscription {subscription_id}") from None
+
+    def allocate(self, request: AllocationRequest) -> Allocation | Refusal:
+        """Paths and the best quality that fits between desired and worst, reserved; or why not."""
+        assert request.subscription_id not in self._contracts, "subscriptions are allocated once"
+        return self._negotiate_round_refusals(self._trial(request))
+
+    def release(self, subscription_id: int) -> Allocation:
+        """Give everything of a subscription back, also what was still leaving."""
+        contract = self.contract(subscription_id)
+        self.settle(subscription_id)
+        self._withdraw(contract)
+        return contract
+
+    def change(self, request: AllocationRequest) -> Allocation | Refusal:
+        """Another quality, other edges or another variable for a live subscription.
+
+        A refusal leaves the old contract; otherwise the old paths are charged until `settle`.
+        """
+        old = self.contract(request.subscription_id)
+        trial = self._trial(request, old)
+        self._withdraw(old)
+        answer = self._negotiate_round_refusals(trial)
+        if isinstance(answer, Refusal):
+            self._hold(old)
+        else:
+            self.leaving.charge(old.subscription_id, _claims(old))
+        return answer
+
+    def settle(self, subscription_id: int, *generations: int) -> None:
+        """The routers have torn down what changes left behind: give that back.
+
+        With generations only what those retire; the rest may still be on the routers.
+        """
+        self.leaving.settle(subscription_id, *generations)
+
+    def take_back(self, contract: Allocation, generation: int) -> None:
+        """Hold the contract from before a change to this generation, which came to nothing."""
+        self.settle(contract.subscription_id, generation, UNNAMED)
+        if contract.subscription_id in self._contracts:
+            self._withdraw(self._contracts[contract.subscription_id])
+        self._hold(contract)
+
+    def restore(self, contract: Allocation) -> None:
+        """A contract from the journal: it was granted once and stands, whatever the room is now."""
+        assert contract.subscription_id not in self._contracts, "a contract is restored once"
+        self._hold(contract)
+
+    def supersede(self, contract: Allocation) -> None:
+        """A change from the journal: it stands, and the old paths are charged until `settle`."""
+        old = self._contracts.get(contract.subscription_id)
+        if old is not None:
+            self._withdraw(old)
+            self.leaving.charge(contract.subscription_id, _claims(old))
+        self._hold(contract)
+
+    def replace_path(
+        self,
+        subscription_id: int,
+        index: int,
+        *,
+        avoiding_channels: Iterable[int] = (),
+        avoiding_routers: Iterable[str] = (),
+        ends: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
+    ) -> Allocation | Refusal:
+        """Another path in the place of one that failed, disjoint from the others.
+
+        Where the others are in its way, all paths are chosen anew. The quality stays. `ends` are
+        the sources and targets, if they are others than before. A router that refuses the
+        variable's row is no better than what failed.
+        """
+        old = self.contract(subscription_id)
+        request = old.request
+        if ends is not None:
+            request = structs.replace(request, sources=ends[0], targets=ends[1])
+        trial = self._trial(request, old)
+        trial = structs.replace(
+            trial,
+            excluded_channels=trial.excluded_channels | frozenset(avoiding_channels),
+            excluded_routers=trial.excluded_routers.union(
+                avoiding_routers, self.refused_rows.of(request.variable.variable_id)
+            ),
+        )
+        self._planner.begin()
+        self._withdraw(old)
+        answer = self._replace(trial, old, index)
+        if isinstance(answer, Obstacle):
+            self._hold(old)
+            return answer.refusal()
+        self.leaving.charge(
+            subscription_id,
+            tuple(
+                claim
+                for claim, path in zip(_claims(old), old.paths, strict=True)
+                if path not in answer.paths
+            ),
+        )
+        return answer
+
+    def paths_over_channel(self, channel_id: int) -> list[PathKey]:
+        return self.resources.promises.over(channel_id)
+
+    def paths_over_router(self, name: str) -> list[PathKey]:
+        return self.resources.promises.over(name)
+
+    # Negotiation.
+
+    def _negotiate_round_refusals(self, trial: Trial) -> Allocation | Refusal:
+        """Over a router that refuses the variable's row only if nothing leads round it."""
+        refusing = self.refused_rows.of(trial.request.variable.variable_id)
+        if refusing:
+            answer = self._negotiate(
+                structs.replace(trial, excluded_routers=trial.excluded_routers | refusing)
+            )
+            if isinstance(answer, Allocation):
+                return answer
+        return self._negotiate(trial)
+
+    def _negotiate(self, trial: Trial) -> Allocation | Refusal:
+        request = trial.request
+        try:
+            band = band_of(request.qos, request.variable.period)
+            if request.variable.is_replay:
+                band = replay_band(band)
+            check_rate(request.variable)
+            for name in (*request.sources, *request.targets):
+                self.resources.router(name)
+        except (IntervalNotSatisfiable, NoSuchRouter) as refused:
+            return Refusal(refused.code, str(refused.args[0]), refused.hint)
+        self._planner.begin()
+        plan = self._planner.plan(trial, band.level(0, 0, is_slow=False))
+        why = ""
+        if isinstance(plan, Obstacle):
+            why = plan.reason
+            plan = self._plan_below(trial, band, plan)
+        if isinstance(plan, Obstacle):
+            return plan.refusal()
+        return self._grant(request, band, plan, why)
+
+    def _plan_below(self, trial: Trial, band: Band, met: Obstacle) -> Plan | Obstacle:
+        """The best level of the band that fits, or what stands in the way of the worst."""
+        if not band.is_wide:
+            return self._planner.diagnose(trial, band.last(0), met)
+        every_steps = self._every_steps_needed(trial, band)
+        if isinstance(every_steps, Obstacle):
+            return every_steps
+        for quality in band.levels_of(every_steps):
+            plan = self._planner.plan(trial, quality)
+            if isinstance(plan, Plan):
+                return plan
+        return met
+
+    def _every_steps_needed(self, trial: Trial, band: Band) -> int | Obstacle:
+        """How often the divisors must be doubled before anything acceptable fits."""
+        met = self._planner.obstacle(trial, band.last(0))
+        if met is None:
+            return 0
+        low, high = 0, band.every_steps
+        if high and not met.is_of_the_topology:
+            met = self._planner.obstacle(trial, band.last(high))
+        if met is not None:
+            return self._planner.diagnose(trial, band.last(high), met)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._planner.obstacle(trial, band.last(middle)) is None:
+                high = middle
+            else:
+                low = middle
+        return high
+
+    def _grant(self, request: AllocationRequest, band: Band, plan: Plan, why: str) -> Allocation:
+        granted = same_quality(
+            {
+                mode: qos
+                if qos.latency_us == band.desired[mode].latency_us
+                else replace(qos, latency_us=_with_headroom_us(qos, plan.paths))
+                for mode, qos in plan.quality.items()
+            }
+        )
+        contract = Allocation(
+            request=request,
+            granted=granted,
+            paths=plan.paths,
+            is_node_disjoint=plan.is_node_disjoint,
+            shares_edge=plan.shares_edge,
+            degraded=(*band.notes, *differences(band.desired, granted, why)),
+        )
+        self._sign(contract)
+        return contract
+
+    # Replacement.
+
+    def _replace(self, trial: Trial, old: Allocation, index: int) -> Allocation | Obstacle:
+        """One path, if it shares no inner router; else all anew; else one that shares no channel.
+
+        Moving a path that works is harmless, since it is done make-before-break; paths that meet
+        in a router would fail together.
+        """
+        staying = [path for at, path in enumerate(old.paths) if at != index]
+        every = frozenset(name for path in staying for name in path.routers)
+        inner = frozenset(name for path in staying for name in path.routers[1:-1])
+        answer = self._replace_one(trial, old, index, every)
+        if isinstance(answer, Obstacle) and inner != every:
+            answer = self._replace_one(trial, old, index, inner)
+        if isinstance(answer, Obstacle) and staying:
+            answer = self._replace_all(trial, old, is_lone=True)
+        if isinstance(answer, Obstacle) and inner:
+            answer = self._replace_one(trial, old, index, frozenset())
+        if isinstance(answer, Obstacle) and staying:
+            answer = self._replace_all(trial, old, is_lone=False)
+        if isinstance(answer, Obstacle):
+            return self._planner.diagnose(trial, old.granted, answer)
+        return answer
+
+    def _replace_one(
+        self, trial: Trial, old: Allocation, index: int, routers: frozenset[str]
+    ) -> Allocation | Obstacle:
+        """Another path in one place, which crosses none of these routers."""
+        staying = [(at, path) for at, path in enumerate(old.paths) if at != index]
+        held = [claim_of(old.request, old.granted, at, path) for at, path in staying]
+        channels = {number for _, path in staying for number in path.channel_ids}
+        alone = structs.replace(
+            trial,
+            excluded_channels=trial.excluded_channels | channels,
+            excluded_routers=trial.excluded_routers | routers,
+        )
+        quality = {
+            mode: replace(qos, redundancy=1)
+            for mode, qos in old.granted.items()
+            if qos.redundancy > index
+        }
+        self.resources.take(held)
+        plan = self._planner.plan(alone, quality)
+        if not isinstance(plan, Obstacle) and any(path in plan.paths for _, path in staying):
+            # A path of one router has no channel to share, and would be its sibling over again.
+            self._planner.undo(plan)
+            plan = Obstacle(Limit.REDUNDANCY, None, "", 0, "", "its sibling is the only way left")
+        if isinstance(plan, Obstacle):
+            self.resources.give_back(held)
+            return plan
+        paths = (*old.paths[:index], *plan.paths, *old.paths[index + 1 :])
+        return self._resign(trial.request, old, paths)
+
+    def _replace_all(
+        self, trial: Trial, old: Allocation, *, is_lone: bool
+    ) -> Allocation | Obstacle:
+        """All paths anew; `is_lone`: only if no two of them share an inner router."""
+        plan = self._planner.plan(trial, old.granted)
+        if isinstance(plan, Obstacle):
+            return plan
+        if is_lone and not plan.is_node_disjoint:
+            self._planner.undo(plan)
+            return Obstacle(Limit.REDUNDANCY, None, "", 0, "", "all paths together share routers")
+        return self._resign(trial.request, old, plan.paths)
+
+    def _resign(
+        self, request: AllocationRequest, old: Allocation, paths: tuple[AllocatedPath, ...]
+    ) -> Allocation:
+        contract = structs.replace(
+            old,
+            request=request,
+            paths=paths,
+            is_node_disjoint=is_node_disjoint(paths),
+            shares_edge=shares_edge(paths),
+        )
+        self._sign(contract)
+        return contract
+
+    # Holding and letting go.
+
+    def _trial(self, request: AllocationRequest, old: Allocation | None = None) -> Trial:
+        unusable = self.resources.unusable_channels()
+        if old is None:
+            return Trial(request, unusable, self.resources.down_routers())
+        own = frozenset(number for path in old.paths for number in path.channel_ids)
+        down = self.resources.down_channels() if unusable & own else frozenset()
+        tolerated = (unusable & own) - down
+        is_same = old.request.variable == request.variable
+        return Trial(
+            request=request,
+            excluded_channels=unusable - tolerated,
+            excluded_routers=self.resources.down_routers(),
+            favoured_channels=own if is_same else frozenset(),
+            pressed={number: self.resources.channel(number).bytes.value for number in tolerated},
+        )
+
+    def _sign(self, contract: Allocation) -> None:
+        """Enter a contract whose claims are taken."""
+        subscription_id = contract.request.subscription_id
+        self._contracts[subscription_id] = contract
+        for index, path in enumerate(contract.paths):
+            self.resources.promises.make(
+                PathKey(subscription_id, index),
+                same((*path.routers, *path.channel_ids)),
+                self.resources.path_us(path.routers, path.channel_ids),
+                latency_us_max(contract.granted, index),
+            )
+
+    def _hold(self, contract: Allocation) -> None:
+        self.resources.take(_claims(contract))
+        self._sign(contract)
+
+    def _withdraw(self, contract: Allocation) -> None:
+        for index in range(len(contract.paths)):
+            self.resources.promises.end(PathKey(contract.subscription_id, index))
+        self.resources.give_back(_claims(contract))
+        del self._contracts[contract.subscription_id]
+
+
+def _with_headroom_us(qos: Qos, paths: tuple[AllocatedPath, ...]) -> int:
+    slowest_us = max(path.latency_us for path in paths[: qos.redundancy])
+    return min(qos.latency_us, ceil(LATENCY_HEADROOM * slowest_us))
+
+
+def _claims(contract: Allocation) -> tuple[Claim, ...]:
+    return claims_of(contract.request, contract.granted, contract.paths)

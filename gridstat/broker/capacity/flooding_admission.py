@@ -1,0 +1,53 @@
+"""Which channels something may flood over, and whether all of it would fit onto a new one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.capacity.accounts import Carriage
+from gridstat.broker.capacity.admission import channel_obstacles
+from gridstat.broker.capacity.allocation import Refusal
+from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT
+from gridstat.broker.capacity.stream_costs import StreamCost
+from gridstat.model.errors import LatencyNotSatisfiable
+from gridstat.model.flooding import FLOOD_CHANNEL_US_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gridstat.model.cloud import EventChannel
+    from gridstat.model.status import StatusVariable
+
+
+US_PER_MS: Final = 1_000
+
+
+def slow_refusal(channels: Iterable[EventChannel]) -> Refusal | None:
+    """The slowest channel, if a copy could come round by it after routers forgot its event."""
+    slowest = max(channels, key=lambda channel: channel.latency_us, default=None)
+    if slowest is None or slowest.latency_us <= FLOOD_CHANNEL_US_MAX:
+        return None
+    most = f"{FLOOD_CHANNEL_US_MAX // US_PER_MS} ms"
+    return Refusal.of(
+        LatencyNotSatisfiable,
+        f"channel {slowest.label} takes {slowest.latency_us / US_PER_MS:g} ms, and nothing floods "
+        f"over a channel that takes more than {most}: a copy could come round when routers have "
+        "forgotten its event",
+        hint="flood at a broker whose scope is without the channel, or declare a shorter latency",
+        bottleneck=f"channel {slowest.label}",
+        shortfall=f"{slowest.latency_us - FLOOD_CHANNEL_US_MAX} µs",
+    )
+
+
+def flooding_refusal(
+    channel: EventChannel, taken: Iterable[tuple[StatusVariable, Mapping[int, int]]]
+) -> Refusal | None:
+    """What stands in the way of a new channel: it would carry all of this from its first moment."""
+    carriage = Carriage((), MODE_SETS_DEFAULT, channel)
+    slow = slow_refusal((channel,))
+    for variable, everys in taken:
+        if slow is not None:
+            return slow
+        carriage.add(StreamCost(variable), everys)
+    found = list(channel_obstacles(carriage, channel.channel_id))
+    return found[0].refusal() if found else None

@@ -1,0 +1,135 @@
+"""Choices of paths, remembered: most subscriptions ask what another has asked before.
+
+A choice is kept as long as the topology stands. It may have become full or slow meanwhile, so
+whoever takes it checks that first; a search that failed for its latency is not remembered at all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, assert_never
+
+from msgspec import Struct, structs
+
+from gridstat.model.paths import Found, NotFound, disjoint_paths
+from gridstat.model.qos import PATH_ROUTERS_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gridstat.broker.capacity.resources import Resources
+
+CHOICES_MAX: Final = 65_536
+SEARCH_BUDGET_S: Final = 0.1
+SEARCHES: Final = 3
+"""A request that is refused may search a dozen times, few of them for long; so many budgets do."""
+_NONE_FAVOURED: Final[frozenset[int]] = frozenset()
+REUSE_COST: Final = 1
+"""A channel that carries the variable already is nearly free, but a shorter way is still better."""
+
+
+class Question(Struct, frozen=True):
+    """Which paths, from where to where, how fast at most (ends not counted), avoiding what."""
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    bounds_us: tuple[int, ...]
+    excluded_channels: frozenset[int]
+    excluded_routers: frozenset[str]
+    favoured_channels: frozenset[int]
+
+
+class PathCache:
+    """Answers are those of `disjoint_paths` on the cloud of the present topology version."""
+
+    def __init__(self, resources: Resources, clock: Callable[[], float], budget_s: float) -> None:
+        self._resources = resources
+        self._clock = clock
+        self._budget_s = budget_s
+        self._version = resources.topology_version
+        self._known: dict[Question, Found | NotFound] = {}
+        self._ends_at_s = clock() + SEARCHES * budget_s
+
+    def begin(self) -> None:
+        """Another request begins, with a new budget for all its searches together."""
+        self._ends_at_s = self._clock() + SEARCHES * self._budget_s
+
+    def find(self, question: Question, *, is_fresh: bool = False) -> Found | NotFound:
+        """A known choice, or a new search; `is_fresh` asks for one with present latencies."""
+        if self._version != self._resources.topology_version or len(self._known) >= CHOICES_MAX:
+            self._known.clear()
+            self._version = self._resources.topology_version
+        known = None if is_fresh else self._known_answer(question)
+        if known is not None:
+            return known
+        answer = self._search(question, is_fresh=is_fresh)
+        if _routers_most(answer) > PATH_ROUTERS_MAX and question.favoured_channels:
+            # What carries the variable already is nearly free, and may lead a long way round.
+            plain = structs.replace(question, favoured_channels=_NONE_FAVOURED)
+            answer = self._search(plain, is_fresh=is_fresh)
+        routers = _routers_most(answer)
+        if routers > PATH_ROUTERS_MAX:
+            return NotFound("length", routers=routers)
+        if _is_lasting(answer):
+            self._known[question] = answer
+        return answer
+
+    def _search(self, question: Question, *, is_fresh: bool) -> Found | NotFound:
+        return disjoint_paths(
+            self._resources.graph(is_fresh=is_fresh),
+            question.sources,
+            question.targets,
+            question.bounds_us,
+            excluded_channels=question.excluded_channels,
+            excluded_routers=question.excluded_routers,
+            cheap_channels=dict.fromkeys(question.favoured_channels, REUSE_COST),
+            budget_s=max(0.0, min(self._budget_s, self._ends_at_s - self._clock())),
+            clock=self._clock,
+        )
+
+    def _known_answer(self, question: Question) -> Found | NotFound | None:
+        known = self._known.get(question)
+        if known is not None or not question.favoured_channels:
+            return known
+        # Another variable's choice between the same ends is as good if no choice could add less.
+        plain = self._known.get(
+            Question(
+                question.sources,
+                question.targets,
+                question.bounds_us,
+                question.excluded_channels,
+                question.excluded_routers,
+                _NONE_FAVOURED,
+            )
+        )
+        if isinstance(plain, Found) and self._adds_least(plain, question):
+            return plain
+        return None
+
+    def _adds_least(self, found: Found, question: Question) -> bool:
+        """Whether any other paths would put the variable on at least as many new channels."""
+        favoured = question.favoured_channels
+        added = sum([len(path.channel_ids) for path in found.paths])
+        for path in found.paths:
+            added -= len(favoured.intersection(path.channel_ids))
+        if added == 0:
+            return True
+        return added <= len(found.paths) and not any(
+            self._resources.leads_to(number, question.targets) for number in favoured
+        )
+
+
+def _routers_most(answer: Found | NotFound) -> int:
+    """Of the longest path."""
+    if isinstance(answer, NotFound):
+        return 0
+    return max([len(path.routers) for path in answer.paths])
+
+
+def _is_lasting(answer: Found | NotFound) -> bool:
+    match answer:
+        case Found():
+            return True
+        case NotFound():
+            return answer.reason in {"disconnected", "disjoint"}
+        case _:
+            assert_never(answer)

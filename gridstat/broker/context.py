@@ -1,0 +1,143 @@
+"""What all parts of a leaf broker share: its state, its journal's turn, and what it says now.
+
+The registry shows a decision at once; routers and end-points hear of it only when it is durable
+(`turn.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from gridstat.broker.records.operation import Applied
+from gridstat.broker.records.operations import Operation, RouterReported
+from gridstat.broker.tables.detection import Detection
+from gridstat.broker.unit_of_work import UnitOfWork, nobody, nothing
+from gridstat.net.command.machine import Send
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gridstat.broker.effects.effects import Effects
+    from gridstat.broker.effects.reservations import Reservations
+    from gridstat.broker.records.registry import Registry
+    from gridstat.broker.settings import BrokerSettings
+    from gridstat.broker.tables.router_tables import RouterTables
+    from gridstat.net.command.endpoint_signatures import Verifier
+    from gridstat.net.command.machine import Instruction
+    from gridstat.net.command.messages import Message
+
+FLUSH_TIMER: Final = "flush"
+CONFIRM_TIMER: Final = "confirm"
+REPORTS_TIMER: Final = "reports"
+
+
+def random_identity() -> str:
+    return uuid4().hex
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a pure broker is given of the world: proofs, dates, and how the journal fares.
+
+    `new_identity` names a journal that is begun, unlike any other.
+    """
+
+    verifier: Verifier
+    wall_clock_ns: Callable[[], int]
+    journal_figures: Callable[[], dict[str, int | float]] = dict
+    new_identity: Callable[[], str] = random_identity
+
+
+class BrokerContext(UnitOfWork[Operation]):
+    """A turn of a leaf broker, with all that its parts look at and change."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        outside: Outside,
+        registry: Registry,
+        reservations: Reservations,
+        tables: RouterTables,
+        effects: Effects,
+    ) -> None:
+        super().__init__(effects)
+        self.settings = settings
+        self.outside = outside
+        self.registry = registry
+        self.reservations = reservations
+        self.tables = tables
+        self.effects = effects
+        self.detection = Detection(registry, settings.probes)
+        self.unsaved_reports: dict[str, RouterReported] = {}
+        self._is_flush_set = False
+        self._is_confirm_set = False
+
+    def send_router(self, router: str, message: Message) -> None:
+        self.out.append(Send(f"router/{router}", message))
+
+    # Reports of routers.
+
+    def learn(self, report: RouterReported) -> None:
+        """Where a router listens: a fact that holds at once, and is journalled when it can be.
+
+        With whatever is written next, or on its own a little after the disk was full.
+        """
+        applied = Applied()
+        self.effects.apply(report, applied)
+        for step in applied.tables:
+            step()
+        self.unsaved_reports[report.name] = report
+        self.save_reports()
+
+    def save_reports(self) -> None:
+        if self.unsaved_reports:
+            self._write(Applied(), (), nothing, nobody)
+
+    def persist_failed(self, token: int, reason: str) -> None:
+        super().persist_failed(token, reason)
+        if self.unsaved_reports:
+            self.set_timer(REPORTS_TIMER, self.settings.retry_after_ns)
+
+    def _write(
+        self,
+        applied: Applied,
+        operations: Sequence[Operation],
+        then: Callable[[Applied], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        reports = tuple(self.unsaved_reports.values())
+        self.unsaved_reports.clear()
+        if reports:
+            applied.undo.append(lambda: self._keep(reports))
+        super()._write(applied, (*reports, *operations), then, failed)
+
+    def _keep(self, reports: tuple[RouterReported, ...]) -> None:
+        """They were not written; newer ones, undone before, stand."""
+        for report in reports:
+            self.unsaved_reports.setdefault(report.name, report)
+
+    # The ends of a turn.
+
+    def end_turn(self) -> list[Instruction]:
+        if self.tables.has_changes and not self._is_flush_set:
+            self._is_flush_set = True
+            self.set_timer(FLUSH_TIMER, self.settings.flush_after_ns)
+        if self.tables.is_waiting and not self._is_confirm_set:
+            self._is_confirm_set = True
+            self.set_timer(CONFIRM_TIMER, self.settings.confirm_within_ns)
+        return super().end_turn()
+
+    def flush(self) -> None:
+        """Notify the routers what has changed for them."""
+        self._is_flush_set = False
+        for router, change in self.tables.flush(term=self.registry.term):
+            self.send_router(router, change)
+
+    def expire(self) -> None:
+        """Give up on routers that did not confirm in time."""
+        again_ns = self.tables.expire(self.now_ns)
+        self._is_confirm_set = again_ns is not None
+        if again_ns is not None:
+            self.set_timer(CONFIRM_TIMER, again_ns - self.now_ns)

@@ -1,0 +1,104 @@
+"""Contracts across clouds as plain facts: whole ones of our end-points, segments of others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gridstat.broker.records.parent_state import contract_name
+from gridstat.broker.segments.segment_paths import current_pieces, whole_outcome
+
+if TYPE_CHECKING:
+    from gridstat.broker.records.operations import Subscribed
+    from gridstat.broker.records.parent_state import AskedContract
+    from gridstat.broker.records.registry import Publication, Registry
+    from gridstat.broker.tables.detection import Detection
+
+Facts = dict[str, Any]
+
+
+def place_facts(registry: Registry, parent: str) -> Facts:
+    """Where the cloud stands; a lone one has neither depth nor parent."""
+    tree = registry.tree
+    return {"parent": parent, "depth": tree.depth, "above": list(tree.above)}
+
+
+def asked_facts(registry: Registry, found: AskedContract, detection: Detection) -> Facts:
+    """A contract of an end-point of ours with a variable of another cloud, as a survey has it."""
+    record, granted = found.record, found.granted
+    facts: Facts = {
+        "subscription_id": record.number,
+        "name": record.name,
+        "subscriber": record.subscriber,
+        "contract": contract_name(registry.cloud, record.number),
+        "owner": "" if granted is None else granted.owner,
+        "generation": found.generation,
+        "granted": {} if granted is None else msgspec.to_builtins(granted.granted),
+        "paths": [],
+        "degraded": [],
+        "state": asked_state(found),
+    }
+    if granted is not None:
+        segment = own_segment(registry, found)
+        outcome = whole_outcome(record, granted, segment, detection=detection)
+        facts["detection_ms"] = outcome.detection_ms
+        facts["paths"] = [list(path.routers) for path in outcome.paths]
+        facts["degraded"] = list(outcome.degraded)
+    return facts
+
+
+def asked_explained(registry: Registry, found: AskedContract, detection: Detection) -> Facts:
+    """The same in depth: every path in its pieces, and whose each is."""
+    facts = asked_facts(registry, found, detection)
+    granted = found.granted
+    if granted is None:
+        return facts
+    segment = own_segment(registry, found)
+    facts["is_node_disjoint"] = granted.is_node_disjoint
+    facts["paths"] = [
+        {
+            "routers": routers,
+            "latency_us": path.latency_us,
+            "pieces": [
+                msgspec.to_builtins(piece) for piece in current_pieces(path, segment, detection)
+            ],
+        }
+        for routers, path in zip(facts["paths"], granted.paths, strict=True)
+    ]
+    return facts
+
+
+def asked_state(found: AskedContract) -> str:
+    if found.is_ending:
+        return "ending"
+    if found.granted is None:
+        return "asked above"
+    return "granted" if found.change is None else "change asked above"
+
+
+def own_segment(registry: Registry, found: AskedContract) -> Subscribed | None:
+    """What this cloud holds of the granted generation, if that is all it takes."""
+    if found.granted is None:
+        return None
+    contract = contract_name(registry.cloud, found.record.number)
+    number = registry.tree.segment(contract, found.granted.generation)
+    held = registry.subscriptions.get(number)
+    return None if held is None else held.record
+
+
+def segment_facts(record: Subscribed) -> Facts:
+    """What this cloud holds of a contract across clouds."""
+    return {
+        "contract": record.contract,
+        "generation": record.segment_generation,
+        "stage": "reserved" if record.is_reserved else "committed",
+        "entries": [list(gate) for gate in record.entries],
+        "exits": [list(gate) for gate in record.exits],
+    }
+
+
+def foreign_publication(registry: Registry, name: str) -> Publication | None:
+    """A variable of another cloud that a segment brings here."""
+    found = registry.foreign.values()
+    return next((one for one in found if one.variable.name == name), None)

@@ -1,0 +1,241 @@
+"""What operators may do: change the cloud at run time, and look into it (S0 §3.8).
+
+A repeated command is answered as the first, for what it asks is then the case already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, assert_never
+
+from gridstat.broker.operators.cloud_account import CloudAccount
+from gridstat.broker.records.operations import (
+    ChannelAdded,
+    ChannelRemoved,
+    RouterAdded,
+    RouterRemoved,
+)
+from gridstat.broker.records.registry import ALLOTTED_CHANNEL_ID_MIN
+from gridstat.broker.requests.outcomes import few_words, refused
+from gridstat.model.errors import (
+    GridStatError,
+    LayoutError,
+    NoSuchChannel,
+    NoSuchRouter,
+    StillInUse,
+    StorageFailed,
+    WrongCloud,
+)
+from gridstat.model.identifiers import ChannelId
+from gridstat.net.command.operator_messages import (
+    Account,
+    AddChannel,
+    AddRouter,
+    Explain,
+    ListFlooding,
+    OperatorAnswer,
+    OperatorCommand,
+    RemoveChannel,
+    RemoveFlooding,
+    RemoveRouter,
+    SetFlooding,
+    Survey,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gridstat.broker.context import BrokerContext
+    from gridstat.broker.operators.leaf_flooding import LeafFlooding
+    from gridstat.broker.operators.survey import Facts, ReportedLedger, Surveyor
+    from gridstat.broker.records.operation import Applied
+    from gridstat.broker.records.operations import Operation
+    from gridstat.broker.routers.router_health import RouterHealth
+    from gridstat.model.cloud import EventChannel
+
+
+class OperatorCommands:
+    """Nothing is removed while contracts or end-points depend on it."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        surveyor: Surveyor,
+        health: RouterHealth,
+        flooding: LeafFlooding,
+    ) -> None:
+        self._context = context
+        self._flooding = flooding
+        self._surveyor = surveyor
+        self.undefined_modes = surveyor.undefined_modes
+        self._accountant = CloudAccount(context, surveyor.counters)
+        self._health = health
+        self.started_ns = 0
+
+    def take(self, peer: str, command: OperatorCommand) -> None:
+        try:
+            self._do(peer, command)
+        except GridStatError as error:
+            self._refuse(peer, command.request_id, error)
+
+    def survey(self) -> Facts:
+        return self._surveyor.survey(started_ns=self.started_ns)
+
+    def ledgers(self) -> list[ReportedLedger]:
+        return self._surveyor.ledgers()
+
+    def _do(self, peer: str, command: OperatorCommand) -> None:
+        match command:
+            case Survey():
+                self._answer(peer, command.request_id, self.survey())
+            case Account(after=after):
+                self._answer(peer, command.request_id, self._accountant.page(after))
+            case Explain():
+                self._answer(peer, command.request_id, self._surveyor.explain(command.name))
+            case AddRouter():
+                self._add_router(peer, command)
+            case RemoveRouter():
+                self._remove_router(peer, command)
+            case AddChannel():
+                self._add_channel(peer, command)
+            case RemoveChannel():
+                self._remove_channel(peer, command)
+            case SetFlooding() | RemoveFlooding() | ListFlooding():
+                self._flooding.take(peer, command)
+            case _:
+                assert_never(command)
+
+    # Changes of the cloud.
+
+    def _add_router(self, peer: str, command: AddRouter) -> None:
+        router, registry = command.router, self._context.registry
+        if router.name.partition("/")[0] != registry.cloud:
+            raise WrongCloud(f"router {router.name} is not of cloud {registry.cloud}")
+        known = registry.routers.get(router.name)
+        if known is not None and known != router:
+            raise LayoutError(f"router {router.name} is there already, and is another")
+        if known is None:
+            done = partial(self._done, peer, command.request_id, {"router": router.name})
+            self._commit(peer, command.request_id, RouterAdded(router=router), done)
+            self._health.watch(router.name)
+        else:
+            self._answer(peer, command.request_id, {"router": router.name})
+
+    def _remove_router(self, peer: str, command: RemoveRouter) -> None:
+        registry, name = self._context.registry, command.name
+        if name not in registry.routers:
+            raise NoSuchRouter(f"there is no router {name[:80]}")
+        attached = registry.attached_to.get(name, ())
+        if attached:
+            raise StillInUse(f"router {name} has {len(attached)} end-points attached")
+        if registry.through_router.get(name) or self._context.reservations.is_loaded(name):
+            count = len(registry.through_router.get(name, ()))
+            raise StillInUse(f"router {name} carries {count} subscriptions, or did a moment ago")
+        if registry.channels_of.get(name):
+            labels = sorted(registry.channels[one].label for one in registry.channels_of[name])
+            raise StillInUse(
+                f"router {name} still has channels: {', '.join(labels)}", hint="remove them first"
+            )
+        if self._context.settings.parent and (borders := registry.tree.borders_at(name)):
+            raise StillInUse(
+                f"router {name} still has channels to other clouds: "
+                f"{', '.join(few_words([border.channel.label for border in borders]))}",
+                hint="remove them first, at the broker above this cloud that owns them",
+            )
+
+        def removed(_: Applied) -> None:
+            self._health.forget_router(name)
+            self._context.close(f"router/{name}", NoSuchRouter(f"router {name} was removed"))
+            self._answer(peer, command.request_id, {})
+
+        def kept(reason: str) -> None:
+            self._health.absence_is_long(name)  # Whoever was away before is away still.
+            self._failed(peer, command.request_id, reason)
+
+        self._context.commit([RouterRemoved(name=name)], removed, kept)
+
+    def _add_channel(self, peer: str, command: AddChannel) -> None:
+        registry, channel = self._context.registry, command.channel
+        for end in (channel.from_router, channel.to_router):
+            if end not in registry.routers:
+                raise NoSuchRouter(f"there is no router {end}")
+        known_id = registry.channel_between.get((channel.from_router, channel.to_router))
+        if known_id is not None:
+            known = registry.channels[known_id]
+            if replace(channel, channel_id=known.channel_id) != known:
+                raise LayoutError(f"channel {known.label} is there already, and is another")
+            self._answer(peer, command.request_id, _added(known))
+            return
+        if channel.channel_id == 0:
+            channel = replace(channel, channel_id=ChannelId(registry.next_channel_id()))
+        elif channel.channel_id >= ALLOTTED_CHANNEL_ID_MIN or channel.channel_id < 0:
+            raise LayoutError(
+                f"channel_id {channel.channel_id} is not below {ALLOTTED_CHANNEL_ID_MIN}",
+                hint="0 lets the broker choose",
+            )
+        elif channel.channel_id in registry.channels:
+            raise LayoutError(f"channel_id {channel.channel_id} is taken")
+        no = self._flooding.refusal_of(channel)
+        if no is not None:
+            self._context.send(
+                peer, OperatorAnswer(request_id=command.request_id, refused=refused(no))
+            )
+            return
+        done = partial(self._done, peer, command.request_id, _added(channel))
+        self._commit(peer, command.request_id, ChannelAdded(channel=channel), done)
+
+    def _remove_channel(self, peer: str, command: RemoveChannel) -> None:
+        registry = self._context.registry
+        number = registry.channel_between.get((command.from_router, command.to_router))
+        if number is None:
+            raise NoSuchChannel(f"there is no channel {command.from_router}→{command.to_router}")
+        using = registry.over_channel.get(number, ())
+        if registry.floods:
+            raise StillInUse(
+                f"{len(registry.floods)} variables flood every channel of this cloud",
+                hint="stop the flooding first: `gridstat flood --list`",
+            )
+        if using or self._context.reservations.is_loaded(number):
+            label = registry.channels[number].label
+            raise StillInUse(
+                f"channel {label} carries {len(using)} subscriptions, or did a moment ago"
+            )
+
+        def removed(_: Applied) -> None:
+            self._health.forget_channel(number)
+            self._answer(peer, command.request_id, {})
+
+        def kept(reason: str) -> None:
+            if number in registry.channels and number in self._health.down_channels:
+                self._context.reservations.resources.mark_channel(number, is_up=False)
+            self._failed(peer, command.request_id, reason)
+
+        self._context.commit([ChannelRemoved(channel_id=number)], removed, kept)
+
+    # Answers.
+
+    def _commit(
+        self,
+        peer: str,
+        request_id: int,
+        operation: Operation,
+        then: Callable[[Applied], None],
+    ) -> None:
+        self._context.commit([operation], then, partial(self._failed, peer, request_id))
+
+    def _done(self, peer: str, request_id: int, facts: Facts, _: Applied) -> None:
+        self._answer(peer, request_id, facts)
+
+    def _failed(self, peer: str, request_id: int, reason: str) -> None:
+        self._refuse(peer, request_id, StorageFailed(f"nothing was changed: {reason}"))
+
+    def _answer(self, peer: str, request_id: int, facts: Facts) -> None:
+        self._context.send(peer, OperatorAnswer(request_id=request_id, facts=facts))
+
+    def _refuse(self, peer: str, request_id: int, error: GridStatError) -> None:
+        self._context.send(peer, OperatorAnswer(request_id=request_id, refused=refused(error)))
+
+
+def _added(channel: EventChannel) -> Facts:
+    return {"channel": channel.label, "channel_id": channel.channel_id}

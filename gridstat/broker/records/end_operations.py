@@ -1,0 +1,91 @@
+"""How things end: the operations, in order, and whom to tell about them.
+
+Nothing is left behind: a variable goes after its subscriptions, an end-point after all it had.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gridstat.broker.records.operations import (
+    AttachmentEnded,
+    EndPointEnded,
+    Published,
+    Unsubscribed,
+    Withdrawn,
+)
+from gridstat.broker.records.parent_operations import ContractEnding
+from gridstat.broker.records.parent_state import contract_name
+from gridstat.net.command.endpoint_messages import Unpublished
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gridstat.broker.records.operations import Operation
+    from gridstat.broker.records.registry import EndPoint, Registry
+
+
+@dataclass(slots=True)
+class Ending:
+    """Operations to commit, and the subscribers to be told once they are durable."""
+
+    operations: list[Operation] = field(default_factory=list)
+    notices: list[tuple[str, Unpublished]] = field(default_factory=list)
+    routers: set[str] = field(default_factory=set)
+
+    def unsubscribe(self, registry: Registry, subscription_ids: Iterable[int]) -> None:
+        """Contracts across clouds end with all that this cloud has of them."""
+        tree = registry.tree
+        for subscription_id in sorted(subscription_ids):
+            if subscription_id in tree.asked:
+                contract = contract_name(registry.cloud, subscription_id)
+                self.unsubscribe(registry, tree.segments.get(contract, {}).values())
+                self.operations.append(ContractEnding(number=subscription_id))
+                continue
+            self.operations.append(Unsubscribed(subscription_id=subscription_id))
+            found = registry.subscriptions.get(subscription_id)
+            if found is not None:
+                self.routers |= {name for path in found.record.paths for name in path.routers}
+
+    def withdraw(self, registry: Registry, names: Iterable[str], *, but_not: str = "") -> None:
+        """Variables end with their subscriptions; one's own need no notice."""
+        homeless: dict[str, dict[int, str]] = {}
+        for record in registry.homeless.values():
+            homeless.setdefault(record.name, {})[record.subscription_id] = record.subscriber
+        for name in sorted(names):
+            subscribers = homeless.get(name, {}) | {
+                subscription_id: registry.subscriptions[subscription_id].record.subscriber
+                for subscription_id in registry.publications[name].subscriptions
+            }
+            self.unsubscribe(registry, subscribers)
+            for subscription_id, subscriber in sorted(subscribers.items()):
+                if subscriber and subscriber != but_not:
+                    notice = Unpublished(subscription_id=subscription_id, name=name)
+                    self.notices.append((subscriber, notice))
+            self.operations.append(Withdrawn(name=name))
+
+    def end(self, registry: Registry, endpoint: EndPoint, *, request_id: int = 0) -> None:
+        """All that an end-point has, and itself; by the given request, if it was its own wish."""
+        self.unsubscribe(registry, registry.contracts_of(endpoint) | endpoint.patterns)
+        self.withdraw(registry, endpoint.publications, but_not=endpoint.name)
+        self._leave_edges(endpoint)
+        floor = max(endpoint.book.newest(), request_id)
+        self.operations.append(EndPointEnded(endpoint=endpoint.name, floor=floor))
+
+    def restart(self, registry: Registry, endpoint: EndPoint) -> None:
+        """The process is gone, another stands in its place: only dormant publications stay."""
+        self.unsubscribe(registry, registry.contracts_of(endpoint) | endpoint.patterns)
+        for name in sorted(endpoint.publications):
+            variable = registry.publications[name].variable
+            self.operations.append(
+                Published(publisher=endpoint.name, variable=variable, is_dormant=True)
+            )
+        self._leave_edges(endpoint)
+
+    def _leave_edges(self, endpoint: EndPoint) -> None:
+        self.routers |= set(endpoint.attachments)
+        self.operations += [
+            AttachmentEnded(endpoint=endpoint.name, edge=edge)
+            for edge in sorted(endpoint.attachments)
+        ]

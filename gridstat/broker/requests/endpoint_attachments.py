@@ -1,0 +1,330 @@
+"""End-points come and go: attach, link loss, restart, grace time, detach (S0 A2, A22, A23)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.records.end_operations import Ending
+from gridstat.broker.records.operations import Answered, Attached
+from gridstat.broker.requests.endpoint_presence import AWAY_TIMER, GRACE_TIMER
+from gridstat.broker.requests.outcomes import encode_outcomes
+from gridstat.broker.requests.request_checks import check_room
+from gridstat.broker.routers.receiver_addresses import check_receiver
+from gridstat.model.cloud import RouterRole
+from gridstat.model.errors import (
+    EndPointExists,
+    LayoutError,
+    NoCommonVersion,
+    NoSuchRouter,
+    NotAuthorised,
+    QuotaReached,
+    WrongCloud,
+)
+from gridstat.model.rate_law import NS_PER_S
+from gridstat.net.command.endpoint_messages import AttachedOutcome, DoneOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gridstat.broker.context import BrokerContext
+    from gridstat.broker.records.operation import Applied
+    from gridstat.broker.records.registry import Attachment, EndPoint
+    from gridstat.broker.requests.endpoint_presence import EndPointPresence
+    from gridstat.broker.requests.notices import Notices
+    from gridstat.broker.requests.request_intake import Request, RequestIntake
+    from gridstat.broker.tables.channel_plan import ChannelPlan
+    from gridstat.net.command.endpoint_messages import Attach, Detach
+    from gridstat.net.command.endpoint_signatures import CertificateFacts
+
+DORMANT_TIMER: Final = "dormant/"
+FRESH: Final = 0
+LINK_WAS_LOST: Final = 1
+WAS_RESTARTED: Final = 3
+EDGE_WAS_RESTARTED: Final = 4
+"""The source's codes of a good attachment (S0 §3.11)."""
+
+
+class EndPointAttachments:
+    """One live process a name; an absent one keeps what it has for the grace time."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        requests: RequestIntake,
+        notices: Notices,
+        channel_plan: ChannelPlan,
+        presence: EndPointPresence,
+    ) -> None:
+        self._presence = presence
+        self._context = context
+        self._requests = requests
+        self._notices = notices
+        self._channel_plan = channel_plan
+
+    def attach(self, request: Request, edge: str, command: Attach, facts: CertificateFacts) -> None:
+        """Raises what refuses it."""
+        registry = self._context.registry
+        endpoint = registry.endpoints.get(request.endpoint)
+        self._check(request.endpoint, edge, command, endpoint)
+        if endpoint is not None and edge not in endpoint.attachments:
+            check_room(self._context, endpoint, edge)
+        ending = Ending()
+        code = FRESH
+        if endpoint is None:
+            code = FRESH if command.first_time else WAS_RESTARTED
+        elif endpoint.incarnation != command.incarnation:
+            ending.restart(registry, endpoint)
+            code = WAS_RESTARTED
+        elif (known := endpoint.attachments.get(edge)) is not None:
+            is_same_edge = known.edge_instance == registry.reports[edge].instance
+            code = LINK_WAS_LOST if is_same_edge else EDGE_WAS_RESTARTED
+        elif endpoint.is_restarted:
+            code = WAS_RESTARTED
+        attached = self._attached(request, edge, command, facts, endpoint, code=code)
+        outcome = self._outcome(attached, endpoint, code=code)
+        body = encode_outcomes((outcome,))
+        operations = [
+            *ending.operations,
+            attached,
+            Answered(endpoint=request.endpoint, request_id=request.request_id, body=body),
+        ]
+        is_other_process = bool(ending.operations)
+        routers = ending.routers | {edge}
+        then = partial(
+            self._when_attached, request, body, routers, is_other_process=is_other_process
+        )
+        lost_ns = None if endpoint is None else endpoint.lost_ns
+        self._presence.session_found(edge, request.endpoint)
+        self._context.commit(operations, then, partial(self._when_not_attached, request))
+        if code in {LINK_WAS_LOST, EDGE_WAS_RESTARTED}:
+            since_ns = self._context.now_ns if lost_ns is None else lost_ns
+            self._notices.repeat(request.endpoint, edge, lost_ns=since_ns)
+
+    def detach(self, request: Request, _: Detach) -> None:
+        """Leave; an unknown end-point never gets here."""
+        endpoint = self._context.registry.endpoints[request.endpoint]
+        ending = Ending()
+        ending.end(self._context.registry, endpoint, request_id=request.request_id)
+        then = partial(
+            self._when_ended,
+            endpoint.name,
+            ending,
+            lambda: self._requests.answer(request, (DoneOutcome(),)),
+        )
+        self._requests.commit(request, ending.operations, then)
+
+    # What ends with time.
+
+    def grace_is_over(self, name: str) -> None:
+        endpoint = self._context.registry.endpoints.get(name)
+        if endpoint is None or endpoint.lost_ns is None:
+            return
+        if endpoint.is_up:
+            # An attachment is on its way to the disk, and may fail there.
+            self._context.set_timer(GRACE_TIMER + name, self._context.settings.retry_after_ns)
+            return
+        left_ns = endpoint.lost_ns + self._context.settings.grace_ns - self._context.now_ns
+        if left_ns > 0:
+            self._context.set_timer(GRACE_TIMER + name, left_ns)
+            return
+        ending = Ending()
+        ending.end(self._context.registry, endpoint)
+        self._context.note("grace_is_over", endpoint=name)
+        self._context.commit(
+            ending.operations,
+            partial(self._when_ended, name, ending, None),
+            self._retry(GRACE_TIMER + name),
+        )
+
+    def dormancy_is_over(self, name: str) -> None:
+        """Publications that a restarted publisher has not published again end."""
+        endpoint = self._context.registry.endpoints.get(name)
+        if endpoint is None:
+            return
+        publications = self._context.registry.publications
+        ending = Ending()
+        dormant = [found for found in endpoint.publications if publications[found].is_dormant]
+        ending.withdraw(self._context.registry, dormant)
+        if ending.operations:
+            self._context.commit(
+                ending.operations,
+                partial(self._tell, ending),
+                self._retry(DORMANT_TIMER + name),
+            )
+
+    def resume(self) -> None:
+        """After a start: dormant publications have the whole grace time again.
+
+        Nobody is at an edge that the broker's file has lost, and the other edges are awaited.
+        """
+        registry = self._context.registry
+        for name, endpoint in sorted(registry.endpoints.items()):
+            publications = registry.publications
+            if any(publications[found].is_dormant for found in endpoint.publications):
+                self._context.set_timer(DORMANT_TIMER + name, self._context.settings.grace_ns)
+        for edge in sorted(registry.attached_to):
+            if edge in registry.routers:
+                self._context.set_timer(AWAY_TIMER + edge, self._context.settings.grace_ns)
+            else:
+                self._presence.edge_is_down(edge)
+
+    def _retry(self, timer: str) -> Callable[[str], None]:
+        return lambda _: self._context.set_timer(timer, self._context.settings.retry_after_ns)
+
+    # Attaching.
+
+    def _check(self, name: str, edge: str, command: Attach, endpoint: EndPoint | None) -> None:
+        registry, quotas = self._context.registry, self._context.settings.quotas
+        if name.partition("/")[0] != registry.cloud:
+            raise WrongCloud(f"{name} does not belong to cloud {registry.cloud}")
+        if "/" not in name:
+            raise NotAuthorised(f"rule name: {name} is the cloud's own name, not an end-point's")
+        if edge not in registry.routers or edge not in registry.reports:
+            raise NoSuchRouter(f"router {edge} is being removed, or has not reported yet")
+        if registry.routers[edge].role is not RouterRole.EDGE:
+            raise NotAuthorised(f"rule edge: {edge} is no edge router, so nobody attaches to it")
+        check_receiver(command, of=name)
+        if endpoint is None:
+            if len(registry.endpoints) >= quotas.endpoints_max:
+                raise QuotaReached(f"the cloud has {quotas.endpoints_max} end-points already")
+        elif endpoint.incarnation != command.incarnation:
+            self._check_silence(endpoint, edge)
+        elif edge in endpoint.attachments:
+            if (
+                endpoint.subscriptions
+                and endpoint.attachments[edge].data_port
+                and not command.data_port
+            ):
+                raise LayoutError(
+                    f"{name} has subscriptions and attaches without a port to receive them on",
+                    hint="attach with the ports of the receiver, or unsubscribe first",
+                )
+        else:
+            there = sorted(endpoint.attachments.keys() & registry.routers.keys())
+            if len(there) >= quotas.edges_max:
+                raise QuotaReached(
+                    f"{name} is attached to {' and '.join(there)} already",
+                    hint="detach first, or attach again to one of those",
+                )
+
+    def _check_silence(self, endpoint: EndPoint, edge: str) -> None:
+        """A second process takes a name over only when nothing is heard of the first.
+
+        At the edge that forwards it the first is gone: an edge has one session a name.
+        """
+        for other, attachment in sorted(endpoint.attachments.items()):
+            is_there = attachment.is_up and not attachment.is_doubtful
+            if other != edge and is_there and self._context.tables[other].is_connected:
+                raise EndPointExists(
+                    f"another process is attached as {endpoint.name}, by {other}",
+                    hint="end it, take another name, or wait until its session is found silent",
+                )
+
+    def _attached(
+        self,
+        request: Request,
+        edge: str,
+        command: Attach,
+        facts: CertificateFacts,
+        endpoint: EndPoint | None,
+        *,
+        code: int,
+    ) -> Attached:
+        registry = self._context.registry
+        known: Attachment | None = None
+        known_since = request.request_id
+        if endpoint is not None and endpoint.incarnation == command.incarnation:
+            known = endpoint.attachments.get(edge)
+            known_since = endpoint.known_since
+        return Attached(
+            endpoint=facts.name,
+            edge=edge,
+            edge_instance=registry.reports[edge].instance,
+            incarnation=command.incarnation,
+            public_key=facts.public_key,
+            not_after_s=facts.not_after_s,
+            up_channel_id=known.up_channel_id if known else registry.next_channel_id(),
+            down_channel_id=known.down_channel_id if known else registry.next_channel_id(),
+            is_restarted=code == WAS_RESTARTED or bool(endpoint and endpoint.is_restarted),
+            host=command.host,
+            data_port=command.data_port,
+            urgent_port=command.urgent_port,
+            datagram_versions=tuple(sorted(command.datagram_versions)),
+            known_since=known_since,
+        )
+
+    def _outcome(
+        self, attached: Attached, endpoint: EndPoint | None, *, code: int
+    ) -> AttachedOutcome:
+        report = self._context.registry.reports[attached.edge]
+        version = self._channel_plan.attachment_version(attached.edge, attached.datagram_versions)
+        if version == 0:
+            raise NoCommonVersion(
+                f"{attached.endpoint} and {attached.edge} share no version of the datagram"
+            )
+        return AttachedOutcome(
+            edge=attached.edge,
+            host=report.host,
+            data_port=report.data_port,
+            urgent_port=report.urgent_port,
+            up_channel_id=attached.up_channel_id,
+            down_channel_id=attached.down_channel_id,
+            datagram_version=version,
+            code=code,
+            kept=() if endpoint is None else tuple(sorted(endpoint.publications)),
+            grace_s=self._context.settings.grace_ns / NS_PER_S,
+            known_since=attached.known_since,
+        )
+
+    def _when_attached(
+        self,
+        request: Request,
+        body: bytes,
+        routers: set[str],
+        _: Applied,
+        *,
+        is_other_process: bool,
+    ) -> None:
+        if is_other_process:
+            self._notices.forget(request.endpoint)
+            self._context.set_timer(
+                DORMANT_TIMER + request.endpoint, self._context.settings.grace_ns
+            )
+        endpoint = self._context.registry.endpoints.get(request.endpoint)
+        if endpoint is not None:
+            self._presence.judge(endpoint)
+            self._presence.look_later(endpoint)
+        self._context.tables.await_confirmations(
+            routers,
+            lambda _: self._requests.send(request, body),
+            deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
+        )
+
+    def _when_not_attached(self, request: Request, reason: str) -> None:
+        """The disk is full: the end-point is where it was, and as absent as it was."""
+        endpoint = self._context.registry.endpoints.get(request.endpoint)
+        if endpoint is not None:
+            self._presence.judge(endpoint)
+        self._requests.fail(request)(reason)
+
+    # Ending.
+
+    def _when_ended(
+        self, name: str, ending: Ending, answer: Callable[[], None] | None, applied: Applied
+    ) -> None:
+        self._tell(ending, applied)
+        self._notices.forget(name)
+        if name not in self._context.registry.endpoints:  # Else it is back, and these are its own.
+            self._context.cancel_timer(GRACE_TIMER + name)
+            self._context.cancel_timer(DORMANT_TIMER + name)
+        if answer is not None:
+            self._context.tables.await_confirmations(
+                ending.routers,
+                lambda _: answer(),
+                deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
+            )
+
+    def _tell(self, ending: Ending, _: Applied) -> None:
+        for subscriber, notice in ending.notices:
+            self._notices.push(subscriber, notice)

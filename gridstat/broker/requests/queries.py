@@ -1,0 +1,131 @@
+"""RequestIntake that change nothing durable: names, variables that match, and ledgers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gridstat.broker.requests.ledger_reports import kept_ledger
+from gridstat.broker.requests.outcomes import ANSWER_BYTES_MAX, encode_outcomes, refused
+from gridstat.model.cloud import check_pattern
+from gridstat.model.errors import (
+    GridStatError,
+    LinkDown,
+    NoSuchRouter,
+    NotAuthorised,
+)
+from gridstat.net.command.endpoint_messages import (
+    Answer,
+    DoneOutcome,
+    FoundOutcome,
+    ResolvedOutcome,
+    ResolveName,
+    Submit,
+)
+from gridstat.net.command.frames import decode_command
+from gridstat.net.command.machine import Received, Send
+from gridstat.net.command.session_messages import MANY_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gridstat.broker.context import BrokerContext
+    from gridstat.broker.records.registry import Registry
+    from gridstat.broker.requests.request_intake import Request, RequestIntake
+    from gridstat.model.status import StatusVariable
+    from gridstat.net.command.endpoint_messages import (
+        FindVariables,
+        Outcome,
+        ReportLedger,
+    )
+    from gridstat.net.command.machine import Event, Instruction
+
+
+class Queries:
+    """Answered at once from the registry; nothing here is journalled."""
+
+    def __init__(self, context: BrokerContext, requests: RequestIntake) -> None:
+        self._context = context
+        self._requests = requests
+        self.held_impaired: Callable[[str, int], None] = _nobody
+        """Whom to tell that a subscriber has paths of a contract for broken."""
+
+    def resolve(self, request: Request, command: ResolveName) -> None:
+        self._requests.answer(request, (resolve(self._context.registry, command.name),))
+
+    def find(self, request: Request, command: FindVariables) -> None:
+        limit = max(0, min(command.limit, MANY_MAX))
+        variables: list[StatusVariable] = []
+        size_bytes, is_complete = 0, True
+        pattern = check_pattern(command.pattern)
+        for publication in self._context.registry.matching(pattern, after=command.after):
+            size_bytes += len(msgspec.msgpack.encode(publication.variable))
+            if len(variables) == limit or size_bytes > ANSWER_BYTES_MAX:
+                is_complete = False
+                break
+            variables.append(publication.variable)
+        outcome = FoundOutcome(variables=tuple(variables), is_complete=is_complete)
+        self._requests.answer(request, (outcome,))
+
+    def keep_ledger(self, request: Request, command: ReportLedger) -> None:
+        """The newest figures of each contract, in memory only, for those who watch."""
+        registry = self._context.registry
+        for entry in command.entries:
+            number = entry.subscription_id
+            found = registry.subscriptions.get(number) or registry.tree.asked.get(number)
+            if found is not None and found.record.subscriber == request.endpoint:
+                found.ledger = kept_ledger(entry, found.ledger)
+        for number in command.impaired:
+            self.held_impaired(request.endpoint, number)
+        self._requests.answer(request, (DoneOutcome(),))
+
+
+def _nobody(_subscriber: str, _number: int) -> None:
+    """Before the parts that know of paths are there."""
+
+
+# Where a name can be reached: routers by what they reported (S0 §2.3.8).
+#
+# The broker process answers this on a listener of its own, for any valid certificate, so that an
+# end-point or router that knows only its broker's address finds its way.
+
+
+def resolve(registry: Registry, name: str) -> ResolvedOutcome:
+    """Raises `NoSuchRouter`, or `LinkDown` for one that has not told its address yet."""
+    if name not in registry.routers:
+        raise NoSuchRouter(f"cloud {registry.cloud} has no router {name[:80]}")
+    report = registry.reports.get(name)
+    if report is None or report.command_port == 0:
+        raise LinkDown(f"router {name} has not said yet where it listens")
+    return ResolvedOutcome(host=report.command_host or report.host, port=report.command_port)
+
+
+class NameService:
+    """A machine that answers names and nothing else; it changes nothing, so nothing is signed."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._broker: ResolvedOutcome | None = None
+
+    def listen_at(self, host: str, port: int) -> None:
+        """Where the broker itself takes commands; its name is the cloud's."""
+        self._broker = ResolvedOutcome(host=host, port=port)
+
+    def handle(self, event: Event, now_ns: int) -> list[Instruction]:
+        del now_ns  # A name is where it is, at any time.
+        if isinstance(event, Received) and isinstance(event.message, Submit):
+            body = encode_outcomes((self._answer(event.message.body),))
+            return [Send(event.peer, Answer(request_id=event.message.request_id, body=body))]
+        return []
+
+    def _answer(self, body: bytes) -> Outcome:
+        try:
+            command = decode_command(body)
+            if not isinstance(command, ResolveName):
+                raise NotAuthorised("rule name service: only names are answered here")
+            if command.name == self._registry.cloud and self._broker is not None:
+                return self._broker
+            return resolve(self._registry, command.name)
+        except GridStatError as error:
+            return refused(error)

@@ -1,0 +1,130 @@
+"""Paths in pieces: what this cloud has of a contract, and the whole of it for its subscriber."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridstat.broker.capacity.allocation import gates_used
+from gridstat.broker.requests.outcomes import few_words
+from gridstat.broker.tables.detection import longest
+from gridstat.model.identifiers import path_name
+from gridstat.net.command.endpoint_messages import GrantedOutcome, GrantedPath
+from gridstat.net.command.segment_messages import PathSegment, SegmentedPath, joined_routers
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from gridstat.broker.records.operations import Subscribed
+    from gridstat.broker.records.parent_operations import ContractAsked
+    from gridstat.broker.tables.detection import Detection
+    from gridstat.net.command.segment_messages import ContractGranted
+
+
+def gate_channels(record: Subscribed) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The channels by which each path of a segment comes and goes; 0 at its own ends."""
+    none = (0,) * len(record.paths)
+    entries = gates_used(record.entries, [path.routers[0] for path in record.paths])
+    exits = gates_used(record.exits, [path.routers[-1] for path in record.paths])
+    return (entries or none), (exits or none)
+
+
+def is_disjoint(record: Subscribed) -> bool:
+    """Whether its paths share no router, nor a gate: unlike an edge's, its loss is not the ends'
+    own."""
+    return record.is_node_disjoint and all(
+        len({router for router, _ in gates}) == len(gates)
+        for gates in (record.entries, record.exits)
+    )
+
+
+def pieced_paths(
+    cloud: str, record: Subscribed, ends_us: int, detection: Detection
+) -> tuple[SegmentedPath, ...]:
+    """The paths of a segment, as its parent hears of them: without what the end-points take."""
+    entries, exits = gate_channels(record)
+    found = []
+    for path, entry, leaving in zip(record.paths, entries, exits, strict=True):
+        latency_us = max(0, path.latency_us - ends_us)
+        piece = PathSegment(
+            owner=cloud,
+            routers=path.routers,
+            channel_ids=path.channel_ids,
+            latency_us=latency_us,
+            detection_ms=detection.on_channels(path.channel_ids),
+        )
+        found.append(
+            SegmentedPath(entry=entry, exit=leaving, latency_us=latency_us, pieces=(piece,))
+        )
+    return tuple(found)
+
+
+def whole_outcome(
+    asked: ContractAsked,
+    granted: ContractGranted,
+    segment: Subscribed | None,
+    troubles: Sequence[str] = (),
+    *,
+    detection: Detection,
+    failed: Collection[int] = (),
+) -> GrantedOutcome:
+    """A contract as its subscriber sees it, under its own number; the last piece as it is now.
+
+    `failed` are the indices of the paths of our own segment that do not work.
+    """
+    pieces = [current_pieces(path, segment, detection) for path in granted.paths]
+    paths = tuple(
+        _joined(index, path.latency_us, pieces[index]) for index, path in enumerate(granted.paths)
+    )
+    ends = [(path.routers[0], path.routers[-1]) for path in paths]
+    return GrantedOutcome(
+        subscription_id=asked.number,
+        variable=granted.variable,
+        granted=granted.granted,
+        paths=paths,
+        is_node_disjoint=granted.is_node_disjoint and (segment is None or is_disjoint(segment)),
+        shares_edge=any(len({end[at] for end in ends}) < len(ends) for at in (0, 1)),
+        degraded=few_words((*granted.degraded, *troubles)),
+        label=asked.label,
+        detection_ms=longest(piece.detection_ms for of_path in pieces for piece in of_path),
+        paths_down=tuple(
+            path_name(index)
+            for index, path in enumerate(granted.paths)
+            if index in granted.paths_down or _own_path(path, segment) in failed
+        ),
+    )
+
+
+def _joined(index: int, latency_us: int, pieces: Sequence[PathSegment]) -> GrantedPath:
+    return GrantedPath(
+        routers=tuple(joined_routers(pieces)),
+        channel_ids=tuple(number for piece in pieces for number in piece.channel_ids),
+        latency_us=latency_us,
+        name=path_name(index),
+    )
+
+
+def _own_path(path: SegmentedPath, segment: Subscribed | None) -> int | None:
+    """Which path of our own segment is the end of this one; None if that cannot be told."""
+    if segment is None or len(path.pieces) < 2:  # noqa: PLR2004 — a channel and what follows it.
+        return None
+    come_by = path.pieces[-2].channel_ids[-1:]
+    entries, _ = gate_channels(segment)
+    return entries.index(come_by[0]) if come_by and come_by[0] in entries else None
+
+
+def current_pieces(
+    path: SegmentedPath, segment: Subscribed | None, detection: Detection
+) -> tuple[PathSegment, ...]:
+    """The pieces, the last as this cloud has it now: it may have been led another way."""
+    own = _own_path(path, segment)
+    if segment is None or own is None:
+        return path.pieces
+    now, last = segment.paths[own], path.pieces[-1]
+    current = PathSegment(
+        owner=last.owner,
+        routers=now.routers,
+        channel_ids=now.channel_ids,
+        latency_us=last.latency_us,
+        detection_ms=detection.on_channels(now.channel_ids),
+    )
+    return (*path.pieces[:-1], current)

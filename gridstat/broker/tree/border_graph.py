@@ -1,0 +1,400 @@
+"""The graph of borders: ways through children, channels between them, and how near all is.
+
+Distances are worked out once for each border of interest and kept until the graph changes, so that
+a request costs a few look-ups, however many clouds there are. The same graph, seen from above, is
+what this broker tells its own parent: ways between the parent's borders.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import combinations
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gridstat.model.paths import Found, disjoint_paths
+from gridstat.model.paths.graph import Arc, PathGraph
+from gridstat.net.command.message_pages import Arriving, pages_of_abstract_links
+from gridstat.net.command.segment_messages import Nearness
+from gridstat.net.command.tree_messages import (
+    BORDERS_MAX,
+    LATENCY_TOLD_MAX,
+    AbstractLink,
+    AbstractLinksReported,
+    Trap,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gridstat.broker.tree.tree_borders import TreeBorders
+    from gridstat.broker.tree.tree_context import TreeContext
+
+NEAR_US: Final = 100
+"""What is assumed of a way that nobody has told of: a router or two."""
+TRAP_BORDERS_MAX: Final = 6
+"""Of more borders than these, traps are not looked for; whoever meets one plans round it."""
+TOLD_AGAIN_SHARE: Final = 10
+"""A hint is told anew when it has moved by more than a tenth."""
+ABSTRACT_LINKS_TIMER: Final = "abstract_links"
+LOOKED_AT_MAX: Final = 500_000
+"""Ways that are looked at in one turn for what the parent is told; with more it takes turns."""
+_FAR_US: Final = LATENCY_TOLD_MAX
+
+Distances = dict[str, int]
+Free = tuple[dict[int, int] | None, dict[int, int] | None]
+"""Bytes and events a second, by mode; None where nobody has named a bound."""
+
+
+class Reach(NamedTuple):
+    """How far routers are from one, and by which other each is reached."""
+
+    distances: Distances
+    before: dict[str, str]
+
+
+class BorderGraph:
+    """`version` grows with every change of the graph; what is free is read when it is needed."""
+
+    def __init__(self, context: TreeContext, borders: TreeBorders) -> None:
+        self._context = context
+        self._borders = borders
+        self._arriving: dict[str, Arriving[AbstractLink]] = {}
+        self._abstract_links: dict[str, dict[tuple[str, str], AbstractLink]] = {}
+        self._traps: dict[str, frozenset[tuple[frozenset[str], frozenset[str]]]] = {}
+        self._version = 0
+        self._seen: tuple[int, int, int] = (-1, -1, -1)
+        self._out: dict[str, list[tuple[str, int]]] = {}
+        self._into: dict[str, list[tuple[str, int]]] = {}
+        self._way_count = 0
+        self._from: dict[str, Reach] = {}
+        self._to: dict[str, Reach] = {}
+        self._channels: dict[str, list[int]] = {}
+        self._told: AbstractLinksReported | None = None
+        self._rows: dict[str, list[AbstractLink]] = {}
+        """What is about to be told, by the border that is entered by."""
+        self._looking_at: list[str] = []
+        self._is_forced = False
+        self._is_changed = False
+        self._is_timer_set = False
+
+    # What children tell.
+
+    def tell(self, child: str, message: AbstractLinksReported) -> bool:
+        """Whether that was the last page, so that there may be other ways now."""
+        arriving = self._arriving.setdefault(child, Arriving(BORDERS_MAX**2))
+        whole = arriving.take(message.page, message.abstract_links, is_last=message.is_last)
+        if whole is None:
+            return False
+        self._abstract_links[child] = {
+            (found.from_router, found.to_router): found
+            for found in whole
+            if found.from_router != found.to_router
+        }
+        self._traps[child] = frozenset(
+            (frozenset(trap.entries), frozenset(trap.exits)) for trap in message.traps
+        )
+        self._version += 1
+        self.changed()
+        return True
+
+    def forget(self, child: str) -> None:
+        self._arriving.pop(child, None)
+        self._abstract_links.pop(child, None)
+        self._traps.pop(child, None)
+        self._version += 1
+        self.changed()
+
+    def abstract_links(self, child: str) -> Mapping[tuple[str, str], AbstractLink]:
+        return self._abstract_links.get(child, {})
+
+    def is_trap(self, child: str, entries: Iterable[str], exits: Iterable[str]) -> bool:
+        return (frozenset(entries), frozenset(exits)) in self._traps.get(child, ())
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        state = self._context.state
+        return self._version, state.channels.version, state.families.version
+
+    def channels_of(self, child: str) -> list[int]:
+        """Own channels from or to routers below a child, as far as they can be used."""
+        self._refresh()
+        return self._channels.get(child, [])
+
+    def neighbours(self, child: str) -> set[str]:
+        """The children at the other ends of those channels."""
+        channels, families = self._context.state.channels, self._context.state.families
+        ends = {
+            families.child_at(end) or ""
+            for number in self.channels_of(child)
+            for end in (
+                channels.accounts[number].channel.from_router,
+                channels.accounts[number].channel.to_router,
+            )
+        }
+        return ends - {child, ""}
+
+    def part(self, children: Iterable[str]) -> PathGraph:
+        """All borders of these children, for the first look at a pair of ends."""
+        self._refresh()
+        routers = {router for child in children for router in self._borders.wanted(child)}
+        return PathGraph(
+            [
+                Arc(number, from_router, to_router, 1, latency_us)
+                for number, (from_router, to_router, latency_us) in enumerate(
+                    (from_router, to_router, latency_us)
+                    for from_router in sorted(routers)
+                    for to_router, latency_us in self._out.get(from_router, ())
+                    if to_router in routers
+                )
+            ],
+            {},
+        )
+
+    # Distances.
+
+    def ends_above(self, child: str, ends: Iterable[Nearness]) -> tuple[Nearness, ...]:
+        """From the parent's borders to a subscriber below a child, who is so near to its own."""
+        near = {found.router: found.latency_us for found in ends}
+        return self._nearness(
+            child, near, {border: self._reach(border).distances for border in self._above()}
+        )
+
+    def starts_above(self, child: str, starts: Iterable[Nearness]) -> tuple[Nearness, ...]:
+        """From a publisher below a child to the parent's borders."""
+        near = {found.router: found.latency_us for found in starts}
+        return self._nearness(
+            child, near, {border: self.distances_to(border) for border in self._above()}
+        )
+
+    def _nearness(
+        self, child: str, near: Mapping[str, int], distances: Mapping[str, Distances]
+    ) -> tuple[Nearness, ...]:
+        found = []
+        for border, reached in distances.items():
+            if self._context.state.families.child_at(border) == child and border in near:
+                found.append(Nearness(router=border, latency_us=near[border]))
+                continue
+            sums = [
+                reached[router] + latency_us
+                for router, latency_us in near.items()
+                if router in reached
+            ]
+            if sums and min(sums) <= LATENCY_TOLD_MAX:  # The parent takes no more for a word.
+                found.append(Nearness(router=border, latency_us=min(sums)))
+        return tuple(found)
+
+    def _reach(self, border: str) -> Reach:
+        self._refresh()
+        known = self._from.get(border)
+        if known is None:
+            known = self._from[border] = _reached(self._out, border)
+        return known
+
+    def distances_to(self, border: str) -> Distances:
+        self._refresh()
+        known = self._to.get(border)
+        if known is None:
+            known = self._to[border] = _reached(self._into, border)
+        return known.distances
+
+    def _above(self) -> list[str]:
+        return sorted(self._borders.wanted_above)
+
+    def _refresh(self) -> None:
+        version = self.version
+        if version == self._seen:
+            return
+        self._seen = version
+        for index in (self._out, self._into):
+            index.clear()
+        self._from.clear()
+        self._to.clear()
+        self._way_count = 0
+        self._channels.clear()
+        channels, families = self._context.state.channels, self._context.state.families
+        for number, account in channels.accounts.items():
+            channel = account.channel
+            if not account.is_usable or not self._borders.is_open(channel):
+                continue
+            self._join(channel.from_router, channel.to_router, channels.latency_us(number))
+            for router in (channel.from_router, channel.to_router):
+                self._channels.setdefault(families.child_at(router) or "", []).append(number)
+        for told in self._abstract_links.values():
+            for (from_router, to_router), abstract_link in told.items():
+                self._join(from_router, to_router, abstract_link.latency_us)
+
+    def _join(self, from_router: str, to_router: str, latency_us: int) -> None:
+        self._out.setdefault(from_router, []).append((to_router, latency_us))
+        self._into.setdefault(to_router, []).append((from_router, latency_us))
+        self._way_count += 1
+
+    # What the parent is told.
+
+    def changed(self) -> None:
+        """Something may be other than it was told; the parent hears of it in a little while."""
+        self._is_changed = True
+        if self._context.has_parent and not self._is_timer_set:
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        self._is_timer_set = True
+        self._context.set_timer(
+            ABSTRACT_LINKS_TIMER, self._context.settings.abstract_links_after_ns
+        )
+
+    def tell_parent(self, *, is_forced: bool = False) -> None:
+        """Look at all, or on where the last turn ended, and tell when all is seen."""
+        self._is_timer_set = False
+        if not self._context.is_parent_joined:
+            self._looking_at = []
+            return
+        borders = self._above()
+        if is_forced or not self._looking_at or self._looking_at != borders:
+            self._looking_at, self._rows = borders, {}
+            self._is_forced, self._is_changed = self._is_forced or is_forced, False
+        self._look(borders)
+        if len(self._rows) < len(borders):
+            self._set_timer()
+            return
+        self._tell(borders)
+        self._looking_at, self._rows = [], {}
+        if self._is_changed:
+            self._set_timer()
+
+    def _look(self, borders: list[str]) -> None:
+        self._refresh()
+        count = len(self._rows) + max(1, LOOKED_AT_MAX // max(1, self._way_count))
+        for entry in borders[len(self._rows) : count]:
+            self._rows[entry] = self._row(entry, borders)
+
+    def _tell(self, borders: list[str]) -> None:
+        abstract_links = tuple(found for row in self._rows.values() for found in row)
+        traps = self._traps_above(borders)
+        told = AbstractLinksReported(
+            term=self._context.term, abstract_links=abstract_links, traps=traps
+        )
+        if self._is_forced or self._told is None or _has_moved(self._told, told):
+            self._told = told
+            for page in pages_of_abstract_links(told):
+                self._context.send_parent(page)
+        self._is_forced = False
+
+    def _row(self, entry: str, borders: list[str]) -> list[AbstractLink]:
+        """The nearest ways from one border to all others."""
+        reach = self._reach(entry)
+        free: dict[str, Free] = {entry: (None, None)}
+        row = []
+        for leaving in borders:
+            if leaving != entry and leaving in reach.distances:
+                free_bytes, free_events = self._free_on_the_way(leaving, reach, free)
+                found = AbstractLink(
+                    from_router=entry,
+                    to_router=leaving,
+                    latency_us=reach.distances[leaving],
+                    free_bytes_per_s=free_bytes,
+                    free_events_per_s=free_events,
+                )
+                row.append(found)
+        return row
+
+    def _free_on_the_way(self, leaving: str, reach: Reach, free: dict[str, Free]) -> Free:
+        """The least of all steps; `free` has that of routers on ways that were seen before."""
+        way, at = [], leaving
+        while at not in free:
+            way.append(at)
+            at = reach.before[at]
+        for onward in reversed(way):
+            bytes_here, events_here = self._free(at, onward)
+            free[onward] = _least(free[at][0], bytes_here), _least(free[at][1], events_here)
+            at = onward
+        return free[leaving]
+
+    def _free(self, from_router: str, to_router: str) -> Free:
+        channels = self._context.state.channels
+        number = channels.between.get((from_router, to_router))
+        if number is not None:
+            return channels.accounts[number].free_bytes_per_s(), None
+        child = self._context.state.families.child_at(from_router)
+        abstract_link = self.abstract_links(child or "").get((from_router, to_router))
+        if abstract_link is None:
+            return None, None
+        return abstract_link.free_bytes_per_s, abstract_link.free_events_per_s
+
+    def _traps_above(self, borders: list[str]) -> tuple[Trap, ...]:
+        if len(borders) > TRAP_BORDERS_MAX:
+            return ()
+        graph = self.part(self._context.state.families.children)
+        if not set(borders) <= set(graph.number_of):
+            return ()  # Where a border has no way at all, there is nothing to say of two.
+        return tuple(
+            Trap(entries=(first, second), exits=(third, fourth))
+            for first, second in combinations(borders, 2)
+            for third, fourth in combinations(borders, 2)
+            if not {first, second} & {third, fourth}
+            and not _has_two_ways(graph, (first, second), (third, fourth))
+        )
+
+
+def _has_two_ways(graph: PathGraph, entries: tuple[str, str], exits: tuple[str, str]) -> bool:
+    found = disjoint_paths(graph, entries, exits, (_FAR_US, _FAR_US), clock=_no_clock)
+    return isinstance(found, Found) and found.is_node_disjoint and not found.shares_edge
+
+
+def _no_clock() -> float:
+    return 0.0
+
+
+def _reached(out: Mapping[str, list[tuple[str, int]]], origin: str) -> Reach:
+    found: Distances = {origin: 0}
+    before: dict[str, str] = {}
+    heap = [(0, origin)]
+    while heap:
+        distance, router = heappop(heap)
+        if distance > found[router]:
+            continue
+        for onward, latency_us in out.get(router, ()):
+            total = distance + latency_us
+            if total < found.get(onward, _FAR_US):
+                found[onward] = total
+                before[onward] = router
+                heappush(heap, (total, onward))
+    return Reach(found, before)
+
+
+def _least(one: dict[int, int] | None, other: dict[int, int] | None) -> dict[int, int] | None:
+    """The lesser in every mode that either names; an absent mode is as the baseline."""
+    if one is None or other is None:
+        return one if other is None else other
+    return {
+        mode: min(one.get(mode, one.get(0, 0)), other.get(mode, other.get(0, 0)))
+        for mode in sorted(one.keys() | other.keys())
+    }
+
+
+def _has_moved(before: AbstractLinksReported, now: AbstractLinksReported) -> bool:
+    old = {(found.from_router, found.to_router): found for found in before.abstract_links}
+    new = {(found.from_router, found.to_router): found for found in now.abstract_links}
+    if old.keys() != new.keys() or before.traps != now.traps:
+        return True
+    return any(_is_other(old[ends], found) for ends, found in new.items())
+
+
+def _is_other(before: AbstractLink, now: AbstractLink) -> bool:
+    return (
+        _is_far(before.latency_us, now.latency_us)
+        or _is_freer(before.free_bytes_per_s, now.free_bytes_per_s)
+        or _is_freer(before.free_events_per_s, now.free_events_per_s)
+    )
+
+
+def _is_freer(before: dict[int, int] | None, now: dict[int, int] | None) -> bool:
+    """Freer or fuller, in any mode."""
+    if before is None or now is None:
+        return before is not now
+    return before.keys() != now.keys() or any(
+        _is_far(before[mode], free) for mode, free in now.items()
+    )
+
+
+def _is_far(before: int, now: int) -> bool:
+    return abs(now - before) * TOLD_AGAIN_SHARE > max(before, now)

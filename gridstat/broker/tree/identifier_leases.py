@@ -1,0 +1,192 @@
+"""Identifiers of variables, leased down the tree in blocks; durable before anybody hears."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.tree.tree_operations import (
+    NumbersAsked,
+    NumbersGiven,
+    NumbersHeld,
+    NumbersKept,
+)
+from gridstat.model.errors import LayoutError
+from gridstat.net.command.tree_messages import AskNumbers, NumbersLeased
+
+if TYPE_CHECKING:
+    from gridstat.broker.tree.identifier_blocks import Block
+    from gridstat.broker.tree.tree_context import TreeContext
+    from gridstat.broker.tree.tree_operations import TreeOperation
+
+WAITING_MAX: Final = 16
+"""Questions of one child that wait; it has one open, and those of a life before."""
+ASKED_MAX: Final = 4
+"""Blocks that the parent is asked for at once; who waits for more asks when they have come."""
+
+
+class IdentifierLeases:
+    """A child's question waits here while the parent is asked for a larger block."""
+
+    def __init__(self, context: TreeContext) -> None:
+        self._context = context
+        self._waiting: dict[tuple[str, int], int] = {}
+        self._journals: dict[str, str] = {}
+
+    def joining(self, child: str, numbers_used: int) -> list[TreeOperation]:
+        """What a cloud that was alone keeps; raises if somebody else may have the same."""
+        if not numbers_used:
+            return []
+        numbers = self._context.state.numbers
+        kept = numbers.kept
+        if kept is not None and kept.child == child and numbers_used <= kept.count:
+            return []
+        given = f"{child} has given out identifiers up to {numbers_used} before it had a parent"
+        if self._context.has_parent:
+            # If others have the same, the root would turn away everybody below this broker.
+            raise LayoutError(
+                f"{given}, and only a root knows whether others have the same: let it join a "
+                "broker without a parent first, or start it with an empty journal"
+            )
+        is_alone = not self._context.state.tree and not numbers.free
+        is_free = kept is None and not numbers.last and is_alone
+        if is_free and not numbers.has_given:
+            return [NumbersKept(child=child, count=numbers_used)]
+        raise LayoutError(
+            f"{given}, and others may have the same",
+            hint="let the cloud that was there first join first; start this one with an empty "
+            "journal, and let its end-points register anew",
+        )
+
+    def check_tree(self, above: tuple[str, ...]) -> None:
+        """Raises if what was leased may be others' below these, who know nothing of it."""
+        state = self._context.state
+        if not state.tree or state.tree in above or not state.numbers.is_leased:
+            return
+        if state.placed is not None and state.placed.above[-len(above) :] == above:
+            return  # Some broker above has lost its parent, and goes on with what it was leased.
+        raise LayoutError(
+            f"identifiers of variables below {self._context.settings.name} are leased in the tree "
+            f"of {state.tree}, and others may have the same in this one: let it join that tree, or "
+            "start it and all brokers below it with empty journals"
+        )
+
+    @property
+    def numbers_used(self) -> int:
+        """What was given out below this broker before it had a parent, by itself or by a cloud."""
+        return self._context.state.numbers.last
+
+    def hear_journal(self, child: str, journal: str) -> None:
+        """Which one a child counts its questions in, from this session on.
+
+        Blocks of another are not given to anybody again: what is left of them is lost.
+        """
+        if self._journals.get(child, journal) != journal:
+            self._waiting = {key: count for key, count in self._waiting.items() if key[0] != child}
+        self._journals[child] = journal
+        numbers = self._context.state.numbers
+        if not numbers.is_of(child, journal):
+            self._context.note("numbers_lost", child=child, given=numbers.total(child))
+
+    def ask(self, child: str, message: AskNumbers) -> None:
+        """Children count their questions from 1."""
+        if message.request > 0:
+            self._answer(child, message.request, message.count)
+
+    def _answer(self, child: str, request: int, count: int) -> None:
+        """One block for each question, however often and in what order it is come back to."""
+        numbers = self._context.state.numbers
+        journal = self._journals.get(child, "")
+        known = numbers.given(child, journal, request)
+        if known is not None:
+            self._context.when_durable(lambda: self._say(child, request, known))
+        elif not numbers.is_outdated(child, journal, request):
+            self._serve(child, request, count)
+
+    def _serve(self, child: str, request: int, count: int) -> None:
+        numbers = self._context.state.numbers
+        if numbers.total(child) + count > self._context.settings.numbers_child_max:
+            self._context.note("numbers_refused", child=child, given=numbers.total(child))
+            self._say(child, request, (0, 0))
+            return
+        block = self._next(count)
+        if block is None:
+            self._wait(child, request, count)
+            return
+        if not block[1]:
+            self._context.note("numbers_used_up", child=child, tree=self._context.state.tree)
+            self._say(child, request, block)
+            return
+        journal = self._journals.get(child, "")
+        given = NumbersGiven(
+            child=child, request=request, first=block[0], count=block[1], journal=journal
+        )
+        self._context.decide(
+            [given],
+            lambda: self._say(child, request, block),
+            lambda _: self._context.later(lambda: self._answer(child, request, count)),
+        )
+
+    def _next(self, count: int) -> Block | None:
+        """The next block; none at all where they are used up, and None if the parent has more."""
+        numbers = self._context.state.numbers
+        if not self._context.has_parent and not self._context.state.tree:
+            return numbers.next_of_root(count)
+        block = numbers.next_of_lease(count)
+        if block is None and not self._context.has_parent:
+            return 0, 0  # Only the root that was above gives more: others may have any of them.
+        return block
+
+    def _wait(self, child: str, request: int, count: int) -> None:
+        """Until the parent has given more; a question too many is asked again by its child."""
+        if sum(waiting == child for waiting, _ in self._waiting) < WAITING_MAX:
+            self._waiting[child, request] = count
+            self._ask_above(count)
+
+    def _say(self, child: str, request: int, block: Block) -> None:
+        self._context.send_child(
+            child,
+            NumbersLeased(term=self._context.term, request=request, first=block[0], count=block[1]),
+        )
+
+    # From above.
+
+    def _ask_above(self, count: int) -> None:
+        numbers = self._context.state.numbers
+        is_coming = any(asked >= count for asked in numbers.asked.values())
+        if is_coming or len(numbers.asked) >= ASKED_MAX:
+            return
+        request = numbers.request_last + 1
+        asked = max(count, self._context.settings.numbers_block)
+        self._context.decide(
+            [NumbersAsked(request=request, count=asked)],
+            lambda: self._say_above(request),
+            lambda _: self._context.later(lambda: self._ask_above(count)),
+        )
+
+    def _say_above(self, request: int) -> None:
+        count = self._context.state.numbers.asked.get(request)
+        if count is not None:
+            self._context.send_parent(
+                AskNumbers(term=self._context.term, request=request, count=count)
+            )
+
+    def parent_joined(self) -> None:
+        for request in sorted(self._context.state.numbers.asked):
+            self._say_above(request)
+
+    def leased(self, message: NumbersLeased) -> None:
+        if message.request not in self._context.state.numbers.asked:
+            return
+        held = NumbersHeld(request=message.request, first=message.first, count=message.count)
+
+        def serve() -> None:
+            waiting, self._waiting = self._waiting, {}
+            for (child, request), count in waiting.items():
+                if message.count:
+                    self._answer(child, request, count)
+                else:
+                    self._say(child, request, (0, 0))
+
+        self._context.decide(
+            [held], serve, lambda _: self._context.later(lambda: self._say_above(message.request))
+        )

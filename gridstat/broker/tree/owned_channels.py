@@ -1,0 +1,289 @@
+"""Channels between clouds, at the broker that owns them: what is promised on each, and its state.
+
+An account is charged like a channel inside a cloud; the routers at its ends are the children's to
+judge. What a channel may come to take of each contract's latency is remembered by amount, so that
+nobody who comes later makes an earlier one late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gridstat.broker.capacity.admission import Limit, Obstacle, channel_obstacles, congested
+from gridstat.broker.tree.shared_stream_costs import SharedCarriage
+from gridstat.model.errors import LayoutError, LimitReached, NoSuchChannel, StillInUse
+from gridstat.model.identifiers import ChannelId
+from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT
+from gridstat.model.probe_law import PROBES_DEFAULT
+from gridstat.model.qos import BASELINE_MODE
+from gridstat.net.command.tree_messages import PREFIX_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gridstat.broker.tree.tree_operations import Way
+    from gridstat.model.cloud import EventChannel
+    from gridstat.model.latency_model import LatencyModel
+    from gridstat.model.status import StatusVariable
+
+BETWEEN_CLOUDS: Final = 1 << 31
+_PREFIX_SHIFT: Final = 23
+CHANNELS_MAX: Final = (1 << _PREFIX_SHIFT) - 1
+
+
+def channel_number(prefix: int, index: int) -> ChannelId:
+    """The identifier of the n-th channel of a broker with this prefix; unlike any in a cloud."""
+    assert 0 <= prefix <= PREFIX_MAX
+    assert 1 <= index <= CHANNELS_MAX
+    return ChannelId(BETWEEN_CLOUDS | prefix << _PREFIX_SHIFT | index)
+
+
+NOT_IN_FILE: Final = "(file)"
+"""At this end a channel is down that the file names no more, while something still holds it."""
+
+
+class Prediction(NamedTuple):
+    """What a channel takes, and how much of it comes from load and may grow."""
+
+    latency_us: int
+    of_load_us: int
+
+
+class ChannelAccount:
+    """One channel: its charges, who relies on which latency, and what its two ends have said."""
+
+    __slots__ = ("carriage", "down_at", "is_pressed", "relied_us")
+
+    def __init__(self, channel: EventChannel) -> None:
+        self.carriage = SharedCarriage(channel)
+        self.relied_us: dict[int, int] = {}
+        self.down_at: set[str] = set()
+        self.is_pressed = False
+
+    @property
+    def channel(self) -> EventChannel:
+        assert self.carriage.channel is not None
+        return self.carriage.channel
+
+    @property
+    def is_usable(self) -> bool:
+        return not self.down_at and not self.is_pressed
+
+    def free_bytes_per_s(self) -> dict[int, int] | None:
+        """What is left in each mode; None where no bandwidth is declared."""
+        bandwidth = self.channel.bandwidth_bytes_per_s
+        if not bandwidth:
+            return None
+        promisable = bandwidth - self.carriage.probe_charge.value
+        always = self.carriage.bytes.of_mode(BASELINE_MODE)
+        modes = self.carriage.bytes.modes()
+        free: dict[int, int] = {BASELINE_MODE: max(0, int(promisable - self.carriage.bytes.value))}
+        for mode in modes - {BASELINE_MODE}:
+            free[mode] = max(0, int(promisable - always - self.carriage.bytes.of_mode(mode)))
+        return free
+
+
+class OwnChannels:
+    """Every charge is that of a holding, or of a plan that is being tried."""
+
+    def __init__(
+        self, channels: Iterable[EventChannel], *, model: LatencyModel = LATENCY_MODEL_DEFAULT
+    ) -> None:
+        self.model = model
+        self.ends_us = model.predict(())
+        self.accounts: dict[int, ChannelAccount] = {}
+        self.between: dict[tuple[str, str], int] = {}
+        self.at_router: dict[str, set[int]] = {}
+        self.version = 0
+        self.layout_version = 0
+        self.is_charging = False
+        """Whether charges are being made, or were when something failed."""
+        self._prefix = 0
+        self.index_last = 0
+        """The highest that any channel has had; none is given again."""
+        self.silent_ms_told: dict[str, int] = {}
+        """By border router, the shortest silence limit of its cloud; 0 where it is not known."""
+        for channel in channels:
+            self.add(replace(channel, channel_id=self.next_number()))
+
+    # The channels.
+
+    def next_number(self) -> ChannelId:
+        if self.index_last >= CHANNELS_MAX:
+            raise LimitReached(f"this broker has had {CHANNELS_MAX} channels, which is the most")
+        return channel_number(self._prefix, self.index_last + 1)
+
+    def numbered(self, index: int) -> ChannelId:
+        return channel_number(self._prefix, index)
+
+    def add(self, channel: EventChannel) -> None:
+        ends = (channel.from_router, channel.to_router)
+        if ends in self.between or channel.channel_id in self.accounts:
+            raise LayoutError(f"channel {channel.label} is there already")
+        number = channel.channel_id
+        self.accounts[number] = ChannelAccount(channel)
+        self.index_last = max(self.index_last, number & CHANNELS_MAX)
+        self.between[ends] = number
+        for router in ends:
+            self.at_router.setdefault(router, set()).add(number)
+        self.version += 1
+        self.layout_version += 1
+
+    def remove(self, channel_id: int) -> EventChannel:
+        account = self.account(channel_id)
+        channel = account.channel
+        if account.carriage.streams:
+            raise StillInUse(
+                f"channel {channel.label} carries {len(account.carriage.streams)} variables"
+            )
+        del self.accounts[channel_id], self.between[channel.from_router, channel.to_router]
+        for router in (channel.from_router, channel.to_router):
+            self.at_router[router].discard(channel_id)
+            if not self.at_router[router]:
+                del self.at_router[router]
+        self.version += 1
+        self.layout_version += 1
+        return channel
+
+    def take_back(self, channel_id: int, index_last: int) -> None:
+        """It was never there: nobody has heard its number."""
+        self.remove(channel_id)
+        self.index_last = index_last
+
+    def clear(self) -> None:
+        """As if there were none; nothing is charged yet."""
+        for number in list(self.accounts):
+            self.remove(number)
+        self.index_last = 0
+
+    def renumber(self, prefix: int) -> None:
+        """Another broker above or below has the present prefix, and nothing is held here."""
+        accounts = list(self.accounts.values())
+        self.accounts.clear()
+        self.between.clear()
+        self.at_router.clear()
+        self._prefix = prefix
+        for account in accounts:
+            number = channel_number(prefix, account.channel.channel_id & CHANNELS_MAX)
+            self.add(replace(account.channel, channel_id=number))
+            self.accounts[number].down_at |= account.down_at & {NOT_IN_FILE}
+
+    @property
+    def prefix(self) -> int:
+        """What their numbers begin with; no broker above or below has the same."""
+        return self._prefix
+
+    def account(self, channel_id: int) -> ChannelAccount:
+        try:
+            return self.accounts[channel_id]
+        except KeyError:
+            raise NoSuchChannel(f"there is no channel {channel_id}") from None
+
+    def back_channel(self, channel: EventChannel) -> int:
+        return self.between.get((channel.to_router, channel.from_router), 0)
+
+    # What their ends say.
+
+    def mark(self, channel_id: int, end: str, *, is_up: bool) -> bool:
+        """Whether it falls silent by this, or is heard again, be it congested or not."""
+        account = self.accounts[channel_id]
+        was_down = bool(account.down_at)
+        if is_up:
+            account.down_at.discard(end)
+        else:
+            account.down_at.add(end)
+        return self._changed(is_changed=bool(account.down_at) != was_down)
+
+    def press(self, channel_id: int, *, is_pressed: bool) -> bool:
+        """Whether this changes what may be admitted on it."""
+        account = self.accounts[channel_id]
+        was_usable = account.is_usable
+        account.is_pressed = is_pressed
+        return self._changed(is_changed=account.is_usable != was_usable)
+
+    def _changed(self, *, is_changed: bool) -> bool:
+        self.version += is_changed
+        return is_changed
+
+    # What is promised on them.
+
+    def charge(
+        self, variable: StatusVariable, everys: Mapping[int, int], ways: Iterable[Way]
+    ) -> None:
+        self.is_charging = True
+        for way in ways:
+            for number, share_us in zip(way.channel_ids, way.shares_us, strict=True):
+                account = self.accounts[number]
+                if account.carriage.take(variable, everys):
+                    account.carriage.latency_us = account.carriage.predicted_us(self.model)
+                account.relied_us[share_us] = account.relied_us.get(share_us, 0) + 1
+        self.is_charging = False
+
+    def uncharge(
+        self, variable: StatusVariable, everys: Mapping[int, int], ways: Iterable[Way]
+    ) -> None:
+        """Exactly undo `charge` of the same."""
+        self.is_charging = True
+        for way in ways:
+            for number, share_us in zip(way.channel_ids, way.shares_us, strict=True):
+                account = self.accounts[number]
+                if account.carriage.give_back(variable, everys):
+                    account.carriage.latency_us = account.carriage.predicted_us(self.model)
+                account.relied_us[share_us] -= 1
+                if not account.relied_us[share_us]:
+                    del account.relied_us[share_us]
+        self.is_charging = False
+
+    def obstacles(self, channel_ids: Iterable[int], *, is_replay: bool = False) -> list[Obstacle]:
+        """What the charges just made have broken: bandwidth, queue, or an earlier contract."""
+        if is_replay:
+            return []  # Replay gets what others leave.
+        found: list[Obstacle] = []
+        for number in channel_ids:
+            account = self.accounts[number]
+            found.extend(channel_obstacles(account.carriage, number))
+            missing_us = account.carriage.latency_us - min(account.relied_us, default=0)
+            if account.relied_us and missing_us > 0:
+                label = account.channel.label
+                text = f"more load on channel {label} would make a contract late by {missing_us} µs"
+                found.append(
+                    Obstacle(Limit.BURST, number, f"channel {label}", missing_us, "µs", text)
+                )
+        return found
+
+    def congested(self) -> list[Obstacle]:
+        """The channels that admit nothing for now; one that is down is no obstacle to a flood."""
+        return [
+            congested(account.channel.label, number)
+            for number, account in sorted(self.accounts.items())
+            if account.is_pressed and not account.down_at
+        ]
+
+    def predictions(
+        self, variable: StatusVariable, everys: Mapping[int, int], channel_ids: Iterable[int]
+    ) -> dict[int, Prediction]:
+        """What these channels would take with the variable on them."""
+        found = {}
+        self.is_charging = True
+        for number in channel_ids:
+            account = self.accounts[number]
+            carriage = account.carriage
+            is_changed = carriage.take(variable, everys)
+            latency_us = carriage.predicted_us(self.model) if is_changed else carriage.latency_us
+            carriage.give_back(variable, everys)
+            found[number] = Prediction(latency_us, latency_us - account.channel.latency_us)
+        self.is_charging = False
+        return found
+
+    def detection_ms(self, channel_id: int) -> int | None:
+        """How long a silence makes the channel dead; None unless both of its ends have told it."""
+        channel = self.accounts[channel_id].channel
+        ends = (channel.from_router, channel.to_router)
+        told = [self.silent_ms_told.get(end, 0) for end in ends]
+        if 0 in told:
+            return None
+        return max(PROBES_DEFAULT.silent_ms_max_of(channel.bandwidth_bytes_per_s), *told)
+
+    def latency_us(self, channel_id: int) -> int:
+        return self.accounts[channel_id].carriage.latency_us

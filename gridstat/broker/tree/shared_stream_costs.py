@@ -1,0 +1,164 @@
+"""A channel's account where a million variables may be charged: those alike share what is known.
+
+Most variables are published as often and are as large as many others, and are taken alike. A stream
+is therefore one immutable value for all of its kind, and a variable costs a place in a dictionary.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gridstat.broker.capacity.accounts import Carriage, Stream, burst_modes
+from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT
+from gridstat.broker.capacity.stream_costs import StreamCost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gridstat.broker.capacity.charges import Divisors
+    from gridstat.model.cloud import EventChannel
+    from gridstat.model.status import StatusVariable
+
+KINDS_MAX: Final = 65_536
+
+Counts = tuple[tuple[int, int, int], ...]
+"""Mode, divisor and how many take it so, ascending."""
+Kind = tuple[object, ...]
+"""All of a variable that decides what it costs."""
+
+
+class SharedStream(Stream):
+    """Never changed once it is made: another count is another stream."""
+
+    __slots__ = ("count_of", "kind")
+
+    def __init__(
+        self, stream_cost: StreamCost, carriage: Carriage, kind: Kind, count_of: Counts
+    ) -> None:
+        super().__init__(stream_cost, carriage.channel)
+        self.kind = kind
+        self.count_of = count_of
+        for mode, every, _ in count_of:
+            self.counts.add({mode: every})
+        self.taken = self.counts.taken()
+        self.burst_modes = burst_modes(self.counts.modes())
+
+
+class SharedCarriage(Carriage):
+    """Takes and gives back by variable; every number is as if each had a stream of its own.
+
+    A publisher may change how often it sends while a contract of before is still leaving. Its
+    identifier stays, so whoever takes it at another price has another stream beside the first.
+    """
+
+    __slots__ = ("_known", "_others")
+
+    def __init__(self, channel: EventChannel) -> None:
+        super().__init__((), MODE_SETS_DEFAULT, channel)
+        self._known: dict[tuple[Kind, Counts], SharedStream] = {}
+        self._others: dict[int, dict[Kind, SharedStream]] = {}
+        """Streams of an identifier beside the one in `streams`, which is there while any is."""
+
+    def take(self, variable: StatusVariable, everys: Mapping[int, int]) -> bool:
+        """One more contract takes the variable here; whether that changes any number."""
+        return self._change(variable, everys, 1)
+
+    def give_back(self, variable: StatusVariable, everys: Mapping[int, int]) -> bool:
+        """Exactly undo `take` of the same."""
+        return self._change(variable, everys, -1)
+
+    def _change(self, variable: StatusVariable, everys: Mapping[int, int], by: int) -> bool:
+        number, kind = variable.variable_id, _kind(variable)
+        before = self._find(number, kind)
+        assert before is not None or by > 0, f"variable {number} was not taken so"
+        after = self._with(variable, before, everys, by)
+        if after is not None:
+            self._keep(number, after)
+        else:
+            self._drop(number, kind)
+        return self._pass(before, after)
+
+    def _find(self, number: int, kind: Kind) -> SharedStream | None:
+        found = self.streams.get(number)
+        assert found is None or isinstance(found, SharedStream)
+        if found is None or found.kind == kind:
+            return found
+        return self._others.get(number, {}).get(kind)
+
+    def _keep(self, number: int, stream: SharedStream) -> None:
+        first = self.streams.setdefault(number, stream)
+        assert isinstance(first, SharedStream)
+        if first.kind == stream.kind:
+            self.streams[number] = stream
+        else:
+            self._others.setdefault(number, {})[stream.kind] = stream
+
+    def _drop(self, number: int, kind: Kind) -> None:
+        first, others = self.streams[number], self._others.get(number, {})
+        assert isinstance(first, SharedStream)
+        if first.kind != kind:
+            del others[kind]
+        elif others:
+            self.streams[number] = others.pop(next(iter(others)))
+        else:
+            del self.streams[number]
+        if not others:
+            self._others.pop(number, None)
+
+    def _with(
+        self,
+        variable: StatusVariable,
+        before: SharedStream | None,
+        everys: Mapping[int, int],
+        by: int,
+    ) -> SharedStream | None:
+        counts: dict[tuple[int, int], int] = {}
+        if before is not None:
+            counts = {(mode, every): count for mode, every, count in before.count_of}
+        for mode, every in everys.items():
+            counts[mode, every] = counts.get((mode, every), 0) + by
+            assert counts[mode, every] >= 0, f"divisor {every} was not taken in mode {mode}"
+        key = (
+            _kind(variable) if before is None else before.kind,
+            tuple((mode, every, count) for (mode, every), count in sorted(counts.items()) if count),
+        )
+        if not key[1]:
+            return None
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= KINDS_MAX:
+                self._known.clear()
+            found = self._known[key] = SharedStream(StreamCost(variable), self, *key)
+        return found
+
+    def _pass(self, before: Stream | None, after: Stream | None) -> bool:
+        """Charge the one instead of the other."""
+        some = after or before
+        assert some is not None
+        if some.stream_cost.is_replay:
+            return False
+        nothing: Divisors = ()
+        was = nothing if before is None else before.taken
+        now = nothing if after is None else after.taken
+        steps = some.stream_cost.price.byte_steps(was, now, some.event_bytes)
+        for mode, old, new in steps:
+            self.bytes.replace(mode, old, new)
+        had = () if before is None else before.burst_modes
+        has = () if after is None else after.burst_modes
+        if had == has:
+            return bool(steps)
+        if has:
+            self.burst.add(some.stream_cost.phase, some.event_bytes, has)
+        if had:
+            self.burst.remove(some.stream_cost.phase, some.event_bytes, had)
+        return True
+
+
+def _kind(variable: StatusVariable) -> Kind:
+    return (
+        variable.period,
+        variable.interval_ns_min,
+        variable.replay_speed,
+        variable.phase_ns,
+        variable.option_count,
+    )

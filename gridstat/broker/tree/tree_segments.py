@@ -1,0 +1,335 @@
+"""Segments that this broker holds for its parent: reserved, committed and released on request."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
+
+from gridstat.broker.capacity.admission import Limit
+from gridstat.broker.requests.outcomes import refused
+from gridstat.broker.tree.path_planner import Ends
+from gridstat.broker.tree.transaction import Transaction, evened
+from gridstat.broker.tree.tree_operations import (
+    Holding,
+    HoldingBody,
+    HoldingTaken,
+    Stage,
+    body_of,
+    holding_with,
+)
+from gridstat.model.errors import NoSuchVariable, StorageFailed
+from gridstat.net.command.segment_messages import (
+    HeldSegment,
+    NotReserved,
+    Released,
+    Reserved,
+    SegmentBroken,
+    SegmentRestored,
+    SegmentsHeld,
+    SegmentUp,
+)
+from gridstat.net.command.session_messages import MANY_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gridstat.broker.tree.coordinator import Coordinator
+    from gridstat.broker.tree.publication_lookups import PublicationLookups
+    from gridstat.broker.tree.segment_commits import SegmentCommits
+    from gridstat.broker.tree.segment_releases import HoldingRelease, Key
+    from gridstat.broker.tree.tree_context import TreeContext
+    from gridstat.net.command.endpoint_messages import RefusedOutcome
+    from gridstat.net.command.segment_messages import Commit, LookedUp, Release, Reserve
+
+_LIMIT_OF_CODE: Final = {limit.value.code: limit.name for limit in Limit}
+
+
+class TreeSegments:
+    """Whatever the parent asks twice is answered twice alike."""
+
+    def __init__(
+        self,
+        context: TreeContext,
+        lookups: PublicationLookups,
+        coordinator: Coordinator,
+        commits: SegmentCommits,
+        parting: HoldingRelease,
+    ) -> None:
+        self._context = context
+        self._lookups = lookups
+        self._coordinator = coordinator
+        self._commits = commits
+        self._holding_release = parting
+        self._looking_up: dict[Key, Reserve] = {}
+        self.committed: Callable[[Holding], None] = _nothing
+        self._reserving: dict[Key, Reserve] = {}
+        self._rounds: dict[Key, int] = {}
+        """Of what is looked up or being reserved: the newest question, which is answered."""
+        self._releasing: dict[Key, int] = {}
+        self._next: dict[Key, Reserve] = {}
+        """What is asked by the name of something that has to be given back first."""
+
+    # Reserving.
+
+    def reserve(self, message: Reserve) -> None:
+        key = (message.contract, message.generation)
+        holding = self._context.state.holdings.find(*key)
+        if holding is not None:
+            self._reserve_again(holding, message)
+            return
+        known = self._looking_up.get(key) or self._reserving.get(key)
+        if known is not None:
+            if structs.replace(known, term=message.term, round=message.round) == message:
+                self._rounds[key] = message.round
+                return
+            self._give_up(key)
+        self._rounds[key] = message.round
+        if message.entries:
+            self._begin(message, Ends(gates=message.entries))
+            return
+        self._looking_up[key] = message
+        self._lookups.ask(message.variable.name, lambda found: self._looked_up(message, found))
+
+    def _reserve_again(self, holding: Holding, message: Reserve) -> None:
+        """Answered alike, if it is the same: another life of the parent may have asked for else."""
+        holdings, key = self._context.state.holdings, holding.key
+        is_leaving = holdings.stage(holding) is Stage.LEAVING
+        if not is_leaving and _is_met(body_of(holding), message):
+            self._when_durable(lambda: self.say_reserved(holding, message.round))
+            return
+
+        def given_back() -> None:
+            wanted = self._next.pop(key, None)
+            if wanted is not None:
+                self.reserve(wanted)
+
+        is_awaited = key in self._next
+        self._next[key] = message
+        if is_awaited:
+            return
+        if is_leaving:
+            self._holding_release.leave(holding, given_back)
+            return
+        self._commits.forget(key)
+        self._context.insist(
+            lambda: holdings.moves([holding], Stage.LEAVING),
+            lambda: self._holding_release.leave(holding, given_back),
+        )
+
+    def _give_up(self, key: Key) -> None:
+        self._looking_up.pop(key, None)
+        self._reserving.pop(key, None)
+        self._rounds.pop(key, None)
+        self._coordinator.give_up(key)
+
+    def _when_durable(self, say: Callable[[], None]) -> None:
+        """What is said may rest on what is still on its way to the disk; else it is asked again."""
+        self._context.decide((), say, lambda _: None)
+
+    def _looked_up(self, message: Reserve, found: LookedUp) -> None:
+        key = (message.contract, message.generation)
+        if self._looking_up.get(key) is not message:
+            return
+        del self._looking_up[key]
+        if found.variable is None:
+            missing = NoSuchVariable(f"{message.variable.name} is not published")
+            self._refuse(key, self._rounds.pop(key), found.refused or refused(missing))
+            return
+        starts = self._holding_release.subscribers.starts(message.variable.name, found.starts)
+        self._begin(message, starts)
+
+    def _begin(self, message: Reserve, starts: Ends) -> None:
+        key = (message.contract, message.generation)
+        transaction = Transaction(
+            key,
+            message.variable,
+            [evened(message.granted)],
+            lambda done, why: self._finished(message, done, why),
+        )
+        transaction.starts = starts
+        transaction.ends = Ends(gates=message.exits)
+        if not message.exits:
+            child = self._context.state.families.child_at(message.subscriber) or ""
+            transaction.ends = self._holding_release.subscribers.ends(message.subscriber, child)
+        transaction.subscriber = message.subscriber
+        transaction.replaces = message.replaces
+        self._reserving[key] = message
+        self._coordinator.begin(transaction)
+
+    def _finished(self, message: Reserve, done: Transaction, why: RefusedOutcome | None) -> None:
+        self._reserving.pop(done.key, None)
+        round_ = self._rounds.pop(done.key)
+        if why is not None:
+            self._refuse(done.key, round_, why)
+            return
+        assert done.result is not None
+        paths, ways = done.result
+        body = HoldingBody(
+            variable=done.variable,
+            granted=done.quality,
+            ways=ways,
+            paths=paths,
+            is_node_disjoint=done.is_node_disjoint,
+            subscriber=message.subscriber,
+        )
+        holding = holding_with(done.key, done.children(), body)
+        self._coordinator.hand_over(done)
+
+        def failed(reason: str) -> None:
+            self._holding_release.give_back(holding.key, holding.children)
+            failure = StorageFailed(f"nothing is reserved: {reason}")
+            self._refuse(holding.key, round_, refused(failure))
+
+        self._context.decide(
+            [HoldingTaken(holding=holding, stage=Stage.RESERVED)],
+            lambda: self.say_reserved(holding, round_),
+            failed,
+        )
+
+    def say_reserved(self, holding: Holding, round_: int = 0, *, is_moved: bool = False) -> None:
+        body = self._context.state.holdings.body(holding)
+        self._context.send_parent(
+            Reserved(
+                term=self._context.term,
+                contract=holding.contract,
+                generation=holding.generation,
+                paths=body.paths,
+                is_node_disjoint=body.is_node_disjoint,
+                round=round_,
+                is_moved=is_moved,
+            )
+        )
+
+    def _refuse(self, key: Key, round_: int, why: RefusedOutcome) -> None:
+        self._context.send_parent(
+            NotReserved(
+                term=self._context.term,
+                contract=key[0],
+                generation=key[1],
+                refused=why,
+                limit=_LIMIT_OF_CODE.get(why.code, ""),
+                round=round_,
+            )
+        )
+
+    # Deciding.
+
+    def commit(self, message: Commit) -> None:
+        key = (message.contract, message.generation)
+        holdings = self._context.state.holdings
+        holding = holdings.find(*key)
+        if holding is None or holdings.stage(holding) is Stage.LEAVING:
+            self.say_broken(key, "it is not held here any more", ())
+            return
+        if holdings.stage(holding) is Stage.COMMITTED:
+            self._context.when_durable(lambda: self._bring_up(holding))
+            return
+        self._context.insist(
+            lambda: holdings.moves([holding], Stage.COMMITTED), lambda: self._bring_up(holding)
+        )
+
+    def _bring_up(self, holding: Holding) -> None:
+        holdings = self._context.state.holdings
+        if holdings.find(*holding.key) != holding or holdings.stage(holding) is not Stage.COMMITTED:
+            return  # It was released while that was being written.
+
+        def up(degraded: tuple[str, ...]) -> None:
+            self._context.send_parent(
+                SegmentUp(
+                    term=self._context.term,
+                    contract=holding.contract,
+                    generation=holding.generation,
+                    degraded=degraded,
+                )
+            )
+
+        if not self._commits.is_waiting(holding.key):
+            self._commits.start(holding.key, holding.children, up)
+        self.committed(holding)
+
+    def release(self, message: Release) -> None:
+        key = (message.contract, message.generation)
+        self._next.pop(key, None)
+        self._give_up(key)
+        self._commits.forget(key)
+        is_said_again = key in self._releasing
+        self._releasing[key] = message.round
+        if is_said_again:
+            return  # While children give it back: one answer follows.
+        holdings = self._context.state.holdings
+        holding = holdings.find(*key)
+
+        def released() -> None:
+            self._context.send_parent(
+                Released(
+                    term=self._context.term,
+                    contract=key[0],
+                    generation=key[1],
+                    round=self._releasing.pop(key),
+                )
+            )
+
+        if holding is None:
+            self._holding_release.when_given_back(key, released)
+        elif holdings.stage(holding) is Stage.LEAVING:
+            self._holding_release.leave(holding, released)
+        else:
+            self._context.insist(
+                lambda: holdings.moves([holding], Stage.LEAVING),
+                lambda: self._holding_release.leave(holding, released),
+            )
+
+    # Telling the parent.
+
+    def parent_joined(self) -> None:
+        """All that is held for it, page by page."""
+        held = [
+            HeldSegment(
+                contract=holding.contract,
+                generation=holding.generation,
+                is_committed=stage is Stage.COMMITTED,
+            )
+            for holding, stage in self._context.state.holdings.all()
+            if not holding.is_owned
+        ]
+        pages = [held[at : at + MANY_MAX] for at in range(0, len(held), MANY_MAX)] or [[]]
+        for at, page in enumerate(pages, start=1):
+            self._context.send_parent(
+                SegmentsHeld(term=self._context.term, held=tuple(page), is_last=at == len(pages))
+            )
+
+    def say_broken(
+        self, key: Key, reason: str, broken: tuple[int, ...], *, is_over: bool = False
+    ) -> None:
+        self._context.send_parent(
+            SegmentBroken(
+                term=self._context.term,
+                contract=key[0],
+                generation=key[1],
+                reason=reason,
+                broken=broken,
+                is_over=is_over,
+            )
+        )
+
+    def say_mended(self, key: Key) -> None:
+        self._context.send_parent(
+            SegmentRestored(term=self._context.term, contract=key[0], generation=key[1])
+        )
+
+
+def _is_met(body: HoldingBody, message: Reserve) -> bool:
+    """Whether what is held is what is asked."""
+    ways = body.ways
+    return (
+        body.variable == message.variable
+        and body.granted == evened(message.granted)
+        and body.subscriber == message.subscriber
+        and {way.entry for way in ways} == ({gate.channel_id for gate in message.entries} or {0})
+        and {way.exit for way in ways} == ({gate.channel_id for gate in message.exits} or {0})
+    )
+
+
+def _nothing(_: object) -> None:
+    """Nobody listens yet."""

@@ -1,0 +1,244 @@
+"""The durable state of a broker above clouds, and what each operation does to it.
+
+The same code serves a live decision and the replay at a start. Every change comes with its undoing,
+for the case that the journal cannot take the operation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from msgspec import structs
+
+from gridstat.broker.capacity.allocation import everys
+from gridstat.broker.records.operation import Applied
+from gridstat.broker.tree.children import Children
+from gridstat.broker.tree.configured_channels import ConfiguredChannels
+from gridstat.broker.tree.flooding_operations import FloodingHeld
+from gridstat.broker.tree.flooding_reservations import FloodingReservations
+from gridstat.broker.tree.holdings import Holdings
+from gridstat.broker.tree.identifier_blocks import IdentifierBlocks
+from gridstat.broker.tree.tree_operations import (
+    ChannelAdded,
+    ChannelRemoved,
+    ChannelsNumbered,
+    ChildAdded,
+    ChildRemoved,
+    ChildReported,
+    HoldingGone,
+    HoldingMoved,
+    HoldingTaken,
+    NumbersAsked,
+    NumbersGiven,
+    NumbersHeld,
+    NumbersKept,
+    Placed,
+    Stage,
+    TermBegan,
+    Unplaced,
+    body_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from gridstat.broker.tree.owned_channels import OwnChannels
+    from gridstat.broker.tree.tree_operations import Holding, TreeOperation
+
+
+class TreeState:
+    """Only `apply` changes what is durable; the file's children and channels are given."""
+
+    def __init__(self, children: Iterable[str], channels: OwnChannels) -> None:
+        self.term = 0
+        self.journal = ""
+        self.placed: Placed | None = None
+        self.tree = ""
+        """The root that this broker stands below, or stood below last; empty if it never did."""
+        self.channels = channels
+        self.families = Children(children)
+        self.holdings = Holdings()
+        self.numbers = IdentifierBlocks()
+        self.flooding = FloodingReservations(channels)
+        self.unwritten: list[Applied] = []
+        self._is_applying = False
+        self.charged: set[tuple[str, int]] = set()
+        """Holdings that are about to be taken, and that their plan has charged for already."""
+        self.renumbering: Callable[[], None] = _nothing
+        """Told before channels get other numbers: what plans have charged for must be undone."""
+        self._file_children = tuple(self.families.children)
+        self.file_channels = ConfiguredChannels(channels)
+
+    @property
+    def depth(self) -> int:
+        return 0 if self.placed is None else self.placed.depth
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether numbers of channels are in use below, and cannot change."""
+        return bool(len(self.holdings) or self.flooding.floods)
+
+    def replay(self, operation: TreeOperation) -> None:
+        if isinstance(operation, ChannelsNumbered) and not self.is_holding:
+            self.file_channels.begin_replay()
+        self.apply(operation, Applied())
+        self.unwritten.clear()
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether something was left half way, which nobody can undo: only the journal is right."""
+        return self._is_applying or self.channels.is_charging
+
+    def apply(self, operation: TreeOperation, done: Applied) -> None:
+        self._is_applying = True
+        self._apply(operation, done)
+        self._is_applying = False
+
+    def _apply(self, operation: TreeOperation, done: Applied) -> None:
+        if not any(found is done for found in self.unwritten):
+            self.unwritten.append(done)
+        match operation:
+            case TermBegan(term=term, journal=journal):
+                self.term = max(self.term, term)
+                self.journal = journal or self.journal
+            case Placed() | Unplaced():
+                self._place(operation, done)
+            case ChildReported() | ChildAdded() | ChildRemoved():
+                self.families.apply(operation, done)
+            case ChannelAdded() | ChannelRemoved() | ChannelsNumbered():
+                self._change_channels(operation, done)
+            case NumbersKept() | NumbersGiven() | NumbersAsked() | NumbersHeld():
+                self.numbers.apply(operation, done)
+            case HoldingTaken() | HoldingMoved():
+                self._hold(operation, done)
+            case HoldingGone():
+                self._let_go(operation, done)
+            case FloodingHeld():
+                self.flooding.apply(operation, done)
+            case _:
+                assert_never(operation)
+
+    def _change_channels(
+        self, operation: ChannelAdded | ChannelRemoved | ChannelsNumbered, done: Applied
+    ) -> None:
+        match operation:
+            case ChannelAdded(channel=channel):
+                index_before = self.channels.index_last
+                self.channels.add(channel)
+                done.undo.append(lambda: self.channels.take_back(channel.channel_id, index_before))
+                self.flooding.channel_added(channel.channel_id, done)
+            case ChannelRemoved(channel_id=channel_id):
+                self.flooding.channel_removed(channel_id, done)
+                removed = self.channels.remove(channel_id)
+                done.undo.append(lambda: self.channels.add(removed))
+            case ChannelsNumbered():
+                for number in self.file_channels.forgotten(operation):
+                    self.flooding.channel_removed(number, done)
+                for number in self.file_channels.apply(operation, done):
+                    self.flooding.channel_added(number, done)
+
+    def numbering(self) -> list[ChannelsNumbered]:
+        """What a new life makes durable of its file, before anybody hears of its channels."""
+        gone = self.file_channels.gone()
+        unused = [number for number in gone if not self.holdings.over_channel(number)]
+        return self.file_channels.unnumbered(unused)
+
+    def _place(self, standing: Placed | Unplaced, done: Applied) -> None:
+        before, prefix, prefix_next = self.placed, self.channels.prefix, standing.numbered_at
+        tree_before = self.tree
+        if isinstance(standing, Placed):
+            self.placed = structs.replace(standing, numbered_at=-1)
+            self.tree = standing.above[0] if standing.above else self.tree
+            prefix_next = standing.depth if prefix_next < 0 else prefix_next
+        else:
+            self.placed, self.tree = None, standing.tree
+
+        def undo() -> None:
+            self.placed, self.tree = before, tree_before
+
+        done.undo.append(undo)
+        if prefix_next != prefix and not self.is_holding:
+            self._renumber(prefix_next)
+            done.undo.append(lambda: self._renumber(prefix))
+
+    def _renumber(self, prefix: int) -> None:
+        self.renumbering()
+        self.channels.renumber(prefix)
+
+    def standing(self, prefix: int) -> Placed | Unplaced:
+        """The operation that keeps this broker's place, with this prefix for its channels."""
+        if self.placed is None:
+            return Unplaced(numbered_at=prefix, tree=self.tree)
+        return structs.replace(self.placed, numbered_at=prefix)
+
+    def orphaned(self) -> list[TreeOperation]:
+        """Without a parent nothing counts that is held for one, and nobody will ask for it back."""
+        found = self.parted()
+        if self.placed is not None:
+            found.append(Unplaced(numbered_at=self.channels.prefix, tree=self.tree))
+        return found
+
+    def parted(self) -> list[TreeOperation]:
+        """What was held for a parent that is none any more is given back."""
+        held = [holding for holding, _ in self.holdings.all() if not holding.is_owned]
+        return [*self.holdings.moves(held, Stage.LEAVING)]
+
+    def _hold(self, operation: HoldingTaken | HoldingMoved, done: Applied) -> None:
+        if isinstance(operation, HoldingMoved):
+            self.holdings.move(operation, done)
+            return
+        holding = operation.holding
+        if self.holdings.find(*holding.key) is not None:
+            return
+        if holding.key in self.charged:
+            self.charged.discard(holding.key)
+        else:
+            self._charge(holding)
+        self.holdings.take(holding, operation.stage)
+
+        def undo() -> None:
+            self.holdings.drop(*holding.key)
+            self._uncharge(holding)
+
+        done.undo.append(undo)
+
+    def _let_go(self, gone: HoldingGone, done: Applied) -> None:
+        holding = self.holdings.find(gone.contract, gone.generation)
+        if holding is None:
+            return
+        stage = self.holdings.drop(*holding.key)
+        self._uncharge(holding)
+
+        def undo() -> None:
+            self._charge(holding)
+            self.holdings.take(holding, stage)
+
+        done.undo.append(undo)
+
+    def _charge(self, holding: Holding) -> None:
+        if holding.channel_ids:
+            body = body_of(holding)
+            self.channels.charge(body.variable, everys(body.granted, 0), body.ways)
+
+    def _uncharge(self, holding: Holding) -> None:
+        if holding.channel_ids:
+            body = body_of(holding)
+            self.channels.uncharge(body.variable, everys(body.granted, 0), body.ways)
+
+    # The whole of it.
+
+    def operations(self) -> Iterator[TreeOperation]:
+        """The shortest journal that leads here."""
+        yield TermBegan(term=self.term, journal=self.journal)
+        if self.placed is not None or self.channels.prefix or self.tree:
+            yield self.standing(self.channels.prefix)
+        yield from self.families.operations(self._file_children)
+        yield from self.file_channels.operations()
+        yield from self.numbers.operations()
+        for holding, stage in self.holdings.all():
+            yield HoldingTaken(holding=holding, stage=stage)
+        yield from self.flooding.operations()
+
+
+def _nothing() -> None:
+    """Nobody listens yet."""

@@ -1,0 +1,65 @@
+"""What every broker's process stands on, whatever it manages: certificates, journal, listeners."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from gridstat.broker.context import Outside
+from gridstat.console.daemons.stand_by import open_journal
+from gridstat.model.errors import LinkDown
+from gridstat.net.command.certificate_folder import CertificateFolder, read_pem
+from gridstat.net.command.endpoint_signatures import AuthorityVerifier
+from gridstat.net.command.identity import Identity, Role
+from gridstat.net.command.tls import Credentials
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from pathlib import Path
+
+    from gridstat.console.daemons.stand_by import JournalPlan
+
+
+class GroundPlan(Protocol):
+    """What the files of all brokers say."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def certificates(self) -> Path: ...
+    @property
+    def journal(self) -> JournalPlan: ...
+    @property
+    def term_min(self) -> int: ...
+
+
+class BrokerFoundation:
+    """The journal is opened last: with certificates that cannot be used there is no need of it."""
+
+    def __init__(self, plan: GroundPlan) -> None:
+        files = CertificateFolder(plan.certificates).present(Identity(Role.BROKER, plan.name))
+        self.credentials = Credentials(files)
+        verifier = AuthorityVerifier(read_pem(files.authority))
+        self.journal = open_journal(plan.journal, may_be_older=plan.term_min > 0)
+        self.outside = Outside(
+            verifier=verifier, wall_clock_ns=time.time_ns, journal_figures=self.journal.figures
+        )
+
+    def reloaded(self, what_else: str) -> str:
+        """New certificates are taken up; everything else needs a restart, which loses nothing."""
+        complaint = self.credentials.refresh()
+        taken = f"certificates NOT ({complaint})" if complaint else "certificates"
+        return f"reloaded: {taken}; {what_else} change by `gridstat cloud`"
+
+
+async def listening(
+    serving: Awaitable[tuple[str, int]], host: str, port: int, *, key: str = "port"
+) -> tuple[str, int]:
+    """Where a driver serves; or which key of the file to change."""
+    try:
+        return await serving
+    except OSError as error:
+        raise LinkDown(
+            f"broker cannot listen on {host} port {port}: {error.strerror}",
+            hint=f"choose another {key}, or 0 for any free one",
+        ) from error

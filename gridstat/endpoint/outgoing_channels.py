@@ -1,0 +1,147 @@
+"""The way of events out of this end-point: one sender for each edge router that it attached to.
+
+Every event goes to every edge with the same stamp and sequence, so that whoever gets both copies
+knows them for one event. An edge whose session is lost goes on being sent to: a router forwards
+also while it cannot talk.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from gridstat.core._ends import Sender
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from gridstat.net.command.endpoint_messages import AttachedOutcome
+
+
+class Outgoing(NamedTuple):
+    """One event to be sent; `value` is a number, or the bytes of a record with derived values.
+
+    Without a sequence it gets the next one of its variable.
+    """
+
+    variable_id: int
+    value: float | bytes
+    created_ns: int
+    flags: int = 0
+    is_urgent: bool = False
+    sequence: int | None = None
+
+
+@dataclass(slots=True)
+class _Way:
+    """A sender and where it leads."""
+
+    sender: Sender
+    outcome: AttachedOutcome
+    is_up: bool = True
+
+
+class OutgoingChannels:
+    """All senders have sent the same events since the newest of them was opened."""
+
+    def __init__(self, make: Callable[..., Sender] = Sender) -> None:
+        self._make = make
+        self._ways: dict[str, _Way] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether at least one edge is reachable, as far as its session tells."""
+        return any(way.is_up for way in tuple(self._ways.values()))
+
+    def open(self, edge: str, outcome: AttachedOutcome) -> None:
+        """Send to this edge from now on, or to its new ports."""
+        with self._lock:
+            before = self._ways.get(edge)
+            if before is not None and _is_same_channel(before.outcome, outcome):
+                if _address(before.outcome) != _address(outcome):
+                    before.sender.retarget(_address(outcome))
+                before.outcome, before.is_up = outcome, True
+                return
+            sender = self._open(outcome)
+            # The others begin anew as well: a copy is known by its sequence, which counts here.
+            for name, way in self._ways.items():
+                if name != edge:
+                    counter = way.sender.counter
+                    way.sender.close()
+                    way.sender = self._open(way.outcome, counter)
+            if before is not None:
+                before.sender.close()
+            self._ways[edge] = _Way(sender, outcome)
+
+    def lose(self, edge: str) -> None:
+        """The session with this edge is gone."""
+        way = self._ways.get(edge)
+        if way is not None:
+            way.is_up = False
+
+    def send(self, event: Outgoing) -> bool:
+        """Hand an event to all edges; whether one took it and is reachable."""
+        variable_id, value, created_ns, flags, is_urgent, sequence = event
+        is_taken = False
+        with self._lock:
+            for way in self._ways.values():
+                was_sent = way.sender.send(
+                    variable_id,
+                    value,
+                    created_ns=created_ns,
+                    flags=flags,
+                    urgent=is_urgent,
+                    sequence=sequence,
+                )
+                is_taken = is_taken or (was_sent and way.is_up)
+        return is_taken
+
+    def send_many(
+        self,
+        variable_ids: NDArray[np.integer],
+        values: NDArray[np.number | np.bool],
+        created_ns: NDArray[np.integer],
+        flags: int,
+    ) -> int:
+        """Hand columns of events to all edges; how many the best reachable one took."""
+        with self._lock:
+            taken = [
+                way.sender.send_many(variable_ids, values, created_ns, flags=flags) * way.is_up
+                for way in self._ways.values()
+            ]
+        return max(taken, default=0)
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """What became of the events handed over, by edge."""
+        return {edge: way.sender.counters() for edge, way in tuple(self._ways.items())}
+
+    def close(self) -> None:
+        """Close all senders."""
+        with self._lock:
+            for way in self._ways.values():
+                way.sender.close()
+            self._ways.clear()
+
+    def _open(self, outcome: AttachedOutcome, counter_start: int = 0) -> Sender:
+        return self._make(
+            outcome.up_channel_id,
+            _address(outcome),
+            datagram_version=outcome.datagram_version,
+            counter_start=counter_start,
+        )
+
+
+def _address(outcome: AttachedOutcome) -> tuple[str, int, int]:
+    return outcome.host, outcome.data_port, outcome.urgent_port
+
+
+def _is_same_channel(before: AttachedOutcome, after: AttachedOutcome) -> bool:
+    return (before.up_channel_id, before.datagram_version) == (
+        after.up_channel_id,
+        after.datagram_version,
+    )

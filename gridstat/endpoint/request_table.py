@@ -1,0 +1,169 @@
+"""Requests on their way: numbered when first sent, repeated until answered, bounded in flight.
+
+The broker tells a repeated request by its number as long as it is not too far behind the newest
+one, so the numbers in flight never span more than a window; whatever is asked beyond that waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from gridstat.endpoint.session_events import Answered, Unanswered
+from gridstat.model.errors import StorageFailed
+from gridstat.net.command.endpoint_messages import (
+    GrantedOutcome,
+    PublishedOutcome,
+    RefusedOutcome,
+    Unpublish,
+    Unsubscribe,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from gridstat.net.command.endpoint_messages import EndPointCommand, Outcome
+
+WINDOW: Final = 128
+"""Half of what an edge router and a broker remember of one end-point."""
+WAITING_MAX: Final = 16_384
+UNDECIDED: Final = frozenset({StorageFailed.code})
+
+
+class Purpose(Enum):
+    """Who waits for the answer: the application, the machine itself, or nobody any more."""
+
+    ASKED = "asked"
+    RESTORING = "restoring"
+    UNDOING = "undoing"
+    ABANDONED = "abandoned"
+
+
+@dataclass(slots=True)
+class Request:
+    """A command and how far it has come; `request_id` 0 until it is first sent."""
+
+    command: EndPointCommand
+    purpose: Purpose
+    token: int = 0
+    deadline_ns: int | None = None
+    request_id: int = 0
+    body: bytes = b""
+    signature: bytes = b""
+    tries: int = 0
+    repeats: int = 0
+    sent_to: str = ""
+    retry_at_ns: int | None = None
+    excuse: tuple[Outcome, ...] = ()
+    """Why nobody could decide so far."""
+
+    def last_word(self) -> Answered | Unanswered:
+        """What the application is told when its time is up."""
+        return Answered(self.token, self.excuse) if self.excuse else Unanswered(self.token)
+
+
+class RequestTable:
+    """Numbers grow and are never used twice; at most `WINDOW` of them span what is in flight."""
+
+    def __init__(self, first_request_id: int) -> None:
+        self._next_id = first_request_id
+        self._waiting: deque[Request] = deque()
+        self._in_flight: dict[int, Request] = {}
+        self._may_have_lost = False
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._in_flight)
+
+    def next_id(self) -> int:
+        """A number of its own, also for what is not kept here."""
+        found = self._next_id
+        self._next_id += 1
+        return found
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more may wait; beyond that the application asks faster than it is served."""
+        return len(self._waiting) < WAITING_MAX
+
+    def add(self, request: Request) -> None:
+        """Let it wait for its turn."""
+        self._waiting.append(request)
+
+    def begin(self) -> Iterator[Request]:
+        """Those that may be sent now for the first time, each with its number."""
+        while self._waiting:
+            oldest = next(iter(self._in_flight), self._next_id)
+            if self._next_id - oldest >= WINDOW:
+                return
+            request = self._waiting.popleft()
+            request.request_id = self.next_id()
+            self._in_flight[request.request_id] = request
+            yield request
+
+    def in_flight(self) -> Iterator[Request]:
+        """Those that were sent and not answered, oldest first."""
+        return iter(tuple(self._in_flight.values()))
+
+    def lose(self, request: Request) -> None:
+        """Its edge is gone, or has not answered for too long: it shall be sent again."""
+        request.sent_to, request.retry_at_ns = "", None
+        self._may_have_lost = True
+
+    def take_lost(self) -> list[Request]:
+        """Those in flight that are on no edge now, oldest first; the caller sends them."""
+        if not self._may_have_lost:
+            return []
+        self._may_have_lost = False
+        return [request for request in self._in_flight.values() if not request.sent_to]
+
+    def answered(self, request_id: int, outcomes: tuple[Outcome, ...]) -> Request | None:
+        """The request with this number, which is now done with; None if it is unknown or goes on.
+
+        A broker that cannot write has decided nothing, and takes the same number again; one that
+        was repeated already may still be granted. So it is repeated until there is a decision.
+        """
+        request = self._in_flight.get(request_id)
+        if request is None:
+            return None
+        if any(isinstance(each, RefusedOutcome) and each.code in UNDECIDED for each in outcomes):
+            request.excuse = outcomes
+            return None
+        return self._in_flight.pop(request_id)
+
+    def repeat(self, request: Request) -> None:
+        """Ask anew what was answered by mistake, under a new number, before all that waits."""
+        request.request_id, request.tries, request.sent_to = 0, 0, ""
+        request.body, request.signature, request.retry_at_ns = b"", b"", None
+        request.repeats += 1
+        self._waiting.appendleft(request)
+
+    def overdue(self, now_ns: int) -> list[Request]:
+        """What has waited beyond its deadline; it is reported once.
+
+        What was sent may still be granted, so it stays in flight, abandoned, until it is answered.
+        """
+        late = [request for request in self._waiting if _is_late(request, now_ns)]
+        if late:
+            self._waiting = deque(each for each in self._waiting if not _is_late(each, now_ns))
+        for request in self._in_flight.values():
+            if _is_late(request, now_ns):
+                request.deadline_ns = None
+                late.append(request)
+        return late
+
+
+def give_back(outcomes: Iterable[Outcome]) -> Iterator[Unsubscribe | Unpublish]:
+    """The commands that undo what was granted to somebody who had stopped waiting for it."""
+    granted = tuple(outcomes)
+    ids = tuple(each.subscription_id for each in granted if isinstance(each, GrantedOutcome))
+    names = tuple(each.variable.name for each in granted if isinstance(each, PublishedOutcome))
+    if ids:
+        yield Unsubscribe(subscription_ids=ids)
+    if names:
+        yield Unpublish(names=names)
+
+
+def _is_late(request: Request, now_ns: int) -> bool:
+    return request.deadline_ns is not None and now_ns >= request.deadline_ns

@@ -1,0 +1,167 @@
+"""What an end-point's session machine hears and says beyond the events of every machine.
+
+The application asks (`Ask`); whoever runs the machine does what it says: sends, keeps time, opens
+channels for what is attached, and hands answers and notices to the application.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from gridstat.model.rate_law import NS_PER_S
+from gridstat.net.command.machine import Connected, Disconnected, Instruction, Received, TimerFired
+
+if TYPE_CHECKING:
+    from gridstat.net.command.endpoint_messages import (
+        AttachedOutcome,
+        EdgeCopies,
+        EndPointCommand,
+        GrantedOutcome,
+        Notice,
+        Outcome,
+        PublishedOutcome,
+        RefusedOutcome,
+    )
+
+EDGES_MAX: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class EndPoint:
+    """Who the end-point is, and to which edge routers it attaches, the preferred one first.
+
+    `incarnation` and `first_request_id` are new with every process; the identifiers of requests
+    must grow from one process to the next, so they start from the wall clock in nanoseconds.
+    `hosts` says under which address each edge reaches us; no ports, no events.
+    """
+
+    name: str
+    edges: tuple[str, ...]
+    certificate: bytes
+    incarnation: str
+    first_request_id: int
+    hosts: tuple[str, ...] = ("", "")
+    data_port: int = 0
+    urgent_port: int = 0
+    datagram_versions: tuple[int, ...] = (1,)
+
+    def __post_init__(self) -> None:
+        assert 1 <= len(self.edges) <= EDGES_MAX, "one or two edges"
+        assert len(set(self.edges)) == len(self.edges), "two different edges"
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long the machine waits, in nanoseconds, before it asks again."""
+
+    retry_first_ns: int = NS_PER_S
+    retry_last_ns: int = 8 * NS_PER_S
+    attach_lead_ns: int = 2 * NS_PER_S
+    """How long the first attachment goes alone; its answer tells what became of older state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The application wants something done within `within_ns`; `token` comes back in the answer."""
+
+    token: int
+    command: EndPointCommand
+    within_ns: int
+
+
+SessionEvent: TypeAlias = Connected | Disconnected | Received | TimerFired | Ask
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeAttached:
+    """Events may be sent to this edge and are expected from it, on the channels of the outcome."""
+
+    edge: str
+    outcome: AttachedOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationsLost:
+    """The cloud has come to know us anew: nothing of ours is registered until it is restored."""
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeLost:
+    """The session with the edge is gone; its channels may still work."""
+
+    edge: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttachRefused:
+    """The cloud does not take us at this edge for now; the machine tries again."""
+
+    edge: str
+    refused: RefusedOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One outcome for each thing that was asked, in its order; events that the edge had kept."""
+
+    token: int
+    outcomes: tuple[Outcome, ...]
+    newest: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """Nobody answered in time; what was asked is undone should it be granted after all."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesReported:
+    """By which ways the copies of some variables came to an edge."""
+
+    edge: str
+    copies: tuple[EdgeCopies, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A notice of the cloud."""
+
+    notice: Notice
+    newest: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationRestored:
+    """The cloud had forgotten a publication; it is registered again, or was refused for now."""
+
+    name: str
+    outcome: PublishedOutcome | RefusedOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionRestored:
+    """The cloud had forgotten a subscription; it is granted again, or was refused for now."""
+
+    label: str
+    outcome: GrantedOutcome | RefusedOutcome
+    newest: tuple[bytes, ...] = ()
+
+
+SessionOutput: TypeAlias = (
+    EdgeAttached
+    | RegistrationsLost
+    | EdgeLost
+    | AttachRefused
+    | Answered
+    | Unanswered
+    | CopiesReported
+    | Told
+    | PublicationRestored
+    | SubscriptionRestored
+)
+SessionInstruction: TypeAlias = Instruction | SessionOutput

@@ -1,0 +1,68 @@
+"""Which variables a pattern stands for, page by page: an answer of the broker has a bound.
+
+Pages follow the order of names, part by part, and the next begins after the last name of the one
+before; what is published or withdrawn meanwhile moves nothing else from page to page.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gridstat.endpoint.options import refusal
+from gridstat.model.errors import LayoutError, LimitReached
+from gridstat.net.command.endpoint_messages import FindVariables, FoundOutcome, RefusedOutcome
+from gridstat.net.command.session_messages import MANY_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gridstat.model.status import StatusVariable
+    from gridstat.net.command.endpoint_messages import Outcome
+
+
+def find_all(
+    ask: Callable[[FindVariables], FoundOutcome], pattern: str, *, after: str, limit: int
+) -> list[StatusVariable]:
+    """The variables after this name, at most `limit` of them, or all if that is 0."""
+    if limit < 0:
+        raise LayoutError(f"a limit of {limit}, and must not be below 0")
+    found: list[StatusVariable] = []
+    for page in _pages(ask, pattern, after=after, limit=limit):
+        found += page
+    return found
+
+
+def _pages(
+    ask: Callable[[FindVariables], FoundOutcome], pattern: str, *, after: str, limit: int
+) -> Iterator[tuple[StatusVariable, ...]]:
+    left = limit
+    while True:
+        size = min(left, MANY_MAX) if limit else MANY_MAX
+        outcome = ask(FindVariables(pattern=pattern, limit=size, after=after))
+        page = outcome.variables
+        if after and page and page[0].name.split("/") <= after.split("/"):
+            # A broker from before there were pages begins anew each time.
+            raise LimitReached(
+                f"{pattern} stands for more variables than this broker tells",
+                hint="ask for less at once, say one substation: c1/hill/**",
+            )
+        if not page and not outcome.is_complete:
+            raise LimitReached(
+                f"there are more variables of {pattern} after {after or 'the start'}, and the "
+                "broker tells none of them",
+                hint="ask for those behind it, or for less at once",
+            )
+        yield page
+        left -= len(page)
+        if outcome.is_complete or (limit and left <= 0):
+            return
+        after = page[-1].name
+
+
+def found_in(outcomes: tuple[Outcome, ...], _: tuple[bytes, ...]) -> FoundOutcome:
+    """The one outcome of a search; raises what refused it."""
+    (outcome,) = outcomes
+    if isinstance(outcome, RefusedOutcome):
+        raise refusal(outcome)
+    assert isinstance(outcome, FoundOutcome), "a search is answered with what was found"
+    return outcome

@@ -1,0 +1,65 @@
+"""Work beside the batches: one piece at a time, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class BackgroundWorker:
+    """Any thread may offer work, ask and wait.
+
+    Whoever comes next is told, once, of what a piece has failed of.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        """The last one that was started."""
+        self._failure: BaseException | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        thread = self._thread
+        return thread is not None and thread.is_alive()
+
+    def offer(self, work: Callable[[], object]) -> bool:
+        """Begins with it, unless there is a piece under way; returns whether it has begun."""
+        with self._lock:
+            if self.is_busy:
+                return False
+            self._raise()
+            thread = threading.Thread(target=self._do, args=(work,), name=self._name)
+            thread.start()
+            self._thread = thread
+            return True
+
+    def check(self) -> None:
+        """Raises what the last piece has failed of, if it has ended."""
+        with self._lock:
+            if not self.is_busy:
+                self._raise()
+
+    def wait(self) -> None:
+        """Until what is under way has ended; raises what it has failed of."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+        with self._lock:
+            self._raise()
+
+    def _raise(self) -> None:
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def _do(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self._failure = error

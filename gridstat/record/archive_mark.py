@@ -1,0 +1,52 @@
+"""How the pipeline tells a recorder what it has taken over: one number in a file of the log.
+
+Only the recorder removes segments, for it alone holds the log's lock; it looks here now and then
+and releases every closed segment that lies wholly before the number.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from gridstat.model.errors import StorageFailed
+from gridstat.record.manifest import sync_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gridstat.record.record_kinds import RecordKind
+
+ARCHIVED_FILE: Final = "archived"
+
+
+def note_archived(folder: Path, kind: RecordKind, before_record: int) -> None:
+    """All records of this kind before that one are safe elsewhere; the number never falls."""
+    if before_record <= archived_before(folder, kind):
+        return
+    path = folder / kind.name / ARCHIVED_FILE
+    fresh = path.with_suffix(".new")
+    try:
+        with fresh.open("w", encoding="ascii") as file:
+            file.write(f"{before_record}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise StorageFailed(
+            f"{path}: {error.strerror}", hint="the log keeps its segments until it is told again"
+        ) from error
+
+
+def archived_before(folder: Path, kind: RecordKind) -> int:
+    """The number of the first record that is not known to be archived, 0 before any is."""
+    path = folder / kind.name / ARCHIVED_FILE
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError) as error:
+        raise StorageFailed(
+            f"{path} says no number: {error}", hint="remove the file; it is written again"
+        ) from error

@@ -1,0 +1,117 @@
+"""What a router's agent hears and says beyond the words that all machines share.
+
+The driver brings the events from the core (`status_router.py`) and does what the instructions say.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from gridstat.net.command.machine import Event, Instruction
+from gridstat.net.command.router_messages import ChangeTable, RefusedRows, ReportCounters
+
+
+class TableApplied(Struct, frozen=True):
+    """The core has committed all changes up to this number (of `ApplyTable`).
+
+    All but the rows of the `refused` variables, with the reasons.
+    """
+
+    number: int
+    refused: RefusedRows = msgspec.field(default_factory=dict)
+
+
+class TableFailed(Struct, frozen=True):
+    """A change cannot be made; what the core now holds is not what the table says.
+
+    Number 0: no change waits for an answer, for a channel that opened late touched the rows.
+    """
+
+    number: int
+    code: int
+    reason: str
+
+
+class SourceSilent(Struct, frozen=True):
+    """Nothing came on an incoming channel for longer than its order allows."""
+
+    channel_id: int
+    silent_ms: int
+
+
+class SourceReceived(Struct, frozen=True):
+    """An incoming channel speaks, for the first time or again."""
+
+    channel_id: int
+
+
+class WaterMarkCrossed(Struct, frozen=True):
+    """A paced channel's queue rose to its high mark, or fell back to its low one."""
+
+    channel_id: int
+    is_on: bool
+    queued_events: int
+
+
+class SourcePoliced(Struct, frozen=True):
+    """Events of a publisher that were not let pass, by reason, in totals of one count.
+
+    Another `count_id` says that the core counts that variable from nothing again.
+    """
+
+    channel_id: int
+    variable_id: int
+    count_id: int
+    counts: dict[str, int]
+
+
+class CountersRead(Struct, frozen=True):
+    """The answer to `ReadCounters`."""
+
+    report: ReportCounters
+
+
+class Drain(Struct, frozen=True):
+    """The process is about to end: take in nobody, and let the end-points go elsewhere."""
+
+
+class Leave(Struct, frozen=True):
+    """The queues are empty: take leave of the broker too."""
+
+
+class ApplyTable(Struct, frozen=True):
+    """Bring the core to a change; numbers count over the life of the process, not the session.
+
+    With `begins_anew` the change is a whole table, in one piece: what it does not name goes.
+    """
+
+    number: int
+    change: ChangeTable
+
+
+class SetModes(Struct, frozen=True):
+    """The active modes as a mask; bit 0, the baseline, is always among them."""
+
+    mask: int
+
+
+class ReadCounters(Struct, frozen=True):
+    """Say `CountersRead` with everything that the core counts."""
+
+
+RouterEvent: TypeAlias = (
+    Event
+    | TableApplied
+    | TableFailed
+    | SourceSilent
+    | SourceReceived
+    | WaterMarkCrossed
+    | SourcePoliced
+    | CountersRead
+    | Drain
+    | Leave
+)
+RouterInstruction: TypeAlias = Instruction | ApplyTable | SetModes | ReadCounters
