@@ -18,8 +18,8 @@ checks=$!
 "$bin/python" -m gridstat.pipeline.class_archive > build/classes.log 2>&1 &
 classes=$!
 tests=0
-# Four workers for two processors: tests/workers.py gives two of them the clouds, which mostly wait.
-"$bin/pytest" -q -n 4 --no-loadscope-reorder -m "not apart" tests || tests=$?
+# Three workers for two processors: two have the clouds (tests/workers.py), which mostly wait.
+"$bin/pytest" -q -n 3 --no-loadscope-reorder -m "not apart" tests || tests=$?
 wait $classes || true
 wait $checks || { echo "lint or type failed, see above" >&2; exit 1; }
 exit $tests
