@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.cloud_plan import CLOUD, edge_name
 from benchmarks.errors import BenchmarkError
+from benchmarks.roles.pacing import reached
 from benchmarks.statistics import NS_PER_S, Bin, Histogram, Summary, histogram_since
 from gridstat.model.latency_model import Hop
 
@@ -109,6 +110,8 @@ class CloudChain:
         if self._load:
             self._loaders()[0].finish(within_s=ANSWER_S_MAX)
         time.sleep(SETTLE_S)
+        # What the contract still allows to arrive is not lost.
+        reached(self._arrived, int(sent["sent"]), stall_s=LATENCY_MS / 1_000)
         survey, taken, paths = self._rig.survey(), 0, []
         for number, routers in enumerate(self._exits):
             question = {"do": "take", "bin_us": 100.0, "end_point": _subscriber(routers)}
@@ -134,6 +137,10 @@ class CloudChain:
     def lengths(self) -> tuple[int, ...]:
         """How many routers lie on each path."""
         return tuple(len(self._path(number)["routers"]) for number in range(len(self._exits)))
+
+    def _arrived(self) -> int:
+        """Events of this run that the subscribers hold."""
+        return int(self._subscribers.ask({"do": "arrived"}, within_s=ANSWER_S_MAX)["arrived"])
 
     def _path(self, number: int) -> Facts:
         path: Facts = self._rig.explain(_variable(number))["subscriptions"][0]["paths"][0]

@@ -1,7 +1,8 @@
-"""Which tests meet in one of the two workers of `make test`, and in which order they go.
+"""Which tests share one worker of `make test`, and in which order the workers take them.
 
-All that start real processes meet in one, and all that share the Spark session; any others
-meet by file.
+Tests of real clouds mostly wait, so there are more workers than processors, and the clouds are
+divided between two of them. All that share the Spark session run in one worker; any other tests
+are divided by file.
 """
 
 from __future__ import annotations
@@ -10,9 +11,25 @@ from pathlib import PurePosixPath
 
 from xdist.scheduler import LoadScopeScheduling
 
-ONE_WORKER_ROOMS = ("cluster", "spark")
+NAMESPACED = frozenset(
+    {
+        "lab_grid",
+        "lab_namespaces",
+        "lab_relay",
+        "lab_trials",
+        "many_clouds",
+        "recovery",
+        "rolling_upgrade",
+    }
+)
+"""Folders of `tests/cluster` whose clouds run in network namespaces of their own.
+
+No port of theirs can be taken by another cloud. All others find free ports of the loopback
+interface and bind them seconds later, so only one worker may start those.
+"""
+
 FIRST_ROOMS = ("cluster", "tidy", "spark")
-"""Long rooms go first, so that both workers end together. Spark's classes are archived while
+"""Long rooms go first, so that all workers end together. Spark's classes are archived while
 the tests of the source run."""
 
 
@@ -22,18 +39,21 @@ class ByRoom(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def group(nodeid: str) -> str:
-    room = _room(nodeid)
-    return room if room in ONE_WORKER_ROOMS else _file(nodeid)
+    room, folder = _folders(nodeid)
+    if room == "cluster":
+        return "cluster in namespaces" if folder in NAMESPACED else "cluster on loopback"
+    return room if room == "spark" else _file(nodeid)
 
 
 def turn(nodeid: str) -> int:
-    room = _room(nodeid)
+    room, _ = _folders(nodeid)
     return FIRST_ROOMS.index(room) if room in FIRST_ROOMS else len(FIRST_ROOMS)
 
 
-def _room(nodeid: str) -> str:
-    """The folder under `tests/`."""
-    return PurePosixPath(_file(nodeid)).parts[1]
+def _folders(nodeid: str) -> tuple[str, str]:
+    """The folder under `tests/`, and the folder or file that comes next."""
+    _, room, folder, *_ = PurePosixPath(_file(nodeid)).parts
+    return room, folder
 
 
 def _file(nodeid: str) -> str:

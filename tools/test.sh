@@ -6,6 +6,9 @@
 set -u
 
 bin=$1
+# Tests start many hundred processes: without its cache of bytecode, Python compiles all of the
+# source again in each of them.
+unset PYTHONDONTWRITEBYTECODE
 mkdir -p build
 # Without make's flags: they tell of a jobserver that only a recipe may use.
 { env -u MAKEFLAGS -u MFLAGS make --no-print-directory lint type > build/checks.log 2>&1 ||
@@ -16,7 +19,8 @@ checks=$!
 "$bin/python" -m gridstat.pipeline.class_archive > build/classes.log 2>&1 &
 classes=$!
 tests=0
-"$bin/pytest" -q -n 2 --no-loadscope-reorder -m "not apart" \
+# Three workers for two processors: two have the clouds (tests/workers.py), which mostly wait.
+"$bin/pytest" -q -n 3 --no-loadscope-reorder -m "not apart" \
     --features build/features.json tests || tests=$?
 wait $classes || true
 wait $checks || { echo "lint or type failed, see above" >&2; exit 1; }

@@ -21,6 +21,7 @@ from benchmarks.experiments.experiment import (
 from benchmarks.measurements import OUT, Stream, flood_question, period_ns
 from benchmarks.plan import EVENT_BYTES, Exit, Group, RouterPlan
 from benchmarks.rig import CORE, Forwarder, Rig, Subscriber
+from benchmarks.roles.pacing import reached
 
 if TYPE_CHECKING:
     from benchmarks.processes import Answer, RoleProcess
@@ -120,7 +121,8 @@ def _ineffective(subscriber: Subscriber, probe: RoleProcess, routed: int) -> int
             "seconds": 0.01,
         }
     )
-    time.sleep(SETTLE_S)
+    reached(lambda: subscriber.pages.delivered()[1] - before, routed)
+    time.sleep(SETTLE_S)  # Then come those that should not.
     return abs(subscriber.pages.delivered()[1] - before - routed)
 
 

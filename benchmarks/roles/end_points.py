@@ -52,6 +52,8 @@ class EndPointsRole:
         self._publications: dict[tuple[str, str], list[Publication]] = {}
         """By end-point and prefix."""
         self._subscriptions: dict[str, list[Subscription]] = {}
+        self._held: dict[Subscription, list[Samples]] = {}
+        """Events that were counted, and not yet taken."""
 
     @classmethod
     def from_json(cls, plan: Question) -> Self:
@@ -69,6 +71,7 @@ class EndPointsRole:
             "tick": self._tick,
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
+            "arrived": self._arrived,
             "take_paths": self._take_paths,
             "take": self._take,
         }[question["do"]]
@@ -189,9 +192,22 @@ class EndPointsRole:
         for connection in self._connections.values():
             connection.unsubscribe_all()
         self._subscriptions.clear()
+        self._held.clear()
         return {"ended": count, "seconds": time.monotonic() - began_s}
 
     # What comes.
+
+    def _arrived(self, _: Question) -> Answer:
+        """How many events are there to be taken, of all subscriptions."""
+        for some in self._subscriptions.values():
+            for each in some:
+                self._held.setdefault(each, []).append(_live(each.read()))
+        return {"arrived": sum(len(part) for parts in self._held.values() for part in parts)}
+
+    def _read(self, subscription: Subscription) -> Samples:
+        """All events since they were taken last."""
+        parts = [*self._held.pop(subscription, ()), _live(subscription.read())]
+        return np.concatenate(parts)
 
     def _take_paths(self, _: Question) -> Answer:
         """The latencies of all events kept since the last time, by publisher and subscriber."""
@@ -199,7 +215,7 @@ class EndPointsRole:
         for name, held in self._subscriptions.items():
             for subscription in held:
                 ends = (subscription.name.rpartition("/")[0], name)
-                seen.setdefault(ends, []).append(_latencies_ns(_live(subscription.read())))
+                seen.setdefault(ends, []).append(_latencies_ns(self._read(subscription)))
         paths = []
         for (publisher, subscriber), parts in sorted(seen.items()):
             latencies_ns = np.concatenate(parts)
@@ -222,7 +238,7 @@ class EndPointsRole:
             if question.get("end_point") in (None, end_point)
             and question.get("name") in (None, each.name)
         ]
-        samples = _live(np.concatenate([each.read() for each in held]))
+        samples = np.concatenate([self._read(each) for each in held])
         samples = samples[np.argsort(samples["created_ns"], kind="stable")]
         created_ns = samples["created_ns"].astype(np.int64)
         latencies_ns = _latencies_ns(samples)

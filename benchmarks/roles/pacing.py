@@ -154,17 +154,24 @@ def generate_load(
     return LoadRun(cycles * variables, cycles, publish_s, clock.now_s() - started_s)
 
 
-def reached(delivered: Callable[[], int], goal: int, *, is_spinning: bool = False) -> bool:
-    """Wait until `goal` has been delivered; give up half a second after the last arrival.
+def reached(
+    delivered: Callable[[], int],
+    goal: int,
+    *,
+    is_spinning: bool = False,
+    stall_s: float | None = None,
+) -> bool:
+    """Wait until `goal` has been delivered; give up `stall_s` after the last arrival.
 
     Each look costs processor time that the hop could use, so the pauses between them grow.
     """
+    stall_s = STALL_S if stall_s is None else stall_s
     before, wait_s = delivered(), WAIT_S_MIN
     moved_s = time.monotonic()
     while (now := delivered()) < goal:
         if now != before:
             before, moved_s = now, time.monotonic()
-        elif time.monotonic() - moved_s > STALL_S:
+        elif time.monotonic() - moved_s > stall_s:
             return False
         if is_spinning:
             os.sched_yield()

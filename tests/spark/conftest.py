@@ -1,4 +1,4 @@
-"""The one Spark session of the whole run, and a search for leaks that knows what Spark keeps."""
+"""The one Spark session of all these tests, and a search for leaks that knows what Spark keeps."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from gridstat.pipeline.class_archive import make_archive
 from gridstat.pipeline.java import java_home
 from gridstat.pipeline.spark_session import QUICK_JAVA, SparkSettings, spark_session
 from tests.holdings import Holdings
+from tests.spark.ending import end_with_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TEST_S_MAX))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     settings = SparkSettings(
@@ -52,7 +53,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         make_archive(java_home(os.environ, settings.cache), settings.cache)
     session = spark_session(settings)
     yield session
-    session.stop()
+    end_with_java(session)
 
 
 @pytest.fixture(scope="session")

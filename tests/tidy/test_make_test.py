@@ -22,7 +22,9 @@ def program(folder: Path, name: str, *lines: str) -> None:
     path.chmod(0o755)
 
 
-def run(folder: Path, *, checks: int, tests: int) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *, checks: int, tests: int, said: str = CLOSING
+) -> subprocess.CompletedProcess[str]:
     """The script with a make and a pytest that only end as they are told, the checks last."""
     os.mkfifo(folder / "tested")
     program(
@@ -32,12 +34,17 @@ def run(folder: Path, *, checks: int, tests: int) -> subprocess.CompletedProcess
         'echo "checked: $* ${MAKEFLAGS-no flags}"',
         f"exit {checks}",
     )
-    program(folder, "bin/pytest", f"echo {CLOSING}", "echo > tested", f"exit {tests}")
+    program(folder, "bin/pytest", f"echo {said}", "echo > tested", f"exit {tests}")
     path = f"{folder / 'bin'}:{os.environ['PATH']}"
     return subprocess.run(
         [SCRIPT, "bin"],
         cwd=folder,
-        env={**os.environ, "PATH": path, "MAKEFLAGS": " -j2 --jobserver-auth=3,4"},
+        env={
+            **os.environ,
+            "PATH": path,
+            "MAKEFLAGS": " -j2 --jobserver-auth=3,4",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -64,6 +71,11 @@ def test_checks_that_fail_say_why(tmp_path: Path) -> None:
         "checked: --no-print-directory lint type no flags",
         "lint or type failed, see above",
     ]
+
+
+def test_the_tests_keep_bytecode_though_the_caller_keeps_none(tmp_path: Path) -> None:
+    said = run(tmp_path, checks=0, tests=0, said="kept: ${PYTHONDONTWRITEBYTECODE-all}").stdout
+    assert said.splitlines() == ["kept: all"]
 
 
 def test_no_recipe_calls_make_for_then_it_runs_though_only_asked_what_it_would_do() -> None:

@@ -1,14 +1,41 @@
-"""The two workers of `make test`: who meets whom, and who goes first."""
+"""The workers of `make test`: which tests share one, and which go first."""
 
 from __future__ import annotations
 
-from tests.workers import group, turn
+import re
+
+from tests.tidy.source import ROOT, code_files
+from tests.workers import NAMESPACED, group, turn
+
+CLUSTER = ROOT / "tests" / "cluster"
+TAKES_PORTS = re.compile(
+    r"\b(free_ports|DoubledCloud|LocalCloud|TwoClouds|tests\.cluster\.(one|two)_clouds?\.clouds?)\b"
+)
+"""What starts processes on ports of the loopback interface that it has found free."""
 
 
-def test_all_that_start_processes_meet_in_one_worker() -> None:
+def test_all_clouds_on_the_loopback_interface_share_one_worker() -> None:
     a = "tests/cluster/one_cloud/test_replay.py::test_it"
-    b = "tests/cluster/recovery/test_square.py::test_it[2]"
-    assert group(a) == group(b)
+    b = "tests/cluster/stand_by/test_takeover.py::test_it[2]"
+    c = "tests/cluster/a_new_folder/test_one.py::test_it"
+    assert group(a) == group(b) == group(c)
+
+
+def test_all_clouds_in_namespaces_share_another() -> None:
+    a = "tests/cluster/recovery/test_cloud.py::test_it"
+    b = "tests/cluster/many_clouds/test_partition.py::test_it[2]"
+    assert group(a) == group(b) != group("tests/cluster/one_cloud/test_replay.py::test_it")
+
+
+def test_no_folder_in_namespaces_takes_ports_of_the_loopback_interface() -> None:
+    takers = {
+        path.relative_to(CLUSTER).parts[0]
+        for path in code_files(ROOT, ".py")
+        if path.is_relative_to(CLUSTER) and TAKES_PORTS.search(path.read_text(encoding="utf-8"))
+    }
+    assert {"end_points", "one_cloud", "stand_by", "two_clouds"} <= takers
+    assert not takers & NAMESPACED
+    assert all((CLUSTER / folder).is_dir() for folder in NAMESPACED)
 
 
 def test_the_spark_session_stays_one() -> None:
