@@ -202,8 +202,11 @@ def _figures(ramp: Ramp) -> dict[str, Figure]:
         for step in kept
         if kind == CORE and not step.is_saturated
     ]
-    if carried:
-        figures |= per_router_figures(max(step.summary.mean_us for step in carried))
+    # A machine too busy for the first rung has carried nothing: that rung is the one to show then.
+    lowest = min(((key, kept) for key, kept in ramp.items() if key[0] == CORE), default=None)
+    shown = carried or ([] if lowest is None else lowest[1])
+    if shown:
+        figures |= per_router_figures(max(step.summary.mean_us for step in shown))
     figures["policed"] = sum(
         step.policed for (kind, _), kept in ramp.items() if kind == CORE for step in kept
     )
