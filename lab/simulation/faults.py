@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 SUDDEN_SHARE: Final = 0.4
 MOVE_WITHIN_MS: Final = 2_000
+HEARD_NS: Final = 300 * NS_PER_MS
+"""After so long most routers have heard the term of a new broker."""
+AWAY_SHARE: Final = 0.7
 
 
 class Faults:
@@ -213,7 +216,14 @@ class Faults:
             if self._world.chance(0.8):
                 session.cut()
         new.start()
+        self._world.after(HEARD_NS, self._send_routers_away, new)
         self._mending.after(500, 3_000, partial(self._end_impostor, old))
+
+    def _send_routers_away(self, new: BrokerNode) -> None:
+        """Those that have heard the new one dial again, and may find the old."""
+        for peer, session in sorted(new.sessions.items()):
+            if peer.startswith("router/") and self._world.chance(AWAY_SHARE):
+                session.cut()
 
     def _end_impostor(self, old: BrokerNode) -> None:
         self._cloud.network.impostor = None

@@ -32,7 +32,7 @@ from lab.simulation.world import NS_PER_MS, PropertyBroken
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from gridstat.net.command.machine import SetTimer
+    from gridstat.net.command.machine import Note, SetTimer
     from gridstat.net.command.router_messages import ChangeTable
     from lab.simulation.channels import Wires
     from lab.simulation.network import Network
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 COMMIT_NS_MAX: Final = 10 * NS_PER_MS
 COUNTERS_SEGMENT: Final = 6
 """Counters are reported so much more rarely than in production: many words about nothing."""
+ACCEPTED: Final = "broker_accepted"
+"""What an agent notes of a broker that it obeys from then on."""
 PORTS_FIRST: Final = 10_000
 PORTS_STEP: Final = 7
 
@@ -159,16 +161,25 @@ class RouterNode(Node):
         super().resume()
         self.channels.look_around(self.name)
 
+    # Its broker.
+
+    def note(self, said: Note) -> None:
+        super().note(said)
+        if said.word == ACCEPTED:
+            self._check_term(int(dict(said.facts)["term"]), "accepts a broker")
+
+    def _check_term(self, term: int, what: str) -> None:
+        if term < self.term_highest:
+            raise PropertyBroken(
+                "terms only grow", f"{self.name} {what} of term {term} after {self.term_highest}"
+            )
+        self.term_highest = term
+
     # The core.
 
     def _apply(self, said: ApplyTable) -> None:
         change = said.change
-        if change.term < self.term_highest:
-            raise PropertyBroken(
-                "terms only grow",
-                f"{self.name} takes orders of term {change.term} after {self.term_highest}",
-            )
-        self.term_highest = change.term
+        self._check_term(change.term, "takes orders")
         self._changes.append(change)
         self._number = said.number
         if not self._is_due:

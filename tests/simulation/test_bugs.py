@@ -10,7 +10,6 @@ from lab.simulation.run import run_seed
 
 SEEDS_MAX = 500
 NEAR = {
-    "accept-a-stale-term": 660,
     "change-to-any-mode": 15,
     "drop-a-push": 465,
     "forget-the-replaced-at-a-restart": 60,

@@ -105,6 +105,14 @@ def _take_any_time(right: Function) -> Function:
     return bounded
 
 
+def _forget_of_several_modes(right: Function) -> Function:
+    def owed(self: Any) -> Any:
+        found = right(self)
+        return found if found is None or len(found) == 1 else None
+
+    return owed
+
+
 BUGS: Final[dict[str, Bug]] = {
     "say-reserved-before-it-is-written": Bug(
         "a cloud says that it holds a segment before its journal does",
@@ -168,6 +176,10 @@ BUGS: Final[dict[str, Bug]] = {
     "forget-what-was-promised": Bug(
         "a contract that a failure has lowered is never given back what it had",
         (Patch(Transaction, "owed", _do_nothing),),
+    ),
+    "forget-what-modes-were-promised": Bug(
+        "a contract in several modes that a failure has lowered is never given back what it had",
+        (Patch(Transaction, "owed", _forget_of_several_modes),),
     ),
     "flood-in-any-mode": Bug(
         "variables flood in modes that nobody has defined",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from lab.simulation.mending import Mending
 from lab.simulation.tree.broker_node import Killed
+from lab.simulation.tree.properties.promises import contracts_between, lowering_cuts
 from lab.simulation.tree.swarm import FaultKind
 from lab.simulation.world import NS_PER_MS
 from lab.tree_plan import cloud_of
@@ -25,6 +26,8 @@ SUDDEN_SHARE: Final = 0.4
 KILL_WITHIN: Final = 40
 """Instructions within which a broker dies that is to die in the middle of something."""
 AT_ONCE_SHARE: Final = 0.3
+PATHS_CUT_MS: Final = (400, 2_500)
+"""For so long: most contracts are planned anew meanwhile."""
 HEARD_NS: Final = 300 * NS_PER_MS
 """After so long most children of a new broker have heard its term."""
 
@@ -71,6 +74,7 @@ class TreeFaults:
             FaultKind.BORDER_CUT: self._cut_border,
             FaultKind.CORE_FULL: self._fill_core,
             FaultKind.STALE_BROKER: self._replace_broker,
+            FaultKind.PATHS_CUT: self._cut_paths,
         }
         for node in grid.brokers.values():
             node.on_killed = self._killed
@@ -160,6 +164,20 @@ class TreeFaults:
         for one in self._wire(owner, number):
             channels.set_cut(one, is_cut=True)
             self._mending.after(50, 2_500, partial(channels.set_cut, one, is_cut=False))
+
+    def _cut_paths(self) -> None:
+        """All paths of a contract break at once, and what is left is less than it was granted."""
+        found = [
+            wires
+            for contract in contracts_between(self._grid)
+            for wires in lowering_cuts(self._grid, contract)
+        ]
+        if found:
+            for owner, number in found[self._world.between(0, len(found) - 1)]:
+                channels = self._grid.wires.owned[owner]
+                channels.set_cut(number, is_cut=True)
+                mending = partial(channels.set_cut, number, is_cut=False)
+                self._mending.after(*PATHS_CUT_MS, mending)
 
     def _wire(self, owner: str, number: int) -> list[int]:
         """A channel, and perhaps the one that leads back."""

@@ -47,6 +47,7 @@ class FaultKind(Enum):
     BORDER_CUT = auto()
     CORE_FULL = auto()
     STALE_BROKER = auto()
+    PATHS_CUT = auto()
 
 
 FAULTS_A_SEED: Final = {
@@ -76,6 +77,12 @@ WEIGHTS: Final = {
 }
 FLOODED_SEEDS: Final = 5
 """In every fifth seed operators flood; the others are what they were before there were floods."""
+PATHS_CUT_SEEDS: Final = 4
+PATHS_CUT_REST: Final = 3
+"""In every fourth seed, from this on, all paths of a contract are cut at once, a few times."""
+PATHS_CUT_MAX: Final = 4
+PATHS_CUT_NS_MIN: Final = 1_200 * NS_PER_MS
+"""The first contracts are there by then."""
 LEFT_CUT_SEEDS: Final = 7
 LEFT_CUT_REST: Final = 5
 """In every seventh seed, from this on, a wire between clouds is cut at the end, and stays so."""
@@ -182,7 +189,7 @@ def draw(seed: int) -> TreeSwarm:
             snapshot_after=random.choice((40, 100_000)),
             replan_at_once=random.choice((2, 64)),
         ),
-        faults=_draw_faults(random, chaos_ns),
+        faults=_with_paths_cut(seed, _draw_faults(random, chaos_ns), chaos_ns),
         work=_draw_work(random, chaos_ns, len(endpoints)),
         floods=_draw_floods(seed, chaos_ns),
         chaos_ns=chaos_ns,
@@ -214,6 +221,20 @@ def _draw_faults(random: Random, chaos_ns: int) -> tuple[tuple[int, FaultKind], 
         for _ in range(random.randint(1, most))
     ]
     return tuple(sorted(found, key=lambda fault: fault[0]))
+
+
+def _with_paths_cut(
+    seed: int, faults: tuple[tuple[int, FaultKind], ...], chaos_ns: int
+) -> tuple[tuple[int, FaultKind], ...]:
+    """Drawn apart, so that nothing else is drawn otherwise; seeds without faults stay so."""
+    if seed % PATHS_CUT_SEEDS != PATHS_CUT_REST or not faults:
+        return faults
+    random = Random(f"tree paths cut {seed}")
+    more = [
+        (random.randint(PATHS_CUT_NS_MIN, chaos_ns), FaultKind.PATHS_CUT)
+        for _ in range(random.randint(1, PATHS_CUT_MAX))
+    ]
+    return tuple(sorted((*faults, *more), key=lambda fault: fault[0]))
 
 
 def _draw_work(random: Random, chaos_ns: int, endpoints: int) -> tuple[tuple[int, Work, int], ...]:

@@ -19,7 +19,7 @@ from lab.simulation.world import PropertyBroken
 from lab.tree_plan import cloud_of
 
 if TYPE_CHECKING:
-    from gridstat.model.qos import Qos
+    from gridstat.broker.capacity.negotiation import Quality
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import GrantedPath, Outcome
     from lab.simulation.application import Asked
@@ -35,7 +35,7 @@ class TreeAnswers:
     def __init__(self, grid: TreeGrid) -> None:
         self._grid = grid
         self.acknowledged: dict[str, set[int]] = {cloud: set() for cloud in grid.clouds}
-        self.granted: dict[str, Qos] = {}
+        self.granted: dict[str, Quality] = {}
         """What somebody was told to have of a contract when it was asked for, or changed."""
 
     def answered(self, node: EndPointNode, asked: Asked, outcomes: tuple[Outcome, ...]) -> None:
@@ -51,8 +51,7 @@ class TreeAnswers:
                     )
                 self.acknowledged[cloud].add(outcome.subscription_id)
                 if outcome.granted:
-                    first = outcome.granted[min(outcome.granted)]
-                    self.granted[f"{cloud}#{outcome.subscription_id}"] = first
+                    self.granted[f"{cloud}#{outcome.subscription_id}"] = outcome.granted
             elif (
                 isinstance(outcome, PublishedOutcome)
                 and outcome.variable.variable_id not in facts.owner

@@ -7,6 +7,7 @@ Where room is tight nobody here knows what fits, so there only bands and latenci
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lab.simulation.tree.properties.ways import ways_between
@@ -15,7 +16,7 @@ from lab.simulation.world import PropertyBroken
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gridstat.model.qos import Qos
+    from gridstat.broker.capacity.negotiation import Quality
     from gridstat.net.command.segment_messages import ContractGranted, SegmentedPath
     from lab.simulation.tree.grid import TreeGrid
     from lab.simulation.tree.properties.ways import Channel
@@ -30,22 +31,24 @@ ROOMY_US: Final = 1_000_000
 class Between(NamedTuple):
     """A contract between clouds, as its subscriber's cloud has it.
 
-    Of several modes the first one speaks for how often. All of them have as many paths as the one
-    that asks for most, and none is roomier in time than the most hurried.
+    All modes have as many paths as the one that asks for most, and no path takes longer than the
+    mode with the shortest latency allows.
     """
 
     contract: str
     name: str
     subscriber: str
-    desired: Qos
-    worst: Qos
     granted: ContractGranted
-    bands: dict[int, tuple[Qos, Qos]]
-    """What each mode desires, and the worst that it accepts."""
+    desired: Quality
+    worst: Quality
 
     @property
-    def qos(self) -> Qos:
-        return self.granted.granted[min(self.granted.granted)]
+    def quality(self) -> Quality:
+        return self.granted.granted
+
+    @property
+    def redundancy(self) -> int:
+        return _paths_of(self.quality)
 
 
 def contracts_between(grid: TreeGrid) -> Iterator[Between]:
@@ -53,36 +56,24 @@ def contracts_between(grid: TreeGrid) -> Iterator[Between]:
         for number, asked in leaf.registry.tree.asked.items():
             if asked.granted is not None and not asked.is_ending:
                 record, period = asked.record, asked.granted.variable.period
-                bands = {
-                    mode: (request.desired(period), request.worst(period))
-                    for mode, request in record.qos.modes.items()
-                }
+                requests = record.qos.modes.items()
                 yield Between(
                     f"{cloud}#{number}",
                     record.name,
                     record.subscriber,
-                    _together([bands[mode][0] for mode in sorted(bands)]),
-                    _together([bands[mode][1] for mode in sorted(bands)]),
                     asked.granted,
-                    bands,
+                    {mode: request.desired(period) for mode, request in requests},
+                    {mode: request.worst(period) for mode, request in requests},
                 )
 
 
-def _together(some: list[Qos]) -> Qos:
-    return replace(
-        some[0],
-        redundancy=max(qos.redundancy for qos in some),
-        latency_us=min(qos.latency_us for qos in some),
-    )
+def _paths_of(quality: Quality) -> int:
+    return max(qos.redundancy for qos in quality.values())
 
 
 def is_cut(grid: TreeGrid, path: SegmentedPath) -> bool:
     """Whether nothing arrives by it, since a wire is cut on the way."""
-    return any(
-        number in grid.wires.owned[piece.owner].cut
-        for piece in path.pieces
-        for number in piece.channel_ids
-    )
+    return any(number in grid.wires.owned[owner].cut for owner, number in channels_of(path))
 
 
 # At rest.
@@ -92,29 +83,25 @@ def check_promises(grid: TreeGrid) -> None:
     latencies = _latencies(grid)
     for found in contracts_between(grid):
         _check_bands(found)
-        within_us = min(qos.latency_us for qos in found.granted.granted.values())
+        within_us = min(qos.latency_us for qos in found.quality.values())
         for path in found.granted.paths:
-            wires_us = sum(
-                latencies[piece.owner, number]
-                for piece in path.pieces
-                for number in piece.channel_ids
-            )
+            wires_us = sum(latencies[channel] for channel in channels_of(path))
             if max(wires_us, path.latency_us) > within_us:
-                raise PropertyBroken(LATE, f"{found.contract} has {found.qos}, and takes {path}")
+                raise PropertyBroken(LATE, f"{found.contract} has {found.quality}, takes {path}")
         if grid.swarm.is_quiet and _is_free(grid, found):
             _check_best(grid, found)
 
 
 def _check_bands(found: Between) -> None:
     """In every mode; the divisors of several form a chain, so one may be less than desired."""
-    if found.granted.granted.keys() != found.bands.keys():
-        raise PropertyBroken(BAND, f"{found.contract} has the modes {list(found.granted.granted)}")
-    for mode, qos in found.granted.granted.items():
-        desired, worst = found.bands[mode]
-        every_min = desired.every if len(found.bands) == 1 else 1
+    if found.quality.keys() != found.desired.keys():
+        raise PropertyBroken(BAND, f"{found.contract} has the modes {list(found.quality)}")
+    for mode, qos in found.quality.items():
+        desired, worst = found.desired[mode], found.worst[mode]
+        every_min = desired.every if len(found.desired) == 1 else 1
         if not (
             every_min <= qos.every <= worst.every
-            and worst.redundancy <= qos.redundancy <= found.desired.redundancy
+            and worst.redundancy <= qos.redundancy <= _paths_of(found.desired)
             and desired.latency_us <= qos.latency_us <= worst.latency_us
         ):
             raise PropertyBroken(
@@ -124,10 +111,14 @@ def _check_bands(found: Between) -> None:
 
 def _check_best(grid: TreeGrid, found: Between) -> None:
     """Nothing was ever broken, and nobody has taken the room."""
-    qos, desired = found.qos, found.desired
-    is_lowered = qos.every > desired.every or qos.redundancy < desired.redundancy
-    if is_lowered and _ways(grid, found) >= desired.redundancy:
-        raise PropertyBroken(BEST, f"{found.contract} has {qos}, desired was {desired}")
+    wanted = _paths_of(found.desired)
+    is_lowered = found.redundancy < wanted or any(
+        qos.every > found.desired[mode].every for mode, qos in found.quality.items()
+    )
+    if is_lowered and _free_ways(grid, found) >= wanted:
+        raise PropertyBroken(
+            BEST, f"{found.contract} has {found.quality}, desired was {found.desired}"
+        )
 
 
 def _latencies(grid: TreeGrid) -> dict[Channel, int]:
@@ -142,22 +133,26 @@ def _latencies(grid: TreeGrid) -> dict[Channel, int]:
 
 def _is_free(grid: TreeGrid, found: Between) -> bool:
     """Whether nothing but the wires themselves decides what it can have."""
-    return grid.swarm.outline.room == "ample" and found.desired.latency_us >= ROOMY_US
+    return grid.swarm.outline.room == "ample" and not _has_tight_latency(found.desired)
 
 
 # What is still to come.
 
 
-def unrest_of_promises(grid: TreeGrid, promised: dict[str, Qos]) -> str | None:
+def unrest_of_promises(grid: TreeGrid, promised: dict[str, Quality]) -> str | None:
     """What could be led round a cut wire, or be had again as it was granted; or is healed."""
     broken: dict[str, int] = {}
     for found in contracts_between(grid):
         cut = [is_cut(grid, path) for path in found.granted.paths]
         owner = found.granted.owner
         broken[owner] = broken.get(owner, 0) + any(cut)
-        wanted = _wanted(found, cut, promised.get(found.contract, found.qos))
-        if wanted and _is_free(grid, found) and _ways(grid, found) >= wanted:
-            return f"{found.contract} has {found.qos}, {cut} are cut, and could have {wanted} paths"
+        again = owed(found, promised.get(found.contract, {}))
+        wanted = _wanted(found, cut, again)
+        if wanted and _is_free(grid, found) and _free_ways(grid, found) >= wanted:
+            return (
+                f"{found.contract} has {found.quality}, {cut} are cut, and could have "
+                f"{wanted} paths, and is owed {again}"
+            )
     for name, broker in grid.qos_brokers().items():
         told = broker.survey()["broken"]
         if told != broken.get(name, 0):
@@ -165,19 +160,76 @@ def unrest_of_promises(grid: TreeGrid, promised: dict[str, Qos]) -> str | None:
     return None
 
 
-def _wanted(found: Between, cut: list[bool], before: Qos) -> int:
-    """With how many ways it is not to stay as it is; 0 if it may.
+def owed(found: Between, before: Quality) -> Quality:
+    """The modes that have less than was granted in them before, with what is to be had again.
 
     What was granted before may be more than is desired since a change.
     """
-    qos, desired = found.qos, found.desired
-    redundancy = min(before.redundancy, desired.redundancy)
-    if redundancy > qos.redundancy or max(before.every, desired.every) < qos.every:
-        return redundancy
+    lacking: Quality = {}
+    most = _paths_of(found.desired)
+    for mode, qos in found.quality.items():
+        if mode in before:
+            desired = found.desired[mode]
+            again = replace(
+                qos,
+                every=min(qos.every, max(before[mode].every, desired.every)),
+                redundancy=max(qos.redundancy, min(before[mode].redundancy, most)),
+                latency_us=min(qos.latency_us, max(before[mode].latency_us, desired.latency_us)),
+            )
+            if again != qos:
+                lacking[mode] = again
+    return lacking
+
+
+def _wanted(found: Between, cut: list[bool], again: Quality) -> int:
+    """With how many ways it is not to stay as it is; 0 if it may."""
+    if again:
+        return _paths_of(again)
     if all(cut):
-        return found.worst.redundancy
-    return found.qos.redundancy if any(cut) else 0
+        return _paths_of(found.worst)
+    return found.redundancy if any(cut) else 0
 
 
-def _ways(grid: TreeGrid, found: Between) -> int:
-    return ways_between(grid, found.granted.owner, found.name, found.subscriber)
+def _free_ways(grid: TreeGrid, found: Between) -> int:
+    """Over channels without contracts of tight latency: more load might make those late."""
+    relied_on: set[Channel] = set()
+    for other in contracts_between(grid):
+        if _has_tight_latency(other.quality):
+            relied_on.update(
+                channel for path in other.granted.paths for channel in channels_of(path)
+            )
+    for cloud, leaf in grid.leaves().items():
+        for subscription in leaf.registry.subscriptions.values():
+            record = subscription.record
+            if not record.contract and _has_tight_latency(record.granted):
+                relied_on.update((cloud, one) for path in record.paths for one in path.channel_ids)
+    return _ways(grid, found, frozenset(relied_on))
+
+
+def _has_tight_latency(quality: Quality) -> bool:
+    return any(qos.latency_us < ROOMY_US for qos in quality.values())
+
+
+def channels_of(path: SegmentedPath) -> list[Channel]:
+    return [(piece.owner, number) for piece in path.pieces for number in piece.channel_ids]
+
+
+def _ways(grid: TreeGrid, found: Between, without: frozenset[Channel]) -> int:
+    return ways_between(grid, found.granted.owner, found.name, found.subscriber, without)
+
+
+# What to break.
+
+
+def lowering_cuts(grid: TreeGrid, found: Between) -> list[tuple[Channel, ...]]:
+    """One wire of each path, in all ways that leave fewer paths than granted, but enough.
+
+    Of a contract with as few paths as it may have, all ways that leave so many: those may be slow.
+    """
+    if found.worst == found.desired:
+        return []
+    paths = [channels_of(path) for path in found.granted.paths]
+    worst = _paths_of(found.worst)
+    allowed = range(worst, found.redundancy) or range(worst, worst + 1)
+    all_cuts = sorted(set(product(*paths)))
+    return [cuts for cuts in all_cuts if _ways(grid, found, frozenset(cuts)) in allowed]

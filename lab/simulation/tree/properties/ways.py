@@ -21,9 +21,15 @@ Taken = dict[Channel, tuple[str, str]]
 """Channels of the ways found so far, with their two ends."""
 
 
-def ways_between(grid: TreeGrid, owner: str, name: str, subscriber: str) -> int:
-    """In the scope of an owner, over wires that are not cut."""
-    leaving, taken = _leaving(grid, owner), Taken()
+def ways_between(
+    grid: TreeGrid,
+    owner: str,
+    name: str,
+    subscriber: str,
+    without: frozenset[Channel] = frozenset(),
+) -> int:
+    """In the scope of an owner, over wires that are not cut, nor among those to do without."""
+    leaving, taken = _leaving(grid, owner, without), Taken()
     leaf = grid.leaf(cloud_of(name))
     publication = None if leaf is None else leaf.registry.publications.get(name)
     sources = set() if publication is None else _edges(grid, publication.publisher)
@@ -38,13 +44,13 @@ def ways_between(grid: TreeGrid, owner: str, name: str, subscriber: str) -> int:
     return count
 
 
-def _leaving(grid: TreeGrid, owner: str) -> Leaving:
+def _leaving(grid: TreeGrid, owner: str, without: frozenset[Channel]) -> Leaving:
     leaving: Leaving = {}
     for name, broker in grid.swarm.plan.brokers.items():
         if owner in (name, *broker.above):
             channels = grid.wires.owned[name]
             for number, (sender, receiver) in channels.ends.items():
-                if number not in channels.cut:
+                if number not in channels.cut and (name, number) not in without:
                     leaving.setdefault(sender, []).append(((name, number), receiver))
     return leaving
 
