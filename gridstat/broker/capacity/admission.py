@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
     from gridstat.broker.capacity.accounts import Carriage
     from gridstat.broker.capacity.allocation import AllocatedPath, AllocationRequest
-    from gridstat.broker.capacity.claims import Touched
     from gridstat.broker.capacity.latency_promises import Element
-    from gridstat.broker.capacity.resources import Resources
+    from gridstat.broker.capacity.resources import Resources, Touched
     from gridstat.model.paths import NotFound
 
 

@@ -30,21 +30,21 @@ from gridstat.broker.capacity.latency_promises import PathKey
 from gridstat.broker.capacity.negotiation import band_of, differences, replay_band
 from gridstat.broker.capacity.path_cache import SEARCH_BUDGET_S
 from gridstat.broker.capacity.planning import Plan, Planner, Trial, claim_of, claims_of
-from gridstat.broker.capacity.resources import UNNAMED, Leaving, RefusedRows
 from gridstat.broker.interning import same, same_quality
 from gridstat.model.errors import IntervalNotSatisfiable, NoSuchRouter, NoSuchSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from gridstat.broker.capacity.claims import Claim
     from gridstat.broker.capacity.negotiation import Band
-    from gridstat.broker.capacity.resources import Resources
+    from gridstat.broker.capacity.resources import Claim, Resources
     from gridstat.model.qos import Qos
 
 LATENCY_HEADROOM: Final = Fraction(5, 4)
 """A latency below the desired one is granted with a quarter above the prediction, within the band,
 so that the next subscription on the same path does not make the contract late at once."""
+UNNAMED: Final = -1
+"""Stands for the generation of a change that is decided, and has none yet."""
 
 
 def standing_clock() -> float:
@@ -396,3 +396,82 @@ def _with_headroom_us(qos: Qos, paths: tuple[AllocatedPath, ...]) -> int:
 
 def _claims(contract: Allocation) -> tuple[Claim, ...]:
     return claims_of(contract.request, contract.granted, contract.paths)
+
+
+# What changes of contracts have left behind: on the routers until it is retired, and so charged.
+#
+# Changes may overlap: a second one comes while the first's old paths are still up, or a path fails
+# during a change of period. So claims leave by the generation that retires them, each in its time.
+
+
+class Leaving:
+    """Every claim in here is taken from the resources, and given back when it goes."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._claims: dict[int, dict[int, list[Claim]]] = {}
+
+    def charge(
+        self, subscription_id: int, claims: tuple[Claim, ...], generation: int = UNNAMED
+    ) -> None:
+        """Charge what is still on the routers, until it is settled."""
+        self._resources.take(claims)
+        found = self._claims.setdefault(subscription_id, {})
+        found.setdefault(generation, []).extend(claims)
+
+    def name(self, subscription_id: int, generation: int) -> None:
+        """What the last decisions left behind goes when this generation retires it."""
+        found = self._claims.get(subscription_id, {})
+        claims = found.pop(UNNAMED, None)
+        if claims is not None:
+            found.setdefault(generation, []).extend(claims)
+
+    def settle(self, subscription_id: int, *generations: int) -> None:
+        """Give back what these generations retire, or everything if none is named."""
+        found = self._claims.get(subscription_id, {})
+        for generation in generations or tuple(found):
+            self._resources.give_back(found.pop(generation, ()))
+        if not found:
+            self._claims.pop(subscription_id, None)
+
+    def of(self, subscription_id: int) -> dict[int, tuple[Claim, ...]]:
+        """What is charged beside a contract, by generation."""
+        found = self._claims.get(subscription_id, {})
+        return {generation: tuple(claims) for generation, claims in found.items()}
+
+
+# Which routers' cores cannot hold the row of a variable: its paths go round them if they can.
+
+
+class RefusedRows:
+    """A router stands here while it refuses a row, and for a while after the row has gone."""
+
+    def __init__(self) -> None:
+        self._routers: dict[int, set[str]] = {}
+        self.counts: dict[tuple[str, int], int] = {}
+        """How often a row has gone from a router that refused it; forgotten after a good while."""
+
+    def of(self, variable_id: int) -> frozenset[str]:
+        return frozenset(self._routers.get(variable_id, ()))
+
+    def mark(self, router: str, variable_id: int) -> bool:
+        """Whether that was news."""
+        found = self._routers.setdefault(variable_id, set())
+        is_new = router not in found
+        found.add(router)
+        return is_new
+
+    def clear(self, router: str, variable_id: int) -> bool:
+        """Whether that was news."""
+        found = self._routers.get(variable_id, set())
+        is_new = router in found
+        found.discard(router)
+        if not found:
+            self._routers.pop(variable_id, None)
+        return is_new
+
+    def clear_router(self, router: str) -> None:
+        """The router has another core, or none."""
+        for variable_id in list(self._routers):
+            self.clear(router, variable_id)
+        self.counts = {key: count for key, count in self.counts.items() if key[0] != router}

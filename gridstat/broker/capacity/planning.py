@@ -30,9 +30,9 @@ from gridstat.broker.capacity.allocation import (
     latency_us_max,
     paths_wanted,
 )
-from gridstat.broker.capacity.claims import Claim, Touched
 from gridstat.broker.capacity.negotiation import Quality
 from gridstat.broker.capacity.path_cache import PathCache, Question
+from gridstat.broker.capacity.resources import Claim, Touched
 from gridstat.broker.interning import same
 from gridstat.model.paths import NotFound
 

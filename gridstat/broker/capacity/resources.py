@@ -7,33 +7,66 @@ when the topology has changed or a search has found its latencies too old.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.capacity.accounts import Carriage, RouterAccount
-from gridstat.broker.capacity.carriers import Carriers
+from msgspec import Struct
+
+from gridstat.broker.capacity.accounts import Carriage, RouterAccount, RowDivisors
 from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT
-from gridstat.broker.capacity.claims import ALL_SLOTS, WITHIN, Touched
 from gridstat.broker.capacity.latency_promises import Element, LatencyPromises, PathKey
-from gridstat.broker.capacity.row_divisors import RowDivisors
 from gridstat.broker.capacity.stream_costs import StreamCost
 from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, StillInUse
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT, LatencyModel
 from gridstat.model.paths import Arc, PathGraph
 from gridstat.model.probe_law import PROBES_DEFAULT
 from gridstat.model.qos import BASELINE_MODE
+from gridstat.model.status import StatusVariable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from gridstat.broker.capacity.charges import Amount
-    from gridstat.broker.capacity.claims import Claim
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.probe_law import ProbeSettings
-    from gridstat.model.status import StatusVariable
 
 HOP_COST: Final = 1_000
 """What a channel costs in the path search, where it does not carry the variable already."""
+ALL_SLOTS: Final[Mapping[int, int]] = MappingProxyType({BASELINE_MODE: 1})
+"""Every event, in all modes."""
+WITHIN: Final = "within"
+"""The entry, or the subscriber, of what comes from or goes to channels that are charged for it."""
+_NONE: Final[frozenset[int]] = frozenset()
+
+
+class Claim(Struct, frozen=True):
+    """What one path takes: a variable, from its publisher's edge to its subscriber's, per mode.
+
+    Without routers it has no ends, and takes nothing but its channels, as flooding does. One with
+    an `entry` comes from another cloud by that, and only as often as it is taken.
+    """
+
+    variable: StatusVariable
+    routers: tuple[str, ...]
+    channel_ids: tuple[int, ...]
+    everys: Mapping[int, int]
+    subscriber: str
+    entry: str = ""
+
+    @property
+    def arriving(self) -> Mapping[int, int]:
+        """How often it comes to the first router: a publisher sends every event to its edge."""
+        return self.everys if self.entry else ALL_SLOTS
+
+
+class Touched(Struct, frozen=True):
+    """What claims have changed: elements, the paths that are late by it, variables that crowd."""
+
+    elements: tuple[Element, ...]
+    late: tuple[tuple[Element, PathKey], ...] = ()
+    crowded: tuple[str, ...] = ()
 
 
 class Resources:
@@ -405,83 +438,54 @@ class Resources:
         return late
 
 
-# What changes of contracts have left behind: on the routers until it is retired, and so charged.
-#
-# Changes may overlap: a second one comes while the first's old paths are still up, or a path fails
-# during a change of period. So claims leave by the generation that retires them, each in its time.
-
-UNNAMED: Final = -1
-"""Stands for the generation of a change that is decided, and has none yet."""
-
-
-class Leaving:
-    """Every claim in here is taken from the resources, and given back when it goes."""
-
-    def __init__(self, resources: Resources) -> None:
-        self._resources = resources
-        self._claims: dict[int, dict[int, list[Claim]]] = {}
-
-    def charge(
-        self, subscription_id: int, claims: tuple[Claim, ...], generation: int = UNNAMED
-    ) -> None:
-        """Charge what is still on the routers, until it is settled."""
-        self._resources.take(claims)
-        found = self._claims.setdefault(subscription_id, {})
-        found.setdefault(generation, []).extend(claims)
-
-    def name(self, subscription_id: int, generation: int) -> None:
-        """What the last decisions left behind goes when this generation retires it."""
-        found = self._claims.get(subscription_id, {})
-        claims = found.pop(UNNAMED, None)
-        if claims is not None:
-            found.setdefault(generation, []).extend(claims)
-
-    def settle(self, subscription_id: int, *generations: int) -> None:
-        """Give back what these generations retire, or everything if none is named."""
-        found = self._claims.get(subscription_id, {})
-        for generation in generations or tuple(found):
-            self._resources.give_back(found.pop(generation, ()))
-        if not found:
-            self._claims.pop(subscription_id, None)
-
-    def of(self, subscription_id: int) -> dict[int, tuple[Claim, ...]]:
-        """What is charged beside a contract, by generation."""
-        found = self._claims.get(subscription_id, {})
-        return {generation: tuple(claims) for generation, claims in found.items()}
-
-
-# Which routers' cores cannot hold the row of a variable: its paths go round them if they can.
-
-
-class RefusedRows:
-    """A router stands here while it refuses a row, and for a while after the row has gone."""
+class Carriers:
+    """A variable is in here exactly while some channel carries it."""
 
     def __init__(self) -> None:
-        self._routers: dict[int, set[str]] = {}
-        self.counts: dict[tuple[str, int], int] = {}
-        """How often a row has gone from a router that refused it; forgotten after a good while."""
+        self._channels: dict[int, frozenset[int]] = {}
+        self._serving: dict[int, tuple[Mapping[int, int], frozenset[int]]] = {}
 
-    def of(self, variable_id: int) -> frozenset[str]:
-        return frozenset(self._routers.get(variable_id, ()))
+    def __contains__(self, variable_id: int) -> bool:
+        return variable_id in self._channels
 
-    def mark(self, router: str, variable_id: int) -> bool:
-        """Whether that was news."""
-        found = self._routers.setdefault(variable_id, set())
-        is_new = router not in found
-        found.add(router)
-        return is_new
+    def of(self, variable_id: int) -> frozenset[int]:
+        return self._channels.get(variable_id, _NONE)
 
-    def clear(self, router: str, variable_id: int) -> bool:
-        """Whether that was news."""
-        found = self._routers.get(variable_id, set())
-        is_new = router in found
-        found.discard(router)
-        if not found:
-            self._routers.pop(variable_id, None)
-        return is_new
+    def join(
+        self, variable_id: int, channel_ids: tuple[int, ...], everys: Mapping[int, int]
+    ) -> None:
+        """These channels carry the variable at these divisors, beside what they did before."""
+        if not channel_ids:
+            return
+        self._channels[variable_id] = _joined(self.of(variable_id), channel_ids)
+        known = self._serving.pop(variable_id, None)
+        if known is not None and known[0] == everys:
+            # What is taken at these divisors serves the next who asks for the same.
+            self._serving[variable_id] = (everys, _joined(known[1], channel_ids))
 
-    def clear_router(self, router: str) -> None:
-        """The router has another core, or none."""
-        for variable_id in list(self._routers):
-            self.clear(router, variable_id)
-        self.counts = {key: count for key, count in self.counts.items() if key[0] != router}
+    def leave(self, variable_id: int, gone: Iterable[int]) -> None:
+        """A contract is given back, and these channels do not carry the variable any more."""
+        self._serving.pop(variable_id, None)
+        left = self._channels.get(variable_id)
+        if left is not None:
+            left = left.difference(gone)
+            if left:
+                self._channels[variable_id] = left
+            else:
+                del self._channels[variable_id]
+
+    def serving(self, variable_id: int, everys: Mapping[int, int]) -> frozenset[int] | None:
+        """The channels that serve these divisors already, if it is known."""
+        known = self._serving.get(variable_id)
+        return known[1] if known is not None and known[0] == everys else None
+
+    def remember(self, variable_id: int, everys: Mapping[int, int], found: frozenset[int]) -> None:
+        """Keep an answer, of a variable that is carried."""
+        if variable_id in self._channels:
+            self._serving[variable_id] = (everys, found)
+
+
+@lru_cache(maxsize=16_384)
+def _joined(some: frozenset[int], others: tuple[int, ...]) -> frozenset[int]:
+    """Variables that go the same ways share the set of them."""
+    return some.union(others)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gridstat.broker.capacity.claims import WITHIN, Claim
+from gridstat.broker.capacity.resources import WITHIN, Claim
 from gridstat.broker.records.operations import FloodingSet
 from gridstat.broker.tables.router_orders import flood_orders, hearing_order
 from gridstat.model.flooding import FloodTerm, everys_of, in_force, in_scope

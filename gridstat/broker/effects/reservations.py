@@ -18,8 +18,7 @@ if TYPE_CHECKING:
         Refusal,
     )
     from gridstat.broker.capacity.allocator import Allocator
-    from gridstat.broker.capacity.claims import Claim, Touched
-    from gridstat.broker.capacity.resources import Resources
+    from gridstat.broker.capacity.resources import Claim, Resources, Touched
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.status import StatusVariable
 

@@ -28,7 +28,7 @@ from tests.unit.broker.clouds import LADDER, Recount, ask, cloud, numbers, varia
 if TYPE_CHECKING:
     from hypothesis.stateful import MultipleResults
 
-    from gridstat.broker.capacity.claims import Claim
+    from gridstat.broker.capacity.resources import Claim
 
 MODE_SETS = (frozenset({1, 2}), frozenset({3}))
 BANDWIDTH = 9_000

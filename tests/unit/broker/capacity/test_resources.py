@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridstat.broker.capacity.allocator import Allocator
-from gridstat.broker.capacity.claims import Claim
 from gridstat.broker.capacity.latency_promises import PathKey
+from gridstat.broker.capacity.resources import Claim
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, StillInUse
 from gridstat.model.identifiers import ChannelId
