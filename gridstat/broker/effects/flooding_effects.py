@@ -8,7 +8,7 @@ its room.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import structs
 
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
 
 
+class FloodingListener(Protocol):
+    """Observer of flooded variables."""
+
+    def flooding_ended(self, variable: StatusVariable) -> None:
+        """Handle that a flooded variable is no longer published; the withdrawal is durable."""
+
+
 class FloodingEffects:
     """`registry.floods` is what is charged, and what routers have once it is durable."""
 
@@ -38,8 +45,10 @@ class FloodingEffects:
         self._registry = registry
         self._reservations = reservations
         self._tables = tables
-        self.ended: Callable[[StatusVariable], None] = _nobody
-        """Told when a variable that flooded is no longer published, once that is durable."""
+        self._listeners: list[FloodingListener] = []
+
+    def add_listener(self, listener: FloodingListener) -> None:
+        self._listeners.append(listener)
 
     def apply(self, operation: FloodingSet, done: Applied) -> None:
         name = operation.variable.name
@@ -55,7 +64,7 @@ class FloodingEffects:
         found = self._registry.floods.get(name)
         if found is not None:
             self.apply(FloodingSet(variable=found.variable), done)
-            done.tables.append(partial(self.ended, found.variable))
+            done.tables.append(partial(self._notify_ended, found.variable))
 
     def channel_added(self, channel_id: int, done: Applied) -> None:
         """A new channel carries all that is flooded, like any other."""
@@ -129,6 +138,10 @@ class FloodingEffects:
         for found in self._registry.floods.values():
             self._order(found)
 
+    def _notify_ended(self, variable: StatusVariable) -> None:
+        for listener in self._listeners:
+            listener.flooding_ended(variable)
+
     def _replace(self, name: str, before: FloodingSet | None, after: FloodingSet | None) -> None:
         if after is not None:
             self._reservations.take(self.claims(after))
@@ -165,10 +178,6 @@ def _claims_at(
         Claim(variable, (channel.from_router,), (), everys, name, entry=WITHIN),
         Claim(variable, (channel.to_router,), (), everys, WITHIN, entry=name),
     )
-
-
-def _nobody(_: StatusVariable) -> None:
-    """A cloud without a parent tells nobody."""
 
 
 # Who hears all that floods: a channel from each of its edges on which every flooded event goes.
