@@ -1,7 +1,7 @@
-"""Accounts of channels and routers: what is promised on each, kept up to date by differences.
+"""Accounts of the load that is reserved on each hop and router, updated by differences.
 
-An account is a pure function of the divisors that are taken, so taking back what was added
-restores the very numbers (S0-59), and a change costs the same however much else is promised.
+An account is a pure function of the divisors that are taken, so removing what was added restores
+exactly the same numbers (S0-59). The cost of a change does not depend on what else is reserved.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ _STEP_US_MIN: Final = 10
 _STEPS_PER_OCTAVE: Final = 8
 _BASELINE: Final = (BASELINE_MODE,)
 REPLAY_SHARE: Final = 4
-"""All replay together takes no more than a fourth of what a router takes, beside what is promised:
-nobody is refused for it, so it must be little enough for the router's reserve."""
+"""Replayed variables may use a fourth of a router's capacity, in addition to the reserved load.
+
+No live subscription is refused because of replay, so replay must fit into the router's reserve.
+"""
 EveryCounts: TypeAlias = tuple[tuple[int, int], ...]
-"""A divisor, and on how many channels and deliveries it is kept; ascending."""
+"""Pairs of a divisor and the number of channels and deliveries that keep it, ascending."""
 
 
 class Stream:
-    """One variable on one carriage: who takes it, and what is charged for that at present."""
+    """One variable on one hop: the divisors at which it is taken, and the present charge."""
 
     __slots__ = ("burst_modes", "counts", "event_bytes", "stream_cost", "taken")
 
@@ -50,15 +52,15 @@ class Stream:
 
     @property
     def events_per_s(self) -> dict[int, Fraction]:
-        """What is carried of it, per mode."""
+        """Events a second that the hop carries of the variable, by mode."""
         amounts = self.stream_cost.price.events_per_s(self.taken)
         return {mode: amount.value for mode, amount in sorted(amounts.items())}
 
 
 class RouterAccount:
-    """The events a second that a router is promised to take in and send out, and those of replay.
+    """Events a second that are reserved on a router, in and out, and separately those of replay.
 
-    Replay is apart: it makes no promise late and leaves all the room to others.
+    Replay is counted apart: it delays no contract and uses none of the reserved capacity.
     """
 
     __slots__ = ("carriages", "events", "is_up", "latency_us", "replays", "router")
@@ -82,7 +84,7 @@ class RouterAccount:
 
     @property
     def replays_max(self) -> int:
-        """The events a second of replay that it takes."""
+        """Events a second of replay that the router accepts."""
         return self.router.events_per_s_max // REPLAY_SHARE
 
     @property
@@ -90,16 +92,16 @@ class RouterAccount:
         return self.replays.exceeds(self.replays_max)
 
     def shortfall(self) -> Fraction:
-        """Events a second that are missing, or not above 0 where there is room."""
+        """Return the missing events a second; 0 or less if the load fits."""
         return self.events.value - self.router.events_per_s_max
 
 
 class Carriage:
-    """A one-way step that carries variables and loads one or two routers.
+    """Account of a one-way hop that carries variables and loads one or two routers.
 
-    An event channel is one; so are the step of a publisher into its edge and that of an edge to
-    its subscriber, which have no bandwidth of their own but load the edge. `bytes` are those of
-    variables; `probe_charge` is what the channel's probes take of its bandwidth beside them.
+    A hop is an event channel, the step from a publisher to its edge, or the step from an edge to
+    its subscriber. The last two have no bandwidth limit, but load the edge. `bytes` counts the
+    variables; `probe_charge` is the bandwidth that the channel's probes use in addition.
     """
 
     __slots__ = (
@@ -133,13 +135,13 @@ class Carriage:
         self.latency_us = 0 if channel is None else channel.latency_us
 
     def replace_channel(self, channel: EventChannel | None) -> None:
-        """The channel with other figures, and with the probes that its bandwidth affords."""
+        """Set new parameters of the channel, and derive its probe charge from its bandwidth."""
         self.channel = channel
         bandwidth = 0 if channel is None else channel.bandwidth_bytes_per_s
         self.probe_charge = Amount(self.probes.bytes_per_s_of(bandwidth)) if bandwidth else ZERO
 
     def add(self, stream_cost: StreamCost, everys: Mapping[int, int]) -> bool:
-        """One more subscription takes the variable here; whether that changes any number."""
+        """Add a subscription to the variable; return whether that changes any total."""
         number = stream_cost.variable.variable_id
         stream = self.streams.get(number)
         if stream is None:
@@ -147,7 +149,7 @@ class Carriage:
         return stream.counts.add(everys) and self._charge(stream)
 
     def remove(self, variable_id: int, everys: Mapping[int, int]) -> bool:
-        """Take back what was added; whether that changes any number."""
+        """Remove a subscription that was added; return whether that changes any total."""
         stream = self.streams[variable_id]
         if not stream.counts.remove(everys):
             return False
@@ -157,12 +159,15 @@ class Carriage:
         return is_changed
 
     def serves(self, variable_id: int, everys: Mapping[int, int]) -> bool:
-        """Whether the variable could be taken here at these divisors without carrying more."""
+        """Return whether one more subscription at these divisors would add no load here."""
         stream = self.streams.get(variable_id)
         return stream is not None and stream.counts.serves(everys)
 
     def has_ample_room(self, stream_cost: StreamCost, modes: int, margin: float) -> bool:
-        """Whether the variable fits at full rate in so many modes, by a quick look from above."""
+        """Return whether the variable surely fits, by a quick estimate from above.
+
+        The estimate charges the full rate once for each of so many `modes`.
+        """
         events_per_s = modes * float(stream_cost.price.event_rate)
         for account in self.routers:
             limit = margin * account.router.events_per_s_max
@@ -192,22 +197,22 @@ class Carriage:
 
     @property
     def is_burst_over(self) -> bool:
-        """A channel without a declared bandwidth has no queue that could overflow."""
+        """True if the burst overflows the queue; without a declared bandwidth none can."""
         if self.channel is None or not self.channel.bandwidth_bytes_per_s:
             return False
         return self.burst.events > self.channel.queue_events_max
 
     def shortfall(self) -> Fraction:
-        """Bytes a second that are missing, or not above 0 where there is room."""
+        """Return the missing bytes a second; 0 or less if the load fits."""
         assert self.channel is not None
         return self.charged() - self.channel.bandwidth_bytes_per_s
 
     def charged(self) -> Fraction:
-        """Bytes a second that variables and probes take together."""
+        """Return the bytes a second that variables and probes use together."""
         return self.bytes.value + self.probe_charge.value
 
     def charged_at_most(self) -> float:
-        """The same as a float that may be a hair above it."""
+        """Return a float that is equal to or slightly above `charged`."""
         return self.bytes.at_most() + self.probe_charge.at_most()
 
     def _charge(self, stream: Stream) -> bool:
@@ -239,14 +244,19 @@ class Carriage:
 
 
 class RowDivisors:
-    """By variable, the divisors that are kept on channels and deliveries, and on how many."""
+    """Counts, by variable, of the divisors that are kept on all channels and deliveries.
+
+    A core's row of a variable holds 64 divisors over all its channels. A router rounds further
+    divisors down to common ones, and then forwards more than is charged. Counting over the whole
+    cloud ensures that no router's row has too many.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[int, EveryCounts] = {}
         self._crowded: dict[str, None] = {}
 
     def add(self, carriage: Carriage, stream_cost: StreamCost, everys: Mapping[int, int]) -> bool:
-        """One more subscription takes the variable here; whether that changes any number."""
+        """Add a subscription on this hop; return whether that changes any total."""
         number = stream_cost.variable.variable_id
         before = _taken(carriage, number)
         is_changed = carriage.add(stream_cost, everys)
@@ -258,7 +268,7 @@ class RowDivisors:
         return is_changed
 
     def remove(self, carriage: Carriage, variable_id: int, everys: Mapping[int, int]) -> bool:
-        """Take back what was added; whether that changes any number."""
+        """Remove a subscription from this hop; return whether that changes any total."""
         before = _taken(carriage, variable_id)
         is_changed = carriage.remove(variable_id, everys)
         after = _taken(carriage, variable_id)
@@ -267,7 +277,7 @@ class RowDivisors:
         return is_changed
 
     def newly_crowded(self) -> tuple[str, ...]:
-        """The variables that have come to more divisors than a row holds, since the last time."""
+        """Return the variables that got more divisors than a row holds since the last call."""
         found, self._crowded = tuple(self._crowded), {}
         return found
 
@@ -275,7 +285,7 @@ class RowDivisors:
         return len(self._counts.get(variable_id, ()))
 
     def _replace(self, variable_id: int, before: Divisors, after: Divisors) -> int:
-        """How many different divisors the variable then has."""
+        """Replace the divisors of one hop; return how many different ones the variable has."""
         counts = _replaced(self._counts.get(variable_id, ()), before, after)
         if counts:
             self._counts[variable_id] = counts
@@ -285,15 +295,15 @@ class RowDivisors:
 
 
 def burst_modes(modes: Iterable[int]) -> tuple[int, ...]:
-    """In which modes a variable adds to a burst: one event each, the baseline's in all modes."""
+    """Return the modes in which a variable adds one event to a burst; the baseline covers all."""
     taken = tuple(modes)
     return _BASELINE if BASELINE_MODE in taken else taken
 
 
 def stepped_us(us: int) -> int:
-    """Rounded up to a step of at most an eighth, so that predictions move rarely.
+    """Return a latency rounded up by at most an eighth, so that predictions rarely change.
 
-    A prediction that moves has to be compared with every contract that rests on it.
+    Each change of a prediction has to be compared with every contract that depends on it.
     """
     step = max(_STEP_US_MIN, (1 << us.bit_length() >> 1) // _STEPS_PER_OCTAVE)
     return -(-us // step) * step
@@ -301,7 +311,7 @@ def stepped_us(us: int) -> int:
 
 @lru_cache(maxsize=4_096)
 def _replaced(counts: EveryCounts, before: Divisors, after: Divisors) -> EveryCounts:
-    """Variables that are taken alike share one value."""
+    """Return the counts after a change; the cache lets variables with equal counts share them."""
     found = dict(counts)
     more, less = _difference(before, after)
     for every in more:
@@ -313,14 +323,14 @@ def _replaced(counts: EveryCounts, before: Divisors, after: Divisors) -> EveryCo
 
 @lru_cache(maxsize=4_096)
 def _difference(before: Divisors, after: Divisors) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The divisors that a router keeps now and did not keep before, and the reverse."""
+    """Return the divisors that a router starts to keep, and those that it drops."""
     was, now = kept_divisors(before), kept_divisors(after)
     return tuple(now - was), tuple(was - now)
 
 
 @lru_cache(maxsize=4_096)
 def kept_divisors(taken: Divisors) -> frozenset[int]:
-    """What a router keeps of the divisors that are taken on one channel, over all modes."""
+    """Return the divisors that a router keeps for one channel, over all modes."""
     return frozenset(every for own in modal_divisors(dict(taken)).values() for every in own)
 
 

@@ -1,7 +1,7 @@
-"""May this subscription enter? What stands in its way: the element, the limit, and the shortfall.
+"""Admission checks: the limits that a subscription would break, where, and by how much.
 
-Judged are the elements that a claim has touched: bandwidth and queue of channels, capacity of
-routers, and the latency of contracts that are there already. A refusal names the one that binds.
+The checks look at the elements that a claim has changed: bandwidth and queue of channels, capacity
+of routers, and the latency of existing contracts. A refusal names the limit that binds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Limit(Enum):
-    """What may stand in the way, by the error that it is refused with."""
+    """Kind of limit; its value is the error with which a request that breaks it is refused."""
 
     LATENCY = LatencyNotSatisfiable
     REDUNDANCY = RedundancyNotSatisfiable
@@ -55,7 +55,7 @@ CAPACITY_LIMITS: Final = (Limit.CHANNEL, Limit.ROUTER, Limit.BURST)
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """One limit that a request would break, at one element (or nowhere in particular)."""
+    """One limit that a request would break, at one element or (`None`) in the whole cloud."""
 
     limit: Limit
     element: Element | None
@@ -66,7 +66,7 @@ class Obstacle:
 
     @property
     def is_of_the_topology(self) -> bool:
-        """Whether it stands whatever is promised to others, and at whatever rate."""
+        """True if the topology alone breaks the limit, at any rate and without other load."""
         return self.element is None and self.limit in {
             Limit.LATENCY,
             Limit.REDUNDANCY,
@@ -90,10 +90,10 @@ def obstacles(
     ignoring: frozenset[Limit] = frozenset(),
     pressed: Mapping[int, Fraction] | None = None,
 ) -> list[Obstacle]:
-    """Every limit that the claims just taken have broken, in the order in which they met it.
+    """Return every limit that the new claims have broken, in the order of the elements.
 
-    `pressed` are the back-pressured channels that a change may go on using, with the bytes a
-    second that they carried before it: no more than that.
+    `pressed` maps each back-pressured channel that a change may continue to use to the bytes a
+    second that it carried before; the change may not add to them.
     """
     found: list[Obstacle] = []
     for element in touched.elements:
@@ -115,7 +115,7 @@ def obstacles(
 def replay_obstacles(
     resources: Resources, touched: Touched, *, ignoring: frozenset[Limit] = frozenset()
 ) -> list[Obstacle]:
-    """What the claims of a replayed variable have broken: the share that routers have for it."""
+    """Return the routers whose share for replay the claims of a replayed variable exceed."""
     found = [
         replay_obstacle(resources, name)
         for name in touched.elements
@@ -126,7 +126,7 @@ def replay_obstacles(
 
 
 def replay_obstacle(resources: Resources, name: str, more: Fraction | int = 0) -> Obstacle:
-    """A router would be sent too much replay, by so much more than it is now."""
+    """Return the obstacle of a router that would receive `more` replay than it accepts."""
     account = resources.router(name)
     missing = ceil(account.replays.value + more - account.replays_max)
     return Obstacle(
@@ -156,7 +156,7 @@ def congested(label: str, channel_id: int) -> Obstacle:
 
 
 def too_slow(resources: Resources, path: AllocatedPath, missing_us: int) -> Obstacle:
-    """A path would take longer than allowed; the slowest part of it is the bottleneck."""
+    """Return the obstacle of a path that takes too long; its slowest element is the bottleneck."""
     elements: list[Element] = [*path.routers, *path.channel_ids]
     slowest = max(elements, key=lambda element: latency_us_of(resources, element))
     return Obstacle(
@@ -173,7 +173,7 @@ def too_slow(resources: Resources, path: AllocatedPath, missing_us: int) -> Obst
 def not_found(
     answer: NotFound, allowed_us: Sequence[int], ends_us: int, request: AllocationRequest
 ) -> Obstacle:
-    """What the topology itself does not offer, whatever is promised to others."""
+    """Return the obstacle for paths that the topology does not offer, whatever the load is."""
     wanted = len(allowed_us)
     ends = f"from {' or '.join(request.sources)} to {' or '.join(request.targets)}"
     match answer.reason:
@@ -238,7 +238,7 @@ def _router_obstacle(resources: Resources, name: str) -> Obstacle:
 
 
 def channel_obstacles(carriage: Carriage, channel_id: int) -> Iterable[Obstacle]:
-    """The limits of a channel itself that are broken: its bandwidth and its queue."""
+    """Yield the broken limits of a channel: its bandwidth and its queue."""
     if carriage.channel is None:
         return
     label = carriage.channel.label
@@ -287,7 +287,7 @@ def _crowded_obstacle(variable: str) -> Obstacle:
 
 
 def _late_obstacles(resources: Resources, touched: Touched) -> Iterable[Obstacle]:
-    """Load that would make an older contract late is refused as if its element were full."""
+    """Yield an obstacle for each older contract that the load makes late, as if it were full."""
     for element, key in touched.late:
         is_router = isinstance(element, str)
         label = label_of(resources, element)

@@ -1,8 +1,9 @@
-"""The way of a subscription from request to paths: negotiate, search, reserve; and back again.
+"""Allocator: turns a subscription request into reserved paths, and changes or releases them.
 
-Every call either does all of what it says or leaves no trace. A change reserves the new before the
-old is given back: both are charged until `settle`, because both are on the routers until then. Only
-that overlap may exceed a limit; refusing it would refuse changes that end below what was held.
+An allocation negotiates a quality, searches paths, and reserves them. Every call either succeeds
+completely or changes nothing. A change reserves the new paths before the old ones are released:
+both are charged until `settle`, because the routers hold both until then. Only this overlap may
+exceed a limit; to refuse it would refuse changes that end with less load than before.
 """
 
 from __future__ import annotations
@@ -41,21 +42,23 @@ if TYPE_CHECKING:
     from gridstat.model.qos import Qos
 
 LATENCY_HEADROOM: Final = Fraction(5, 4)
-"""A latency below the desired one is granted with a quarter above the prediction, within the band,
-so that the next subscription on the same path does not make the contract late at once."""
+"""Factor above the prediction with which a latency worse than desired is granted, if allowed.
+
+Without it the next subscription on the same path would make the contract late at once.
+"""
 UNNAMED: Final = -1
-"""Stands for the generation of a change that is decided, and has none yet."""
+"""Generation of claims whose change is decided, but has no generation number yet."""
 
 
 def standing_clock() -> float:
-    """For callers without a clock: the search then ends by its bound on steps."""
+    """Return 0: the clock of callers without one; their searches end by the bound on steps."""
     return 0.0
 
 
 class Allocator:
-    """Holds the contracts; the claims on resources are those of its contracts and of what leaves.
+    """Holder of all contracts; the resources are charged for them and for retiring claims.
 
-    `change`, `replace_path` and `replace_all` keep the old paths charged until `settle`.
+    `change` and `replace_path` keep the old paths charged until `settle`.
     """
 
     def __init__(
@@ -73,7 +76,7 @@ class Allocator:
 
     @property
     def contracts(self) -> Mapping[int, Allocation]:
-        """Every contract by its subscription."""
+        """Return every contract by its subscription."""
         return MappingProxyType(self._contracts)
 
     def contract(self, subscription_id: int) -> Allocation:
@@ -83,19 +86,19 @@ class Allocator:
             raise NoSuchSubscription(f"there is no subscription {subscription_id}") from None
 
     def allocate(self, request: AllocationRequest) -> Allocation | Refusal:
-        """Paths and the best quality that fits between desired and worst, reserved; or why not."""
+        """Reserve paths at the best quality that fits between desired and worst, or refuse."""
         assert request.subscription_id not in self._contracts, "subscriptions are allocated once"
         return self._negotiate_round_refusals(self._trial(request))
 
     def release(self, subscription_id: int) -> Allocation:
-        """Give everything of a subscription back, also what was still leaving."""
+        """Release all claims of a subscription, also those of earlier paths that still retire."""
         contract = self.contract(subscription_id)
         self.settle(subscription_id)
         self._withdraw(contract)
         return contract
 
     def change(self, request: AllocationRequest) -> Allocation | Refusal:
-        """Another quality, other edges or another variable for a live subscription.
+        """Change the quality, the edges or the variable of a live subscription.
 
         A refusal leaves the old contract; otherwise the old paths are charged until `settle`.
         """
@@ -110,26 +113,27 @@ class Allocator:
         return answer
 
     def settle(self, subscription_id: int, *generations: int) -> None:
-        """The routers have torn down what changes left behind: give that back.
+        """Release the claims of old paths that the routers have torn down.
 
-        With generations only what those retire; the rest may still be on the routers.
+        With generations only the claims that those retire are released; the routers may still hold
+        the others.
         """
         self.leaving.settle(subscription_id, *generations)
 
     def take_back(self, contract: Allocation, generation: int) -> None:
-        """Hold the contract from before a change to this generation, which came to nothing."""
+        """Revert a change to this generation that failed: hold the contract from before again."""
         self.settle(contract.subscription_id, generation, UNNAMED)
         if contract.subscription_id in self._contracts:
             self._withdraw(self._contracts[contract.subscription_id])
         self._hold(contract)
 
     def restore(self, contract: Allocation) -> None:
-        """A contract from the journal: it was granted once and stands, whatever the room is now."""
+        """Hold a contract from the journal; it was granted once, so no limit is checked."""
         assert contract.subscription_id not in self._contracts, "a contract is restored once"
         self._hold(contract)
 
     def supersede(self, contract: Allocation) -> None:
-        """A change from the journal: it stands, and the old paths are charged until `settle`."""
+        """Hold a changed contract from the journal; the old paths are charged until `settle`."""
         old = self._contracts.get(contract.subscription_id)
         if old is not None:
             self._withdraw(old)
@@ -145,11 +149,11 @@ class Allocator:
         avoiding_routers: Iterable[str] = (),
         ends: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
     ) -> Allocation | Refusal:
-        """Another path in the place of one that failed, disjoint from the others.
+        """Replace one failed path by another that is disjoint from the remaining ones.
 
-        Where the others are in its way, all paths are chosen anew. The quality stays. `ends` are
-        the sources and targets, if they are others than before. A router that refuses the
-        variable's row is no better than what failed.
+        If the remaining paths prevent that, all paths are chosen anew. The quality stays. `ends`
+        are new sources and targets, if they have changed. Routers that refuse the variable's row
+        are avoided like failed ones.
         """
         old = self.contract(subscription_id)
         request = old.request
@@ -188,7 +192,7 @@ class Allocator:
     # Negotiation.
 
     def _negotiate_round_refusals(self, trial: Trial) -> Allocation | Refusal:
-        """Over a router that refuses the variable's row only if nothing leads round it."""
+        """Negotiate without routers that refuse the variable's row; if that fails, with them."""
         refusing = self.refused_rows.of(trial.request.variable.variable_id)
         if refusing:
             answer = self._negotiate(
@@ -220,7 +224,7 @@ class Allocator:
         return self._grant(request, band, plan, why)
 
     def _plan_below(self, trial: Trial, band: Band, met: Obstacle) -> Plan | Obstacle:
-        """The best level of the band that fits, or what stands in the way of the worst."""
+        """Return a plan for the best level that fits, or the obstacle of the worst level."""
         if not band.is_wide:
             return self._planner.diagnose(trial, band.last(0), met)
         every_steps = self._every_steps_needed(trial, band)
@@ -233,7 +237,7 @@ class Allocator:
         return met
 
     def _every_steps_needed(self, trial: Trial, band: Band) -> int | Obstacle:
-        """How often the divisors must be doubled before anything acceptable fits."""
+        """Return how often the divisors must be doubled before an acceptable level fits."""
         met = self._planner.obstacle(trial, band.last(0))
         if met is None:
             return 0
@@ -273,10 +277,11 @@ class Allocator:
     # Replacement.
 
     def _replace(self, trial: Trial, old: Allocation, index: int) -> Allocation | Obstacle:
-        """One path, if it shares no inner router; else all anew; else one that shares no channel.
+        """Try, in this order: one path without shared inner routers, all paths anew, and one path
+        that shares no channel.
 
-        Moving a path that works is harmless, since it is done make-before-break; paths that meet
-        in a router would fail together.
+        To move a working path is harmless, since that is done make-before-break; paths that share
+        a router would fail together.
         """
         staying = [path for at, path in enumerate(old.paths) if at != index]
         every = frozenset(name for path in staying for name in path.routers)
@@ -297,7 +302,7 @@ class Allocator:
     def _replace_one(
         self, trial: Trial, old: Allocation, index: int, routers: frozenset[str]
     ) -> Allocation | Obstacle:
-        """Another path in one place, which crosses none of these routers."""
+        """Replace the path of this index by one that crosses none of these routers."""
         staying = [(at, path) for at, path in enumerate(old.paths) if at != index]
         held = [claim_of(old.request, old.granted, at, path) for at, path in staying]
         channels = {number for _, path in staying for number in path.channel_ids}
@@ -314,7 +319,7 @@ class Allocator:
         self.resources.take(held)
         plan = self._planner.plan(alone, quality)
         if not isinstance(plan, Obstacle) and any(path in plan.paths for _, path in staying):
-            # A path of one router has no channel to share, and would be its sibling over again.
+            # A path of one router has no channel to exclude, so the search may find it twice.
             self._planner.undo(plan)
             plan = Obstacle(Limit.REDUNDANCY, None, "", 0, "", "its sibling is the only way left")
         if isinstance(plan, Obstacle):
@@ -326,7 +331,7 @@ class Allocator:
     def _replace_all(
         self, trial: Trial, old: Allocation, *, is_lone: bool
     ) -> Allocation | Obstacle:
-        """All paths anew; `is_lone`: only if no two of them share an inner router."""
+        """Choose all paths anew; with `is_lone` only if no two share an inner router."""
         plan = self._planner.plan(trial, old.granted)
         if isinstance(plan, Obstacle):
             return plan
@@ -348,7 +353,7 @@ class Allocator:
         self._sign(contract)
         return contract
 
-    # Holding and letting go.
+    # Contracts and their claims.
 
     def _trial(self, request: AllocationRequest, old: Allocation | None = None) -> Trial:
         unusable = self.resources.unusable_channels()
@@ -367,7 +372,7 @@ class Allocator:
         )
 
     def _sign(self, contract: Allocation) -> None:
-        """Enter a contract whose claims are taken."""
+        """Register a contract whose claims are taken, and the latency promised for each path."""
         subscription_id = contract.request.subscription_id
         self._contracts[subscription_id] = contract
         for index, path in enumerate(contract.paths):
@@ -398,14 +403,13 @@ def _claims(contract: Allocation) -> tuple[Claim, ...]:
     return claims_of(contract.request, contract.granted, contract.paths)
 
 
-# What changes of contracts have left behind: on the routers until it is retired, and so charged.
-#
-# Changes may overlap: a second one comes while the first's old paths are still up, or a path fails
-# during a change of period. So claims leave by the generation that retires them, each in its time.
-
-
 class Leaving:
-    """Every claim in here is taken from the resources, and given back when it goes."""
+    """Claims of replaced paths, charged until the routers have torn those paths down.
+
+    Changes may overlap: a second change comes while the old paths of the first are still up, or a
+    path fails during a change of period. Claims are therefore kept by the generation that retires
+    them.
+    """
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
@@ -414,20 +418,20 @@ class Leaving:
     def charge(
         self, subscription_id: int, claims: tuple[Claim, ...], generation: int = UNNAMED
     ) -> None:
-        """Charge what is still on the routers, until it is settled."""
+        """Charge the claims of paths that are still on the routers, until `settle`."""
         self._resources.take(claims)
         found = self._claims.setdefault(subscription_id, {})
         found.setdefault(generation, []).extend(claims)
 
     def name(self, subscription_id: int, generation: int) -> None:
-        """What the last decisions left behind goes when this generation retires it."""
+        """Assign the claims of the latest changes to the generation that retires them."""
         found = self._claims.get(subscription_id, {})
         claims = found.pop(UNNAMED, None)
         if claims is not None:
             found.setdefault(generation, []).extend(claims)
 
     def settle(self, subscription_id: int, *generations: int) -> None:
-        """Give back what these generations retire, or everything if none is named."""
+        """Release the claims that these generations retire, or all claims if none is given."""
         found = self._claims.get(subscription_id, {})
         for generation in generations or tuple(found):
             self._resources.give_back(found.pop(generation, ()))
@@ -435,34 +439,34 @@ class Leaving:
             self._claims.pop(subscription_id, None)
 
     def of(self, subscription_id: int) -> dict[int, tuple[Claim, ...]]:
-        """What is charged beside a contract, by generation."""
+        """Return the retiring claims of a contract, by generation."""
         found = self._claims.get(subscription_id, {})
         return {generation: tuple(claims) for generation, claims in found.items()}
 
 
-# Which routers' cores cannot hold the row of a variable: its paths go round them if they can.
-
-
 class RefusedRows:
-    """A router stands here while it refuses a row, and for a while after the row has gone."""
+    """Routers, by variable, whose cores cannot hold the variable's row; paths avoid them.
+
+    A router stays listed for a while after the refused row was removed.
+    """
 
     def __init__(self) -> None:
         self._routers: dict[int, set[str]] = {}
         self.counts: dict[tuple[str, int], int] = {}
-        """How often a row has gone from a router that refused it; forgotten after a good while."""
+        """Number of times that a refused row was removed from a router; entries expire."""
 
     def of(self, variable_id: int) -> frozenset[str]:
         return frozenset(self._routers.get(variable_id, ()))
 
     def mark(self, router: str, variable_id: int) -> bool:
-        """Whether that was news."""
+        """List a router; return whether it was not listed before."""
         found = self._routers.setdefault(variable_id, set())
         is_new = router not in found
         found.add(router)
         return is_new
 
     def clear(self, router: str, variable_id: int) -> bool:
-        """Whether that was news."""
+        """Remove a router; return whether it was listed."""
         found = self._routers.get(variable_id, set())
         is_new = router in found
         found.discard(router)
@@ -471,7 +475,7 @@ class RefusedRows:
         return is_new
 
     def clear_router(self, router: str) -> None:
-        """The router has another core, or none."""
+        """Remove a router that has a new core, or none."""
         for variable_id in list(self._routers):
             self.clear(router, variable_id)
         self.counts = {key: count for key, count in self.counts.items() if key[0] != router}

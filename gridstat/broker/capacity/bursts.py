@@ -1,9 +1,9 @@
-"""The burst of synchronised publishers: what may come to a channel at one instant.
+"""Bursts of synchronised publishers: the events that may arrive at a channel at one instant.
 
 Admission by rate alone assumes smooth arrivals, although publishers that follow one clock send
-together (S0 A28). Two variables meet if some slots of theirs lie within one instant, which their
-periods and phases decide: by the Chinese remainder theorem, iff the phases agree modulo the
-greatest common divisor of the periods. An aperiodic variable may meet every other.
+together (S0 A28). Two variables coincide if some of their slots lie within one instant. By the
+Chinese remainder theorem that is so if, and only if, their phases agree modulo the greatest common
+divisor of their periods. An aperiodic variable may coincide with every other.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
 
 INSTANT_NS: Final = 1_000_000
-"""Events that are due within a millisecond are taken to come at once: clocks and sends jitter."""
+"""Events due within one millisecond count as simultaneous, because clocks and sends jitter."""
 
 
 class PhaseClass(NamedTuple):
-    """Variables of the same period, with phases in the same instant; `per_seconds` 0 stands for
-    aperiodic ones."""
+    """Variables of one period with phases in one instant; aperiodic ones have `per_seconds` 0."""
 
     seconds: int
     per_seconds: int
@@ -40,14 +39,16 @@ def phase_class(variable: StatusVariable) -> PhaseClass:
         return PhaseClass(0, 0, 0)
     phase = variable.phase_ns * period.per_seconds % (period.seconds * NS_PER_S)
     phase_ns = phase // period.per_seconds
-    # Cut to whole instants, so that odd phases cannot open a class for every variable.
+    # Round down to whole instants, so that odd phases do not create a class for every variable.
     return PhaseClass(period.seconds, period.per_seconds, phase_ns - phase_ns % INSTANT_NS)
 
 
 @lru_cache(maxsize=65_536)
 def may_meet(one: PhaseClass, other: PhaseClass) -> bool:
-    """Whether slots of both may ever lie within one instant; phases so near are cut apart by less
-    than two."""
+    """Return whether slots of both classes may ever lie within one instant.
+
+    Phases are rounded down to whole instants, so those of one instant differ by less than two.
+    """
     if not one.per_seconds or not other.per_seconds:
         return True
     scale = one.per_seconds * other.per_seconds
@@ -58,7 +59,7 @@ def may_meet(one: PhaseClass, other: PhaseClass) -> bool:
 
 @dataclass(slots=True)
 class _Crowd:
-    """A phase class on a channel: its own variables, and all that its variables may meet."""
+    """Load of one phase class on a channel: its own, and in total with all classes it may meet."""
 
     meets: list[PhaseClass]
     own_events: dict[int, int] = field(default_factory=dict)
@@ -68,10 +69,10 @@ class _Crowd:
 
 
 class Burst:
-    """The largest crowd that may come to one channel, over all phase classes and active modes.
+    """Largest burst that may arrive at one channel, over all phase classes and active modes.
 
-    A class and all that it may meet is a bound from above: those that meet it need not all meet
-    each other. For the usual grid, with phases 0 and a few shifted ones, it is the very number.
+    The sum over a class and all classes that it may meet is an upper bound, because those classes
+    need not meet each other. In the usual grid, with few different phases, the bound is exact.
     """
 
     __slots__ = ("_crowds", "_mode_sets", "_worst")
@@ -106,7 +107,7 @@ class Burst:
         return self.worst()[1]
 
     def worst(self) -> tuple[int, int]:
-        """The most events and the most bytes."""
+        """Return the most events and the most bytes of any burst."""
         if self._worst is None:
             crowds = self._crowds.values()
             self._worst = (
@@ -119,7 +120,7 @@ class Burst:
         before = self._worst
         self._worst = None
         worst_events, worst_bytes = before or (0, 0)
-        is_known = before is not None and events > 0  # Only what grew can be the new worst.
+        is_known = before is not None and events > 0  # Only a class that grew can be the new worst.
         for met in crowd.meets:
             other = self._crowds[met]
             for mode in modes:

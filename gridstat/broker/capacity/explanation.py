@@ -1,7 +1,7 @@
-"""Plain facts for people: why a contract has these paths, what they take, and what is scarce.
+"""Explanations for operators: why a contract has its paths, what they use, and what is scarce.
 
-The answers are dictionaries of plain values, as `gridstat explain` and `gridstat top` show them
-and as JSON carries them. Whoever knows more (names of end-points, states, counters) adds to them.
+The results are dictionaries of plain values, as `gridstat explain` and `gridstat top` show them
+and as JSON carries them. The caller adds names of end-points, states and counters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Facts = dict[str, Any]
 
 
 def contract_facts(allocator: Allocator, subscription_id: int) -> Facts:
-    """A subscription's part of an explanation: granted, paths with their budget, bottleneck."""
+    """Return the facts of a subscription: grant, paths with their latency budget, bottleneck."""
     contract = allocator.contract(subscription_id)
     return {
         "subscription_id": subscription_id,
@@ -41,7 +41,7 @@ def contract_facts(allocator: Allocator, subscription_id: int) -> Facts:
 
 
 def granted_facts(contract: Allocation) -> dict[int, Facts]:
-    """What was granted in each mode."""
+    """Return the granted quality of each mode."""
     return {
         mode: {
             "every": qos.every,
@@ -54,9 +54,9 @@ def granted_facts(contract: Allocation) -> dict[int, Facts]:
 
 
 def path_facts(resources: Resources, path: AllocatedPath, latency_us_max: int) -> Facts:
-    """A path and its budget: what every part of it is predicted to take now, ends included.
+    """Return a path and its latency budget: the present prediction of each part and both ends.
 
-    `latency_us` is the present prediction, `latency_us_granted` the one of the day of the grant.
+    `latency_us` is the present prediction, `latency_us_granted` the one at the time of the grant.
     """
     parts: list[Facts] = [{"what": "end-points", "latency_us": resources.ends_us}]
     for index, name in enumerate(path.routers):
@@ -83,7 +83,7 @@ def path_facts(resources: Resources, path: AllocatedPath, latency_us_max: int) -
 
 
 def bottleneck_facts(resources: Resources, contract: Allocation) -> Facts:
-    """The most utilised channel or router on the paths; of equals the first on the way."""
+    """Return the most utilised channel or router on the paths; of equals the first."""
     elements: list[Element] = []
     for path in contract.paths:
         elements += (*path.routers, *path.channel_ids)
@@ -99,7 +99,7 @@ def bottleneck_facts(resources: Resources, contract: Allocation) -> Facts:
 
 
 def variable_channel_facts(resources: Resources, variable_id: int) -> list[Facts]:
-    """The channels that carry a variable, with the share of each that it takes."""
+    """Return the channels that carry a variable, with its divisors and rate on each."""
     found = []
     for number in resources.carriers(variable_id):
         carriage = resources.channel(number)
@@ -116,7 +116,7 @@ def variable_channel_facts(resources: Resources, variable_id: int) -> list[Facts
 
 
 def channel_facts(resources: Resources, channel_id: int) -> Facts:
-    """A channel's part of a survey: what it has, what is promised, and how it is."""
+    """Return the facts of a channel for a survey: capacity, reserved load and state."""
     carriage = resources.channel(channel_id)
     channel = carriage.channel
     assert channel is not None
@@ -138,7 +138,7 @@ def channel_facts(resources: Resources, channel_id: int) -> Facts:
 
 
 def probe_facts(carriage: Carriage) -> Facts:
-    """What a channel's probes take of its bandwidth, how often they come, and the silence limit."""
+    """Return a channel's probe bandwidth, its probe interval and its silence limit."""
     assert carriage.channel is not None
     bandwidth = carriage.channel.bandwidth_bytes_per_s
     return {
@@ -149,7 +149,7 @@ def probe_facts(carriage: Carriage) -> Facts:
 
 
 def router_facts(resources: Resources, name: str) -> Facts:
-    """A router's part of a survey."""
+    """Return the facts of a router for a survey."""
     account = resources.router(name)
     return {
         "name": name,
@@ -165,7 +165,7 @@ def router_facts(resources: Resources, name: str) -> Facts:
 
 
 def survey_facts(resources: Resources) -> Facts:
-    """All routers and channels, in the order of their names."""
+    """Return the facts of all routers and channels, in the order of their names."""
     return {
         "routers": [router_facts(resources, name) for name in sorted(resources.routers)],
         "channels": sorted(
@@ -176,13 +176,13 @@ def survey_facts(resources: Resources) -> Facts:
 
 
 def utilisation(resources: Resources, element: Element) -> Fraction:
-    """Which part of an element's capacity is promised; 0 where none is declared."""
+    """Return the reserved part of an element's capacity; 0 where no capacity is declared."""
     used, capacity, _ = _use(resources, element)
     return used / capacity if capacity else used * 0
 
 
 def rounded(number: Fraction) -> int | float:
-    """For people and JSON: a whole number as such, another to six places."""
+    """Return an integer if the number is whole, otherwise a float with six decimal places."""
     return number.numerator if number.denominator == 1 else round(float(number), 6)
 
 
@@ -209,7 +209,7 @@ def _channel_part(resources: Resources, channel_id: int) -> Facts:
 
 
 def _free_bytes_per_s(carriage: Carriage) -> int | float | None:
-    """None where no bandwidth is declared: then there is no bound to be free of."""
+    """Return the free bandwidth of a channel; None where no bandwidth is declared."""
     if carriage.channel is None or not carriage.channel.bandwidth_bytes_per_s:
         return None
     return rounded(carriage.channel.bandwidth_bytes_per_s - carriage.charged())

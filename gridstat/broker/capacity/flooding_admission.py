@@ -1,4 +1,4 @@
-"""Which channels something may flood over, and whether all of it would fit onto a new one."""
+"""Admission of flooding: the latency limit of channels, and the load of a new channel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ US_PER_MS: Final = 1_000
 
 
 def slow_refusal(channels: Iterable[EventChannel]) -> Refusal | None:
-    """The slowest channel, if a copy could come round by it after routers forgot its event."""
+    """Return a refusal if a channel is so slow that copies could outlive duplicate detection."""
     slowest = max(channels, key=lambda channel: channel.latency_us, default=None)
     if slowest is None or slowest.latency_us <= FLOOD_CHANNEL_US_MAX:
         return None
@@ -42,7 +42,7 @@ def slow_refusal(channels: Iterable[EventChannel]) -> Refusal | None:
 def flooding_refusal(
     channel: EventChannel, taken: Iterable[tuple[StatusVariable, Mapping[int, int]]]
 ) -> Refusal | None:
-    """What stands in the way of a new channel: it would carry all of this from its first moment."""
+    """Return why a new channel cannot carry all flooded variables from its start, or None."""
     carriage = Carriage((), MODE_SETS_DEFAULT, channel)
     slow = slow_refusal((channel,))
     for variable, everys in taken:

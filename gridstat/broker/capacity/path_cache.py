@@ -1,7 +1,7 @@
-"""Choices of paths, remembered: most subscriptions ask what another has asked before.
+"""Cache of path searches: most subscriptions repeat a search that another has caused before.
 
-A choice is kept as long as the topology stands. It may have become full or slow meanwhile, so
-whoever takes it checks that first; a search that failed for its latency is not remembered at all.
+A result is kept until the topology changes. Its paths may have become full or slow meanwhile, so
+the planner checks them. A search that failed because of latency is not cached.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 CHOICES_MAX: Final = 65_536
 SEARCH_BUDGET_S: Final = 0.1
 SEARCHES: Final = 3
-"""A request that is refused may search a dozen times, few of them for long; so many budgets do."""
+"""Search budgets of one request; a refused one may search a dozen times, few of them for long."""
 _NONE_FAVOURED: Final[frozenset[int]] = frozenset()
 REUSE_COST: Final = 1
-"""A channel that carries the variable already is nearly free, but a shorter way is still better."""
+"""Cost of a channel that carries the variable already: low, but a shorter path is better."""
 
 
 class Question(Struct, frozen=True):
-    """Which paths, from where to where, how fast at most (ends not counted), avoiding what."""
+    """Parameters of a path search; `bounds_us` are latency bounds without the end-points."""
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
@@ -39,7 +39,7 @@ class Question(Struct, frozen=True):
 
 
 class PathCache:
-    """Answers are those of `disjoint_paths` on the cloud of the present topology version."""
+    """Cache whose answers are those of `disjoint_paths` on the present topology version."""
 
     def __init__(self, resources: Resources, clock: Callable[[], float], budget_s: float) -> None:
         self._resources = resources
@@ -50,11 +50,11 @@ class PathCache:
         self._ends_at_s = clock() + SEARCHES * budget_s
 
     def begin(self) -> None:
-        """Another request begins, with a new budget for all its searches together."""
+        """Start the time budget that all searches of one request share."""
         self._ends_at_s = self._clock() + SEARCHES * self._budget_s
 
     def find(self, question: Question, *, is_fresh: bool = False) -> Found | NotFound:
-        """A known choice, or a new search; `is_fresh` asks for one with present latencies."""
+        """Return cached paths or search anew; `is_fresh` searches with present latencies."""
         if self._version != self._resources.topology_version or len(self._known) >= CHOICES_MAX:
             self._known.clear()
             self._version = self._resources.topology_version
@@ -63,7 +63,7 @@ class PathCache:
             return known
         answer = self._search(question, is_fresh=is_fresh)
         if _routers_most(answer) > PATH_ROUTERS_MAX and question.favoured_channels:
-            # What carries the variable already is nearly free, and may lead a long way round.
+            # Channels that carry the variable already are nearly free, and may form a long detour.
             plain = structs.replace(question, favoured_channels=_NONE_FAVOURED)
             answer = self._search(plain, is_fresh=is_fresh)
         routers = _routers_most(answer)
@@ -90,7 +90,7 @@ class PathCache:
         known = self._known.get(question)
         if known is not None or not question.favoured_channels:
             return known
-        # Another variable's choice between the same ends is as good if no choice could add less.
+        # Paths of another variable between the same ends are as good if none could add less.
         plain = self._known.get(
             Question(
                 question.sources,
@@ -106,7 +106,7 @@ class PathCache:
         return None
 
     def _adds_least(self, found: Found, question: Question) -> bool:
-        """Whether any other paths would put the variable on at least as many new channels."""
+        """Return whether no other paths would put the variable on fewer new channels."""
         favoured = question.favoured_channels
         added = sum([len(path.channel_ids) for path in found.paths])
         for path in found.paths:
@@ -119,7 +119,7 @@ class PathCache:
 
 
 def _routers_most(answer: Found | NotFound) -> int:
-    """Of the longest path."""
+    """Return the number of routers on the longest path."""
     if isinstance(answer, NotFound):
         return 0
     return max([len(path.routers) for path in answer.paths])

@@ -1,8 +1,8 @@
-"""One attempt to place a subscription at one quality: search, claim, judge, and search again.
+"""Planning of one subscription at one quality: search, claim, check, and search again.
 
-The search knows the topology only. What it finds is claimed and judged; where that breaks a limit,
-the elements without room are excluded and the search is repeated, so that a cloud with room, which
-is the usual case, is searched once.
+The search knows only the topology. The paths that it finds are claimed and checked. If they break a
+limit, the full elements are excluded and the search is repeated. A cloud with free capacity, which
+is the usual case, is therefore searched once.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
     from gridstat.model.paths import Found, FoundPath
 
 ATTEMPTS_MAX: Final = 10
-"""Each attempt after the first excludes at least one element more, or asks for a faster path."""
+"""Limit of attempts; each after the first excludes one more element, or wants a faster path."""
 _TRIAL_MARGIN: Final = 0.999
-"""Below this share of a limit, rounding cannot hide that it is reached."""
+"""Share of a limit below which a rounded estimate surely does not exceed the limit."""
 
 
 class Trial(Struct, frozen=True):
-    """What an attempt may use: nothing that is excluded, and limits only where not ignored.
+    """Constraints of an attempt: excluded elements, favoured channels and ignored limits.
 
-    `pressed` are back-pressured channels of the contract that is changed, with what they carried.
+    `pressed` maps the back-pressured channels of the changed contract to what they carried.
     """
 
     request: AllocationRequest
@@ -63,7 +63,7 @@ class Trial(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """Paths whose claims are taken; whoever holds it either keeps it or undoes it."""
+    """Paths whose claims are taken; the caller either keeps the plan or undoes it."""
 
     quality: Quality
     paths: tuple[AllocatedPath, ...]
@@ -74,18 +74,18 @@ class Plan(Struct, frozen=True):
 
 
 class Planner:
-    """Leaves either a plan with its claims taken, or everything as it was."""
+    """Planner whose calls either return a plan with its claims taken, or change nothing."""
 
     def __init__(self, resources: Resources, clock: Callable[[], float], budget_s: float) -> None:
         self._resources = resources
         self._choices = PathCache(resources, clock, budget_s)
 
     def begin(self) -> None:
-        """A request begins: all its searches together have a few times the budget of one."""
+        """Start the time budget of one request: a few times that of one search."""
         self._choices.begin()
 
     def plan(self, trial: Trial, quality: Quality) -> Plan | Obstacle:
-        """A plan at this quality, or what stands in the way of it."""
+        """Return a plan at this quality, or the obstacle that prevents it."""
         question = Question(
             sources=trial.request.sources,
             targets=trial.request.targets,
@@ -112,7 +112,7 @@ class Planner:
                 return plan
             self.undo(plan)
             if not is_fresh and any(one.limit is Limit.LATENCY for one in broken):
-                is_fresh = True  # A remembered choice may only have become slow.
+                is_fresh = True  # The latencies of a cached result may be outdated.
                 continue
             if not met:
                 question = self._excluding_full(question, trial, quality)
@@ -130,9 +130,9 @@ class Planner:
         self._resources.give_back(plan.claims)
 
     def diagnose(self, trial: Trial, quality: Quality, met: Obstacle) -> Obstacle:
-        """The constraint that really binds: the one without which it would fit.
+        """Return the binding constraint: the one without which the request would fit.
 
-        `met` is what stood in the way of a plan; it is the answer if no single limit binds.
+        `met` is the obstacle of a plan; it is returned if no single limit binds.
         """
         capacity = frozenset(CAPACITY_LIMITS)
         pressed = self._resources.unusable_channels() - self._resources.down_channels()
@@ -154,7 +154,7 @@ class Planner:
         return met
 
     def _broken_without(self, trial: Trial, quality: Quality, limit: Limit) -> list[Obstacle]:
-        """Where this limit would be broken if nobody asked about it; empty if that is no help."""
+        """Return where a plan that ignores this limit breaks it; empty if there is no such plan."""
         plan = self.plan(structs.replace(trial, ignoring=trial.ignoring | {limit}), quality)
         if isinstance(plan, Obstacle):
             return []
@@ -163,7 +163,7 @@ class Planner:
         return [obstacle for obstacle in broken if obstacle.limit is limit]
 
     def obstacle(self, trial: Trial, quality: Quality) -> Obstacle | None:
-        """What stands in the way of this quality, if anything does; nothing is kept."""
+        """Return the obstacle that prevents this quality, if any; no claim is kept."""
         plan = self.plan(trial, quality)
         if isinstance(plan, Obstacle):
             return plan
@@ -199,7 +199,7 @@ class Planner:
         return broken
 
     def _excluding_full(self, question: Question, trial: Trial, quality: Quality) -> Question:
-        """Without the channels that have no room even for the least of the paths."""
+        """Exclude the channels that are too full even for the path that serves fewest modes."""
         wanted = everys(quality, paths_wanted(quality) - 1)
         full = {
             number
@@ -212,10 +212,10 @@ class Planner:
         carriage = self._resources.channel(number)
         stream_cost = self._resources.stream_cost(trial.request.variable)
         if stream_cost.is_replay:
-            return False  # A channel has no room for replay, and needs none.
+            return False  # Replay is not charged to channels.
         if carriage.has_ample_room(stream_cost, len(wanted), _TRIAL_MARGIN):
             return False
-        # Claimed alone and given back: exact, and the predictions of others stay as they are.
+        # Add the variable to this channel alone and remove it: exact, and no prediction changes.
         is_changed = carriage.add(stream_cost, wanted)
         is_full = is_changed and (
             (carriage.is_over and Limit.CHANNEL not in trial.ignoring)
@@ -232,14 +232,14 @@ class Planner:
 def claims_of(
     request: AllocationRequest, quality: Quality, paths: Sequence[FoundPath | AllocatedPath]
 ) -> tuple[Claim, ...]:
-    """What the paths take, in their order."""
+    """Return the claims of some paths, in their order."""
     return tuple([claim_of(request, quality, index, path) for index, path in enumerate(paths)])
 
 
 def claim_of(
     request: AllocationRequest, quality: Quality, index: int, path: FoundPath | AllocatedPath
 ) -> Claim:
-    """What the path of this index takes."""
+    """Return the claim of the path of this index."""
     return Claim(
         variable=request.variable,
         routers=path.routers,
@@ -251,14 +251,14 @@ def claim_of(
 
 
 def path_bounds_us(quality: Quality, ends_us: int) -> tuple[int, ...]:
-    """What the network may take of each path's latency; later paths serve fewer modes."""
+    """Return the latency bound of each path without its ends; later paths serve fewer modes."""
     return tuple(
         [max(0, latency_us_max(quality, index) - ends_us) for index in range(paths_wanted(quality))]
     )
 
 
 def _excluding(question: Question, broken: Sequence[Obstacle]) -> Question:
-    """The same question without the elements that broke a limit, and faster where it was slow."""
+    """Return the search without the elements that broke a limit, and with tighter latencies."""
     elements = {obstacle.element for obstacle in broken if obstacle.limit is not Limit.LATENCY}
     slow_us = max((one.missing for one in broken if one.limit is Limit.LATENCY), default=0)
     return structs.replace(

@@ -1,8 +1,8 @@
-"""What the cloud has and what it has promised: routers, event channels, and the claims on them.
+"""Resources of a cloud: its routers and event channels, and the claims that are held on them.
 
-Claims are added and taken back in constant time; whether they fit is judged in `admission.py` from
-the elements that they touched. The graph for the path search is kept here too, and built anew only
-when the topology has changed or a search has found its latencies too old.
+Claims are added and removed in constant time. `admission.py` decides whether they fit, from the
+elements that they have changed. The graph for the path search is kept here too; it is built anew
+only when the topology has changed, or when a search needs fresh latencies.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from gridstat.model.probe_law import ProbeSettings
 
 HOP_COST: Final = 1_000
-"""What a channel costs in the path search, where it does not carry the variable already."""
+"""Cost in the path search of a channel that does not carry the variable yet."""
 ALL_SLOTS: Final[Mapping[int, int]] = MappingProxyType({BASELINE_MODE: 1})
-"""Every event, in all modes."""
+"""Divisors of a claim on every event in all modes."""
 WITHIN: Final = "within"
-"""The entry, or the subscriber, of what comes from or goes to channels that are charged for it."""
+"""Name of an entry or delivery that loads no router, because the channel beyond is charged."""
 _NONE: Final[frozenset[int]] = frozenset()
 
 
 class Claim(Struct, frozen=True):
-    """What one path takes: a variable, from its publisher's edge to its subscriber's, per mode.
+    """Load of one path: a variable from its publisher's edge to its subscriber's, by mode.
 
-    Without routers it has no ends, and takes nothing but its channels, as flooding does. One with
-    an `entry` comes from another cloud by that, and only as often as it is taken.
+    A claim without routers has no ends and loads only its channels, as flooding does. The events of
+    a claim with an `entry` come from another cloud, and only as often as they are taken.
     """
 
     variable: StatusVariable
@@ -57,12 +57,12 @@ class Claim(Struct, frozen=True):
 
     @property
     def arriving(self) -> Mapping[int, int]:
-        """How often it comes to the first router: a publisher sends every event to its edge."""
+        """Divisors of the events that reach the first router; a publisher sends every event."""
         return self.everys if self.entry else ALL_SLOTS
 
 
 class Touched(Struct, frozen=True):
-    """What claims have changed: elements, the paths that are late by it, variables that crowd."""
+    """Result of new claims: changed elements, paths made late, variables with many divisors."""
 
     elements: tuple[Element, ...]
     late: tuple[tuple[Element, PathKey], ...] = ()
@@ -70,7 +70,7 @@ class Touched(Struct, frozen=True):
 
 
 class Resources:
-    """Every number is a function of the topology and of the claims that are held at present."""
+    """All totals and predictions; each depends only on the topology and the present claims."""
 
     def __init__(
         self,
@@ -151,12 +151,12 @@ class Resources:
         self._reshape()
 
     def change_router(self, router: Router) -> None:
-        """Another capacity for a router; what is promised stands, and may then be too much."""
+        """Change the capacity of a router; existing claims stay and may then exceed it."""
         self.router(router.name).router = router
         self._reshape()
 
     def change_channel(self, channel: EventChannel) -> None:
-        """Another bandwidth, latency or queue for a channel between the same two routers."""
+        """Change bandwidth, latency or queue of a channel between the same two routers."""
         carriage = self.channel(channel.channel_id)
         before = carriage.channel
         assert before is not None
@@ -175,7 +175,7 @@ class Resources:
             raise NoSuchChannel(f"there is no channel {from_router}→{to_router}") from None
 
     def leads_to(self, channel_id: int, names: Collection[str]) -> bool:
-        """Whether a channel ends at one of these routers."""
+        """Return whether a channel ends at one of these routers."""
         return self._channels[channel_id].routers[-1].router.name in names
 
     def router(self, name: str) -> RouterAccount:
@@ -198,7 +198,7 @@ class Resources:
     def channels(self) -> Mapping[int, Carriage]:
         return MappingProxyType(self._channels)
 
-    # What is up, and what is congested.
+    # State: up or down, and back-pressure.
 
     def mark_router(self, name: str, *, is_up: bool) -> None:
         account = self.router(name)
@@ -229,7 +229,7 @@ class Resources:
         return self._unusable_routers
 
     def unusable_channels(self) -> frozenset[int]:
-        """Channels that are down, or back-pressured and admit nothing new."""
+        """Return the channels that are down, or back-pressured and admit nothing new."""
         if self._unusable_channels is None:
             self._unusable_channels = frozenset(
                 number
@@ -238,26 +238,26 @@ class Resources:
             )
         return self._unusable_channels
 
-    # What is promised.
+    # Claims.
 
     def take(self, claims: Iterable[Claim]) -> Touched:
-        """Count the claims, whether they fit or not; the answer is for admission to judge."""
+        """Add claims, whether they fit or not; the result is for the admission checks."""
         touched: dict[Element, None] = {}
         for claim in claims:
             self._take(claim, touched)
         return Touched(tuple(touched), tuple(self._move(touched)), self._rows.newly_crowded())
 
     def give_back(self, claims: Iterable[Claim]) -> None:
-        """Exactly undo `take` of the same claims."""
+        """Undo `take` of the same claims exactly."""
         touched: dict[Element, None] = {}
         for claim in claims:
             self._give_back(claim, touched)
         self._move(touched)
 
     def publish(self, variable: StatusVariable, routers: Iterable[str]) -> None:
-        """Count a publisher's events at its edges from now on, whether anybody takes them or not.
+        """Charge a publisher's events at its edges, also if nobody subscribes.
 
-        Subscriptions count them too, once for all, so this is for publications without any.
+        Subscriptions share this charge, so it matters only for publications without any.
         """
         touched: dict[Element, None] = {}
         for name in routers:
@@ -276,12 +276,12 @@ class Resources:
         self._move(touched)
 
     def shift(self, name: str, old: Amount | None, new: Amount | None) -> Touched:
-        """Count `new` events a second instead of `old` at a router, to see what that would do."""
+        """Charge `new` events a second instead of `old` at a router, to learn the consequences."""
         self.router(name).events.replace(BASELINE_MODE, old, new)
         return Touched((name,), tuple(self._move((name,))))
 
     def serving_channels(self, variable_id: int, everys: Mapping[int, int]) -> frozenset[int]:
-        """Channels that could carry the variable at these divisors without carrying more."""
+        """Return the channels that would carry the variable at these divisors without more load."""
         found = self._carriers.serving(variable_id, everys)
         if found is None:
             found = frozenset(
@@ -293,18 +293,18 @@ class Resources:
         return found
 
     def carriers(self, variable_id: int) -> tuple[int, ...]:
-        """The channels that carry a variable at present."""
+        """Return the channels that carry a variable at present."""
         return tuple(sorted(self._carriers.of(variable_id)))
 
     def variables_at(self, name: str) -> int:
-        """How many variables come to a router, from publishers or by its channels."""
+        """Return how many variables reach a router, from publishers or on its channels."""
         found = set(self._entries[name].streams)
         for number in self._channels_at[name]:
             found.update(self._channels[number].streams)
         return len(found)
 
     def path_us(self, routers: Iterable[str], channel_ids: Iterable[int]) -> int:
-        """The latency predicted for a path from end-point to end-point, as things are now."""
+        """Return the latency that is predicted now for a path, from end-point to end-point."""
         total_us = self.ends_us
         for name in routers:
             total_us += self._routers[name].latency_us
@@ -313,7 +313,7 @@ class Resources:
         return total_us
 
     def stream_cost(self, variable: StatusVariable) -> StreamCost:
-        """What the variable costs; raises unless its rate is bounded."""
+        """Return the cost of the variable; raises unless its rate is bounded."""
         known = self.stream_costs.get(variable.variable_id)
         if known is None:
             known = self.stream_costs[variable.variable_id] = StreamCost(variable)
@@ -325,7 +325,7 @@ class Resources:
     # The graph.
 
     def graph(self, *, is_fresh: bool = False) -> PathGraph:
-        """The cloud as the path search sees it; predictions may lag unless it must be fresh."""
+        """Return the graph for the path search; with `is_fresh` its latencies are up to date."""
         if self._graph is None or (is_fresh and self._is_graph_old):
             arcs = tuple(
                 Arc(
@@ -345,7 +345,7 @@ class Resources:
 
     @property
     def is_graph_old(self) -> bool:
-        """Whether some prediction has moved since the graph was built."""
+        """True if some prediction has changed since the graph was built."""
         return self._is_graph_old
 
     def _reshape(self, *, is_same_graph: bool = False) -> None:
@@ -387,7 +387,7 @@ class Resources:
             self.stream_costs.pop(variable_id, None)
 
     def _give_back_ends(self, claim: Claim, touched: dict[Element, None]) -> bool:
-        """Whether the variable still comes in where the claim began."""
+        """Release both ends of a claim; return whether its variable still enters there."""
         variable_id, first, last = claim.variable.variable_id, claim.routers[0], claim.routers[-1]
         entry, delivery = self._entry(claim), self._deliveries[last, claim.subscriber]
         self._note(touched, first, is_changed=entry.remove(variable_id, claim.arriving))
@@ -400,7 +400,7 @@ class Resources:
         return variable_id in entry.streams
 
     def _entry(self, claim: Claim) -> Carriage:
-        """The step by which a claim's events come to its first router."""
+        """Return the hop by which a claim's events reach its first router."""
         first, entry = claim.routers[0], claim.entry
         return self._step(self._entered, first, entry) if entry else self._entries[first]
 
@@ -423,7 +423,7 @@ class Resources:
             touched[account.router.name] = None
 
     def _move(self, touched: Iterable[Element]) -> list[tuple[Element, PathKey]]:
-        """Bring the predictions of the touched elements up to date; who becomes late by that."""
+        """Update the predictions of the touched elements; return the paths that become late."""
         late: list[tuple[Element, PathKey]] = []
         for element in touched:
             account = (
@@ -439,7 +439,12 @@ class Resources:
 
 
 class Carriers:
-    """A variable is in here exactly while some channel carries it."""
+    """Index of the channels that carry each variable, and of those that serve some divisors.
+
+    Every subscription asks for the serving channels, usually with the divisors of the previous
+    one. The last answer is therefore cached, extended by equal claims, and dropped on any other
+    change. A variable is listed exactly while some channel carries it.
+    """
 
     def __init__(self) -> None:
         self._channels: dict[int, frozenset[int]] = {}
@@ -454,17 +459,17 @@ class Carriers:
     def join(
         self, variable_id: int, channel_ids: tuple[int, ...], everys: Mapping[int, int]
     ) -> None:
-        """These channels carry the variable at these divisors, beside what they did before."""
+        """Record that these channels now also carry the variable at these divisors."""
         if not channel_ids:
             return
         self._channels[variable_id] = _joined(self.of(variable_id), channel_ids)
         known = self._serving.pop(variable_id, None)
         if known is not None and known[0] == everys:
-            # What is taken at these divisors serves the next who asks for the same.
+            # Channels that carry the variable at these divisors serve equal subscriptions too.
             self._serving[variable_id] = (everys, _joined(known[1], channel_ids))
 
     def leave(self, variable_id: int, gone: Iterable[int]) -> None:
-        """A contract is given back, and these channels do not carry the variable any more."""
+        """Record the release of a claim, after which these channels do not carry the variable."""
         self._serving.pop(variable_id, None)
         left = self._channels.get(variable_id)
         if left is not None:
@@ -475,17 +480,17 @@ class Carriers:
                 del self._channels[variable_id]
 
     def serving(self, variable_id: int, everys: Mapping[int, int]) -> frozenset[int] | None:
-        """The channels that serve these divisors already, if it is known."""
+        """Return the cached channels that serve these divisors, or None."""
         known = self._serving.get(variable_id)
         return known[1] if known is not None and known[0] == everys else None
 
     def remember(self, variable_id: int, everys: Mapping[int, int], found: frozenset[int]) -> None:
-        """Keep an answer, of a variable that is carried."""
+        """Cache the serving channels of a variable that is carried."""
         if variable_id in self._channels:
             self._serving[variable_id] = (everys, found)
 
 
 @lru_cache(maxsize=16_384)
 def _joined(some: frozenset[int], others: tuple[int, ...]) -> frozenset[int]:
-    """Variables that go the same ways share the set of them."""
+    """Return the union; the cache lets variables on the same paths share one set."""
     return some.union(others)

@@ -1,6 +1,6 @@
-"""What a variable costs for any divisors at which it is taken, worked out once for each.
+"""Cost of a variable for the divisors at which it is taken, computed once for each.
 
-Variables of one rate share what has been worked out for it, and most of a cloud have one of few.
+Variables of one rate share the computed values, and most clouds have few different rates.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
 
 Step: TypeAlias = tuple[int, Amount | None, Amount | None]
-"""In one mode, what was charged and what is to be charged instead."""
+"""Mode, the old charge and the new charge."""
 _KNOWN_MAX: Final = 256
 
 
 class Price:
-    """What events of one rate cost; `event_bytes` is what one of them takes on a channel."""
+    """Cost of events of one rate; `event_bytes` is the size of one event on a channel."""
 
     __slots__ = ("_byte_steps", "_bytes", "_rates", "_steps", "event_rate")
 
@@ -37,7 +37,7 @@ class Price:
         self._byte_steps: dict[tuple[Divisors, Divisors, int], tuple[Step, ...]] = {}
 
     def events_per_s(self, taken: Divisors) -> Mapping[int, Amount]:
-        """What a router or channel sees of them, per mode."""
+        """Return the events a second that a router or channel carries, by mode."""
         found = self._rates.get(taken)
         if found is None:
             _make_room(self._rates)
@@ -47,7 +47,7 @@ class Price:
         return found
 
     def bytes_per_s(self, taken: Divisors, event_bytes: int) -> Mapping[int, Amount]:
-        """What a channel carries of them, per mode."""
+        """Return the bytes a second that a channel carries, by mode."""
         found = self._bytes.get((event_bytes, taken))
         if found is None:
             _make_room(self._bytes)
@@ -58,7 +58,7 @@ class Price:
         return found
 
     def steps(self, before: Divisors, after: Divisors) -> tuple[Step, ...]:
-        """What changes in events a second, where other divisors are taken than before."""
+        """Return the changed charges in events a second after a change of divisors."""
         found = self._steps.get((before, after))
         if found is None:
             _make_room(self._steps)
@@ -67,7 +67,7 @@ class Price:
         return found
 
     def byte_steps(self, before: Divisors, after: Divisors, event_bytes: int) -> tuple[Step, ...]:
-        """The same in bytes a second, on a channel."""
+        """Return the changed charges in bytes a second, on a channel."""
         found = self._byte_steps.get((before, after, event_bytes))
         if found is None:
             _make_room(self._byte_steps)
@@ -79,9 +79,9 @@ class Price:
 
 
 class StreamCost:
-    """What one variable costs: its price, its bytes on each kind of channel, and its phase.
+    """Cost of one variable: the price of its rate, its bytes on a channel, and its phase.
 
-    A replayed one costs only routers something, apart from what is promised to others.
+    A replayed variable is charged to routers only, and apart from the reserved load.
     """
 
     __slots__ = ("is_replay", "phase", "price", "variable")
@@ -93,7 +93,7 @@ class StreamCost:
         self.phase = same(phase_class(variable))
 
     def event_bytes(self, mtu_bytes: int) -> int:
-        """Bytes that one event takes on a channel of this MTU."""
+        """Return the bytes of one event on a channel of this MTU."""
         return event_bytes(self.variable, mtu_bytes)
 
 
