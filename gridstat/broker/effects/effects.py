@@ -1,8 +1,11 @@
-"""What each operation does: to the registry at once, to the routers' tables once it is durable.
+"""Dispatcher of operations to the effects that apply them.
 
-The same code serves a live decision and the replay at a start, so a restarted broker stands where
-it would stand had it never stopped. Every change of the registry comes with its undoing, for the
-case that the journal cannot take the operation.
+An operation changes the registry and the reservations at once. The changes of the routers' tables
+are collected in `Applied.tables` and run when the operation is durable. Every change of the
+registry adds its reverse to `Applied.undo`, which runs if the journal cannot store the operation.
+
+A live decision and the replay at a start use the same code, so a restarted broker has the same
+state as before. An operation that is applied twice has no further effect.
 """
 
 from __future__ import annotations
@@ -61,7 +64,7 @@ if TYPE_CHECKING:
 
 
 class Effects:
-    """The only writer of the registry's durable part; an operation heard twice does nothing new."""
+    """Sole writer of the registry's durable part."""
 
     def __init__(
         self,
@@ -80,10 +83,10 @@ class Effects:
         )
         self._tree = TreeEffects(registry, channel_plan)
         self.unwritten: list[Applied] = []
-        """What the present turn shows already, and has not given to the journal yet."""
+        """Changes of the present unit of work that are visible, but not in the journal yet."""
 
     def replay(self, operation: Operation) -> None:
-        """As at a start: everything at once."""
+        """Apply an operation from the journal, with its changes of tables at once."""
         done = Applied()
         self.apply(operation, done)
         self.unwritten.clear()
@@ -137,7 +140,7 @@ class Effects:
                 self._follow(operation, done)
 
     def _follow(self, operation: Operation, done: Applied) -> None:
-        """What becomes of flooding when a variable, or whoever hears it, comes or goes."""
+        """Update flooding after a change of a publication, an end-point or the parent."""
         match operation:
             case Withdrawn(name=name):
                 self.flooding.withdraw(name, done)

@@ -1,8 +1,8 @@
-"""Flooded variables: charged on every channel of the cloud, and carried by every router of it.
+"""Effects of flooding: every channel is charged, and every router carries the variable.
 
-Each request, an operator's, the parent's and one that the parent has only reserved, is charged on
-its own, so whichever goes gives back exactly what it took, and whatever comes back into force finds
-its room.
+The operator's request, the parent's request and the parent's reservation are charged separately.
+The end of one therefore releases exactly its own charge, and a request that becomes effective again
+still has its capacity.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FloodingListener(Protocol):
 
 
 class FloodingEffects:
-    """`registry.floods` is what is charged, and what routers have once it is durable."""
+    """Applies flooding; `registry.floods` lists what is charged, and ordered once durable."""
 
     def __init__(
         self, registry: Registry, reservations: Reservations, tables: RouterTables
@@ -60,28 +60,28 @@ class FloodingEffects:
         done.tables.append(partial(self._order, operation))
 
     def withdraw(self, name: str, done: Applied) -> None:
-        """The variable is no longer published: nothing of it is left to be flooded."""
+        """End the flooding of a variable that is no longer published."""
         found = self._registry.floods.get(name)
         if found is not None:
             self.apply(FloodingSet(variable=found.variable), done)
             done.tables.append(partial(self._notify_ended, found.variable))
 
     def channel_added(self, channel_id: int, done: Applied) -> None:
-        """A new channel carries all that is flooded, like any other."""
+        """Charge a new channel for all flooded variables."""
         claims = self.claims_on(channel_id)
         if claims:
             self._reservations.take(claims)
             done.undo.append(partial(self._reservations.give_back, claims))
 
     def channel_removed(self, channel_id: int, done: Applied) -> None:
-        """The channel is about to go, and with it what flooding takes of it."""
+        """Release the flooding claims on a channel that is about to be removed."""
         claims = self.claims_on(channel_id)
         if claims:
             self._reservations.give_back(claims)
             done.undo.append(partial(self._reservations.take, claims))
 
     def claims_on(self, channel_id: int) -> list[Claim]:
-        """What all that floods takes of one channel."""
+        """Return the claims of all flooded variables on one channel."""
         return [
             claim
             for found in self._registry.floods.values()
@@ -89,7 +89,7 @@ class FloodingEffects:
         ]
 
     def change_borders(self, change: Callable[[], None], done: Applied) -> None:
-        """Channels between clouds come, go or change by this; routers at them are charged anew."""
+        """Run a change of channels between clouds, and charge the routers at them anew."""
         floods = self._registry.floods.values()
         before = [claim for found in floods for claim in self._border_claims(found)]
         self._reservations.give_back(before)
@@ -100,22 +100,22 @@ class FloodingEffects:
         done.undo.append(partial(self._reservations.give_back, after))
 
     def change_router(self, name: str, change: Callable[[], None], done: Applied) -> None:
-        """A router comes or goes by this; at a border it is charged for as long as it is there."""
+        """Run the addition or removal of a router; a border router is charged while it exists."""
         if self._registry.tree.borders_at(name):
             self.change_borders(change, done)
         else:
             change()
 
     def claims(self, found: FloodingSet) -> list[Claim]:
-        """All that a flooded variable takes of this cloud."""
+        """Return all claims of a flooded variable in this cloud."""
         inside = flooding_claims(found, sorted(self._registry.channels))
         return [*inside, *self._border_claims(found)]
 
     def _border_claims(self, found: FloodingSet) -> list[Claim]:
-        """What it costs our routers to send it to other clouds, and to take it from there.
+        """Return the claims on our border routers for sending to and receiving from other clouds.
 
-        The channels are their owners'. Every one that leads here brings a copy, and a router takes
-        each of them, also those that it then drops.
+        The channels themselves are charged by their owners. Each incoming channel brings a copy of
+        every event, and the router receives all copies, also those that it then drops.
         """
         routers = self._registry.routers
         return [
@@ -128,13 +128,13 @@ class FloodingEffects:
         ]
 
     def router_added(self, name: str, done: Applied) -> None:
-        """A new router carries all that is flooded, like any other."""
+        """Order all flooded variables at a new router."""
         done.tables += [
             partial(self._order, found, (name,)) for found in self._registry.floods.values()
         ]
 
     def order_all(self) -> None:
-        """The cloud has another depth: every scope that is its own is another number."""
+        """Order all floods anew, because the cloud's depth, and so its own level, has changed."""
         for found in self._registry.floods.values():
             self._order(found)
 
@@ -161,7 +161,7 @@ class FloodingEffects:
 
 
 def flooding_claims(found: FloodingSet, channel_ids: Iterable[int]) -> list[Claim]:
-    """What each request of a flooded variable takes of these channels."""
+    """Return the claims of each request of a flooded variable on these channels."""
     return [
         Claim(found.variable, (), tuple(channel_ids), everys_of(terms), "")
         for terms in (found.own, found.above, found.reserved)
@@ -172,7 +172,7 @@ def flooding_claims(found: FloodingSet, channel_ids: Iterable[int]) -> list[Clai
 def _claims_at(
     variable: StatusVariable, number: int, channel: EventChannel, everys: Mapping[int, int]
 ) -> tuple[Claim, Claim]:
-    """What a flooded variable costs the sending and the receiving end of a channel."""
+    """Return the claims of a flooded variable on the sending and receiving end of a channel."""
     name = f"channel {number}"
     return (
         Claim(variable, (channel.from_router,), (), everys, name, entry=WITHIN),
@@ -180,11 +180,12 @@ def _claims_at(
     )
 
 
-# Who hears all that floods: a channel from each of its edges on which every flooded event goes.
-
-
 class FloodListenerEffects:
-    """`registry.hearing` has the channels that are ordered, or will be once it is durable."""
+    """Effects of flood listeners: end-points that receive every flooded event.
+
+    A listener has a channel from each of its edges. `registry.hearing` lists the channels that are
+    ordered, or will be once the operation is durable.
+    """
 
     def __init__(self, registry: Registry, tables: RouterTables) -> None:
         self._registry = registry
@@ -203,7 +204,7 @@ class FloodListenerEffects:
         done.tables.append(partial(self._order, operation))
 
     def attached(self, operation: Attached, done: Applied) -> None:
-        """Another process of the end-point, or another edge, has none of the old ports."""
+        """Remove the channels of an earlier process; order them again for the same process."""
         found = self._registry.hearing.get(operation.endpoint)
         if found is not None and found.incarnation != operation.incarnation:
             self.apply(structs.replace(found, channels={}), done)
@@ -211,7 +212,7 @@ class FloodListenerEffects:
             done.tables.append(partial(self._order, found))
 
     def left(self, endpoint: str, edge: str, done: Applied) -> None:
-        """The end-point is no longer attached to this edge."""
+        """Remove the channel from an edge to which the end-point is no longer attached."""
         found = self._registry.hearing.get(endpoint)
         if found is not None and edge in found.channels:
             left = {name: each for name, each in found.channels.items() if name != edge}

@@ -1,4 +1,9 @@
-"""Operations about end-points and what they publish."""
+"""Effects of operations on end-points and their publications, and on changes of period.
+
+A change of period adds a new identifier of the variable beside the old one. Routers carry both
+until the change ends, also across a restart of the broker, so the events of a publisher are known
+before and after it switches.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class RegistrationEffects:
-    """A variable is sourced at exactly the edges to which its publisher is attached."""
+    """Applies registrations; a variable has a source at each edge of its publisher, no other."""
 
     def __init__(
         self,
@@ -195,7 +200,7 @@ class RegistrationEffects:
         return [(edge, attachments[edge].up_channel_id) for edge in sorted(attachments)]
 
     def retire_old(self, publication: Publication, done: Applied) -> None:
-        """The old identifier of a changed variable is no longer sourced anywhere."""
+        """Remove the sources of a changed variable's old identifier."""
         assert publication.change is not None
         old = publication.change.old
         edges = [edge for edge, _ in self._up_channels(publication.publisher)]
@@ -205,7 +210,7 @@ class RegistrationEffects:
         done.tables.append(partial(self._registry.tree.news.freed.append, old.variable_id))
 
     def _variables_of(self, endpoint: EndPoint) -> list[StatusVariable]:
-        """All that an end-point sends, under old identifiers too while a change is under way."""
+        """Return all variables of an end-point, also old identifiers during a change of period."""
         found = [self._registry.publications[name] for name in sorted(endpoint.publications)]
         changing = [one.change.old for one in found if one.change is not None]
         return [*(one.variable for one in found), *changing]
@@ -236,7 +241,7 @@ class RegistrationEffects:
 
 
 class PublicationChangeEffects:
-    """`Registry.changing` names exactly the publications with a change under way."""
+    """Applies changes of period; `Registry.changing` names the publications that have one."""
 
     def __init__(
         self,
@@ -296,7 +301,7 @@ class PublicationChangeEffects:
         done.undo.append(partial(self._resume_change, publication, change))
 
     def _retire_contracts(self, publication: Publication, done: Applied) -> None:
-        """Ends all that the present generations of its subscriptions have replaced."""
+        """Retire all generations that the present ones of its subscriptions have replaced."""
         for number in sorted(publication.subscriptions):
             subscription = self._registry.subscriptions[number]
             if subscription.retiring:
@@ -321,7 +326,7 @@ class PublicationChangeEffects:
 
 
 def _identify(endpoint: EndPoint, operation: Attached) -> partial[None]:
-    """Make the end-point the process that has attached; the answer makes it the one before."""
+    """Set the identity of the attached process; return the step that restores the previous one."""
     before = partial(
         _become,
         endpoint,

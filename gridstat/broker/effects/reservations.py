@@ -1,7 +1,7 @@
-"""The registry's view of resources: contracts held, moved and given back as operations say.
+"""Reservations of the registry's contracts: held, moved and released as operations demand.
 
-A decision has reserved before its operation is applied; a replay reserves what the operation
-states. Both end in the same claims.
+A live decision reserves before its operation is applied; a replay reserves when the operation is
+applied. Both result in the same claims.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Reservations:
-    """Every live subscription is held by the allocator, and nothing else is."""
+    """Reservations of exactly the live subscriptions, held by the allocator."""
 
     def __init__(self, allocator: Allocator) -> None:
         self.allocator = allocator
@@ -54,7 +54,7 @@ class Reservations:
         self.resources.unpublish(variable, self._known(edges))
 
     def is_loaded(self, element: int | str) -> bool:
-        """Whether anything is still charged to a channel or router, also what is just leaving."""
+        """Return whether anything is charged to a channel or router, also retiring claims."""
         if isinstance(element, str):
             return bool(self.resources.router(element).events)
         return bool(self.resources.channel(element).streams)
@@ -62,7 +62,7 @@ class Reservations:
     # Flooding.
 
     def take(self, claims: Iterable[Claim]) -> Touched:
-        """Count the claims, whether they fit or not."""
+        """Charge the claims, whether they fit or not."""
         return self.resources.take(claims)
 
     def give_back(self, claims: Iterable[Claim]) -> None:
@@ -87,14 +87,14 @@ class Reservations:
         )
 
     def has_a_place(self, paths: Iterable[AllocatedPath]) -> bool:
-        """Whether the cloud has all routers and channels of these paths."""
+        """Return whether the cloud has all routers and channels of these paths."""
         routers, channels = self.resources.routers.keys(), self.resources.channels.keys()
         return all(
             routers >= set(path.routers) and channels >= set(path.channel_ids) for path in paths
         )
 
     def holds(self, subscription_id: int) -> bool:
-        """Whether a decision has reserved for it already; a replay has not."""
+        """Return whether a decision has reserved the contract already; a replay has not."""
         return subscription_id in self.allocator.contracts
 
     def adopt(self, contract: Allocation) -> None:
@@ -103,9 +103,9 @@ class Reservations:
             self.allocator.restore(contract)
 
     def move(self, contract: Allocation, generation: int) -> None:
-        """Hold this contract in the place of the one before, unless a decision has done so.
+        """Hold this contract instead of the previous one, unless a decision has done so.
 
-        What is left behind, then or now, is charged until this generation is settled.
+        The claims of the previous paths are charged until this generation is settled.
         """
         held = self.allocator.contracts.get(contract.subscription_id)
         if (
@@ -118,18 +118,18 @@ class Reservations:
         self.allocator.leaving.name(contract.subscription_id, generation)
 
     def take_back(self, contract: Allocation, generation: int) -> None:
-        """A move to this generation came to nothing: the contract is as before."""
+        """Revert a move to this generation that failed, and hold the previous contract."""
         self.allocator.take_back(contract, generation)
 
     def settle(self, subscription_id: int, generation: int) -> None:
-        """What this generation has replaced is no longer on any router."""
+        """Release the claims that this generation has replaced, which no router holds any more."""
         self.allocator.settle(subscription_id, generation)
 
     def leaving(self, subscription_id: int) -> dict[int, tuple[Claim, ...]]:
         return self.allocator.leaving.of(subscription_id)
 
     def readmit(self, contract: Allocation, leaving: dict[int, tuple[Claim, ...]]) -> None:
-        """A release came to nothing: hold the contract and what was leaving again."""
+        """Revert a release that failed: hold the contract and its retiring claims again."""
         self.adopt(contract)
         for generation, claims in leaving.items():
             self.allocator.leaving.charge(contract.subscription_id, claims, generation)

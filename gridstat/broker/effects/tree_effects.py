@@ -1,4 +1,4 @@
-"""Operations about the tree: its parent's word, borders, identifiers, contracts across clouds."""
+"""Effects of operations on the tree: parent, borders, identifiers, contracts across clouds."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _Member = TypeVar("_Member")
 
 
 class TreeEffects:
-    """An operation heard twice does nothing new."""
+    """Applies operations to `registry.tree`; one that is applied twice has no further effect."""
 
     def __init__(self, registry: Registry, channel_plan: ChannelPlan) -> None:
         self._registry = registry
@@ -81,10 +81,10 @@ class TreeEffects:
             case _:
                 assert_never(operation)
 
-    # What the parent says.
+    # Messages of the parent.
 
     def _hear_parent(self, heard: ParentJoined, done: Applied) -> None:
-        """A term only grows, and where the cloud stands is a fact; neither is undone."""
+        """Record the parent's term and the cloud's position; both are facts and not undone."""
         tree, depth = self._tree, self._tree.depth
         tree.parent_term = max(tree.parent_term, heard.term)
         if depth is None:
@@ -98,7 +98,7 @@ class TreeEffects:
         before = borders.get(number)
         if border == before:
             return
-        # A router that reports meanwhile is ordered what the registry shows: that is undone too.
+        # A router that reports meanwhile gets the orders of the registry, so undo those too.
         done.undo.append(partial(self._reorder, border, before))
         _put(borders, number, border)
         done.undo.append(partial(_put, borders, number, before))
@@ -131,7 +131,7 @@ class TreeEffects:
             outcomes[operation.place] = operation.outcome
             done.undo.append(partial(outcomes.__setitem__, operation.place, before))
 
-    # Contracts of our end-points with other clouds.
+    # Contracts of our end-points on variables of other clouds.
 
     def _ask(self, record: ContractAsked, done: Applied) -> None:
         registry, number = self._registry, record.number
@@ -212,7 +212,7 @@ class TreeEffects:
 
 
 def _sharing(granted: ContractGranted) -> ContractGranted:
-    """The same with the ways and the quality that others have too, not copies of them."""
+    """Return the grant with interned paths and qualities, which equal grants share."""
     paths = tuple(
         structs.replace(path, pieces=same(tuple([same(piece) for piece in path.pieces])))
         for path in granted.paths
