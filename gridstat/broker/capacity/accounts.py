@@ -76,10 +76,10 @@ class RouterAccount:
         self.latency_us = self.predicted_us(model)
 
     def predicted_us(self, model: LatencyModel) -> int:
-        return stepped_us(model.router_us(self.events.at_most()))
+        return stepped_us(model.router_us(self.events.upper_bound()))
 
     @property
-    def is_over(self) -> bool:
+    def is_overloaded(self) -> bool:
         return self.events.exceeds(self.router.events_per_s_max)
 
     @property
@@ -88,7 +88,7 @@ class RouterAccount:
         return self.router.events_per_s_max // REPLAY_SHARE
 
     @property
-    def is_replay_over(self) -> bool:
+    def exceeds_replay(self) -> bool:
         return self.replays.exceeds(self.replays_max)
 
     def shortfall(self) -> Fraction:
@@ -96,7 +96,7 @@ class RouterAccount:
         return self.events.value - self.router.events_per_s_max
 
 
-class Carriage:
+class HopAccount:
     """Account of a one-way hop that carries variables and loads one or two routers.
 
     A hop is an event channel, the step from a publisher to its edge, or the step from an edge to
@@ -163,7 +163,7 @@ class Carriage:
         stream = self.streams.get(variable_id)
         return stream is not None and stream.counts.serves(everys)
 
-    def has_ample_room(self, stream_cost: StreamCost, modes: int, margin: float) -> bool:
+    def surely_fits(self, stream_cost: StreamCost, modes: int, margin: float) -> bool:
         """Return whether the variable surely fits, by a quick estimate from above.
 
         The estimate charges the full rate once for each of so many `modes`.
@@ -171,12 +171,12 @@ class Carriage:
         events_per_s = modes * float(stream_cost.price.event_rate)
         for account in self.routers:
             limit = margin * account.router.events_per_s_max
-            if account.events.at_most() + events_per_s > limit:
+            if account.events.upper_bound() + events_per_s > limit:
                 return False
         if self.channel is None or not self.channel.bandwidth_bytes_per_s:
             return True
         bytes_per_s = events_per_s * stream_cost.event_bytes(self.channel.mtu_bytes)
-        bytes_per_s += self.charged_at_most()
+        bytes_per_s += self.charged_upper_bound()
         return (
             bytes_per_s <= margin * self.channel.bandwidth_bytes_per_s
             and self.burst.events < self.channel.queue_events_max
@@ -191,12 +191,12 @@ class Carriage:
         )
 
     @property
-    def is_over(self) -> bool:
+    def is_overloaded(self) -> bool:
         bandwidth = 0 if self.channel is None else self.channel.bandwidth_bytes_per_s
         return bandwidth > 0 and self.bytes.exceeds(bandwidth, self.probe_charge)
 
     @property
-    def is_burst_over(self) -> bool:
+    def overflows_queue(self) -> bool:
         """True if the burst overflows the queue; without a declared bandwidth none can."""
         if self.channel is None or not self.channel.bandwidth_bytes_per_s:
             return False
@@ -211,28 +211,28 @@ class Carriage:
         """Return the bytes a second that variables and probes use together."""
         return self.bytes.value + self.probe_charge.value
 
-    def charged_at_most(self) -> float:
+    def charged_upper_bound(self) -> float:
         """Return a float that is equal to or slightly above `charged`."""
-        return self.bytes.at_most() + self.probe_charge.at_most()
+        return self.bytes.upper_bound() + self.probe_charge.upper_bound()
 
     def _charge(self, stream: Stream) -> bool:
         before, after = stream.taken, stream.counts.taken()
         stream.taken = after
         price, is_replay = stream.stream_cost.price, stream.stream_cost.is_replay
-        steps = price.steps(before, after)
-        for mode, was, now in steps:
+        changes = price.rate_changes(before, after)
+        for mode, was, now in changes:
             for router in self.routers:
                 (router.replays if is_replay else router.events).replace(mode, was, now)
         if self.channel is None or is_replay:
-            return bool(steps)
-        if steps:
-            for mode, was, now in price.byte_steps(before, after, stream.event_bytes):
+            return bool(changes)
+        if changes:
+            for mode, was, now in price.byte_changes(before, after, stream.event_bytes):
                 self.bytes.replace(mode, was, now)
-        return self._charge_burst(stream) or bool(steps)
+        return self._charge_burst(stream) or bool(changes)
 
     def _charge_burst(self, stream: Stream) -> bool:
         counts = stream.counts
-        modes = _BASELINE if counts.is_of_the_baseline else burst_modes(counts.modes())
+        modes = _BASELINE if counts.has_baseline else burst_modes(counts.modes())
         if modes == stream.burst_modes:
             return False
         if modes:
@@ -253,32 +253,32 @@ class RowDivisors:
 
     def __init__(self) -> None:
         self._counts: dict[int, EveryCounts] = {}
-        self._crowded: dict[str, None] = {}
+        self._overfull: dict[str, None] = {}
 
-    def add(self, carriage: Carriage, stream_cost: StreamCost, everys: Mapping[int, int]) -> bool:
+    def add(self, hop: HopAccount, stream_cost: StreamCost, everys: Mapping[int, int]) -> bool:
         """Add a subscription on this hop; return whether that changes any total."""
         number = stream_cost.variable.variable_id
-        before = _taken(carriage, number)
-        is_changed = carriage.add(stream_cost, everys)
-        after = carriage.streams[number].taken
+        before = _taken(hop, number)
+        is_changed = hop.add(stream_cost, everys)
+        after = hop.streams[number].taken
         if after is not before:
             held = self.count(number)
             if self._replace(number, before, after) > max(held, MODAL_DIVISORS_MAX):
-                self._crowded[stream_cost.variable.name] = None
+                self._overfull[stream_cost.variable.name] = None
         return is_changed
 
-    def remove(self, carriage: Carriage, variable_id: int, everys: Mapping[int, int]) -> bool:
+    def remove(self, hop: HopAccount, variable_id: int, everys: Mapping[int, int]) -> bool:
         """Remove a subscription from this hop; return whether that changes any total."""
-        before = _taken(carriage, variable_id)
-        is_changed = carriage.remove(variable_id, everys)
-        after = _taken(carriage, variable_id)
+        before = _taken(hop, variable_id)
+        is_changed = hop.remove(variable_id, everys)
+        after = _taken(hop, variable_id)
         if after is not before:
             self._replace(variable_id, before, after)
         return is_changed
 
-    def newly_crowded(self) -> tuple[str, ...]:
+    def take_overfull(self) -> tuple[str, ...]:
         """Return the variables that got more divisors than a row holds since the last call."""
-        found, self._crowded = tuple(self._crowded), {}
+        found, self._overfull = tuple(self._overfull), {}
         return found
 
     def count(self, variable_id: int) -> int:
@@ -334,6 +334,6 @@ def kept_divisors(taken: Divisors) -> frozenset[int]:
     return frozenset(every for own in modal_divisors(dict(taken)).values() for every in own)
 
 
-def _taken(carriage: Carriage, variable_id: int) -> Divisors:
-    stream = carriage.streams.get(variable_id)
+def _taken(hop: HopAccount, variable_id: int) -> Divisors:
+    stream = hop.streams.get(variable_id)
     return () if stream is None else stream.taken

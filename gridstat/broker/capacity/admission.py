@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from fractions import Fraction
 
-    from gridstat.broker.capacity.accounts import Carriage
+    from gridstat.broker.capacity.accounts import HopAccount
     from gridstat.broker.capacity.allocation import AllocatedPath, AllocationRequest
     from gridstat.broker.capacity.latency_promises import Element
-    from gridstat.broker.capacity.resources import Resources, Touched
+    from gridstat.broker.capacity.resources import LoadChange, Resources
     from gridstat.model.paths import NotFound
 
 
@@ -65,7 +65,7 @@ class Obstacle:
     reason: str
 
     @property
-    def is_of_the_topology(self) -> bool:
+    def is_topological(self) -> bool:
         """True if the topology alone breaks the limit, at any rate and without other load."""
         return self.element is None and self.limit in {
             Limit.LATENCY,
@@ -85,43 +85,43 @@ class Obstacle:
 
 def obstacles(
     resources: Resources,
-    touched: Touched,
+    touched: LoadChange,
     *,
     ignoring: frozenset[Limit] = frozenset(),
-    pressed: Mapping[int, Fraction] | None = None,
+    back_pressured: Mapping[int, Fraction] | None = None,
 ) -> list[Obstacle]:
     """Return every limit that the new claims have broken, in the order of the elements.
 
-    `pressed` maps each back-pressured channel that a change may continue to use to the bytes a
-    second that it carried before; the change may not add to them.
+    `back_pressured` maps each back-pressured channel that a change may continue to use to the bytes
+    a second that it carried before; the change may not add to them.
     """
     found: list[Obstacle] = []
     for element in touched.elements:
         if isinstance(element, str):
-            if resources.router(element).is_over:
+            if resources.router(element).is_overloaded:
                 found.append(_router_obstacle(resources, element))
         else:
-            carriage = resources.channel(element)
-            if carriage.is_over or carriage.is_burst_over:
-                found.extend(channel_obstacles(carriage, element))
-            if pressed and element in pressed:
-                found.extend(_pressure_obstacles(resources, element, pressed[element]))
+            hop = resources.channel(element)
+            if hop.is_overloaded or hop.overflows_queue:
+                found.extend(channel_obstacles(hop, element))
+            if back_pressured and element in back_pressured:
+                found.extend(_back_pressure_obstacles(resources, element, back_pressured[element]))
     if touched.late:
         found.extend(_late_obstacles(resources, touched))
-    found += [_crowded_obstacle(name) for name in touched.crowded]
+    found += [_divisors_obstacle(name) for name in touched.overfull_rows]
     return [obstacle for obstacle in found if obstacle.limit not in ignoring]
 
 
 def replay_obstacles(
-    resources: Resources, touched: Touched, *, ignoring: frozenset[Limit] = frozenset()
+    resources: Resources, touched: LoadChange, *, ignoring: frozenset[Limit] = frozenset()
 ) -> list[Obstacle]:
     """Return the routers whose share for replay the claims of a replayed variable exceed."""
     found = [
         replay_obstacle(resources, name)
         for name in touched.elements
-        if isinstance(name, str) and resources.router(name).is_replay_over
+        if isinstance(name, str) and resources.router(name).exceeds_replay
     ]
-    found += [_crowded_obstacle(name) for name in touched.crowded]
+    found += [_divisors_obstacle(name) for name in touched.overfull_rows]
     return [obstacle for obstacle in found if obstacle.limit not in ignoring]
 
 
@@ -237,13 +237,13 @@ def _router_obstacle(resources: Resources, name: str) -> Obstacle:
     )
 
 
-def channel_obstacles(carriage: Carriage, channel_id: int) -> Iterable[Obstacle]:
+def channel_obstacles(hop: HopAccount, channel_id: int) -> Iterable[Obstacle]:
     """Yield the broken limits of a channel: its bandwidth and its queue."""
-    if carriage.channel is None:
+    if hop.channel is None:
         return
-    label = carriage.channel.label
-    if carriage.is_over:
-        missing = ceil(carriage.shortfall())
+    label = hop.channel.label
+    if hop.is_overloaded:
+        missing = ceil(hop.shortfall())
         yield Obstacle(
             Limit.CHANNEL,
             channel_id,
@@ -251,30 +251,30 @@ def channel_obstacles(carriage: Carriage, channel_id: int) -> Iterable[Obstacle]
             missing,
             "bytes/s",
             f"channel {label} is full: {missing} of its "
-            f"{carriage.channel.bandwidth_bytes_per_s} bytes/s are missing; "
-            f"{ceil(carriage.probe_charge.value)} bytes/s of them are for probes",
+            f"{hop.channel.bandwidth_bytes_per_s} bytes/s are missing; "
+            f"{ceil(hop.probe_charge.value)} bytes/s of them are for probes",
         )
-    if carriage.is_burst_over:
-        missing = carriage.burst.events - carriage.channel.queue_events_max
+    if hop.overflows_queue:
+        missing = hop.burst.events - hop.channel.queue_events_max
         yield Obstacle(
             Limit.BURST,
             channel_id,
             f"channel {label}",
             missing,
             "events",
-            f"{carriage.burst.events} events may come to channel {label} at one instant, and its "
-            f"queue holds {carriage.channel.queue_events_max}",
+            f"{hop.burst.events} events may come to channel {label} at one instant, and its "
+            f"queue holds {hop.channel.queue_events_max}",
         )
 
 
-def _pressure_obstacles(
+def _back_pressure_obstacles(
     resources: Resources, channel_id: int, before: Fraction
 ) -> Iterable[Obstacle]:
     if resources.channel(channel_id).bytes.value > before:
         yield back_pressure(resources, channel_id)
 
 
-def _crowded_obstacle(variable: str) -> Obstacle:
+def _divisors_obstacle(variable: str) -> Obstacle:
     return Obstacle(
         Limit.INTERVALS,
         None,
@@ -286,7 +286,7 @@ def _crowded_obstacle(variable: str) -> Obstacle:
     )
 
 
-def _late_obstacles(resources: Resources, touched: Touched) -> Iterable[Obstacle]:
+def _late_obstacles(resources: Resources, touched: LoadChange) -> Iterable[Obstacle]:
     """Yield an obstacle for each older contract that the load makes late, as if it were full."""
     for element, key in touched.late:
         is_router = isinstance(element, str)

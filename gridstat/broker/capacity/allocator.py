@@ -2,8 +2,8 @@
 
 An allocation negotiates a quality, searches paths, and reserves them. Every call either succeeds
 completely or changes nothing. A change reserves the new paths before the old ones are released:
-both are charged until `settle`, because the routers hold both until then. Only this overlap may
-exceed a limit; to refuse it would refuse changes that end with less load than before.
+both are charged until `release_retired`, because the routers hold both until then. Only this
+overlap may exceed a limit; to refuse it would refuse changes that end with less load than before.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ LATENCY_HEADROOM: Final = Fraction(5, 4)
 
 Without it the next subscription on the same path would make the contract late at once.
 """
-UNNAMED: Final = -1
+UNASSIGNED: Final = -1
 """Generation of claims whose change is decided, but has no generation number yet."""
 
 
-def standing_clock() -> float:
+def zero_clock() -> float:
     """Return 0: the clock of callers without one; their searches end by the bound on steps."""
     return 0.0
 
@@ -58,21 +58,21 @@ def standing_clock() -> float:
 class Allocator:
     """Holder of all contracts; the resources are charged for them and for retiring claims.
 
-    `change` and `replace_path` keep the old paths charged until `settle`.
+    `change` and `replace_path` keep the old paths charged until `release_retired`.
     """
 
     def __init__(
         self,
         resources: Resources,
         *,
-        clock: Callable[[], float] = standing_clock,
+        clock: Callable[[], float] = zero_clock,
         budget_s: float = SEARCH_BUDGET_S,
     ) -> None:
         self.resources = resources
         self._planner = Planner(resources, clock, budget_s)
         self._contracts: dict[int, Allocation] = {}
-        self.leaving = Leaving(resources)
-        self.refused_rows = RefusedRows()
+        self.retiring = RetiringClaims(resources)
+        self.avoided_routers = AvoidedRouters()
 
     @property
     def contracts(self) -> Mapping[int, Allocation]:
@@ -88,41 +88,42 @@ class Allocator:
     def allocate(self, request: AllocationRequest) -> Allocation | Refusal:
         """Reserve paths at the best quality that fits between desired and worst, or refuse."""
         assert request.subscription_id not in self._contracts, "subscriptions are allocated once"
-        return self._negotiate_round_refusals(self._trial(request))
+        return self._negotiate_avoiding_refusals(self._trial(request))
 
     def release(self, subscription_id: int) -> Allocation:
         """Release all claims of a subscription, also those of earlier paths that still retire."""
         contract = self.contract(subscription_id)
-        self.settle(subscription_id)
+        self.release_retired(subscription_id)
         self._withdraw(contract)
         return contract
 
     def change(self, request: AllocationRequest) -> Allocation | Refusal:
         """Change the quality, the edges or the variable of a live subscription.
 
-        A refusal leaves the old contract; otherwise the old paths are charged until `settle`.
+        A refusal leaves the old contract; otherwise the old paths stay charged until
+        `release_retired`.
         """
         old = self.contract(request.subscription_id)
         trial = self._trial(request, old)
         self._withdraw(old)
-        answer = self._negotiate_round_refusals(trial)
+        answer = self._negotiate_avoiding_refusals(trial)
         if isinstance(answer, Refusal):
             self._hold(old)
         else:
-            self.leaving.charge(old.subscription_id, _claims(old))
+            self.retiring.charge(old.subscription_id, _claims(old))
         return answer
 
-    def settle(self, subscription_id: int, *generations: int) -> None:
+    def release_retired(self, subscription_id: int, *generations: int) -> None:
         """Release the claims of old paths that the routers have torn down.
 
         With generations only the claims that those retire are released; the routers may still hold
         the others.
         """
-        self.leaving.settle(subscription_id, *generations)
+        self.retiring.release(subscription_id, *generations)
 
-    def take_back(self, contract: Allocation, generation: int) -> None:
+    def revert_change(self, contract: Allocation, generation: int) -> None:
         """Revert a change to this generation that failed: hold the contract from before again."""
-        self.settle(contract.subscription_id, generation, UNNAMED)
+        self.release_retired(contract.subscription_id, generation, UNASSIGNED)
         if contract.subscription_id in self._contracts:
             self._withdraw(self._contracts[contract.subscription_id])
         self._hold(contract)
@@ -133,11 +134,11 @@ class Allocator:
         self._hold(contract)
 
     def supersede(self, contract: Allocation) -> None:
-        """Hold a changed contract from the journal; the old paths are charged until `settle`."""
+        """Hold a changed contract from the journal; the old paths stay charged for now."""
         old = self._contracts.get(contract.subscription_id)
         if old is not None:
             self._withdraw(old)
-            self.leaving.charge(contract.subscription_id, _claims(old))
+            self.retiring.charge(contract.subscription_id, _claims(old))
         self._hold(contract)
 
     def replace_path(
@@ -164,7 +165,7 @@ class Allocator:
             trial,
             excluded_channels=trial.excluded_channels | frozenset(avoiding_channels),
             excluded_routers=trial.excluded_routers.union(
-                avoiding_routers, self.refused_rows.of(request.variable.variable_id)
+                avoiding_routers, self.avoided_routers.of(request.variable.variable_id)
             ),
         )
         self._planner.begin()
@@ -173,7 +174,7 @@ class Allocator:
         if isinstance(answer, Obstacle):
             self._hold(old)
             return answer.refusal()
-        self.leaving.charge(
+        self.retiring.charge(
             subscription_id,
             tuple(
                 claim
@@ -191,9 +192,9 @@ class Allocator:
 
     # Negotiation.
 
-    def _negotiate_round_refusals(self, trial: Trial) -> Allocation | Refusal:
+    def _negotiate_avoiding_refusals(self, trial: Trial) -> Allocation | Refusal:
         """Negotiate without routers that refuse the variable's row; if that fails, with them."""
-        refusing = self.refused_rows.of(trial.request.variable.variable_id)
+        refusing = self.avoided_routers.of(trial.request.variable.variable_id)
         if refusing:
             answer = self._negotiate(
                 structs.replace(trial, excluded_routers=trial.excluded_routers | refusing)
@@ -242,7 +243,7 @@ class Allocator:
         if met is None:
             return 0
         low, high = 0, band.every_steps
-        if high and not met.is_of_the_topology:
+        if high and not met.is_topological:
             met = self._planner.obstacle(trial, band.last(high))
         if met is not None:
             return self._planner.diagnose(trial, band.last(high), met)
@@ -271,7 +272,7 @@ class Allocator:
             shares_edge=plan.shares_edge,
             degraded=(*band.notes, *differences(band.desired, granted, why)),
         )
-        self._sign(contract)
+        self._register(contract)
         return contract
 
     # Replacement.
@@ -326,7 +327,7 @@ class Allocator:
             self.resources.give_back(held)
             return plan
         paths = (*old.paths[:index], *plan.paths, *old.paths[index + 1 :])
-        return self._resign(trial.request, old, paths)
+        return self._register_with_paths(trial.request, old, paths)
 
     def _replace_all(
         self, trial: Trial, old: Allocation, *, is_lone: bool
@@ -338,9 +339,9 @@ class Allocator:
         if is_lone and not plan.is_node_disjoint:
             self._planner.undo(plan)
             return Obstacle(Limit.REDUNDANCY, None, "", 0, "", "all paths together share routers")
-        return self._resign(trial.request, old, plan.paths)
+        return self._register_with_paths(trial.request, old, plan.paths)
 
-    def _resign(
+    def _register_with_paths(
         self, request: AllocationRequest, old: Allocation, paths: tuple[AllocatedPath, ...]
     ) -> Allocation:
         contract = structs.replace(
@@ -350,7 +351,7 @@ class Allocator:
             is_node_disjoint=is_node_disjoint(paths),
             shares_edge=shares_edge(paths),
         )
-        self._sign(contract)
+        self._register(contract)
         return contract
 
     # Contracts and their claims.
@@ -368,10 +369,12 @@ class Allocator:
             excluded_channels=unusable - tolerated,
             excluded_routers=self.resources.down_routers(),
             favoured_channels=own if is_same else frozenset(),
-            pressed={number: self.resources.channel(number).bytes.value for number in tolerated},
+            back_pressured={
+                number: self.resources.channel(number).bytes.value for number in tolerated
+            },
         )
 
-    def _sign(self, contract: Allocation) -> None:
+    def _register(self, contract: Allocation) -> None:
         """Register a contract whose claims are taken, and the latency promised for each path."""
         subscription_id = contract.request.subscription_id
         self._contracts[subscription_id] = contract
@@ -385,7 +388,7 @@ class Allocator:
 
     def _hold(self, contract: Allocation) -> None:
         self.resources.take(_claims(contract))
-        self._sign(contract)
+        self._register(contract)
 
     def _withdraw(self, contract: Allocation) -> None:
         for index in range(len(contract.paths)):
@@ -403,7 +406,7 @@ def _claims(contract: Allocation) -> tuple[Claim, ...]:
     return claims_of(contract.request, contract.granted, contract.paths)
 
 
-class Leaving:
+class RetiringClaims:
     """Claims of replaced paths, charged until the routers have torn those paths down.
 
     Changes may overlap: a second change comes while the old paths of the first are still up, or a
@@ -416,21 +419,21 @@ class Leaving:
         self._claims: dict[int, dict[int, list[Claim]]] = {}
 
     def charge(
-        self, subscription_id: int, claims: tuple[Claim, ...], generation: int = UNNAMED
+        self, subscription_id: int, claims: tuple[Claim, ...], generation: int = UNASSIGNED
     ) -> None:
-        """Charge the claims of paths that are still on the routers, until `settle`."""
+        """Charge the claims of paths that are still on the routers, until `release`."""
         self._resources.take(claims)
         found = self._claims.setdefault(subscription_id, {})
         found.setdefault(generation, []).extend(claims)
 
-    def name(self, subscription_id: int, generation: int) -> None:
+    def assign(self, subscription_id: int, generation: int) -> None:
         """Assign the claims of the latest changes to the generation that retires them."""
         found = self._claims.get(subscription_id, {})
-        claims = found.pop(UNNAMED, None)
+        claims = found.pop(UNASSIGNED, None)
         if claims is not None:
             found.setdefault(generation, []).extend(claims)
 
-    def settle(self, subscription_id: int, *generations: int) -> None:
+    def release(self, subscription_id: int, *generations: int) -> None:
         """Release the claims that these generations retire, or all claims if none is given."""
         found = self._claims.get(subscription_id, {})
         for generation in generations or tuple(found):
@@ -444,7 +447,7 @@ class Leaving:
         return {generation: tuple(claims) for generation, claims in found.items()}
 
 
-class RefusedRows:
+class AvoidedRouters:
     """Routers, by variable, whose cores cannot hold the variable's row; paths avoid them.
 
     A router stays listed for a while after the refused row was removed.

@@ -58,7 +58,7 @@ def may_meet(one: PhaseClass, other: PhaseClass) -> bool:
 
 
 @dataclass(slots=True)
-class _Crowd:
+class _PhaseLoad:
     """Load of one phase class on a channel: its own, and in total with all classes it may meet."""
 
     meets: list[PhaseClass]
@@ -75,27 +75,27 @@ class Burst:
     need not meet each other. In the usual grid, with few different phases, the bound is exact.
     """
 
-    __slots__ = ("_crowds", "_mode_sets", "_worst")
+    __slots__ = ("_loads", "_mode_sets", "_worst")
 
     def __init__(self, mode_sets: tuple[frozenset[int], ...]) -> None:
         self._mode_sets = mode_sets
-        self._crowds: dict[PhaseClass, _Crowd] = {}
+        self._loads: dict[PhaseClass, _PhaseLoad] = {}
         self._worst: tuple[int, int] | None = (0, 0)
 
     def add(self, phase: PhaseClass, event_bytes: int, modes: Collection[int]) -> None:
-        crowd = self._crowds.get(phase) or self._open(phase)
+        load = self._loads.get(phase) or self._open(phase)
         for mode in modes:
-            _count(crowd.own_events, mode, 1)
-            _count(crowd.own_bytes, mode, event_bytes)
-        self._spread(crowd, modes, 1, event_bytes)
+            _count(load.own_events, mode, 1)
+            _count(load.own_bytes, mode, event_bytes)
+        self._spread(load, modes, 1, event_bytes)
 
     def remove(self, phase: PhaseClass, event_bytes: int, modes: Collection[int]) -> None:
-        crowd = self._crowds[phase]
+        load = self._loads[phase]
         for mode in modes:
-            _count(crowd.own_events, mode, -1)
-            _count(crowd.own_bytes, mode, -event_bytes)
-        self._spread(crowd, modes, -1, -event_bytes)
-        if not crowd.own_events:
+            _count(load.own_events, mode, -1)
+            _count(load.own_bytes, mode, -event_bytes)
+        self._spread(load, modes, -1, -event_bytes)
+        if not load.own_events:
             self._close(phase)
 
     @property
@@ -109,20 +109,22 @@ class Burst:
     def worst(self) -> tuple[int, int]:
         """Return the most events and the most bytes of any burst."""
         if self._worst is None:
-            crowds = self._crowds.values()
+            loads = self._loads.values()
             self._worst = (
-                max((modal_total(crowd.events, self._mode_sets) for crowd in crowds), default=0),
-                max((modal_total(crowd.bytes, self._mode_sets) for crowd in crowds), default=0),
+                max((modal_total(load.events, self._mode_sets) for load in loads), default=0),
+                max((modal_total(load.bytes, self._mode_sets) for load in loads), default=0),
             )
         return self._worst
 
-    def _spread(self, crowd: _Crowd, modes: Collection[int], events: int, event_bytes: int) -> None:
+    def _spread(
+        self, load: _PhaseLoad, modes: Collection[int], events: int, event_bytes: int
+    ) -> None:
         before = self._worst
         self._worst = None
         worst_events, worst_bytes = before or (0, 0)
         is_known = before is not None and events > 0  # Only a class that grew can be the new worst.
-        for met in crowd.meets:
-            other = self._crowds[met]
+        for met in load.meets:
+            other = self._loads[met]
             for mode in modes:
                 _count(other.events, mode, events)
                 _count(other.bytes, mode, event_bytes)
@@ -132,21 +134,21 @@ class Burst:
         if is_known:
             self._worst = (worst_events, worst_bytes)
 
-    def _open(self, phase: PhaseClass) -> _Crowd:
-        crowd = self._crowds[phase] = _Crowd(meets=[phase])
-        for other_phase, other in self._crowds.items():
-            if other is not crowd and may_meet(phase, other_phase):
+    def _open(self, phase: PhaseClass) -> _PhaseLoad:
+        load = self._loads[phase] = _PhaseLoad(meets=[phase])
+        for other_phase, other in self._loads.items():
+            if other is not load and may_meet(phase, other_phase):
                 other.meets.append(phase)
-                crowd.meets.append(other_phase)
+                load.meets.append(other_phase)
                 for mode, events in other.own_events.items():
-                    _count(crowd.events, mode, events)
-                    _count(crowd.bytes, mode, other.own_bytes[mode])
-        return crowd
+                    _count(load.events, mode, events)
+                    _count(load.bytes, mode, other.own_bytes[mode])
+        return load
 
     def _close(self, phase: PhaseClass) -> None:
-        for met in self._crowds.pop(phase).meets:
+        for met in self._loads.pop(phase).meets:
             if met != phase:
-                self._crowds[met].meets.remove(phase)
+                self._loads[met].meets.remove(phase)
 
 
 def _count(counts: dict[int, int], mode: int, by: int) -> None:

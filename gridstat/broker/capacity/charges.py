@@ -82,7 +82,7 @@ class Amount:
         self.denominator = value.denominator
         self.ceiling = -(-(self.numerator << _BITS) // self.denominator)
 
-    def at_most(self) -> float:
+    def upper_bound(self) -> float:
         """Return the amount as a float that may be slightly above it."""
         return self.ceiling / _ONE
 
@@ -149,7 +149,7 @@ class ModalSum:
 
     @property
     def value(self) -> Fraction:
-        return self.in_modes({mode: found.value for mode, found in self._sums.items()})
+        return self.total_of({mode: found.value for mode, found in self._sums.items()})
 
     def of_mode(self, mode: int) -> Fraction:
         """Return the amount that this mode alone adds; for mode 0 the baseline's total."""
@@ -165,11 +165,11 @@ class ModalSum:
         ceiling = self._ceiling() + beside.ceiling
         return ceiling > limit << _BITS and self.value + beside.value > limit
 
-    def at_most(self) -> float:
+    def upper_bound(self) -> float:
         """Return the total as a float that may be slightly above it, for latencies and surveys."""
         return self._ceiling() / _ONE
 
-    def in_modes(self, amounts: Mapping[int, Fraction]) -> Fraction:
+    def total_of(self, amounts: Mapping[int, Fraction]) -> Fraction:
         return amounts.get(BASELINE_MODE, NOTHING) + sum(
             (
                 max((amounts[mode] for mode in amounts if mode in modes), default=NOTHING)
@@ -230,7 +230,7 @@ class DivisorCounts:
         return tuple(sorted({mode for mode, _, _ in self._counts}))
 
     @property
-    def is_of_the_baseline(self) -> bool:
+    def has_baseline(self) -> bool:
         """True if any subscription takes the variable in all modes."""
         return any(mode == BASELINE_MODE for mode, _, _ in self._counts)
 

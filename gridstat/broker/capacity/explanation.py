@@ -13,7 +13,7 @@ from gridstat.broker.capacity.admission import label_of
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from gridstat.broker.capacity.accounts import Carriage
+    from gridstat.broker.capacity.accounts import HopAccount
     from gridstat.broker.capacity.allocation import AllocatedPath, Allocation
     from gridstat.broker.capacity.allocator import Allocator
     from gridstat.broker.capacity.latency_promises import Element
@@ -102,8 +102,8 @@ def variable_channel_facts(resources: Resources, variable_id: int) -> list[Facts
     """Return the channels that carry a variable, with its divisors and rate on each."""
     found = []
     for number in resources.carriers(variable_id):
-        carriage = resources.channel(number)
-        stream = carriage.streams[variable_id]
+        hop = resources.channel(number)
+        stream = hop.streams[variable_id]
         facts = channel_facts(resources, number)
         facts["divisors"] = {
             mode: list(stream.counts.divisors(mode)) for mode in stream.counts.modes()
@@ -117,34 +117,34 @@ def variable_channel_facts(resources: Resources, variable_id: int) -> list[Facts
 
 def channel_facts(resources: Resources, channel_id: int) -> Facts:
     """Return the facts of a channel for a survey: capacity, reserved load and state."""
-    carriage = resources.channel(channel_id)
-    channel = carriage.channel
+    hop = resources.channel(channel_id)
+    channel = hop.channel
     assert channel is not None
     return {
         "label": channel.label,
         "channel_id": channel_id,
-        "is_up": carriage.is_up,
-        "is_back_pressured": carriage.is_back_pressured,
-        "bytes_per_s": rounded(carriage.bytes.value),
-        **probe_facts(carriage),
+        "is_up": hop.is_up,
+        "is_back_pressured": hop.is_back_pressured,
+        "bytes_per_s": rounded(hop.bytes.value),
+        **probe_facts(hop),
         "bandwidth_bytes_per_s": channel.bandwidth_bytes_per_s,
-        "free_bytes_per_s": _free_bytes_per_s(carriage),
-        "latency_us": carriage.latency_us,
-        "burst_events": carriage.burst.events,
+        "free_bytes_per_s": _free_bytes_per_s(hop),
+        "latency_us": hop.latency_us,
+        "burst_events": hop.burst.events,
         "queue_events_max": channel.queue_events_max,
-        "variables": len(carriage.streams),
+        "variables": len(hop.streams),
         "paths": len(resources.promises.over(channel_id)),
     }
 
 
-def probe_facts(carriage: Carriage) -> Facts:
+def probe_facts(hop: HopAccount) -> Facts:
     """Return a channel's probe bandwidth, its probe interval and its silence limit."""
-    assert carriage.channel is not None
-    bandwidth = carriage.channel.bandwidth_bytes_per_s
+    assert hop.channel is not None
+    bandwidth = hop.channel.bandwidth_bytes_per_s
     return {
-        "probe_bytes_per_s": rounded(carriage.probe_charge.value),
-        "probe_interval_ms": carriage.probes.interval_ms_of(bandwidth),
-        "silent_ms_max": carriage.probes.silent_ms_max_of(bandwidth),
+        "probe_bytes_per_s": rounded(hop.probe_charge.value),
+        "probe_interval_ms": hop.probes.interval_ms_of(bandwidth),
+        "silent_ms_max": hop.probes.silent_ms_max_of(bandwidth),
     }
 
 
@@ -190,26 +190,26 @@ def _use(resources: Resources, element: Element) -> tuple[Fraction, int, str]:
     if isinstance(element, str):
         account = resources.router(element)
         return account.events.value, account.router.events_per_s_max, "events/s"
-    carriage = resources.channel(element)
-    assert carriage.channel is not None
-    return carriage.charged(), carriage.channel.bandwidth_bytes_per_s, "bytes/s"
+    hop = resources.channel(element)
+    assert hop.channel is not None
+    return hop.charged(), hop.channel.bandwidth_bytes_per_s, "bytes/s"
 
 
 def _channel_part(resources: Resources, channel_id: int) -> Facts:
-    carriage = resources.channel(channel_id)
-    assert carriage.channel is not None
+    hop = resources.channel(channel_id)
+    assert hop.channel is not None
     return {
         "what": label_of(resources, channel_id),
-        "latency_us": carriage.latency_us,
-        "declared_us": carriage.channel.latency_us,
-        "burst_events": carriage.burst.events,
-        "burst_us": carriage.latency_us - carriage.channel.latency_us,
-        "is_back_pressured": carriage.is_back_pressured,
+        "latency_us": hop.latency_us,
+        "declared_us": hop.channel.latency_us,
+        "burst_events": hop.burst.events,
+        "burst_us": hop.latency_us - hop.channel.latency_us,
+        "is_back_pressured": hop.is_back_pressured,
     }
 
 
-def _free_bytes_per_s(carriage: Carriage) -> int | float | None:
+def _free_bytes_per_s(hop: HopAccount) -> int | float | None:
     """Return the free bandwidth of a channel; None where no bandwidth is declared."""
-    if carriage.channel is None or not carriage.channel.bandwidth_bytes_per_s:
+    if hop.channel is None or not hop.channel.bandwidth_bytes_per_s:
         return None
-    return rounded(carriage.channel.bandwidth_bytes_per_s - carriage.charged())
+    return rounded(hop.channel.bandwidth_bytes_per_s - hop.charged())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.capacity.accounts import Carriage
+from gridstat.broker.capacity.accounts import HopAccount
 from gridstat.broker.capacity.admission import channel_obstacles
 from gridstat.broker.capacity.allocation import Refusal
 from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT
@@ -43,11 +43,11 @@ def flooding_refusal(
     channel: EventChannel, taken: Iterable[tuple[StatusVariable, Mapping[int, int]]]
 ) -> Refusal | None:
     """Return why a new channel cannot carry all flooded variables from its start, or None."""
-    carriage = Carriage((), MODE_SETS_DEFAULT, channel)
+    hop = HopAccount((), MODE_SETS_DEFAULT, channel)
     slow = slow_refusal((channel,))
     for variable, everys in taken:
         if slow is not None:
             return slow
-        carriage.add(StreamCost(variable), everys)
-    found = list(channel_obstacles(carriage, channel.channel_id))
+        hop.add(StreamCost(variable), everys)
+    found = list(channel_obstacles(hop, channel.channel_id))
     return found[0].refusal() if found else None

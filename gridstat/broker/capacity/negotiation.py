@@ -59,10 +59,10 @@ class Band(Struct, frozen=True):
     @property
     def is_wide(self) -> bool:
         """True if any level below the desired quality is acceptable."""
-        return bool(self.has_latency_room or self.every_steps or self.redundancy_steps)
+        return bool(self.has_latency_range or self.every_steps or self.redundancy_steps)
 
     @property
-    def has_latency_room(self) -> bool:
+    def has_latency_range(self) -> bool:
         return any(
             self.worst[mode].latency_us > qos.latency_us for mode, qos in self.desired.items()
         )
@@ -96,7 +96,7 @@ class Band(Struct, frozen=True):
         """Yield all levels at these divisors, best first: latency is lowered before redundancy."""
         for redundancy_steps in range(self.redundancy_steps + 1):
             yield self.level(every_steps, redundancy_steps, is_slow=False)
-            if self.has_latency_room:
+            if self.has_latency_range:
                 yield self.level(every_steps, redundancy_steps, is_slow=True)
 
     def last(self, every_steps: int) -> Quality:

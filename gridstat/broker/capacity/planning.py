@@ -31,8 +31,8 @@ from gridstat.broker.capacity.allocation import (
     paths_wanted,
 )
 from gridstat.broker.capacity.negotiation import Quality
-from gridstat.broker.capacity.path_cache import PathCache, Question
-from gridstat.broker.capacity.resources import Claim, Touched
+from gridstat.broker.capacity.path_cache import PathCache, PathQuery
+from gridstat.broker.capacity.resources import Claim, LoadChange
 from gridstat.broker.interning import same
 from gridstat.model.paths import NotFound
 
@@ -51,14 +51,14 @@ _TRIAL_MARGIN: Final = 0.999
 class Trial(Struct, frozen=True):
     """Constraints of an attempt: excluded elements, favoured channels and ignored limits.
 
-    `pressed` maps the back-pressured channels of the changed contract to what they carried.
+    `back_pressured` maps the back-pressured channels of the changed contract to what they carried.
     """
 
     request: AllocationRequest
     excluded_channels: frozenset[int] = frozenset()
     excluded_routers: frozenset[str] = frozenset()
     favoured_channels: frozenset[int] = frozenset()
-    pressed: Mapping[int, Fraction] = field(default_factory=dict)
+    back_pressured: Mapping[int, Fraction] = field(default_factory=dict)
     ignoring: frozenset[Limit] = frozenset()
 
 
@@ -68,7 +68,7 @@ class Plan(Struct, frozen=True):
     quality: Quality
     paths: tuple[AllocatedPath, ...]
     claims: tuple[Claim, ...]
-    touched: Touched
+    touched: LoadChange
     is_node_disjoint: bool
     shares_edge: bool
 
@@ -78,15 +78,15 @@ class Planner:
 
     def __init__(self, resources: Resources, clock: Callable[[], float], budget_s: float) -> None:
         self._resources = resources
-        self._choices = PathCache(resources, clock, budget_s)
+        self._path_cache = PathCache(resources, clock, budget_s)
 
     def begin(self) -> None:
         """Start the time budget of one request: a few times that of one search."""
-        self._choices.begin()
+        self._path_cache.begin()
 
     def plan(self, trial: Trial, quality: Quality) -> Plan | Obstacle:
         """Return a plan at this quality, or the obstacle that prevents it."""
-        question = Question(
+        query = PathQuery(
             sources=trial.request.sources,
             targets=trial.request.targets,
             bounds_us=path_bounds_us(quality, self._resources.ends_us),
@@ -100,14 +100,14 @@ class Planner:
         met: list[Obstacle] = []
         is_fresh = False
         for _ in range(ATTEMPTS_MAX):
-            found = self._choices.find(question, is_fresh=is_fresh)
+            found = self._path_cache.find(query, is_fresh=is_fresh)
             if isinstance(found, NotFound):
                 if found.reason == "latency" and not is_fresh and self._resources.is_graph_old:
                     is_fresh = True
                     continue
                 return met[0] if met else self._not_found(trial.request, quality, found)
             plan = self._claim(trial, quality, found)
-            broken = self._judge(trial, plan)
+            broken = self._broken_limits(trial, plan)
             if not broken:
                 return plan
             self.undo(plan)
@@ -115,9 +115,9 @@ class Planner:
                 is_fresh = True  # The latencies of a cached result may be outdated.
                 continue
             if not met:
-                question = self._excluding_full(question, trial, quality)
+                query = self._excluding_full(query, trial, quality)
                 met = broken
-            question = _excluding(question, broken)
+            query = _excluding(query, broken)
         return met[0]
 
     def _not_found(
@@ -135,10 +135,10 @@ class Planner:
         `met` is the obstacle of a plan; it is returned if no single limit binds.
         """
         capacity = frozenset(CAPACITY_LIMITS)
-        pressed = self._resources.unusable_channels() - self._resources.down_channels()
+        back_pressured = self._resources.unusable_channels() - self._resources.down_channels()
         bare = structs.replace(
             trial,
-            excluded_channels=trial.excluded_channels - pressed,
+            excluded_channels=trial.excluded_channels - back_pressured,
             ignoring=capacity | {Limit.BACK_PRESSURE},
         )
         ideal = self.plan(bare, quality)
@@ -146,8 +146,10 @@ class Planner:
             return ideal
         used = {number for path in ideal.paths for number in path.channel_ids}
         self.undo(ideal)
-        if used & pressed and self.obstacle(structs.replace(trial, ignoring=capacity), quality):
-            return back_pressure(self._resources, min(used & pressed))
+        if used & back_pressured and self.obstacle(
+            structs.replace(trial, ignoring=capacity), quality
+        ):
+            return back_pressure(self._resources, min(used & back_pressured))
         for limit in CAPACITY_LIMITS:
             if found := self._broken_without(trial, quality, limit):
                 return max(found, key=lambda obstacle: obstacle.missing)
@@ -158,7 +160,7 @@ class Planner:
         plan = self.plan(structs.replace(trial, ignoring=trial.ignoring | {limit}), quality)
         if isinstance(plan, Obstacle):
             return []
-        broken = self._judge(trial, plan)
+        broken = self._broken_limits(trial, plan)
         self.undo(plan)
         return [obstacle for obstacle in broken if obstacle.limit is limit]
 
@@ -186,11 +188,14 @@ class Planner:
         disjoint, shared = found.is_node_disjoint, found.shares_edge
         return Plan(quality, same(paths), claims, touched, disjoint, shared)
 
-    def _judge(self, trial: Trial, plan: Plan) -> list[Obstacle]:
+    def _broken_limits(self, trial: Trial, plan: Plan) -> list[Obstacle]:
         if trial.request.variable.is_replay:
             return replay_obstacles(self._resources, plan.touched, ignoring=trial.ignoring)
         broken = obstacles(
-            self._resources, plan.touched, ignoring=trial.ignoring, pressed=trial.pressed
+            self._resources,
+            plan.touched,
+            ignoring=trial.ignoring,
+            back_pressured=trial.back_pressured,
         )
         for index, path in enumerate(plan.paths):
             missing_us = path.latency_us - latency_us_max(plan.quality, index)
@@ -198,34 +203,34 @@ class Planner:
                 broken.append(too_slow(self._resources, path, missing_us))
         return broken
 
-    def _excluding_full(self, question: Question, trial: Trial, quality: Quality) -> Question:
+    def _excluding_full(self, query: PathQuery, trial: Trial, quality: Quality) -> PathQuery:
         """Exclude the channels that are too full even for the path that serves fewest modes."""
         wanted = everys(quality, paths_wanted(quality) - 1)
         full = {
             number
             for number in self._resources.channels
-            if number not in question.excluded_channels and self._is_full(trial, number, wanted)
+            if number not in query.excluded_channels and self._is_full(trial, number, wanted)
         }
-        return structs.replace(question, excluded_channels=question.excluded_channels | full)
+        return structs.replace(query, excluded_channels=query.excluded_channels | full)
 
     def _is_full(self, trial: Trial, number: int, wanted: Mapping[int, int]) -> bool:
-        carriage = self._resources.channel(number)
+        hop = self._resources.channel(number)
         stream_cost = self._resources.stream_cost(trial.request.variable)
         if stream_cost.is_replay:
             return False  # Replay is not charged to channels.
-        if carriage.has_ample_room(stream_cost, len(wanted), _TRIAL_MARGIN):
+        if hop.surely_fits(stream_cost, len(wanted), _TRIAL_MARGIN):
             return False
         # Add the variable to this channel alone and remove it: exact, and no prediction changes.
-        is_changed = carriage.add(stream_cost, wanted)
+        is_changed = hop.add(stream_cost, wanted)
         is_full = is_changed and (
-            (carriage.is_over and Limit.CHANNEL not in trial.ignoring)
-            or (carriage.is_burst_over and Limit.BURST not in trial.ignoring)
+            (hop.is_overloaded and Limit.CHANNEL not in trial.ignoring)
+            or (hop.overflows_queue and Limit.BURST not in trial.ignoring)
             or (
                 Limit.ROUTER not in trial.ignoring
-                and any(account.is_over for account in carriage.routers)
+                and any(account.is_overloaded for account in hop.routers)
             )
         )
-        carriage.remove(trial.request.variable.variable_id, wanted)
+        hop.remove(trial.request.variable.variable_id, wanted)
         return is_full
 
 
@@ -257,15 +262,15 @@ def path_bounds_us(quality: Quality, ends_us: int) -> tuple[int, ...]:
     )
 
 
-def _excluding(question: Question, broken: Sequence[Obstacle]) -> Question:
+def _excluding(query: PathQuery, broken: Sequence[Obstacle]) -> PathQuery:
     """Return the search without the elements that broke a limit, and with tighter latencies."""
     elements = {obstacle.element for obstacle in broken if obstacle.limit is not Limit.LATENCY}
     slow_us = max((one.missing for one in broken if one.limit is Limit.LATENCY), default=0)
     return structs.replace(
-        question,
-        bounds_us=tuple(max(0, bound_us - slow_us) for bound_us in question.bounds_us),
-        excluded_channels=question.excluded_channels
+        query,
+        bounds_us=tuple(max(0, bound_us - slow_us) for bound_us in query.bounds_us),
+        excluded_channels=query.excluded_channels
         | {element for element in elements if isinstance(element, int)},
-        excluded_routers=question.excluded_routers
+        excluded_routers=query.excluded_routers
         | {element for element in elements if isinstance(element, str)},
     )

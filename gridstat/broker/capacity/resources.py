@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from gridstat.broker.capacity.accounts import Carriage, RouterAccount, RowDivisors
+from gridstat.broker.capacity.accounts import HopAccount, RouterAccount, RowDivisors
 from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT
 from gridstat.broker.capacity.latency_promises import Element, LatencyPromises, PathKey
 from gridstat.broker.capacity.stream_costs import StreamCost
@@ -36,7 +36,7 @@ HOP_COST: Final = 1_000
 """Cost in the path search of a channel that does not carry the variable yet."""
 ALL_SLOTS: Final[Mapping[int, int]] = MappingProxyType({BASELINE_MODE: 1})
 """Divisors of a claim on every event in all modes."""
-WITHIN: Final = "within"
+UNCHARGED_END: Final = "within"
 """Name of an entry or delivery that loads no router, because the channel beyond is charged."""
 _NONE: Final[frozenset[int]] = frozenset()
 
@@ -61,12 +61,12 @@ class Claim(Struct, frozen=True):
         return self.everys if self.entry else ALL_SLOTS
 
 
-class Touched(Struct, frozen=True):
+class LoadChange(Struct, frozen=True):
     """Result of new claims: changed elements, paths made late, variables with many divisors."""
 
     elements: tuple[Element, ...]
     late: tuple[tuple[Element, PathKey], ...] = ()
-    crowded: tuple[str, ...] = ()
+    overfull_rows: tuple[str, ...] = ()
 
 
 class Resources:
@@ -86,13 +86,13 @@ class Resources:
         self.topology_version = 0
         self._mode_sets = mode_sets
         self._routers: dict[str, RouterAccount] = {}
-        self._channels: dict[int, Carriage] = {}
+        self._channels: dict[int, HopAccount] = {}
         self._between: dict[tuple[str, str], int] = {}
         self._channels_at: dict[str, set[int]] = {}
-        self._entries: dict[str, Carriage] = {}
-        self._entered: dict[tuple[str, str], Carriage] = {}
-        self._deliveries: dict[tuple[str, str], Carriage] = {}
-        self._carriers = Carriers()
+        self._entries: dict[str, HopAccount] = {}
+        self._border_entries: dict[tuple[str, str], HopAccount] = {}
+        self._deliveries: dict[tuple[str, str], HopAccount] = {}
+        self._carrying = CarryingChannels()
         self._rows = RowDivisors()
         self.stream_costs: dict[int, StreamCost] = {}
         self._unusable_channels: frozenset[int] | None = None
@@ -106,9 +106,9 @@ class Resources:
         if router.name in self._routers:
             raise LayoutError(f"router {router.name} is there already")
         self._routers[router.name] = RouterAccount(router, self.model, self._mode_sets)
-        self._entries[router.name] = Carriage((self._routers[router.name],), self._mode_sets)
+        self._entries[router.name] = HopAccount((self._routers[router.name],), self._mode_sets)
         self._channels_at[router.name] = set()
-        self._reshape()
+        self._topology_changed()
 
     def remove_router(self, name: str) -> None:
         account = self.router(name)
@@ -123,50 +123,48 @@ class Resources:
                 hint="remove its channels first",
             )
         del self._routers[name], self._entries[name], self._channels_at[name]
-        self._reshape()
+        self._topology_changed()
 
     def add_channel(self, channel: EventChannel) -> None:
         ends = (channel.from_router, channel.to_router)
         if channel.channel_id in self._channels or ends in self._between:
             raise LayoutError(f"channel {channel.channel_id}, {channel.label}, is there already")
         routers = (self.router(channel.from_router), self.router(channel.to_router))
-        carriage = Carriage(routers, self._mode_sets, channel, self.probes)
-        self._channels[channel.channel_id] = carriage
+        hop = HopAccount(routers, self._mode_sets, channel, self.probes)
+        self._channels[channel.channel_id] = hop
         self._between[ends] = channel.channel_id
         for name in ends:
             self._channels_at[name].add(channel.channel_id)
-        self._reshape()
+        self._topology_changed()
 
     def remove_channel(self, channel_id: int) -> None:
-        carriage = self.channel(channel_id)
-        assert carriage.channel is not None
-        if carriage.streams:
-            raise StillInUse(
-                f"channel {carriage.channel.label} carries {len(carriage.streams)} variables"
-            )
-        ends = (carriage.channel.from_router, carriage.channel.to_router)
+        hop = self.channel(channel_id)
+        assert hop.channel is not None
+        if hop.streams:
+            raise StillInUse(f"channel {hop.channel.label} carries {len(hop.streams)} variables")
+        ends = (hop.channel.from_router, hop.channel.to_router)
         del self._channels[channel_id], self._between[ends]
         for name in ends:
             self._channels_at[name].discard(channel_id)
-        self._reshape()
+        self._topology_changed()
 
     def change_router(self, router: Router) -> None:
         """Change the capacity of a router; existing claims stay and may then exceed it."""
         self.router(router.name).router = router
-        self._reshape()
+        self._topology_changed()
 
     def change_channel(self, channel: EventChannel) -> None:
         """Change bandwidth, latency or queue of a channel between the same two routers."""
-        carriage = self.channel(channel.channel_id)
-        before = carriage.channel
+        hop = self.channel(channel.channel_id)
+        before = hop.channel
         assert before is not None
         if (before.from_router, before.to_router) != (channel.from_router, channel.to_router):
             raise LayoutError(f"channel {before.label} cannot be moved to {channel.label}")
-        if before.mtu_bytes != channel.mtu_bytes and carriage.streams:
+        if before.mtu_bytes != channel.mtu_bytes and hop.streams:
             raise StillInUse(f"channel {before.label} carries variables charged by its MTU")
-        carriage.replace_channel(channel)
-        self._move([channel.channel_id])
-        self._reshape()
+        hop.replace_channel(channel)
+        self._update_predictions([channel.channel_id])
+        self._topology_changed()
 
     def channel_between(self, from_router: str, to_router: str) -> int:
         try:
@@ -174,7 +172,7 @@ class Resources:
         except KeyError:
             raise NoSuchChannel(f"there is no channel {from_router}→{to_router}") from None
 
-    def leads_to(self, channel_id: int, names: Collection[str]) -> bool:
+    def ends_at(self, channel_id: int, names: Collection[str]) -> bool:
         """Return whether a channel ends at one of these routers."""
         return self._channels[channel_id].routers[-1].router.name in names
 
@@ -184,7 +182,7 @@ class Resources:
         except KeyError:
             raise NoSuchRouter(f"there is no router {name}") from None
 
-    def channel(self, channel_id: int) -> Carriage:
+    def channel(self, channel_id: int) -> HopAccount:
         try:
             return self._channels[channel_id]
         except KeyError:
@@ -195,7 +193,7 @@ class Resources:
         return MappingProxyType(self._routers)
 
     @property
-    def channels(self) -> Mapping[int, Carriage]:
+    def channels(self) -> Mapping[int, HopAccount]:
         return MappingProxyType(self._channels)
 
     # State: up or down, and back-pressure.
@@ -204,19 +202,19 @@ class Resources:
         account = self.router(name)
         if account.is_up != is_up:
             account.is_up = is_up
-            self._reshape(is_same_graph=True)
+            self._topology_changed(is_same_graph=True)
 
     def mark_channel(self, channel_id: int, *, is_up: bool) -> None:
-        carriage = self.channel(channel_id)
-        if carriage.is_up != is_up:
-            carriage.is_up = is_up
-            self._reshape(is_same_graph=True)
+        hop = self.channel(channel_id)
+        if hop.is_up != is_up:
+            hop.is_up = is_up
+            self._topology_changed(is_same_graph=True)
 
     def mark_back_pressure(self, channel_id: int, *, is_on: bool) -> None:
-        carriage = self.channel(channel_id)
-        if carriage.is_back_pressured != is_on:
-            carriage.is_back_pressured = is_on
-            self._reshape(is_same_graph=True)
+        hop = self.channel(channel_id)
+        if hop.is_back_pressured != is_on:
+            hop.is_back_pressured = is_on
+            self._topology_changed(is_same_graph=True)
 
     def down_channels(self) -> frozenset[int]:
         return frozenset(number for number, found in self._channels.items() if not found.is_up)
@@ -240,19 +238,21 @@ class Resources:
 
     # Claims.
 
-    def take(self, claims: Iterable[Claim]) -> Touched:
+    def take(self, claims: Iterable[Claim]) -> LoadChange:
         """Add claims, whether they fit or not; the result is for the admission checks."""
         touched: dict[Element, None] = {}
         for claim in claims:
-            self._take(claim, touched)
-        return Touched(tuple(touched), tuple(self._move(touched)), self._rows.newly_crowded())
+            self._add_claim(claim, touched)
+        return LoadChange(
+            tuple(touched), tuple(self._update_predictions(touched)), self._rows.take_overfull()
+        )
 
     def give_back(self, claims: Iterable[Claim]) -> None:
         """Undo `take` of the same claims exactly."""
         touched: dict[Element, None] = {}
         for claim in claims:
-            self._give_back(claim, touched)
-        self._move(touched)
+            self._remove_claim(claim, touched)
+        self._update_predictions(touched)
 
     def publish(self, variable: StatusVariable, routers: Iterable[str]) -> None:
         """Charge a publisher's events at its edges, also if nobody subscribes.
@@ -263,38 +263,38 @@ class Resources:
         for name in routers:
             self.router(name)
             is_changed = self._entries[name].add(self.stream_cost(variable), ALL_SLOTS)
-            self._note(touched, name, is_changed=is_changed)
-        self._move(touched)
+            self._mark_touched(touched, name, is_changed=is_changed)
+        self._update_predictions(touched)
 
     def unpublish(self, variable: StatusVariable, routers: Iterable[str]) -> None:
         touched: dict[Element, None] = {}
         for name in routers:
             is_changed = self._entries[name].remove(variable.variable_id, ALL_SLOTS)
-            self._note(touched, name, is_changed=is_changed)
-        if variable.variable_id not in self._carriers:
+            self._mark_touched(touched, name, is_changed=is_changed)
+        if variable.variable_id not in self._carrying:
             self.stream_costs.pop(variable.variable_id, None)
-        self._move(touched)
+        self._update_predictions(touched)
 
-    def shift(self, name: str, old: Amount | None, new: Amount | None) -> Touched:
+    def shift(self, name: str, old: Amount | None, new: Amount | None) -> LoadChange:
         """Charge `new` events a second instead of `old` at a router, to learn the consequences."""
         self.router(name).events.replace(BASELINE_MODE, old, new)
-        return Touched((name,), tuple(self._move((name,))))
+        return LoadChange((name,), tuple(self._update_predictions((name,))))
 
     def serving_channels(self, variable_id: int, everys: Mapping[int, int]) -> frozenset[int]:
         """Return the channels that would carry the variable at these divisors without more load."""
-        found = self._carriers.serving(variable_id, everys)
+        found = self._carrying.serving(variable_id, everys)
         if found is None:
             found = frozenset(
                 number
-                for number in self._carriers.of(variable_id)
+                for number in self._carrying.of(variable_id)
                 if self._channels[number].serves(variable_id, everys)
             )
-            self._carriers.remember(variable_id, everys, found)
+            self._carrying.remember(variable_id, everys, found)
         return found
 
     def carriers(self, variable_id: int) -> tuple[int, ...]:
         """Return the channels that carry a variable at present."""
-        return tuple(sorted(self._carriers.of(variable_id)))
+        return tuple(sorted(self._carrying.of(variable_id)))
 
     def variables_at(self, name: str) -> int:
         """Return how many variables reach a router, from publishers or on its channels."""
@@ -330,13 +330,13 @@ class Resources:
             arcs = tuple(
                 Arc(
                     channel_id=number,
-                    from_router=carriage.channel.from_router,
-                    to_router=carriage.channel.to_router,
+                    from_router=hop.channel.from_router,
+                    to_router=hop.channel.to_router,
                     cost=HOP_COST,
-                    latency_us=carriage.latency_us,
+                    latency_us=hop.latency_us,
                 )
-                for number, carriage in sorted(self._channels.items())
-                if carriage.channel is not None
+                for number, hop in sorted(self._channels.items())
+                if hop.channel is not None
             )
             node_latency = {name: account.latency_us for name, account in self._routers.items()}
             self._graph = PathGraph(arcs, node_latency)
@@ -348,81 +348,81 @@ class Resources:
         """True if some prediction has changed since the graph was built."""
         return self._is_graph_old
 
-    def _reshape(self, *, is_same_graph: bool = False) -> None:
+    def _topology_changed(self, *, is_same_graph: bool = False) -> None:
         self.topology_version += 1
         self._unusable_channels = None
         self._unusable_routers = None
         if not is_same_graph:
             self._graph = None
 
-    def _take(self, claim: Claim, touched: dict[Element, None]) -> None:
+    def _add_claim(self, claim: Claim, touched: dict[Element, None]) -> None:
         stream_cost = self.stream_cost(claim.variable)
         if claim.routers:
             is_changed = self._entry(claim).add(stream_cost, claim.arriving)
-            self._note(touched, claim.routers[0], is_changed=is_changed)
-        self._carriers.join(claim.variable.variable_id, claim.channel_ids, claim.everys)
+            self._mark_touched(touched, claim.routers[0], is_changed=is_changed)
+        self._carrying.add(claim.variable.variable_id, claim.channel_ids, claim.everys)
         for number in claim.channel_ids:
-            carriage = self._channels[number]
-            if self._rows.add(carriage, stream_cost, claim.everys):
-                self._note_channel(touched, number, carriage)
+            hop = self._channels[number]
+            if self._rows.add(hop, stream_cost, claim.everys):
+                self._mark_channel_touched(touched, number, hop)
         if claim.routers:
             last = claim.routers[-1]
-            delivery = self._step(self._deliveries, last, claim.subscriber)
-            self._note(
+            delivery = self._hop(self._deliveries, last, claim.subscriber)
+            self._mark_touched(
                 touched, last, is_changed=self._rows.add(delivery, stream_cost, claim.everys)
             )
 
-    def _give_back(self, claim: Claim, touched: dict[Element, None]) -> None:
+    def _remove_claim(self, claim: Claim, touched: dict[Element, None]) -> None:
         variable_id = claim.variable.variable_id
-        gone: list[int] = []
+        removed: list[int] = []
         for number in claim.channel_ids:
-            carriage = self._channels[number]
-            if self._rows.remove(carriage, variable_id, claim.everys):
-                self._note_channel(touched, number, carriage)
-            if variable_id not in carriage.streams:
-                gone.append(number)
-        self._carriers.leave(variable_id, gone)
-        is_entering = bool(claim.routers) and self._give_back_ends(claim, touched)
-        if variable_id not in self._carriers and not is_entering:
+            hop = self._channels[number]
+            if self._rows.remove(hop, variable_id, claim.everys):
+                self._mark_channel_touched(touched, number, hop)
+            if variable_id not in hop.streams:
+                removed.append(number)
+        self._carrying.remove(variable_id, removed)
+        is_entering = bool(claim.routers) and self._remove_ends(claim, touched)
+        if variable_id not in self._carrying and not is_entering:
             self.stream_costs.pop(variable_id, None)
 
-    def _give_back_ends(self, claim: Claim, touched: dict[Element, None]) -> bool:
+    def _remove_ends(self, claim: Claim, touched: dict[Element, None]) -> bool:
         """Release both ends of a claim; return whether its variable still enters there."""
         variable_id, first, last = claim.variable.variable_id, claim.routers[0], claim.routers[-1]
         entry, delivery = self._entry(claim), self._deliveries[last, claim.subscriber]
-        self._note(touched, first, is_changed=entry.remove(variable_id, claim.arriving))
+        self._mark_touched(touched, first, is_changed=entry.remove(variable_id, claim.arriving))
         is_changed = self._rows.remove(delivery, variable_id, claim.everys)
-        self._note(touched, last, is_changed=is_changed)
+        self._mark_touched(touched, last, is_changed=is_changed)
         if not delivery.streams:
             del self._deliveries[last, claim.subscriber]
         if not entry.streams:
-            self._entered.pop((first, claim.entry), None)
+            self._border_entries.pop((first, claim.entry), None)
         return variable_id in entry.streams
 
-    def _entry(self, claim: Claim) -> Carriage:
+    def _entry(self, claim: Claim) -> HopAccount:
         """Return the hop by which a claim's events reach its first router."""
         first, entry = claim.routers[0], claim.entry
-        return self._step(self._entered, first, entry) if entry else self._entries[first]
+        return self._hop(self._border_entries, first, entry) if entry else self._entries[first]
 
-    def _step(self, steps: dict[tuple[str, str], Carriage], router: str, name: str) -> Carriage:
+    def _hop(self, steps: dict[tuple[str, str], HopAccount], router: str, name: str) -> HopAccount:
         found = steps.get((router, name))
         if found is None:
-            loaded = () if name == WITHIN else (self._routers[router],)
-            found = steps[router, name] = Carriage(loaded, self._mode_sets)
+            loaded = () if name == UNCHARGED_END else (self._routers[router],)
+            found = steps[router, name] = HopAccount(loaded, self._mode_sets)
         return found
 
     @staticmethod
-    def _note(touched: dict[Element, None], name: str, *, is_changed: bool) -> None:
+    def _mark_touched(touched: dict[Element, None], name: str, *, is_changed: bool) -> None:
         if is_changed:
             touched[name] = None
 
     @staticmethod
-    def _note_channel(touched: dict[Element, None], number: int, carriage: Carriage) -> None:
+    def _mark_channel_touched(touched: dict[Element, None], number: int, hop: HopAccount) -> None:
         touched[number] = None
-        for account in carriage.routers:
+        for account in hop.routers:
             touched[account.router.name] = None
 
-    def _move(self, touched: Iterable[Element]) -> list[tuple[Element, PathKey]]:
+    def _update_predictions(self, touched: Iterable[Element]) -> list[tuple[Element, PathKey]]:
         """Update the predictions of the touched elements; return the paths that become late."""
         late: list[tuple[Element, PathKey]] = []
         for element in touched:
@@ -438,7 +438,7 @@ class Resources:
         return late
 
 
-class Carriers:
+class CarryingChannels:
     """Index of the channels that carry each variable, and of those that serve some divisors.
 
     Every subscription asks for the serving channels, usually with the divisors of the previous
@@ -456,7 +456,7 @@ class Carriers:
     def of(self, variable_id: int) -> frozenset[int]:
         return self._channels.get(variable_id, _NONE)
 
-    def join(
+    def add(
         self, variable_id: int, channel_ids: tuple[int, ...], everys: Mapping[int, int]
     ) -> None:
         """Record that these channels now also carry the variable at these divisors."""
@@ -468,12 +468,12 @@ class Carriers:
             # Channels that carry the variable at these divisors serve equal subscriptions too.
             self._serving[variable_id] = (everys, _joined(known[1], channel_ids))
 
-    def leave(self, variable_id: int, gone: Iterable[int]) -> None:
+    def remove(self, variable_id: int, removed: Iterable[int]) -> None:
         """Record the release of a claim, after which these channels do not carry the variable."""
         self._serving.pop(variable_id, None)
         left = self._channels.get(variable_id)
         if left is not None:
-            left = left.difference(gone)
+            left = left.difference(removed)
             if left:
                 self._channels[variable_id] = left
             else:

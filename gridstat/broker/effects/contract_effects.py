@@ -94,7 +94,7 @@ class ContractEffects:
                 else partial(registry.tree.remove_segment, *key)
             )
         if not self._reservations.holds(record.subscription_id):
-            if not self._reservations.has_a_place(record.paths):
+            if not self._reservations.has_elements_of(record.paths):
                 registry.homeless[record.subscription_id] = record
                 return
             self._reservations.adopt(allocation_of(record, variable))
@@ -123,11 +123,11 @@ class ContractEffects:
         self._end_segment(record, done)
         orders = self._orders(record)
         registry.remove_subscription(subscription_id)
-        leaving = self._reservations.leaving(subscription_id)
+        retiring = self._reservations.retiring_claims(subscription_id)
         self._reservations.release(subscription_id)
         done.undo += [
             partial(registry.add_subscription, found),
-            partial(self._reservations.readmit, allocation_of(record, variable), leaving),
+            partial(self._reservations.restore_released, allocation_of(record, variable), retiring),
         ]
         done.tables.append(partial(self._tables.tear_down, variable, orders, local_edges(record)))
         found.retire(record.generation, done, with_held=True)
@@ -145,7 +145,7 @@ class ContractEffects:
         found = registry.subscriptions.get(record.subscription_id)
         if found is None or found.record.generation == record.generation:
             return
-        if not self._reservations.has_a_place(record.paths):
+        if not self._reservations.has_elements_of(record.paths):
             # Only at a start, if the broker's file no longer contains the new paths.
             self._unsubscribe(record.subscription_id, done)
             registry.homeless[record.subscription_id] = record
@@ -163,7 +163,9 @@ class ContractEffects:
             record.generation,
             (
                 partial(self._tables.tear_down, old_variable, old_orders, local_edges(old)),
-                partial(self._reservations.settle, record.subscription_id, record.generation),
+                partial(
+                    self._reservations.release_retired, record.subscription_id, record.generation
+                ),
             ),
             is_held,
             old,
@@ -171,7 +173,9 @@ class ContractEffects:
         found.retiring.append(retiring)
         done.undo += [
             partial(
-                self._reservations.take_back, allocation_of(old, old_variable), record.generation
+                self._reservations.revert_change,
+                allocation_of(old, old_variable),
+                record.generation,
             ),
             partial(registry.replace_record, found, old, old_variable),
             partial(found.keep, retiring),

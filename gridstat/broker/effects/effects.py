@@ -74,7 +74,7 @@ class Effects:
         channel_plan: ChannelPlan,
     ) -> None:
         self.flooding = FloodingEffects(registry, reservations, tables)
-        self._hearing = FloodListenerEffects(registry, tables)
+        self._flood_listeners = FloodListenerEffects(registry, tables)
         self._cloud = CloudEffects(registry, reservations, tables, channel_plan, self.flooding)
         self._registrations = RegistrationEffects(registry, reservations, tables, channel_plan)
         self._contracts = ContractEffects(registry, reservations, tables)
@@ -120,11 +120,11 @@ class Effects:
                 | Withdrawn()
             ):
                 self._registrations.apply(operation, done)
-                self._follow(operation, done)
+                self._update_flooding(operation, done)
             case FloodingSet():
                 self.flooding.apply(operation, done)
             case FloodListenerSet():
-                self._hearing.apply(operation, done)
+                self._flood_listeners.apply(operation, done)
             case PublicationMoved() | PublicationAnnounced() | PublicationRetired():
                 self._publication_changes.apply(operation, done)
             case TermBegan() | NumbersReached():
@@ -137,9 +137,9 @@ class Effects:
                 self.flooding.change_borders(partial(self._tree.apply, operation, done), done)
             case _:
                 self._tree.apply(operation, done)
-                self._follow(operation, done)
+                self._update_flooding(operation, done)
 
-    def _follow(self, operation: Operation, done: Applied) -> None:
+    def _update_flooding(self, operation: Operation, done: Applied) -> None:
         """Update flooding after a change of a publication, an end-point or the parent."""
         match operation:
             case Withdrawn(name=name):
@@ -147,10 +147,10 @@ class Effects:
             case ParentJoined():
                 done.tables.append(self.flooding.order_all)
             case Attached():
-                self._hearing.attached(operation, done)
+                self._flood_listeners.attached(operation, done)
             case AttachmentEnded(endpoint=endpoint, edge=edge):
-                self._hearing.left(endpoint, edge, done)
+                self._flood_listeners.attachment_ended(endpoint, edge, done)
             case EndPointEnded(endpoint=endpoint):
-                self._hearing.gone(endpoint, done)
+                self._flood_listeners.endpoint_ended(endpoint, done)
             case _:
                 pass

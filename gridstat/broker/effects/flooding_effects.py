@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import structs
 
-from gridstat.broker.capacity.resources import WITHIN, Claim
+from gridstat.broker.capacity.resources import UNCHARGED_END, Claim
 from gridstat.broker.records.operations import FloodingSet
-from gridstat.broker.tables.router_orders import flood_orders, hearing_order
+from gridstat.broker.tables.router_orders import flood_orders, listener_order
 from gridstat.model.flooding import FloodTerm, everys_of, in_force, in_scope
 
 if TYPE_CHECKING:
@@ -175,8 +175,8 @@ def _claims_at(
     """Return the claims of a flooded variable on the sending and receiving end of a channel."""
     name = f"channel {number}"
     return (
-        Claim(variable, (channel.from_router,), (), everys, name, entry=WITHIN),
-        Claim(variable, (channel.to_router,), (), everys, WITHIN, entry=name),
+        Claim(variable, (channel.from_router,), (), everys, name, entry=UNCHARGED_END),
+        Claim(variable, (channel.to_router,), (), everys, UNCHARGED_END, entry=name),
     )
 
 
@@ -211,14 +211,14 @@ class FloodListenerEffects:
         elif found is not None:
             done.tables.append(partial(self._order, found))
 
-    def left(self, endpoint: str, edge: str, done: Applied) -> None:
+    def attachment_ended(self, endpoint: str, edge: str, done: Applied) -> None:
         """Remove the channel from an edge to which the end-point is no longer attached."""
         found = self._registry.hearing.get(endpoint)
         if found is not None and edge in found.channels:
             left = {name: each for name, each in found.channels.items() if name != edge}
             self.apply(structs.replace(found, channels=left), done)
 
-    def gone(self, endpoint: str, done: Applied) -> None:
+    def endpoint_ended(self, endpoint: str, done: Applied) -> None:
         found = self._registry.hearing.get(endpoint)
         if found is not None:
             self.apply(structs.replace(found, channels={}), done)
@@ -234,4 +234,4 @@ class FloodListenerEffects:
         for edge, number in found.channels.items():
             attachment = None if endpoint is None else endpoint.attachments.get(edge)
             if attachment is not None:
-                self._tables.put_channel(edge, hearing_order(found, number, attachment.host))
+                self._tables.put_channel(edge, listener_order(found, number, attachment.host))

@@ -82,7 +82,7 @@ class RegistrationEffects:
             registry.endpoints[operation.endpoint] = endpoint
             done.undo.append(partial(registry.endpoints.pop, operation.endpoint, None))
         endpoint.book.floor = max(endpoint.book.floor, operation.floor)
-        done.undo.append(_identify(endpoint, operation))
+        done.undo.append(_replace_identity(endpoint, operation))
         attachment = Attachment(
             edge=operation.edge,
             edge_instance=operation.edge_instance,
@@ -170,11 +170,11 @@ class RegistrationEffects:
             Publication(variable, operation.publisher, is_dormant=operation.is_dormant)
         )
         done.undo.append(partial(registry.remove_publication, variable.name))
-        ups = self._up_channels(operation.publisher)
-        edges = [edge for edge, _ in ups]
+        up_channels = self._up_channels(operation.publisher)
+        edges = [edge for edge, _ in up_channels]
         self._reservations.publish(variable, edges)
         done.undo.append(partial(self._reservations.unpublish, variable, edges))
-        done.tables.append(partial(self._set_sources, variable, ups))
+        done.tables.append(partial(self._set_sources, variable, up_channels))
         done.tables.append(partial(registry.tree.news.published.append, variable.name))
 
     def _withdraw(self, operation: Withdrawn, done: Applied) -> None:
@@ -235,8 +235,10 @@ class RegistrationEffects:
             self._tables.set_source(attachment.edge, variable, 0)
         self._channel_plan.close_attachment(attachment)
 
-    def _set_sources(self, variable: StatusVariable, ups: Iterable[tuple[str, int]]) -> None:
-        for edge, channel_id in ups:
+    def _set_sources(
+        self, variable: StatusVariable, up_channels: Iterable[tuple[str, int]]
+    ) -> None:
+        for edge, channel_id in up_channels:
             self._tables.set_source(edge, variable, channel_id)
 
 
@@ -280,15 +282,15 @@ class PublicationChangeEffects:
         old = publication.variable
         publisher = registry.endpoints.get(publication.publisher)
         attachments = {} if publisher is None else publisher.attachments
-        ups = {edge: attachments[edge].up_channel_id for edge in sorted(attachments)}
+        up_channels = {edge: attachments[edge].up_channel_id for edge in sorted(attachments)}
         self._rename(publication, variable)
         done.undo.append(partial(self._rename, publication, old))
-        self._reservations.publish(variable, ups)
-        done.undo.append(partial(self._reservations.unpublish, variable, tuple(ups)))
+        self._reservations.publish(variable, up_channels)
+        done.undo.append(partial(self._reservations.unpublish, variable, tuple(up_channels)))
         publication.change = PublicationChange(old)
         registry.changing.add(variable.name)
         done.undo.append(partial(self._end_change, publication))
-        done.tables.append(partial(self._set_sources, variable, ups))
+        done.tables.append(partial(self._set_sources, variable, up_channels))
 
     def _retire(self, name: str, done: Applied) -> None:
         publication = self._registry.publications.get(name)
@@ -320,15 +322,15 @@ class PublicationChangeEffects:
         publication.variable = variable
         self._registry.add_publication(publication)
 
-    def _set_sources(self, variable: StatusVariable, ups: dict[str, int]) -> None:
-        for edge, channel_id in ups.items():
+    def _set_sources(self, variable: StatusVariable, up_channels: dict[str, int]) -> None:
+        for edge, channel_id in up_channels.items():
             self._tables.set_source(edge, variable, channel_id)
 
 
-def _identify(endpoint: EndPoint, operation: Attached) -> partial[None]:
+def _replace_identity(endpoint: EndPoint, operation: Attached) -> partial[None]:
     """Set the identity of the attached process; return the step that restores the previous one."""
     before = partial(
-        _become,
+        _set_identity,
         endpoint,
         endpoint.incarnation,
         endpoint.public_key,
@@ -336,7 +338,7 @@ def _identify(endpoint: EndPoint, operation: Attached) -> partial[None]:
         is_restarted=endpoint.is_restarted,
         known_since=endpoint.known_since,
     )
-    _become(
+    _set_identity(
         endpoint,
         operation.incarnation,
         operation.public_key,
@@ -347,7 +349,7 @@ def _identify(endpoint: EndPoint, operation: Attached) -> partial[None]:
     return before
 
 
-def _become(
+def _set_identity(
     endpoint: EndPoint,
     incarnation: str,
     public_key: bytes,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         Refusal,
     )
     from gridstat.broker.capacity.allocator import Allocator
-    from gridstat.broker.capacity.resources import Claim, Resources, Touched
+    from gridstat.broker.capacity.resources import Claim, LoadChange, Resources
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.status import StatusVariable
 
@@ -61,7 +61,7 @@ class Reservations:
 
     # Flooding.
 
-    def take(self, claims: Iterable[Claim]) -> Touched:
+    def take(self, claims: Iterable[Claim]) -> LoadChange:
         """Charge the claims, whether they fit or not."""
         return self.resources.take(claims)
 
@@ -86,7 +86,7 @@ class Reservations:
             ends=(request.sources, request.targets),
         )
 
-    def has_a_place(self, paths: Iterable[AllocatedPath]) -> bool:
+    def has_elements_of(self, paths: Iterable[AllocatedPath]) -> bool:
         """Return whether the cloud has all routers and channels of these paths."""
         routers, channels = self.resources.routers.keys(), self.resources.channels.keys()
         return all(
@@ -105,7 +105,7 @@ class Reservations:
     def move(self, contract: Allocation, generation: int) -> None:
         """Hold this contract instead of the previous one, unless a decision has done so.
 
-        The claims of the previous paths are charged until this generation is settled.
+        The claims of the previous paths are charged until this generation is retired.
         """
         held = self.allocator.contracts.get(contract.subscription_id)
         if (
@@ -115,24 +115,26 @@ class Reservations:
             or held.request.variable != contract.request.variable
         ):
             self.allocator.supersede(contract)
-        self.allocator.leaving.name(contract.subscription_id, generation)
+        self.allocator.retiring.assign(contract.subscription_id, generation)
 
-    def take_back(self, contract: Allocation, generation: int) -> None:
+    def revert_change(self, contract: Allocation, generation: int) -> None:
         """Revert a move to this generation that failed, and hold the previous contract."""
-        self.allocator.take_back(contract, generation)
+        self.allocator.revert_change(contract, generation)
 
-    def settle(self, subscription_id: int, generation: int) -> None:
+    def release_retired(self, subscription_id: int, generation: int) -> None:
         """Release the claims that this generation has replaced, which no router holds any more."""
-        self.allocator.settle(subscription_id, generation)
+        self.allocator.release_retired(subscription_id, generation)
 
-    def leaving(self, subscription_id: int) -> dict[int, tuple[Claim, ...]]:
-        return self.allocator.leaving.of(subscription_id)
+    def retiring_claims(self, subscription_id: int) -> dict[int, tuple[Claim, ...]]:
+        return self.allocator.retiring.of(subscription_id)
 
-    def readmit(self, contract: Allocation, leaving: dict[int, tuple[Claim, ...]]) -> None:
+    def restore_released(
+        self, contract: Allocation, retiring: dict[int, tuple[Claim, ...]]
+    ) -> None:
         """Revert a release that failed: hold the contract and its retiring claims again."""
         self.adopt(contract)
-        for generation, claims in leaving.items():
-            self.allocator.leaving.charge(contract.subscription_id, claims, generation)
+        for generation, claims in retiring.items():
+            self.allocator.retiring.charge(contract.subscription_id, claims, generation)
 
     def release(self, subscription_id: int) -> None:
         if subscription_id in self.allocator.contracts:

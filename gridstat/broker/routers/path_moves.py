@@ -3,7 +3,7 @@
 States of a move:
 - Waiting: the orders of the new paths are sent, and the broker waits for the routers to confirm.
 - Refused: all routers have answered, but some refuse the variable's row, and no new path works
-  without them. The move waits until a router's refusals change (`go_on`).
+  without them. The move waits until a router's refusals change (`retry_refused`).
 - Retiring: a new path works. The old paths stay for as long as an event may be in flight on them;
   then `Retired` is made durable, which removes their orders and releases their capacity.
 - Ended: the contract has ended, or a later generation replaces this one and retires its old paths.
@@ -71,7 +71,7 @@ class PathMoves:
         """Wait until `new` is up, run `notify` with the silent routers, and retire `old` later."""
         self._await(_Move(old, new, notify))
 
-    def go_on(self) -> None:
+    def retry_refused(self) -> None:
         """Check the refused moves again, because a router's refusals of rows have changed."""
         refused, self._refused = self._refused, []
         for move in refused:

@@ -48,7 +48,7 @@ class RouterHealth:
         self.refusing_routers: set[str] = set()
         """Routers that forward by their old table and refuse new ones."""
         self._awaited: set[str] = set()
-        self._ways: dict[tuple[tuple[str, ...], tuple[str, ...]], bool] = {}
+        self._routes: dict[tuple[tuple[str, ...], tuple[str, ...]], bool] = {}
 
     def resume(self) -> None:
         """Await, after a start, the routers that reported before; do not use the others."""
@@ -92,7 +92,7 @@ class RouterHealth:
         for name in sorted(others - self.down_routers):
             self.watch(name)
 
-    def absence_is_long(self, name: str) -> None:
+    def absence_timed_out(self, name: str) -> None:
         registry = self._context.registry
         self._awaited.discard(name)
         if name in registry.routers and not self._context.tables[name].is_connected:
@@ -111,7 +111,7 @@ class RouterHealth:
         self._mark(name, is_usable=True)
         return True
 
-    def judge(self, name: str) -> bool | None:
+    def update_router(self, name: str) -> bool | None:
         """Update whether a router is down; return the new state, or None if it has not changed."""
         is_down = not self._context.tables[name].is_connected and self._is_silent(name)
         if is_down == (name in self.down_routers):
@@ -131,7 +131,7 @@ class RouterHealth:
         self.refusing_routers.discard(name)
         self._awaited.discard(name)
         self._context.cancel_timer(ABSENT_TIMER + name)
-        self._context.reservations.allocator.refused_rows.clear_router(name)
+        self._context.reservations.allocator.avoided_routers.clear_router(name)
 
     def is_probed(self, channel: EventChannel) -> bool:
         ends = [
@@ -154,7 +154,7 @@ class RouterHealth:
 
     def refused_paths(self, record: Subscribed) -> list[int]:
         """Return the indices of a contract's paths over routers that refuse its variable's row."""
-        refused = self._context.reservations.allocator.refused_rows.of(record.variable_id)
+        refused = self._context.reservations.allocator.avoided_routers.of(record.variable_id)
         if not refused:
             return []
         return [
@@ -165,19 +165,19 @@ class RouterHealth:
         """Return the routers at which paths of a contract may begin and end at the moment."""
         return ends_of(self._context.registry, record)
 
-    def forget_ways(self) -> None:
-        """Clear the results of `has_way`, which are valid for one unit of work."""
-        self._ways.clear()
+    def clear_routes(self) -> None:
+        """Clear the results of `has_route`, which are valid for one unit of work."""
+        self._routes.clear()
 
-    def has_way(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> bool:
+    def has_route(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> bool:
         """Return whether working channels connect a source with a target, whatever their load.
 
         When an edge with thousands of contracts fails, this avoids as many useless searches.
         """
         ends = (sources, targets)
-        if ends not in self._ways:
-            self._ways[ends] = not self._within_reach(sources).isdisjoint(targets)
-        return self._ways[ends]
+        if ends not in self._routes:
+            self._routes[ends] = not self._within_reach(sources).isdisjoint(targets)
+        return self._routes[ends]
 
     def _within_reach(self, sources: tuple[str, ...]) -> set[str]:
         registry = self._context.registry
@@ -195,7 +195,7 @@ class RouterHealth:
     def _is_closed(self, channel_id: int, to_router: str) -> bool:
         return channel_id in self.down_channels or to_router in self.down_routers
 
-    def words(self, record: Subscribed, failed: Iterable[int]) -> tuple[str, ...]:
+    def failure_reasons(self, record: Subscribed, failed: Iterable[int]) -> tuple[str, ...]:
         """Return the reason of failure of each failed path."""
         found = []
         for index in failed:
@@ -225,7 +225,7 @@ class RouterHealth:
             found.append(f"path {index + 1} is down: nothing is heard of {', '.join(parts)}")
         return tuple(found)
 
-    def refusals(self, record: Subscribed) -> tuple[str, ...]:
+    def row_refusal_reasons(self, record: Subscribed) -> tuple[str, ...]:
         """Return the reasons why routers on the paths cannot carry the variable."""
         tables = self._context.tables
         routers = {name for path in record.paths for name in path.routers}

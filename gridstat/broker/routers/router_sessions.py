@@ -55,7 +55,7 @@ class RouterSessions:
 
     def connect(self, name: str, hello: Hello) -> None:
         if name not in self._context.registry.routers:
-            self._send_away(name)
+            self._reject(name)
             return
         self._instances[name] = hello.instance
         flooded = [found.variable for found in self._context.registry.floods.values()]
@@ -79,7 +79,7 @@ class RouterSessions:
         if name not in self._instances or context.tables[name].is_connected:
             return None  # Not in this cloud, or it has reported in this session already.
         if name not in context.registry.routers:
-            self._send_away(name)  # Removed since it connected; it retries in case that is undone.
+            self._reject(name)  # Removed since it connected; it retries in case that is undone.
             return None
         try:
             _check(name, message)
@@ -159,7 +159,7 @@ class RouterSessions:
     def is_connected(self, name: str) -> bool:
         return self._context.tables[name].is_connected
 
-    def _send_away(self, name: str) -> None:
+    def _reject(self, name: str) -> None:
         error = NoSuchRouter(f"cloud {self._context.registry.cloud} has no router {name}")
         self._context.close(f"router/{name}", error)
 

@@ -26,15 +26,15 @@ AVOIDED_RETRIES: Final = 8
 
 
 class RowRefusals:
-    """Refused rows; `_gone` is a heap of the avoided ones, and the timer is set for its first.
+    """Refused rows; `_avoided` is a heap of the avoided ones, and the timer is set for its first.
 
     Each entry has the row's count. If the count has changed since, a later entry replaces it.
     """
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
-        self._rows = context.reservations.allocator.refused_rows
-        self._gone: list[tuple[int, str, int, int]] = []
+        self._rows = context.reservations.allocator.avoided_routers
+        self._avoided: list[tuple[int, str, int, int]] = []
 
     def take(self, router: str, variable_ids: Iterable[int]) -> set[int]:
         """Update the state of these rows at a router; return those that it newly refuses."""
@@ -61,8 +61,8 @@ class RowRefusals:
         The count of refusals is kept for as long as the longest avoidance lasts.
         """
         found = set()
-        while self._gone and self._gone[0][0] <= self._context.now_ns:
-            _, router, variable_id, count = heappop(self._gone)
+        while self._avoided and self._avoided[0][0] <= self._context.now_ns:
+            _, router, variable_id, count = heappop(self._avoided)
             if self._rows.counts.get((router, variable_id)) != count:
                 continue
             is_here = router in self._context.registry.routers
@@ -70,7 +70,7 @@ class RowRefusals:
                 continue  # The row was ordered again and refused again.
             if self._rows.clear(router, variable_id):
                 found.add(variable_id)
-                self._look_later(router, variable_id, DOUBLINGS_MAX)
+                self._check_later(router, variable_id, DOUBLINGS_MAX)
             else:
                 del self._rows.counts[router, variable_id]
         self._set_timer()
@@ -85,15 +85,15 @@ class RowRefusals:
         if count is None or router not in self._rows.of(variable_id):
             return
         self._rows.counts[router, variable_id] = count + 1
-        self._look_later(router, variable_id, min(count, DOUBLINGS_MAX))
+        self._check_later(router, variable_id, min(count, DOUBLINGS_MAX))
         self._set_timer()
 
-    def _look_later(self, router: str, variable_id: int, doublings: int) -> None:
+    def _check_later(self, router: str, variable_id: int, doublings: int) -> None:
         pause_ns = AVOIDED_RETRIES * self._context.settings.retry_after_ns
         at_ns = self._context.now_ns + (pause_ns << doublings)
         count = self._rows.counts[router, variable_id]
-        heappush(self._gone, (at_ns, router, variable_id, count))
+        heappush(self._avoided, (at_ns, router, variable_id, count))
 
     def _set_timer(self) -> None:
-        if self._gone:
-            self._context.set_timer(REFUSAL_TIMER, self._gone[0][0] - self._context.now_ns)
+        if self._avoided:
+            self._context.set_timer(REFUSAL_TIMER, self._avoided[0][0] - self._context.now_ns)

@@ -2,9 +2,10 @@
 
 States: a confirmation is pending until every connected router has confirmed and the paths work
 without the absent ones, or until its deadline; then it has ended for good, and `then` has run once.
-Events: `confirm` (a router has confirmed the change), `lose` (a router's session ended first) and
-`finish` (the deadline has passed). A router that returns gets its whole table, and its confirmation
-then counts here. Confirmations are not durable: after a restart the broker begins new ones.
+Events: `confirm` (a router has confirmed the change), `session_ended` (a router's session ended
+first) and `finish` (the deadline has passed). A router that returns gets its whole table, and its
+confirmation then counts here. Confirmations are not durable: after a restart the broker begins new
+ones.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Confirmation:
     judge: Judge | None = None
     missing: set[str] = field(default_factory=set)
     absent: set[str] = field(default_factory=set)
-    is_over: bool = False
+    has_ended: bool = False
 
     @property
     def silent(self) -> list[str]:
@@ -42,23 +43,23 @@ class Confirmation:
         self.missing.discard(router)
         self.absent.discard(router)
         if not self.missing:
-            self.settle()
+            self.end_if_confirmed()
 
-    def lose(self, router: str) -> None:
+    def session_ended(self, router: str) -> None:
         """Handle that a router's session ended before it confirmed."""
         if router in self.missing:
             self.missing.discard(router)
             self.absent.add(router)
-            self.settle()
+            self.end_if_confirmed()
 
-    def settle(self) -> None:
-        if self.is_over or self.missing:
+    def end_if_confirmed(self) -> None:
+        if self.has_ended or self.missing:
             return
         if not self.absent or self.judge is None or self.judge(self.absent):
             self.finish()
 
     def finish(self) -> None:
         """End the wait and run `then`, which looks at the routers that have not confirmed."""
-        if not self.is_over:
-            self.is_over = True
+        if not self.has_ended:
+            self.has_ended = True
             self.then(self)

@@ -176,7 +176,7 @@ def down_order(endpoint: str, attachment: Attachment, *, version: int) -> Channe
     )
 
 
-def hearing_order(found: FloodListenerSet, channel_id: int, host: str) -> ChannelOrder:
+def listener_order(found: FloodListenerSet, channel_id: int, host: str) -> ChannelOrder:
     """Return the order of the channel from an edge to an end-point that receives all floods."""
     return ChannelOrder(
         channel_id=channel_id,

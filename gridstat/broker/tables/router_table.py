@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from gridstat.broker.tables.confirmation import Confirmation
 
-UNSEEN_MAX: Final = 1_024
+WAITING_FOR_SESSION_MAX: Final = 1_024
 """Number of confirmations waiting for an absent router at which the ended ones are removed."""
 REFUSALS_MAX: Final = 4
 """Number of refusals of a table after which its router counts as unusable."""
@@ -66,7 +66,7 @@ class RouterTable:
         self.sent_number = 0
         self.confirmed_number = 0
         self.confirmed_digest = 0
-        self._anew_number = 0
+        self._whole_table_number = 0
         """Number of the first change of the last whole table; earlier confirmations are ignored."""
         self.refusal_count = 0
         self.refusal = ""
@@ -80,7 +80,7 @@ class RouterTable:
         self._digests: deque[tuple[int, int]] = deque()
         self._unsent: list[Confirmation] = []
         self._unconfirmed: deque[tuple[int, Confirmation]] = deque()
-        self._unseen: list[Confirmation] = []
+        self._waiting_for_session: list[Confirmation] = []
 
     # Changes of what is wanted.
 
@@ -148,7 +148,7 @@ class RouterTable:
         if digest == self.wanted.digest:
             self.refused = {}
             self._forget_changes()
-            self._see_all()
+            self._confirm_all()
             return []
         return self.whole(term=term)
 
@@ -159,28 +159,30 @@ class RouterTable:
         self._unsent.clear()
         self._unconfirmed.clear()
         self._digests.clear()
-        self._unseen.extend(waiting for waiting in lost if not waiting.is_over)
+        self._waiting_for_session.extend(waiting for waiting in lost if not waiting.has_ended)
         for waiting in lost:
-            waiting.lose(self.name)
+            waiting.session_ended(self.name)
 
     def whole(self, *, term: int) -> list[ChangeTable]:
         """Return the whole table as changes; their confirmation confirms all that is waiting."""
         self._forget_changes()
-        self._anew_number = self.sent_number + 1
-        changes = list(self.wanted.whole(term=term, number=self._anew_number))
+        self._whole_table_number = self.sent_number + 1
+        changes = list(self.wanted.whole(term=term, number=self._whole_table_number))
         self._sent(changes[-1].number)
-        self._unconfirmed.extend((self.sent_number, waiting) for waiting in self._unseen)
-        for waiting in self._unseen:
+        self._unconfirmed.extend(
+            (self.sent_number, waiting) for waiting in self._waiting_for_session
+        )
+        for waiting in self._waiting_for_session:
             waiting.absent.discard(self.name)
             waiting.missing.add(self.name)
-        self._unseen.clear()
+        self._waiting_for_session.clear()
         return changes
 
     def flush(self, *, term: int) -> list[ChangeTable]:
         """Return the changes since the last flush, as one message or several bounded ones."""
         if not (self.is_changed and self.may_send):
             return []
-        changes = list(_bounded(self._as_one(term)))
+        changes = list(_bounded(self._combined_change(term)))
         self._forget_changes()
         self._sent(changes[-1].number)
         return changes
@@ -198,7 +200,7 @@ class RouterTable:
         In that case no waiting confirmation is notified before the whole table is confirmed.
         Confirmations of changes that were sent before a whole table are ignored.
         """
-        before = max(self.confirmed_number, self._anew_number - 1)
+        before = max(self.confirmed_number, self._whole_table_number - 1)
         if not before < number <= self.sent_number:
             return True
         self.confirmed_number = number
@@ -221,9 +223,11 @@ class RouterTable:
         """Notify `waiting` once the router holds all orders that are wanted at this moment."""
         if not self.is_connected:
             waiting.absent.add(self.name)
-            self._unseen.append(waiting)
-            if len(self._unseen) > UNSEEN_MAX:
-                self._unseen = [found for found in self._unseen if not found.is_over]
+            self._waiting_for_session.append(waiting)
+            if len(self._waiting_for_session) > WAITING_FOR_SESSION_MAX:
+                self._waiting_for_session = [
+                    found for found in self._waiting_for_session if not found.has_ended
+                ]
         elif self.is_changed:
             waiting.missing.add(self.name)
             self._unsent.append(waiting)
@@ -238,11 +242,11 @@ class RouterTable:
     def _begin_numbers(self) -> None:
         self.sent_number = 0
         self.confirmed_number = 0
-        self._anew_number = 0
+        self._whole_table_number = 0
         self._digests.clear()
 
-    def _see_all(self) -> None:
-        seen, self._unseen = self._unseen, []
+    def _confirm_all(self) -> None:
+        seen, self._waiting_for_session = self._waiting_for_session, []
         for waiting in seen:
             waiting.confirm(self.name)
 
@@ -272,7 +276,7 @@ class RouterTable:
         changed.add(key)
         return True
 
-    def _as_one(self, term: int) -> ChangeTable:
+    def _combined_change(self, term: int) -> ChangeTable:
         """Return all collected changes as one message, possibly too large to send."""
         torn_down, paths = _split(self._changed_paths, self.wanted.paths)
         dropped, variables = _split(self._changed_variables, self.wanted.variables)

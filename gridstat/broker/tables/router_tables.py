@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Carriage:
+class _Reasons:
     """Reasons why a router carries a variable: paths, local subscribers, publisher, flooding."""
 
     path_count: int = 0
@@ -48,11 +48,11 @@ class _Tables(dict[str, RouterTable]):
         return found
 
 
-class _Carriages(dict[int, _Carriage]):
+class _ReasonsByVariable(dict[int, _Reasons]):
     """Reasons by variable; a missing entry is created without any reason."""
 
-    def __missing__(self, variable_id: int) -> _Carriage:
-        found = self[variable_id] = _Carriage()
+    def __missing__(self, variable_id: int) -> _Reasons:
+        found = self[variable_id] = _Reasons()
         return found
 
 
@@ -61,7 +61,7 @@ class RouterTables:
 
     def __init__(self) -> None:
         self._tables = _Tables()
-        self._carriages: defaultdict[str, _Carriages] = defaultdict(_Carriages)
+        self._reasons: defaultdict[str, _ReasonsByVariable] = defaultdict(_ReasonsByVariable)
         """Reasons to carry a variable, by router and variable."""
         self._changed: set[str] = set()
         self._held_back: set[str] = set()
@@ -75,7 +75,7 @@ class RouterTables:
     def forget(self, router: str) -> None:
         """Remove a router that has left the cloud; a new one of its name begins empty."""
         self._tables.pop(router, None)
-        self._carriages.pop(router, None)
+        self._reasons.pop(router, None)
         self.floodless.discard(router)
         self._changed.discard(router)
         self._held_back.discard(router)
@@ -89,14 +89,14 @@ class RouterTables:
         touched = set()
         variable_id = variable.variable_id
         for router in local:
-            carriage = self._carriages[router][variable_id]
-            carriage.local_count += 1
-            if carriage.local_count == 1:
+            reasons = self._reasons[router][variable_id]
+            reasons.local_count += 1
+            if reasons.local_count == 1:
                 touched.add(router)
         for router, order in orders:
-            carriage = self._carriages[router][variable_id]
-            carriage.path_count += 1
-            if carriage.path_count == 1:
+            reasons = self._reasons[router][variable_id]
+            reasons.path_count += 1
+            if reasons.path_count == 1:
                 touched.add(router)
             if self._tables[router].put_path(order):
                 self._changed.add(router)
@@ -109,22 +109,22 @@ class RouterTables:
         """Undo `set_up` with the same arguments."""
         touched = set()
         for router in local:
-            carriage = self._carriages[router][variable.variable_id]
-            carriage.local_count -= 1
-            if carriage.local_count == 0:
+            reasons = self._reasons[router][variable.variable_id]
+            reasons.local_count -= 1
+            if reasons.local_count == 0:
                 touched.add(router)
         for router, order in orders:
             if self._tables[router].remove_path(order.path_id):
                 self._changed.add(router)
-            carriage = self._carriages[router][variable.variable_id]
-            carriage.path_count -= 1
-            if carriage.path_count == 0:
+            reasons = self._reasons[router][variable.variable_id]
+            reasons.path_count -= 1
+            if reasons.path_count == 0:
                 touched.add(router)
         self._order_variables(touched, variable)
 
     def set_source(self, router: str, variable: StatusVariable, channel_id: int) -> None:
         """Set the channel on which the publisher's events reach this edge; 0 removes it."""
-        self._carriages[router][variable.variable_id].source = channel_id
+        self._reasons[router][variable.variable_id].source = channel_id
         self._order_variables((router,), variable)
 
     def flood(
@@ -133,7 +133,7 @@ class RouterTables:
         """Set how these routers flood a variable; without orders they do not flood it."""
         names = tuple(routers)
         for router in names:
-            self._carriages[router][variable.variable_id].floods = floods
+            self._reasons[router][variable.variable_id].floods = floods
         self._order_variables(names, variable)
 
     def mark_floodless(
@@ -176,15 +176,15 @@ class RouterTables:
 
         A router with too many unconfirmed changes collects further ones until it confirms.
         """
-        told = []
+        changes = []
         changed, self._changed = self._changed, set()
         for router in sorted(changed):
             table = self._tables[router]
             if table.may_send:
-                told += [(router, change) for change in table.flush(term=term)]
+                changes += [(router, change) for change in table.flush(term=term)]
             elif table.is_connected:
                 self._held_back.add(router)
-        return told
+        return changes
 
     def confirm(
         self, router: str, number: int, digest: int, refused: dict[int, str] | None = None
@@ -222,13 +222,13 @@ class RouterTables:
         judge: Judge | None = None,
     ) -> None:
         """Run `then` once these routers hold the tables wanted now, or at the deadline."""
-        while self._confirmations and self._confirmations[0].is_over:
+        while self._confirmations and self._confirmations[0].has_ended:
             self._confirmations.popleft()
         waiting = Confirmation(then, deadline_ns, judge)
         for router in sorted(set(routers)):
             self._tables[router].await_confirmation(waiting)
-        waiting.settle()
-        if not waiting.is_over:
+        waiting.end_if_confirmed()
+        if not waiting.has_ended:
             self._confirmations.append(waiting)
 
     def expire(self, now_ns: int) -> int | None:
@@ -238,10 +238,10 @@ class RouterTables:
         """
         while self._confirmations:
             first = self._confirmations[0]
-            if not first.is_over and first.deadline_ns > now_ns:
+            if not first.has_ended and first.deadline_ns > now_ns:
                 return first.deadline_ns
             self._confirmations.popleft()
-            if not first.is_over:
+            if not first.has_ended:
                 first.finish()
         return None
 
@@ -252,19 +252,19 @@ class RouterTables:
     def _order_variables(self, routers: Iterable[str], variable: StatusVariable) -> None:
         alike: dict[tuple[object, ...], VariableOrder] = {}
         for router in routers:
-            carriage = self._carriages[router][variable.variable_id]
-            floods = carriage.floods
-            if carriage.path_count or carriage.source or carriage.local_count or floods:
+            reasons = self._reasons[router][variable.variable_id]
+            floods = reasons.floods
+            if reasons.path_count or reasons.source or reasons.local_count or floods:
                 order = variable_order(
                     variable,
-                    source=carriage.source,
-                    keeps_newest=carriage.local_count > 0,
+                    source=reasons.source,
+                    keeps_newest=reasons.local_count > 0,
                     floods=() if router in self.floodless else floods,
                 )
                 key = (order.source, order.keeps_newest, order.floods)
                 is_changed = self._tables[router].put_variable(alike.setdefault(key, order))
             else:
-                del self._carriages[router][variable.variable_id]
+                del self._reasons[router][variable.variable_id]
                 is_changed = self._tables[router].remove_variable(variable.variable_id)
             if is_changed:
                 self._changed.add(router)

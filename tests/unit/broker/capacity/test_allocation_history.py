@@ -122,7 +122,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     @rule(number=subscriptions)
     def settle(self, number: int) -> None:
-        self.allocator.settle(number)
+        self.allocator.release_retired(number)
         self.leaving.pop(number, None)
 
     @rule(number=consumes(subscriptions))

@@ -93,7 +93,7 @@ def test_what_was_promised_before_the_charge_stays_and_nothing_more_is_admitted(
     held = grant(before, ask(1, taking(1, NARROW_BYTES_PER_S), ENDS))
     allocator = Allocator(narrow())
     allocator.restore(held)
-    assert allocator.resources.channel(1).is_over
+    assert allocator.resources.channel(1).is_overloaded
     assert refuse(allocator, ask(2, taking(2, 1), ENDS)).code == ChannelFull.code
     assert allocator.contract(1) == held
     assert channel_facts(allocator.resources, 1)["free_bytes_per_s"] == -80

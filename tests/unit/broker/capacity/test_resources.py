@@ -203,7 +203,7 @@ def test_a_reduced_bandwidth_leaves_what_is_promised_and_admits_nothing_more() -
     channel = resources.channel(1).channel
     assert channel is not None
     resources.change_channel(replace(channel, bandwidth_bytes_per_s=1_000))
-    assert resources.channel(1).is_over
+    assert resources.channel(1).is_overloaded
     assert refuse(allocator, ask(2, variable(2), ("a", "c"))).bottleneck == "channel a→b"
     resources.change_channel(replace(channel, bandwidth_bytes_per_s=20_000))
     grant(allocator, ask(2, variable(2), ("a", "c")))

@@ -103,7 +103,7 @@ def test_a_contract_of_an_older_journal_stays_on_a_channel_that_probes_make_too_
     cloud.start()
     resources = cloud.broker.reservations.resources
     (path,) = granted.paths
-    assert all(resources.channel(number).is_over for number in path.channel_ids)
+    assert all(resources.channel(number).is_overloaded for number in path.channel_ids)
     held = cloud.broker.registry.subscriptions[granted.subscription_id].record
     assert held.paths[0].channel_ids == path.channel_ids
     (outcome,) = cloud.ask(CENTRE, "c1/e2", subscribe(OTHER))
