@@ -1,4 +1,4 @@
-"""What is remembered of the channels that serve a variable is what they would say themselves."""
+"""Cached serving channels of a variable: always those that would serve it."""
 
 from __future__ import annotations
 

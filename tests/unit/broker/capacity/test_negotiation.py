@@ -1,4 +1,4 @@
-"""Between desired and worst: levels in their order, chains of divisors, and words for people."""
+"""Negotiation: levels between desired and worst, chains of divisors, and explanatory texts."""
 
 from __future__ import annotations
 

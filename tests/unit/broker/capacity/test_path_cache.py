@@ -97,7 +97,7 @@ def test_all_searches_of_a_request_share_a_budget(searches: list[dict[str, Any]]
 
 
 def calls_of(action: Callable[[], object]) -> int:
-    """How many functions a piece of work calls: its cost, on however busy a machine."""
+    """Return how many functions some work calls: a cost that does not depend on the machine."""
     count = 0
 
     def counting(_frame: FrameType, event: str, _argument: object) -> None:

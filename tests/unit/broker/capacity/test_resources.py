@@ -1,4 +1,4 @@
-"""What a cloud has and has promised: topology at run time, claims, bursts, and exact accounts."""
+"""Resources of a cloud: topology at run time, claims, bursts, and exact accounts."""
 
 from __future__ import annotations
 

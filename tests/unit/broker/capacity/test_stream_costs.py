@@ -1,4 +1,4 @@
-"""What a variable costs, for any divisors at which it is taken."""
+"""Cost of a variable for the divisors at which it is taken."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def inner_router(cloud: Conversation, name: str, redundancy: int = 1) -> tuple[i
 
 
 def complain(cloud: Conversation, router: str) -> None:
-    """As a router does at first: it is sent the whole table, and confirms what it can hold."""
+    """Refuse the table once, as a router does first, and then confirm the rows that it can hold."""
     cloud.hear(router, TableRefused(number=1, code=4003, reason=NO_ROOM))
     cloud.settle()
 
