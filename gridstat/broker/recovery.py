@@ -107,7 +107,7 @@ class Recovery:
             self._replan_soon()
         if not variable_ids:
             return
-        news = self._refusals.take(name, variable_ids)
+        news = self._refusals.update(name, variable_ids)
         self._moves.retry_refused()
         refused = self._context.tables[name].refused
         through = self._context.registry.through_router.get(name, set())
@@ -144,7 +144,7 @@ class Recovery:
     def way_round(self, record: Subscribed) -> Subscribed | None:
         """Another path for a contract of which a router has just refused the row, reserved."""
         for name in routers_of((record,)):
-            self._refusals.take(name, self._context.tables[name].refused)
+            self._refusals.update(name, self._context.tables[name].refused)
         found = self._context.registry.subscriptions.get(record.subscription_id)
         if found is None or found.record is not record:
             return None

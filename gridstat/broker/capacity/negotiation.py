@@ -148,14 +148,16 @@ def differences(desired: Quality, granted: Quality, why: str) -> tuple[str, ...]
     if granted == desired:
         return ()
     found = []
-    for mode, wish in desired.items():
-        given = granted[mode]
-        if given.latency_us > wish.latency_us:
-            found.append((mode, f"latency {wish.latency_us} µs lowered to {given.latency_us} µs"))
-        if given.redundancy < wish.redundancy:
-            found.append((mode, f"redundancy {wish.redundancy} lowered to {given.redundancy}"))
-        if given.every > wish.every:
-            found.append((mode, f"every {wish.every} lowered to every {given.every}"))
+    for mode, wanted in desired.items():
+        offered = granted[mode]
+        if offered.latency_us > wanted.latency_us:
+            found.append(
+                (mode, f"latency {wanted.latency_us} µs lowered to {offered.latency_us} µs")
+            )
+        if offered.redundancy < wanted.redundancy:
+            found.append((mode, f"redundancy {wanted.redundancy} lowered to {offered.redundancy}"))
+        if offered.every > wanted.every:
+            found.append((mode, f"every {wanted.every} lowered to every {offered.every}"))
     return tuple(_in_mode(mode, f"{text}: {why}" if why else text) for mode, text in found)
 
 
@@ -167,10 +169,12 @@ def _limits(request: QosRequest, period: Period | None) -> tuple[Qos, Qos, tuple
         return _published_too_slowly(request, period)
     notes: tuple[str, ...] = ()
     if request.interval is not None and period is not None:
-        asked = Fraction(request.interval.seconds, request.interval.per_seconds)
-        given = Fraction(period.seconds, period.per_seconds) * desired.every
-        if given != asked:
-            notes = (f"interval {asked} s rounded down to {given} s, a multiple of the period",)
+        requested = Fraction(request.interval.seconds, request.interval.per_seconds)
+        offered = Fraction(period.seconds, period.per_seconds) * desired.every
+        if offered != requested:
+            notes = (
+                f"interval {requested} s rounded down to {offered} s, a multiple of the period",
+            )
     every = carried_every(desired.every, period)
     if every != desired.every:
         notes = (

@@ -275,7 +275,7 @@ class Resources:
             self.stream_costs.pop(variable.variable_id, None)
         self._update_predictions(touched)
 
-    def shift(self, name: str, old: Amount | None, new: Amount | None) -> LoadChange:
+    def replace_router_load(self, name: str, old: Amount | None, new: Amount | None) -> LoadChange:
         """Charge `new` events a second instead of `old` at a router, to learn the consequences."""
         self.router(name).events.replace(BASELINE_MODE, old, new)
         return LoadChange((name,), tuple(self._update_predictions((name,))))

@@ -169,7 +169,7 @@ class LeafFlooding:
     def _done(self, peer: str, request_id: int, after: FloodingSet, seen: Confirmation) -> None:
         facts = self._facts(after)
         facts["unconfirmed"] = seen.silent
-        facts["floodless"] = sorted(self._context.tables.floodless)
+        facts["floodless"] = sorted(self._context.tables.without_flooding)
         self._answer(peer, request_id, facts)
 
     def _facts(self, found: FloodingSet) -> Facts:

@@ -99,7 +99,7 @@ class PathMoves:
             routers_of((move.new,)),
             partial(self._confirmed, move),
             deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
-            judge=partial(has_a_way, move.new),
+            judge=partial(has_confirmed_path, move.new),
         )
 
     def _confirmed(self, move: _Move, waiting: Confirmation) -> None:
@@ -113,8 +113,8 @@ class PathMoves:
         found = self._context.registry.subscriptions.get(new.subscription_id)
         if found is None or found.record.generation > new.generation:
             return  # Ended, or replaced: the later move retires these old paths too.
-        if not has_a_way(new, silent):
-            if has_a_way(new, set(waiting.silent)):
+        if not has_confirmed_path(new, silent):
+            if has_confirmed_path(new, set(waiting.silent)):
                 self._refused.append(move)  # Only refusals prevent it; waiting would not help.
             else:
                 self._await(move)
@@ -142,6 +142,6 @@ def routers_of(records: Iterable[Subscribed]) -> set[str]:
     return {name for record in records for path in record.paths for name in path.routers}
 
 
-def has_a_way(record: Subscribed, silent: Set[str]) -> bool:
+def has_confirmed_path(record: Subscribed, silent: Set[str]) -> bool:
     """Return whether all routers of some path have confirmed it."""
     return any(silent.isdisjoint(path.routers) for path in record.paths)

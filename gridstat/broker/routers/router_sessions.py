@@ -59,8 +59,8 @@ class RouterSessions:
             return
         self._instances[name] = hello.instance
         flooded = [found.variable for found in self._context.registry.floods.values()]
-        is_floodless = hello.schema_version < FLOODS_SCHEMA
-        self._context.tables.mark_floodless(name, flooded, is_floodless=is_floodless)
+        is_supported = hello.schema_version >= FLOODS_SCHEMA
+        self._context.tables.set_flooding_support(name, flooded, is_supported=is_supported)
 
     def disconnect(self, name: str) -> bool:
         """End a session; return whether the router had reported in it."""

@@ -36,20 +36,20 @@ class RowRefusals:
         self._rows = context.reservations.allocator.avoided_routers
         self._avoided: list[tuple[int, str, int, int]] = []
 
-    def take(self, router: str, variable_ids: Iterable[int]) -> set[int]:
+    def update(self, router: str, variable_ids: Iterable[int]) -> set[int]:
         """Update the state of these rows at a router; return those that it newly refuses."""
         table = self._context.tables[router]
-        news = set()
+        newly_refused = set()
         for variable_id in sorted(variable_ids):
             if variable_id in table.refused:
                 if self._rows.mark(router, variable_id):
                     self._rows.counts.setdefault((router, variable_id), 0)
-                    news.add(variable_id)
+                    newly_refused.add(variable_id)
             elif variable_id in table.wanted.variables:
                 self._forget(router, variable_id)
             else:
                 self._avoid_for_now(router, variable_id)
-        return news
+        return newly_refused
 
     def forget_router(self, router: str) -> None:
         """Forget all rows of a router that has a new process or was removed."""

@@ -326,5 +326,5 @@ def _bounded(change: ChangeTable) -> Iterator[ChangeTable]:
 def _split(changed: set[int], held: dict[int, Order]) -> tuple[tuple[int, ...], tuple[Order, ...]]:
     """Return the changed keys that were removed, and the orders of the others."""
     keys = sorted(changed)
-    gone = tuple([key for key in keys if key not in held])
-    return gone, tuple([held[key] for key in keys if key in held])
+    removed = tuple([key for key in keys if key not in held])
+    return removed, tuple([held[key] for key in keys if key in held])

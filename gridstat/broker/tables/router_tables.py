@@ -65,7 +65,7 @@ class RouterTables:
         """Reasons to carry a variable, by router and variable."""
         self._changed: set[str] = set()
         self._held_back: set[str] = set()
-        self.floodless: set[str] = set()
+        self.without_flooding: set[str] = set()
         """Routers of old releases that do not support flooding."""
         self._confirmations: deque[Confirmation] = deque()
 
@@ -76,7 +76,7 @@ class RouterTables:
         """Remove a router that has left the cloud; a new one of its name begins empty."""
         self._tables.pop(router, None)
         self._reasons.pop(router, None)
-        self.floodless.discard(router)
+        self.without_flooding.discard(router)
         self._changed.discard(router)
         self._held_back.discard(router)
 
@@ -136,16 +136,19 @@ class RouterTables:
             self._reasons[router][variable.variable_id].floods = floods
         self._order_variables(names, variable)
 
-    def mark_floodless(
-        self, router: str, flooded: Iterable[StatusVariable], *, is_floodless: bool
+    def set_flooding_support(
+        self, router: str, flooded: Iterable[StatusVariable], *, is_supported: bool
     ) -> None:
         """Record whether a router's release supports flooding; one that does not gets no floods.
 
         Its digest could never match a table with floods. `flooded` are the variables whose orders
         may change.
         """
-        if is_floodless != (router in self.floodless):
-            (self.floodless.add if is_floodless else self.floodless.discard)(router)
+        if is_supported == (router in self.without_flooding):
+            if is_supported:
+                self.without_flooding.discard(router)
+            else:
+                self.without_flooding.add(router)
             for variable in flooded:
                 self._order_variables((router,), variable)
 
@@ -259,7 +262,7 @@ class RouterTables:
                     variable,
                     source=reasons.source,
                     keeps_newest=reasons.local_count > 0,
-                    floods=() if router in self.floodless else floods,
+                    floods=() if router in self.without_flooding else floods,
                 )
                 key = (order.source, order.keeps_newest, order.floods)
                 is_changed = self._tables[router].put_variable(alike.setdefault(key, order))
