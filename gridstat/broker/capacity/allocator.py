@@ -291,11 +291,11 @@ class Allocator:
         if isinstance(answer, Obstacle) and inner != every:
             answer = self._replace_one(trial, old, index, inner)
         if isinstance(answer, Obstacle) and staying:
-            answer = self._replace_all(trial, old, is_lone=True)
+            answer = self._replace_all(trial, old, is_disjoint=True)
         if isinstance(answer, Obstacle) and inner:
             answer = self._replace_one(trial, old, index, frozenset())
         if isinstance(answer, Obstacle) and staying:
-            answer = self._replace_all(trial, old, is_lone=False)
+            answer = self._replace_all(trial, old, is_disjoint=False)
         if isinstance(answer, Obstacle):
             return self._planner.diagnose(trial, old.granted, answer)
         return answer
@@ -330,13 +330,13 @@ class Allocator:
         return self._register_with_paths(trial.request, old, paths)
 
     def _replace_all(
-        self, trial: Trial, old: Allocation, *, is_lone: bool
+        self, trial: Trial, old: Allocation, *, is_disjoint: bool
     ) -> Allocation | Obstacle:
-        """Choose all paths anew; with `is_lone` only if no two share an inner router."""
+        """Choose all paths anew; with `is_disjoint` only if no two share an inner router."""
         plan = self._planner.plan(trial, old.granted)
         if isinstance(plan, Obstacle):
             return plan
-        if is_lone and not plan.is_node_disjoint:
+        if is_disjoint and not plan.is_node_disjoint:
             self._planner.undo(plan)
             return Obstacle(Limit.REDUNDANCY, None, "", 0, "", "all paths together share routers")
         return self._register_with_paths(trial.request, old, plan.paths)
