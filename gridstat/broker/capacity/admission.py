@@ -135,8 +135,8 @@ def replay_obstacle(resources: Resources, name: str, more: Fraction | int = 0) -
         f"router {name}",
         missing,
         "events/s",
-        f"router {name} takes {account.replays_max} events/s of replay, and {missing} more would "
-        "come; replay more slowly, or fewer variables",
+        f"router {name} accepts {account.replays_max} events/s of replay, and would receive "
+        f"{missing} more; replay more slowly, or replay fewer variables",
     )
 
 
@@ -165,7 +165,7 @@ def too_slow(resources: Resources, path: AllocatedPath, missing_us: int) -> Obst
         label_of(resources, slowest),
         missing_us,
         "µs",
-        f"the way by {' → '.join(path.routers)} is predicted to take {path.latency_us} µs, "
+        f"the path {' → '.join(path.routers)} is predicted to take {path.latency_us} µs, "
         f"{missing_us} µs more than allowed",
     )
 
@@ -183,18 +183,18 @@ def not_found(
             text = f"{_paths(wanted)} {ends} take {takes_us} µs at best, {missing_us} µs too much"
             return Obstacle(Limit.LATENCY, None, ends, missing_us, "µs", text)
         case "budget":
-            text = f"the search for {_paths(wanted)} {ends} was ended before it had a verdict"
+            text = f"the search for {_paths(wanted)} {ends} reached its time limit without a result"
             return Obstacle(Limit.REDUNDANCY, None, ends, 0, "", text)
         case "length":
             missing = answer.routers - PATH_ROUTERS_MAX
             text = (
                 f"{_paths(wanted)} {ends} would cross up to {answer.routers} routers, and a "
-                f"contract names {PATH_ROUTERS_MAX} a path"
+                f"contract allows {PATH_ROUTERS_MAX} a path"
             )
             return Obstacle(Limit.LENGTH, None, ends, missing, "routers", text)
         case "disconnected" | "disjoint":
             missing = max(1, wanted - answer.paths_max)
-            text = f"{ends} {wanted} disjoint paths are asked, and {answer.paths_max} are there"
+            text = f"{wanted} disjoint paths {ends} are requested, and {answer.paths_max} exist"
             unit = "path" if missing == 1 else "paths"
             return Obstacle(Limit.REDUNDANCY, None, ends, missing, unit, text)
         case _:
@@ -233,7 +233,7 @@ def _router_obstacle(resources: Resources, name: str) -> Obstacle:
         missing,
         "events/s",
         f"router {name} has no capacity left: {missing} of the "
-        f"{account.router.events_per_s_max} events/s that it takes are missing",
+        f"{account.router.events_per_s_max} events/s that it accepts are missing",
     )
 
 
@@ -262,7 +262,7 @@ def channel_obstacles(hop: HopAccount, channel_id: int) -> Iterable[Obstacle]:
             f"channel {label}",
             missing,
             "events",
-            f"{hop.burst.events} events may come to channel {label} at one instant, and its "
+            f"{hop.burst.events} events may arrive at channel {label} at one instant, but its "
             f"queue holds {hop.channel.queue_events_max}",
         )
 
@@ -281,8 +281,8 @@ def _divisors_obstacle(variable: str) -> Obstacle:
         f"variable {variable}",
         1,
         "interval",
-        f"{variable} would be taken at more different intervals than the {MODAL_DIVISORS_MAX} "
-        "that a router keeps of a variable; ask for one at which others take it",
+        f"{variable} would be sent at more different intervals than the {MODAL_DIVISORS_MAX} "
+        "that a router keeps for a variable; request an interval that others use",
     )
 
 

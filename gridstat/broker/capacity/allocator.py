@@ -322,7 +322,7 @@ class Allocator:
         if not isinstance(plan, Obstacle) and any(path in plan.paths for _, path in staying):
             # A path of one router has no channel to exclude, so the search may find it twice.
             self._planner.undo(plan)
-            plan = Obstacle(Limit.REDUNDANCY, None, "", 0, "", "its sibling is the only way left")
+            plan = Obstacle(Limit.REDUNDANCY, None, "", 0, "", "the only path left is used already")
         if isinstance(plan, Obstacle):
             self.resources.give_back(held)
             return plan

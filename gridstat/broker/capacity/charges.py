@@ -56,7 +56,7 @@ def check_rate(variable: StatusVariable) -> None:
     """Raise unless a period or a minimum interval bounds the rate of the variable."""
     if variable.period is None and variable.interval_ns_min < 1:
         raise IntervalNotSatisfiable(
-            f"{variable.name} is aperiodic and declares no minimum interval, so nothing bounds it",
+            f"{variable.name} is aperiodic without a minimum interval, so its rate has no bound",
             hint="register it with interval_ns_min, the shortest time between two of its events",
         )
 

@@ -30,10 +30,10 @@ def slow_refusal(channels: Iterable[EventChannel]) -> Refusal | None:
     most = f"{FLOOD_CHANNEL_US_MAX // US_PER_MS} ms"
     return Refusal.of(
         LatencyNotSatisfiable,
-        f"channel {slowest.label} takes {slowest.latency_us / US_PER_MS:g} ms, and nothing floods "
-        f"over a channel that takes more than {most}: a copy could come round when routers have "
+        f"channel {slowest.label} takes {slowest.latency_us / US_PER_MS:g} ms, and flooding uses "
+        f"no channel that takes more than {most}: a copy could return after routers have "
         "forgotten its event",
-        hint="flood at a broker whose scope is without the channel, or declare a shorter latency",
+        hint="flood at a broker whose scope excludes the channel, or declare a shorter latency",
         bottleneck=f"channel {slowest.label}",
         shortfall=f"{slowest.latency_us - FLOOD_CHANNEL_US_MAX} µs",
     )

@@ -137,7 +137,7 @@ def replay_band(band: Band) -> Band:
             for mode, qos in quality.items()
         }
 
-    note = "replayed: it gets what live traffic leaves, and no latency is promised"
+    note = "replayed: it uses what live traffic leaves, and no latency is promised"
     return Band(
         best_effort(band.desired), best_effort(band.worst), (*band.notes, note), band.period
     )
@@ -179,8 +179,8 @@ def _limits(request: QosRequest, period: Period | None) -> tuple[Qos, Qos, tuple
     if every != desired.every:
         notes = (
             *notes,
-            f"every {desired.every} rounded down to {every}, since fewer could not be told from "
-            "forged stamps",
+            f"every {desired.every} rounded down to {every}, since sparser events could not be "
+            "distinguished from forged time stamps",
         )
     worst = request.worst(period)
     if worst.every == desired.every:

@@ -104,7 +104,7 @@ class Resources:
 
     def add_router(self, router: Router) -> None:
         if router.name in self._routers:
-            raise LayoutError(f"router {router.name} is there already")
+            raise LayoutError(f"router {router.name} exists already")
         self._routers[router.name] = RouterAccount(router, self.model, self._mode_sets)
         self._entries[router.name] = HopAccount((self._routers[router.name],), self._mode_sets)
         self._channels_at[router.name] = set()
@@ -128,7 +128,7 @@ class Resources:
     def add_channel(self, channel: EventChannel) -> None:
         ends = (channel.from_router, channel.to_router)
         if channel.channel_id in self._channels or ends in self._between:
-            raise LayoutError(f"channel {channel.channel_id}, {channel.label}, is there already")
+            raise LayoutError(f"channel {channel.channel_id}, {channel.label}, exists already")
         routers = (self.router(channel.from_router), self.router(channel.to_router))
         hop = HopAccount(routers, self._mode_sets, channel, self.probes)
         self._channels[channel.channel_id] = hop

@@ -222,7 +222,7 @@ class RouterHealth:
                     (who, path.routers[0]) if is_source else (record.subscriber, path.routers[-1])
                 )
                 parts = [f"{who} at {edge}"]
-            found.append(f"path {index + 1} is down: nothing is heard of {', '.join(parts)}")
+            found.append(f"path {index + 1} is down: nothing is received from {', '.join(parts)}")
         return tuple(found)
 
     def row_refusal_reasons(self, record: Subscribed) -> tuple[str, ...]:
