@@ -107,8 +107,8 @@ class Recovery:
             self._replan_soon()
         if not variable_ids:
             return
-        news = self._refusals.take(name, variable_ids)
-        self._moves.go_on()
+        news = self._refusals.update(name, variable_ids)
+        self._moves.retry_refused()
         refused = self._context.tables[name].refused
         through = self._context.registry.through_router.get(name, set())
         for variable_id in variable_ids:
@@ -144,24 +144,24 @@ class Recovery:
     def way_round(self, record: Subscribed) -> Subscribed | None:
         """Another path for a contract of which a router has just refused the row, reserved."""
         for name in routers_of((record,)):
-            self._refusals.take(name, self._context.tables[name].refused)
+            self._refusals.update(name, self._context.tables[name].refused)
         found = self._context.registry.subscriptions.get(record.subscription_id)
         if found is None or found.record is not record:
             return None
-        self._health.forget_ways()
+        self._health.clear_routes()
         return self._moved_round(found)
 
     def session_changed(self, name: str, *, is_connected: bool) -> None:
         self._health.session_changed(name, is_connected=is_connected)
         self._judge(name)
         if is_connected:
-            self._moves.go_on()
+            self._moves.retry_refused()
             self._look_at(self._impaired)
         self._replan()
 
     def absence_is_long(self, name: str) -> None:
         """It has had time to report, also to a broker that has just started."""
-        self._health.absence_is_long(name)
+        self._health.absence_timed_out(name)
         if name in self._context.registry.routers:
             self._judge(name)
             self._replan()
@@ -226,7 +226,7 @@ class Recovery:
         self._replan()
 
     def _judge(self, router: str) -> None:
-        is_down = self._health.judge(router)
+        is_down = self._health.update_router(router)
         if is_down is None:
             return
         self._context.note("router_down" if is_down else "router_up", router=router)
@@ -262,7 +262,7 @@ class Recovery:
             self._context.set_timer(REPLAN_TIMER, 0)
 
     def _replan(self) -> None:
-        self._health.forget_ways()
+        self._health.clear_routes()
         applied = Applied()
         operations: list[Operation] = []
         moved: list[tuple[Subscribed, Subscribed]] = []
@@ -328,7 +328,7 @@ class Recovery:
         where nothing that is up leads from end to end.
         """
         record, request = found.record, self._request(found)
-        if not self._health.has_way(request.sources, request.targets):
+        if not self._health.has_route(request.sources, request.targets):
             return None
         allocated = self._context.reservations.replace_path(request, index)
         is_elsewhere = (request.sources, request.targets) != (record.sources, record.targets)
@@ -371,12 +371,15 @@ class Recovery:
             return record
         found = self._context.registry.subscriptions[old.subscription_id]
         before = allocation_of(old, found.variable)
-        self._context.reservations.take_back(before, record.generation)
+        self._context.reservations.revert_change(before, record.generation)
         return None
 
     def _set_troubles(self, found: Subscription, record: Subscribed, *, is_moved: bool) -> None:
         still = self._health.failed_paths(record)
-        words = (*self._health.words(record, still), *self._health.refusals(record))
+        words = (
+            *self._health.failure_reasons(record, still),
+            *self._health.row_refusal_reasons(record),
+        )
         before, found.troubles = found.troubles, words
         if words:
             self._impaired.add(record.subscription_id)

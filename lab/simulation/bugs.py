@@ -131,7 +131,7 @@ def _believe_in_step(_: Function) -> Function:
         self.is_connected = True
         self._begin_numbers()
         self._forget_changes()
-        self._see_all()
+        self._confirm_all()
         return []
 
     return begin_session

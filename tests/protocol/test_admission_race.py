@@ -81,8 +81,8 @@ async def _race(allocator: Allocator, seed: int) -> list[Allocation | Refusal]:
 
 
 def _nothing_above_capacity(resources: Resources) -> None:
-    assert not any(carriage.is_over for carriage in resources.channels.values())
-    assert not any(account.is_over for account in resources.routers.values())
+    assert not any(carriage.is_overloaded for carriage in resources.channels.values())
+    assert not any(account.is_overloaded for account in resources.routers.values())
 
 
 @pytest.mark.parametrize("seed", [1, 2])

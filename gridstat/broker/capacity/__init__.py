@@ -1,5 +1,5 @@
-"""What a cloud has, what it has promised, and what still fits, exactly.
+"""Admission control of one cloud: its capacities, the reservations on them, and what still fits.
 
-Start at `allocation.py` for the way of a subscription from request to paths, `resources.py` for
-what is promised so far, and `charges.py` for what a promise costs.
+Start at `allocator.py` to follow a subscription from its request to its paths. `resources.py` holds
+the reservations, and `charges.py` computes what a reservation costs.
 """

@@ -1,17 +1,19 @@
-"""Accounts of channels and routers: what is promised on each, kept up to date by differences.
+"""Accounts of the load that is reserved on each hop and router, updated by differences.
 
-An account is a pure function of the divisors that are taken, so taking back what was added
-restores the very numbers (S0-59), and a change costs the same however much else is promised.
+An account is a pure function of the divisors that are taken, so removing what was added restores
+exactly the same numbers (S0-59). The cost of a change does not depend on what else is reserved.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gridstat.broker.capacity.bursts import Burst
 from gridstat.broker.capacity.charges import ZERO, Amount, DivisorCounts, ModalSum
 from gridstat.model.probe_law import PROBES_DEFAULT
 from gridstat.model.qos import BASELINE_MODE
+from gridstat.model.rate_law import MODAL_DIVISORS_MAX, modal_divisors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,12 +29,16 @@ _STEP_US_MIN: Final = 10
 _STEPS_PER_OCTAVE: Final = 8
 _BASELINE: Final = (BASELINE_MODE,)
 REPLAY_SHARE: Final = 4
-"""All replay together takes no more than a fourth of what a router takes, beside what is promised:
-nobody is refused for it, so it must be little enough for the router's reserve."""
+"""Replayed variables may use a fourth of a router's capacity, in addition to the reserved load.
+
+No live subscription is refused because of replay, so replay must fit into the router's reserve.
+"""
+EveryCounts: TypeAlias = tuple[tuple[int, int], ...]
+"""Pairs of a divisor and the number of channels and deliveries that keep it, ascending."""
 
 
 class Stream:
-    """One variable on one carriage: who takes it, and what is charged for that at present."""
+    """One variable on one hop: the divisors at which it is taken, and the present charge."""
 
     __slots__ = ("burst_modes", "counts", "event_bytes", "stream_cost", "taken")
 
@@ -46,15 +52,15 @@ class Stream:
 
     @property
     def events_per_s(self) -> dict[int, Fraction]:
-        """What is carried of it, per mode."""
+        """Events a second that the hop carries of the variable, by mode."""
         amounts = self.stream_cost.price.events_per_s(self.taken)
         return {mode: amount.value for mode, amount in sorted(amounts.items())}
 
 
 class RouterAccount:
-    """The events a second that a router is promised to take in and send out, and those of replay.
+    """Events a second that are reserved on a router, in and out, and separately those of replay.
 
-    Replay is apart: it makes no promise late and leaves all the room to others.
+    Replay is counted apart: it delays no contract and uses none of the reserved capacity.
     """
 
     __slots__ = ("carriages", "events", "is_up", "latency_us", "replays", "router")
@@ -70,32 +76,32 @@ class RouterAccount:
         self.latency_us = self.predicted_us(model)
 
     def predicted_us(self, model: LatencyModel) -> int:
-        return stepped_us(model.router_us(self.events.at_most()))
+        return stepped_us(model.router_us(self.events.upper_bound()))
 
     @property
-    def is_over(self) -> bool:
+    def is_overloaded(self) -> bool:
         return self.events.exceeds(self.router.events_per_s_max)
 
     @property
     def replays_max(self) -> int:
-        """The events a second of replay that it takes."""
+        """Events a second of replay that the router accepts."""
         return self.router.events_per_s_max // REPLAY_SHARE
 
     @property
-    def is_replay_over(self) -> bool:
+    def exceeds_replay(self) -> bool:
         return self.replays.exceeds(self.replays_max)
 
     def shortfall(self) -> Fraction:
-        """Events a second that are missing, or not above 0 where there is room."""
+        """Return the missing events a second; 0 or less if the load fits."""
         return self.events.value - self.router.events_per_s_max
 
 
-class Carriage:
-    """A one-way step that carries variables and loads one or two routers.
+class HopAccount:
+    """Account of a one-way hop that carries variables and loads one or two routers.
 
-    An event channel is one; so are the step of a publisher into its edge and that of an edge to
-    its subscriber, which have no bandwidth of their own but load the edge. `bytes` are those of
-    variables; `probe_charge` is what the channel's probes take of its bandwidth beside them.
+    A hop is an event channel, the step from a publisher to its edge, or the step from an edge to
+    its subscriber. The last two have no bandwidth limit, but load the edge. `bytes` counts the
+    variables; `probe_charge` is the bandwidth that the channel's probes use in addition.
     """
 
     __slots__ = (
@@ -129,13 +135,13 @@ class Carriage:
         self.latency_us = 0 if channel is None else channel.latency_us
 
     def replace_channel(self, channel: EventChannel | None) -> None:
-        """The channel with other figures, and with the probes that its bandwidth affords."""
+        """Set new parameters of the channel, and derive its probe charge from its bandwidth."""
         self.channel = channel
         bandwidth = 0 if channel is None else channel.bandwidth_bytes_per_s
         self.probe_charge = Amount(self.probes.bytes_per_s_of(bandwidth)) if bandwidth else ZERO
 
     def add(self, stream_cost: StreamCost, everys: Mapping[int, int]) -> bool:
-        """One more subscription takes the variable here; whether that changes any number."""
+        """Add a subscription to the variable; return whether that changes any total."""
         number = stream_cost.variable.variable_id
         stream = self.streams.get(number)
         if stream is None:
@@ -143,7 +149,7 @@ class Carriage:
         return stream.counts.add(everys) and self._charge(stream)
 
     def remove(self, variable_id: int, everys: Mapping[int, int]) -> bool:
-        """Take back what was added; whether that changes any number."""
+        """Remove a subscription that was added; return whether that changes any total."""
         stream = self.streams[variable_id]
         if not stream.counts.remove(everys):
             return False
@@ -153,21 +159,24 @@ class Carriage:
         return is_changed
 
     def serves(self, variable_id: int, everys: Mapping[int, int]) -> bool:
-        """Whether the variable could be taken here at these divisors without carrying more."""
+        """Return whether one more subscription at these divisors would add no load here."""
         stream = self.streams.get(variable_id)
         return stream is not None and stream.counts.serves(everys)
 
-    def has_ample_room(self, stream_cost: StreamCost, modes: int, margin: float) -> bool:
-        """Whether the variable fits at full rate in so many modes, by a quick look from above."""
+    def surely_fits(self, stream_cost: StreamCost, modes: int, margin: float) -> bool:
+        """Return whether the variable surely fits, by a quick estimate from above.
+
+        The estimate charges the full rate once for each of so many `modes`.
+        """
         events_per_s = modes * float(stream_cost.price.event_rate)
         for account in self.routers:
             limit = margin * account.router.events_per_s_max
-            if account.events.at_most() + events_per_s > limit:
+            if account.events.upper_bound() + events_per_s > limit:
                 return False
         if self.channel is None or not self.channel.bandwidth_bytes_per_s:
             return True
         bytes_per_s = events_per_s * stream_cost.event_bytes(self.channel.mtu_bytes)
-        bytes_per_s += self.charged_at_most()
+        bytes_per_s += self.charged_upper_bound()
         return (
             bytes_per_s <= margin * self.channel.bandwidth_bytes_per_s
             and self.burst.events < self.channel.queue_events_max
@@ -182,48 +191,48 @@ class Carriage:
         )
 
     @property
-    def is_over(self) -> bool:
+    def is_overloaded(self) -> bool:
         bandwidth = 0 if self.channel is None else self.channel.bandwidth_bytes_per_s
         return bandwidth > 0 and self.bytes.exceeds(bandwidth, self.probe_charge)
 
     @property
-    def is_burst_over(self) -> bool:
-        """A channel without a declared bandwidth has no queue that could overflow."""
+    def overflows_queue(self) -> bool:
+        """True if the burst overflows the queue; without a declared bandwidth none can."""
         if self.channel is None or not self.channel.bandwidth_bytes_per_s:
             return False
         return self.burst.events > self.channel.queue_events_max
 
     def shortfall(self) -> Fraction:
-        """Bytes a second that are missing, or not above 0 where there is room."""
+        """Return the missing bytes a second; 0 or less if the load fits."""
         assert self.channel is not None
         return self.charged() - self.channel.bandwidth_bytes_per_s
 
     def charged(self) -> Fraction:
-        """Bytes a second that variables and probes take together."""
+        """Return the bytes a second that variables and probes use together."""
         return self.bytes.value + self.probe_charge.value
 
-    def charged_at_most(self) -> float:
-        """The same as a float that may be a hair above it."""
-        return self.bytes.at_most() + self.probe_charge.at_most()
+    def charged_upper_bound(self) -> float:
+        """Return a float that is equal to or slightly above `charged`."""
+        return self.bytes.upper_bound() + self.probe_charge.upper_bound()
 
     def _charge(self, stream: Stream) -> bool:
         before, after = stream.taken, stream.counts.taken()
         stream.taken = after
         price, is_replay = stream.stream_cost.price, stream.stream_cost.is_replay
-        steps = price.steps(before, after)
-        for mode, was, now in steps:
+        changes = price.rate_changes(before, after)
+        for mode, was, now in changes:
             for router in self.routers:
                 (router.replays if is_replay else router.events).replace(mode, was, now)
         if self.channel is None or is_replay:
-            return bool(steps)
-        if steps:
-            for mode, was, now in price.byte_steps(before, after, stream.event_bytes):
+            return bool(changes)
+        if changes:
+            for mode, was, now in price.byte_changes(before, after, stream.event_bytes):
                 self.bytes.replace(mode, was, now)
-        return self._charge_burst(stream) or bool(steps)
+        return self._charge_burst(stream) or bool(changes)
 
     def _charge_burst(self, stream: Stream) -> bool:
         counts = stream.counts
-        modes = _BASELINE if counts.is_of_the_baseline else burst_modes(counts.modes())
+        modes = _BASELINE if counts.has_baseline else burst_modes(counts.modes())
         if modes == stream.burst_modes:
             return False
         if modes:
@@ -234,16 +243,97 @@ class Carriage:
         return True
 
 
+class RowDivisors:
+    """Counts, by variable, of the divisors that are kept on all channels and deliveries.
+
+    A core's row of a variable holds 64 divisors over all its channels. A router rounds further
+    divisors down to common ones, and then forwards more than is charged. Counting over the whole
+    cloud ensures that no router's row has too many.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[int, EveryCounts] = {}
+        self._overfull: dict[str, None] = {}
+
+    def add(self, hop: HopAccount, stream_cost: StreamCost, everys: Mapping[int, int]) -> bool:
+        """Add a subscription on this hop; return whether that changes any total."""
+        number = stream_cost.variable.variable_id
+        before = _taken(hop, number)
+        is_changed = hop.add(stream_cost, everys)
+        after = hop.streams[number].taken
+        if after is not before:
+            held = self.count(number)
+            if self._replace(number, before, after) > max(held, MODAL_DIVISORS_MAX):
+                self._overfull[stream_cost.variable.name] = None
+        return is_changed
+
+    def remove(self, hop: HopAccount, variable_id: int, everys: Mapping[int, int]) -> bool:
+        """Remove a subscription from this hop; return whether that changes any total."""
+        before = _taken(hop, variable_id)
+        is_changed = hop.remove(variable_id, everys)
+        after = _taken(hop, variable_id)
+        if after is not before:
+            self._replace(variable_id, before, after)
+        return is_changed
+
+    def take_overfull(self) -> tuple[str, ...]:
+        """Return the variables that got more divisors than a row holds since the last call."""
+        found, self._overfull = tuple(self._overfull), {}
+        return found
+
+    def count(self, variable_id: int) -> int:
+        return len(self._counts.get(variable_id, ()))
+
+    def _replace(self, variable_id: int, before: Divisors, after: Divisors) -> int:
+        """Replace the divisors of one hop; return how many different ones the variable has."""
+        counts = _replaced(self._counts.get(variable_id, ()), before, after)
+        if counts:
+            self._counts[variable_id] = counts
+        else:
+            self._counts.pop(variable_id, None)
+        return len(counts)
+
+
 def burst_modes(modes: Iterable[int]) -> tuple[int, ...]:
-    """In which modes a variable adds to a burst: one event each, the baseline's in all modes."""
+    """Return the modes in which a variable adds one event to a burst; the baseline covers all."""
     taken = tuple(modes)
     return _BASELINE if BASELINE_MODE in taken else taken
 
 
 def stepped_us(us: int) -> int:
-    """Rounded up to a step of at most an eighth, so that predictions move rarely.
+    """Return a latency rounded up by at most an eighth, so that predictions rarely change.
 
-    A prediction that moves has to be compared with every contract that rests on it.
+    Each change of a prediction has to be compared with every contract that depends on it.
     """
     step = max(_STEP_US_MIN, (1 << us.bit_length() >> 1) // _STEPS_PER_OCTAVE)
     return -(-us // step) * step
+
+
+@lru_cache(maxsize=4_096)
+def _replaced(counts: EveryCounts, before: Divisors, after: Divisors) -> EveryCounts:
+    """Return the counts after a change; the cache lets variables with equal counts share them."""
+    found = dict(counts)
+    more, less = _difference(before, after)
+    for every in more:
+        found[every] = found.get(every, 0) + 1
+    for every in less:
+        found[every] -= 1
+    return tuple((every, count) for every, count in sorted(found.items()) if count)
+
+
+@lru_cache(maxsize=4_096)
+def _difference(before: Divisors, after: Divisors) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the divisors that a router starts to keep, and those that it drops."""
+    was, now = kept_divisors(before), kept_divisors(after)
+    return tuple(now - was), tuple(was - now)
+
+
+@lru_cache(maxsize=4_096)
+def kept_divisors(taken: Divisors) -> frozenset[int]:
+    """Return the divisors that a router keeps for one channel, over all modes."""
+    return frozenset(every for own in modal_divisors(dict(taken)).values() for every in own)
+
+
+def _taken(hop: HopAccount, variable_id: int) -> Divisors:
+    stream = hop.streams.get(variable_id)
+    return () if stream is None else stream.taken

@@ -1,7 +1,7 @@
-"""May this subscription enter? What stands in its way: the element, the limit, and the shortfall.
+"""Admission checks: the limits that a subscription would break, where, and by how much.
 
-Judged are the elements that a claim has touched: bandwidth and queue of channels, capacity of
-routers, and the latency of contracts that are there already. A refusal names the one that binds.
+The checks look at the elements that a claim has changed: bandwidth and queue of channels, capacity
+of routers, and the latency of existing contracts. A refusal names the limit that binds.
 """
 
 from __future__ import annotations
@@ -30,16 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from fractions import Fraction
 
-    from gridstat.broker.capacity.accounts import Carriage
+    from gridstat.broker.capacity.accounts import HopAccount
     from gridstat.broker.capacity.allocation import AllocatedPath, AllocationRequest
-    from gridstat.broker.capacity.claims import Touched
     from gridstat.broker.capacity.latency_promises import Element
-    from gridstat.broker.capacity.resources import Resources
+    from gridstat.broker.capacity.resources import LoadChange, Resources
     from gridstat.model.paths import NotFound
 
 
 class Limit(Enum):
-    """What may stand in the way, by the error that it is refused with."""
+    """Kind of limit; its value is the error with which a request that breaks it is refused."""
 
     LATENCY = LatencyNotSatisfiable
     REDUNDANCY = RedundancyNotSatisfiable
@@ -56,7 +55,7 @@ CAPACITY_LIMITS: Final = (Limit.CHANNEL, Limit.ROUTER, Limit.BURST)
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """One limit that a request would break, at one element (or nowhere in particular)."""
+    """One limit that a request would break, at one element or (`None`) in the whole cloud."""
 
     limit: Limit
     element: Element | None
@@ -66,8 +65,8 @@ class Obstacle:
     reason: str
 
     @property
-    def is_of_the_topology(self) -> bool:
-        """Whether it stands whatever is promised to others, and at whatever rate."""
+    def is_topological(self) -> bool:
+        """True if the topology alone breaks the limit, at any rate and without other load."""
         return self.element is None and self.limit in {
             Limit.LATENCY,
             Limit.REDUNDANCY,
@@ -86,48 +85,48 @@ class Obstacle:
 
 def obstacles(
     resources: Resources,
-    touched: Touched,
+    touched: LoadChange,
     *,
     ignoring: frozenset[Limit] = frozenset(),
-    pressed: Mapping[int, Fraction] | None = None,
+    back_pressured: Mapping[int, Fraction] | None = None,
 ) -> list[Obstacle]:
-    """Every limit that the claims just taken have broken, in the order in which they met it.
+    """Return every limit that the new claims have broken, in the order of the elements.
 
-    `pressed` are the back-pressured channels that a change may go on using, with the bytes a
-    second that they carried before it: no more than that.
+    `back_pressured` maps each back-pressured channel that a change may continue to use to the bytes
+    a second that it carried before; the change may not add to them.
     """
     found: list[Obstacle] = []
     for element in touched.elements:
         if isinstance(element, str):
-            if resources.router(element).is_over:
+            if resources.router(element).is_overloaded:
                 found.append(_router_obstacle(resources, element))
         else:
-            carriage = resources.channel(element)
-            if carriage.is_over or carriage.is_burst_over:
-                found.extend(channel_obstacles(carriage, element))
-            if pressed and element in pressed:
-                found.extend(_pressure_obstacles(resources, element, pressed[element]))
+            hop = resources.channel(element)
+            if hop.is_overloaded or hop.overflows_queue:
+                found.extend(channel_obstacles(hop, element))
+            if back_pressured and element in back_pressured:
+                found.extend(_back_pressure_obstacles(resources, element, back_pressured[element]))
     if touched.late:
         found.extend(_late_obstacles(resources, touched))
-    found += [_crowded_obstacle(name) for name in touched.crowded]
+    found += [_divisors_obstacle(name) for name in touched.overfull_rows]
     return [obstacle for obstacle in found if obstacle.limit not in ignoring]
 
 
 def replay_obstacles(
-    resources: Resources, touched: Touched, *, ignoring: frozenset[Limit] = frozenset()
+    resources: Resources, touched: LoadChange, *, ignoring: frozenset[Limit] = frozenset()
 ) -> list[Obstacle]:
-    """What the claims of a replayed variable have broken: the share that routers have for it."""
+    """Return the routers whose share for replay the claims of a replayed variable exceed."""
     found = [
         replay_obstacle(resources, name)
         for name in touched.elements
-        if isinstance(name, str) and resources.router(name).is_replay_over
+        if isinstance(name, str) and resources.router(name).exceeds_replay
     ]
-    found += [_crowded_obstacle(name) for name in touched.crowded]
+    found += [_divisors_obstacle(name) for name in touched.overfull_rows]
     return [obstacle for obstacle in found if obstacle.limit not in ignoring]
 
 
 def replay_obstacle(resources: Resources, name: str, more: Fraction | int = 0) -> Obstacle:
-    """A router would be sent too much replay, by so much more than it is now."""
+    """Return the obstacle of a router that would receive `more` replay than it accepts."""
     account = resources.router(name)
     missing = ceil(account.replays.value + more - account.replays_max)
     return Obstacle(
@@ -136,8 +135,8 @@ def replay_obstacle(resources: Resources, name: str, more: Fraction | int = 0) -
         f"router {name}",
         missing,
         "events/s",
-        f"router {name} takes {account.replays_max} events/s of replay, and {missing} more would "
-        "come; replay more slowly, or fewer variables",
+        f"router {name} accepts {account.replays_max} events/s of replay, and would receive "
+        f"{missing} more; replay more slowly, or replay fewer variables",
     )
 
 
@@ -157,7 +156,7 @@ def congested(label: str, channel_id: int) -> Obstacle:
 
 
 def too_slow(resources: Resources, path: AllocatedPath, missing_us: int) -> Obstacle:
-    """A path would take longer than allowed; the slowest part of it is the bottleneck."""
+    """Return the obstacle of a path that takes too long; its slowest element is the bottleneck."""
     elements: list[Element] = [*path.routers, *path.channel_ids]
     slowest = max(elements, key=lambda element: latency_us_of(resources, element))
     return Obstacle(
@@ -166,7 +165,7 @@ def too_slow(resources: Resources, path: AllocatedPath, missing_us: int) -> Obst
         label_of(resources, slowest),
         missing_us,
         "µs",
-        f"the way by {' → '.join(path.routers)} is predicted to take {path.latency_us} µs, "
+        f"the path {' → '.join(path.routers)} is predicted to take {path.latency_us} µs, "
         f"{missing_us} µs more than allowed",
     )
 
@@ -174,7 +173,7 @@ def too_slow(resources: Resources, path: AllocatedPath, missing_us: int) -> Obst
 def not_found(
     answer: NotFound, allowed_us: Sequence[int], ends_us: int, request: AllocationRequest
 ) -> Obstacle:
-    """What the topology itself does not offer, whatever is promised to others."""
+    """Return the obstacle for paths that the topology does not offer, whatever the load is."""
     wanted = len(allowed_us)
     ends = f"from {' or '.join(request.sources)} to {' or '.join(request.targets)}"
     match answer.reason:
@@ -184,18 +183,18 @@ def not_found(
             text = f"{_paths(wanted)} {ends} take {takes_us} µs at best, {missing_us} µs too much"
             return Obstacle(Limit.LATENCY, None, ends, missing_us, "µs", text)
         case "budget":
-            text = f"the search for {_paths(wanted)} {ends} was ended before it had a verdict"
+            text = f"the search for {_paths(wanted)} {ends} reached its time limit without a result"
             return Obstacle(Limit.REDUNDANCY, None, ends, 0, "", text)
         case "length":
             missing = answer.routers - PATH_ROUTERS_MAX
             text = (
                 f"{_paths(wanted)} {ends} would cross up to {answer.routers} routers, and a "
-                f"contract names {PATH_ROUTERS_MAX} a path"
+                f"contract allows {PATH_ROUTERS_MAX} a path"
             )
             return Obstacle(Limit.LENGTH, None, ends, missing, "routers", text)
         case "disconnected" | "disjoint":
             missing = max(1, wanted - answer.paths_max)
-            text = f"{ends} {wanted} disjoint paths are asked, and {answer.paths_max} are there"
+            text = f"{wanted} disjoint paths {ends} are requested, and {answer.paths_max} exist"
             unit = "path" if missing == 1 else "paths"
             return Obstacle(Limit.REDUNDANCY, None, ends, missing, unit, text)
         case _:
@@ -234,17 +233,17 @@ def _router_obstacle(resources: Resources, name: str) -> Obstacle:
         missing,
         "events/s",
         f"router {name} has no capacity left: {missing} of the "
-        f"{account.router.events_per_s_max} events/s that it takes are missing",
+        f"{account.router.events_per_s_max} events/s that it accepts are missing",
     )
 
 
-def channel_obstacles(carriage: Carriage, channel_id: int) -> Iterable[Obstacle]:
-    """The limits of a channel itself that are broken: its bandwidth and its queue."""
-    if carriage.channel is None:
+def channel_obstacles(hop: HopAccount, channel_id: int) -> Iterable[Obstacle]:
+    """Yield the broken limits of a channel: its bandwidth and its queue."""
+    if hop.channel is None:
         return
-    label = carriage.channel.label
-    if carriage.is_over:
-        missing = ceil(carriage.shortfall())
+    label = hop.channel.label
+    if hop.is_overloaded:
+        missing = ceil(hop.shortfall())
         yield Obstacle(
             Limit.CHANNEL,
             channel_id,
@@ -252,43 +251,43 @@ def channel_obstacles(carriage: Carriage, channel_id: int) -> Iterable[Obstacle]
             missing,
             "bytes/s",
             f"channel {label} is full: {missing} of its "
-            f"{carriage.channel.bandwidth_bytes_per_s} bytes/s are missing; "
-            f"{ceil(carriage.probe_charge.value)} bytes/s of them are for probes",
+            f"{hop.channel.bandwidth_bytes_per_s} bytes/s are missing; "
+            f"{ceil(hop.probe_charge.value)} bytes/s of them are for probes",
         )
-    if carriage.is_burst_over:
-        missing = carriage.burst.events - carriage.channel.queue_events_max
+    if hop.overflows_queue:
+        missing = hop.burst.events - hop.channel.queue_events_max
         yield Obstacle(
             Limit.BURST,
             channel_id,
             f"channel {label}",
             missing,
             "events",
-            f"{carriage.burst.events} events may come to channel {label} at one instant, and its "
-            f"queue holds {carriage.channel.queue_events_max}",
+            f"{hop.burst.events} events may arrive at channel {label} at one instant, but its "
+            f"queue holds {hop.channel.queue_events_max}",
         )
 
 
-def _pressure_obstacles(
+def _back_pressure_obstacles(
     resources: Resources, channel_id: int, before: Fraction
 ) -> Iterable[Obstacle]:
     if resources.channel(channel_id).bytes.value > before:
         yield back_pressure(resources, channel_id)
 
 
-def _crowded_obstacle(variable: str) -> Obstacle:
+def _divisors_obstacle(variable: str) -> Obstacle:
     return Obstacle(
         Limit.INTERVALS,
         None,
         f"variable {variable}",
         1,
         "interval",
-        f"{variable} would be taken at more different intervals than the {MODAL_DIVISORS_MAX} "
-        "that a router keeps of a variable; ask for one at which others take it",
+        f"{variable} would be sent at more different intervals than the {MODAL_DIVISORS_MAX} "
+        "that a router keeps for a variable; request an interval that others use",
     )
 
 
-def _late_obstacles(resources: Resources, touched: Touched) -> Iterable[Obstacle]:
-    """Load that would make an older contract late is refused as if its element were full."""
+def _late_obstacles(resources: Resources, touched: LoadChange) -> Iterable[Obstacle]:
+    """Yield an obstacle for each older contract that the load makes late, as if it were full."""
     for element, key in touched.late:
         is_router = isinstance(element, str)
         label = label_of(resources, element)

@@ -1,4 +1,4 @@
-"""What is asked of an allocation, and its two answers: an allocation with paths, or a refusal."""
+"""Request for an allocation, and its two results: an allocation with paths, or a refusal."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from gridstat.model.paths import FoundPath
 
 Gates: TypeAlias = tuple[tuple[str, int], ...]
-"""Routers at which paths enter or leave the cloud, each with the channel that does it."""
+"""Routers at which paths enter or leave the cloud, each with the channel between the clouds."""
 
 
 class AllocationRequest(Struct, frozen=True):
-    """A subscription as admission sees it: from the publisher's edges to the subscriber's.
+    """Subscription as admission sees it: from the publisher's edges to the subscriber's edges.
 
-    Subscriptions of one `subscriber` to one variable share the last step from their edge; without
-    a name each is charged as if it had a subscriber of its own. With `entries` the variable comes
-    from another cloud, and with `exits` it goes to one; whoever leaves by one channel shares that.
+    Subscriptions of one `subscriber` to one variable share the last hop from their edge; without a
+    name each is charged as if it had its own subscriber. With `entries` the variable comes from
+    another cloud, and with `exits` it goes to one; paths that leave by one channel share that hop.
     """
 
     subscription_id: int
@@ -40,20 +40,23 @@ class AllocationRequest(Struct, frozen=True):
     exits: Gates = ()
 
     def taken_by(self, path: FoundPath | AllocatedPath) -> str:
-        """Who takes the last step of a path."""
+        """Return the name under which the last hop of a path is charged."""
         if self.exits:
             return _by_gate(self.exits, path.routers[-1], path.channel_ids[-1:])
         return self.subscriber or f"subscription {self.subscription_id}"
 
     def entered_by(self, path: FoundPath | AllocatedPath) -> str:
-        """By what a path enters the cloud, if it does."""
+        """Return the name under which a path's entry from another cloud is charged, or ""."""
         if not self.entries:
             return ""
         return _by_gate(self.entries, path.routers[0], path.channel_ids[:1])
 
 
 def _by_gate(gates: Gates, router: str, beside: tuple[int, ...]) -> str:
-    """The one channel of a gate; of several at a router, told apart by the path's next channel."""
+    """Return a name for the gate at a router.
+
+    Where a router has several gates, the path's neighbouring channel distinguishes them.
+    """
     channels = [number for name, number in gates if name == router]
     if len(channels) == 1:
         return f"channel {channels[0]}"
@@ -61,7 +64,7 @@ def _by_gate(gates: Gates, router: str, beside: tuple[int, ...]) -> str:
 
 
 class AllocatedPath(Struct, frozen=True):
-    """One way from a source to a target; `latency_us` is what was predicted when it was granted."""
+    """One path from a source to a target; `latency_us` was predicted when it was granted."""
 
     routers: tuple[str, ...]
     channel_ids: tuple[int, ...]
@@ -69,9 +72,9 @@ class AllocatedPath(Struct, frozen=True):
 
 
 class Allocation(Struct, frozen=True):
-    """A contract: one ordered list of disjoint paths, of which each mode uses the first few.
+    """Contract: one ordered list of disjoint paths, of which each mode uses the first few.
 
-    `degraded` says in words what was rounded or granted below the desired quality, and why.
+    `degraded` explains in text what was rounded or granted below the desired quality, and why.
     """
 
     request: AllocationRequest
@@ -86,17 +89,17 @@ class Allocation(Struct, frozen=True):
         return self.request.subscription_id
 
     def everys(self, index: int) -> dict[int, int]:
-        """The divisor of each mode that uses the path of this index, by ascending mode."""
+        """Return the divisor of each mode that uses the path of this index, by ascending mode."""
         return everys(self.granted, index)
 
     def latency_us_max(self, index: int) -> int:
-        """What the strictest of the modes that use this path allows it."""
+        """Return the lowest latency bound of all modes that use the path of this index."""
         return latency_us_max(self.granted, index)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """No, and why; the fields are those of `RefusedOutcome`."""
+    """Refusal and its reason; the fields are those of `RefusedOutcome`."""
 
     code: int
     reason: str
@@ -113,7 +116,7 @@ class Refusal:
         bottleneck: str = "",
         shortfall: str = "",
     ) -> Refusal:
-        """A refusal with the code of an error, and its remedy unless there is a better hint."""
+        """Return a refusal with the code of an error class, and by default its remedy as hint."""
         return Refusal(kind.code, reason, hint or kind.remedy, bottleneck, shortfall)
 
 
@@ -128,7 +131,7 @@ def everys(granted: dict[int, Qos], index: int) -> dict[int, int]:
 
 @lru_cache(maxsize=4_096)
 def _only(mode: int, every: int) -> dict[int, int]:
-    """One for all who take a variable so: it is kept with every claim, and never changed."""
+    """Return one shared dict, since every claim keeps one; callers must not change it."""
     return {mode: every}
 
 
@@ -141,12 +144,12 @@ def paths_wanted(granted: dict[int, Qos]) -> int:
 
 
 def routers_at(gates: Gates) -> tuple[str, ...]:
-    """The routers of some gates, each once."""
+    """Return the routers of some gates, each once."""
     return tuple(dict.fromkeys(router for router, _ in gates))
 
 
 def gates_used(gates: Gates, routers: Iterable[str]) -> tuple[int, ...] | None:
-    """The channel of each path's gate, by its router; None unless each gate has one path."""
+    """Return the channel of each path's gate, by its router; None unless each gate has one path."""
     left = list(gates)
     found = []
     for router in routers:
@@ -159,13 +162,13 @@ def gates_used(gates: Gates, routers: Iterable[str]) -> tuple[int, ...] | None:
 
 
 def is_node_disjoint(paths: tuple[AllocatedPath, ...]) -> bool:
-    """Whether no two paths share a router but an edge."""
+    """Return whether no two paths share a router other than an edge."""
     inner = [name for path in paths for name in path.routers[1:-1]]
     return len(set(inner)) == len(inner)
 
 
 def shares_edge(paths: tuple[AllocatedPath, ...]) -> bool:
-    """Whether two paths start or end at the same edge router."""
+    """Return whether two paths start or end at the same edge router."""
     return len(paths) > 1 and (
         len({path.routers[0] for path in paths}) < len(paths)
         or len({path.routers[-1] for path in paths}) < len(paths)

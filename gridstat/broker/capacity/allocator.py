@@ -1,8 +1,9 @@
-"""The way of a subscription from request to paths: negotiate, search, reserve; and back again.
+"""Allocator: turns a subscription request into reserved paths, and changes or releases them.
 
-Every call either does all of what it says or leaves no trace. A change reserves the new before the
-old is given back: both are charged until `settle`, because both are on the routers until then. Only
-that overlap may exceed a limit; refusing it would refuse changes that end below what was held.
+An allocation negotiates a quality, searches paths, and reserves them. Every call either succeeds
+completely or changes nothing. A change reserves the new paths before the old ones are released:
+both are charged until `release_retired`, because the routers hold both until then. Only this
+overlap may exceed a limit; to refuse it would refuse changes that end with less load than before.
 """
 
 from __future__ import annotations
@@ -30,50 +31,52 @@ from gridstat.broker.capacity.latency_promises import PathKey
 from gridstat.broker.capacity.negotiation import band_of, differences, replay_band
 from gridstat.broker.capacity.path_cache import SEARCH_BUDGET_S
 from gridstat.broker.capacity.planning import Plan, Planner, Trial, claim_of, claims_of
-from gridstat.broker.capacity.resources import UNNAMED, Leaving, RefusedRows
 from gridstat.broker.interning import same, same_quality
 from gridstat.model.errors import IntervalNotSatisfiable, NoSuchRouter, NoSuchSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from gridstat.broker.capacity.claims import Claim
     from gridstat.broker.capacity.negotiation import Band
-    from gridstat.broker.capacity.resources import Resources
+    from gridstat.broker.capacity.resources import Claim, Resources
     from gridstat.model.qos import Qos
 
 LATENCY_HEADROOM: Final = Fraction(5, 4)
-"""A latency below the desired one is granted with a quarter above the prediction, within the band,
-so that the next subscription on the same path does not make the contract late at once."""
+"""Factor above the prediction with which a latency worse than desired is granted, if allowed.
+
+Without it the next subscription on the same path would make the contract late at once.
+"""
+UNASSIGNED: Final = -1
+"""Generation of claims whose change is decided, but has no generation number yet."""
 
 
-def standing_clock() -> float:
-    """For callers without a clock: the search then ends by its bound on steps."""
+def zero_clock() -> float:
+    """Return 0: the clock of callers without one; their searches end by the bound on steps."""
     return 0.0
 
 
 class Allocator:
-    """Holds the contracts; the claims on resources are those of its contracts and of what leaves.
+    """Holder of all contracts; the resources are charged for them and for retiring claims.
 
-    `change`, `replace_path` and `replace_all` keep the old paths charged until `settle`.
+    `change` and `replace_path` keep the old paths charged until `release_retired`.
     """
 
     def __init__(
         self,
         resources: Resources,
         *,
-        clock: Callable[[], float] = standing_clock,
+        clock: Callable[[], float] = zero_clock,
         budget_s: float = SEARCH_BUDGET_S,
     ) -> None:
         self.resources = resources
         self._planner = Planner(resources, clock, budget_s)
         self._contracts: dict[int, Allocation] = {}
-        self.leaving = Leaving(resources)
-        self.refused_rows = RefusedRows()
+        self.retiring = RetiringClaims(resources)
+        self.avoided_routers = AvoidedRouters()
 
     @property
     def contracts(self) -> Mapping[int, Allocation]:
-        """Every contract by its subscription."""
+        """Return every contract by its subscription."""
         return MappingProxyType(self._contracts)
 
     def contract(self, subscription_id: int) -> Allocation:
@@ -83,57 +86,59 @@ class Allocator:
             raise NoSuchSubscription(f"there is no subscription {subscription_id}") from None
 
     def allocate(self, request: AllocationRequest) -> Allocation | Refusal:
-        """Paths and the best quality that fits between desired and worst, reserved; or why not."""
+        """Reserve paths at the best quality that fits between desired and worst, or refuse."""
         assert request.subscription_id not in self._contracts, "subscriptions are allocated once"
-        return self._negotiate_round_refusals(self._trial(request))
+        return self._negotiate_avoiding_refusals(self._trial(request))
 
     def release(self, subscription_id: int) -> Allocation:
-        """Give everything of a subscription back, also what was still leaving."""
+        """Release all claims of a subscription, also those of earlier paths that still retire."""
         contract = self.contract(subscription_id)
-        self.settle(subscription_id)
+        self.release_retired(subscription_id)
         self._withdraw(contract)
         return contract
 
     def change(self, request: AllocationRequest) -> Allocation | Refusal:
-        """Another quality, other edges or another variable for a live subscription.
+        """Change the quality, the edges or the variable of a live subscription.
 
-        A refusal leaves the old contract; otherwise the old paths are charged until `settle`.
+        A refusal leaves the old contract; otherwise the old paths stay charged until
+        `release_retired`.
         """
         old = self.contract(request.subscription_id)
         trial = self._trial(request, old)
         self._withdraw(old)
-        answer = self._negotiate_round_refusals(trial)
+        answer = self._negotiate_avoiding_refusals(trial)
         if isinstance(answer, Refusal):
             self._hold(old)
         else:
-            self.leaving.charge(old.subscription_id, _claims(old))
+            self.retiring.charge(old.subscription_id, _claims(old))
         return answer
 
-    def settle(self, subscription_id: int, *generations: int) -> None:
-        """The routers have torn down what changes left behind: give that back.
+    def release_retired(self, subscription_id: int, *generations: int) -> None:
+        """Release the claims of old paths that the routers have torn down.
 
-        With generations only what those retire; the rest may still be on the routers.
+        With generations only the claims that those retire are released; the routers may still hold
+        the others.
         """
-        self.leaving.settle(subscription_id, *generations)
+        self.retiring.release(subscription_id, *generations)
 
-    def take_back(self, contract: Allocation, generation: int) -> None:
-        """Hold the contract from before a change to this generation, which came to nothing."""
-        self.settle(contract.subscription_id, generation, UNNAMED)
+    def revert_change(self, contract: Allocation, generation: int) -> None:
+        """Revert a change to this generation that failed: hold the contract from before again."""
+        self.release_retired(contract.subscription_id, generation, UNASSIGNED)
         if contract.subscription_id in self._contracts:
             self._withdraw(self._contracts[contract.subscription_id])
         self._hold(contract)
 
     def restore(self, contract: Allocation) -> None:
-        """A contract from the journal: it was granted once and stands, whatever the room is now."""
+        """Hold a contract from the journal; it was granted once, so no limit is checked."""
         assert contract.subscription_id not in self._contracts, "a contract is restored once"
         self._hold(contract)
 
     def supersede(self, contract: Allocation) -> None:
-        """A change from the journal: it stands, and the old paths are charged until `settle`."""
+        """Hold a changed contract from the journal; the old paths stay charged for now."""
         old = self._contracts.get(contract.subscription_id)
         if old is not None:
             self._withdraw(old)
-            self.leaving.charge(contract.subscription_id, _claims(old))
+            self.retiring.charge(contract.subscription_id, _claims(old))
         self._hold(contract)
 
     def replace_path(
@@ -145,11 +150,11 @@ class Allocator:
         avoiding_routers: Iterable[str] = (),
         ends: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
     ) -> Allocation | Refusal:
-        """Another path in the place of one that failed, disjoint from the others.
+        """Replace one failed path by another that is disjoint from the remaining ones.
 
-        Where the others are in its way, all paths are chosen anew. The quality stays. `ends` are
-        the sources and targets, if they are others than before. A router that refuses the
-        variable's row is no better than what failed.
+        If the remaining paths prevent that, all paths are chosen anew. The quality stays. `ends`
+        are new sources and targets, if they have changed. Routers that refuse the variable's row
+        are avoided like failed ones.
         """
         old = self.contract(subscription_id)
         request = old.request
@@ -160,7 +165,7 @@ class Allocator:
             trial,
             excluded_channels=trial.excluded_channels | frozenset(avoiding_channels),
             excluded_routers=trial.excluded_routers.union(
-                avoiding_routers, self.refused_rows.of(request.variable.variable_id)
+                avoiding_routers, self.avoided_routers.of(request.variable.variable_id)
             ),
         )
         self._planner.begin()
@@ -169,7 +174,7 @@ class Allocator:
         if isinstance(answer, Obstacle):
             self._hold(old)
             return answer.refusal()
-        self.leaving.charge(
+        self.retiring.charge(
             subscription_id,
             tuple(
                 claim
@@ -187,9 +192,9 @@ class Allocator:
 
     # Negotiation.
 
-    def _negotiate_round_refusals(self, trial: Trial) -> Allocation | Refusal:
-        """Over a router that refuses the variable's row only if nothing leads round it."""
-        refusing = self.refused_rows.of(trial.request.variable.variable_id)
+    def _negotiate_avoiding_refusals(self, trial: Trial) -> Allocation | Refusal:
+        """Negotiate without routers that refuse the variable's row; if that fails, with them."""
+        refusing = self.avoided_routers.of(trial.request.variable.variable_id)
         if refusing:
             answer = self._negotiate(
                 structs.replace(trial, excluded_routers=trial.excluded_routers | refusing)
@@ -220,7 +225,7 @@ class Allocator:
         return self._grant(request, band, plan, why)
 
     def _plan_below(self, trial: Trial, band: Band, met: Obstacle) -> Plan | Obstacle:
-        """The best level of the band that fits, or what stands in the way of the worst."""
+        """Return a plan for the best level that fits, or the obstacle of the worst level."""
         if not band.is_wide:
             return self._planner.diagnose(trial, band.last(0), met)
         every_steps = self._every_steps_needed(trial, band)
@@ -233,12 +238,12 @@ class Allocator:
         return met
 
     def _every_steps_needed(self, trial: Trial, band: Band) -> int | Obstacle:
-        """How often the divisors must be doubled before anything acceptable fits."""
+        """Return how often the divisors must be doubled before an acceptable level fits."""
         met = self._planner.obstacle(trial, band.last(0))
         if met is None:
             return 0
         low, high = 0, band.every_steps
-        if high and not met.is_of_the_topology:
+        if high and not met.is_topological:
             met = self._planner.obstacle(trial, band.last(high))
         if met is not None:
             return self._planner.diagnose(trial, band.last(high), met)
@@ -267,16 +272,17 @@ class Allocator:
             shares_edge=plan.shares_edge,
             degraded=(*band.notes, *differences(band.desired, granted, why)),
         )
-        self._sign(contract)
+        self._register(contract)
         return contract
 
     # Replacement.
 
     def _replace(self, trial: Trial, old: Allocation, index: int) -> Allocation | Obstacle:
-        """One path, if it shares no inner router; else all anew; else one that shares no channel.
+        """Try, in this order: one path without shared inner routers, all paths anew, and one path
+        that shares no channel.
 
-        Moving a path that works is harmless, since it is done make-before-break; paths that meet
-        in a router would fail together.
+        To move a working path is harmless, since that is done make-before-break; paths that share
+        a router would fail together.
         """
         staying = [path for at, path in enumerate(old.paths) if at != index]
         every = frozenset(name for path in staying for name in path.routers)
@@ -285,11 +291,11 @@ class Allocator:
         if isinstance(answer, Obstacle) and inner != every:
             answer = self._replace_one(trial, old, index, inner)
         if isinstance(answer, Obstacle) and staying:
-            answer = self._replace_all(trial, old, is_lone=True)
+            answer = self._replace_all(trial, old, is_disjoint=True)
         if isinstance(answer, Obstacle) and inner:
             answer = self._replace_one(trial, old, index, frozenset())
         if isinstance(answer, Obstacle) and staying:
-            answer = self._replace_all(trial, old, is_lone=False)
+            answer = self._replace_all(trial, old, is_disjoint=False)
         if isinstance(answer, Obstacle):
             return self._planner.diagnose(trial, old.granted, answer)
         return answer
@@ -297,7 +303,7 @@ class Allocator:
     def _replace_one(
         self, trial: Trial, old: Allocation, index: int, routers: frozenset[str]
     ) -> Allocation | Obstacle:
-        """Another path in one place, which crosses none of these routers."""
+        """Replace the path of this index by one that crosses none of these routers."""
         staying = [(at, path) for at, path in enumerate(old.paths) if at != index]
         held = [claim_of(old.request, old.granted, at, path) for at, path in staying]
         channels = {number for _, path in staying for number in path.channel_ids}
@@ -314,28 +320,28 @@ class Allocator:
         self.resources.take(held)
         plan = self._planner.plan(alone, quality)
         if not isinstance(plan, Obstacle) and any(path in plan.paths for _, path in staying):
-            # A path of one router has no channel to share, and would be its sibling over again.
+            # A path of one router has no channel to exclude, so the search may find it twice.
             self._planner.undo(plan)
-            plan = Obstacle(Limit.REDUNDANCY, None, "", 0, "", "its sibling is the only way left")
+            plan = Obstacle(Limit.REDUNDANCY, None, "", 0, "", "the only path left is used already")
         if isinstance(plan, Obstacle):
             self.resources.give_back(held)
             return plan
         paths = (*old.paths[:index], *plan.paths, *old.paths[index + 1 :])
-        return self._resign(trial.request, old, paths)
+        return self._register_with_paths(trial.request, old, paths)
 
     def _replace_all(
-        self, trial: Trial, old: Allocation, *, is_lone: bool
+        self, trial: Trial, old: Allocation, *, is_disjoint: bool
     ) -> Allocation | Obstacle:
-        """All paths anew; `is_lone`: only if no two of them share an inner router."""
+        """Choose all paths anew; with `is_disjoint` only if no two share an inner router."""
         plan = self._planner.plan(trial, old.granted)
         if isinstance(plan, Obstacle):
             return plan
-        if is_lone and not plan.is_node_disjoint:
+        if is_disjoint and not plan.is_node_disjoint:
             self._planner.undo(plan)
             return Obstacle(Limit.REDUNDANCY, None, "", 0, "", "all paths together share routers")
-        return self._resign(trial.request, old, plan.paths)
+        return self._register_with_paths(trial.request, old, plan.paths)
 
-    def _resign(
+    def _register_with_paths(
         self, request: AllocationRequest, old: Allocation, paths: tuple[AllocatedPath, ...]
     ) -> Allocation:
         contract = structs.replace(
@@ -345,10 +351,10 @@ class Allocator:
             is_node_disjoint=is_node_disjoint(paths),
             shares_edge=shares_edge(paths),
         )
-        self._sign(contract)
+        self._register(contract)
         return contract
 
-    # Holding and letting go.
+    # Contracts and their claims.
 
     def _trial(self, request: AllocationRequest, old: Allocation | None = None) -> Trial:
         unusable = self.resources.unusable_channels()
@@ -363,11 +369,13 @@ class Allocator:
             excluded_channels=unusable - tolerated,
             excluded_routers=self.resources.down_routers(),
             favoured_channels=own if is_same else frozenset(),
-            pressed={number: self.resources.channel(number).bytes.value for number in tolerated},
+            back_pressured={
+                number: self.resources.channel(number).bytes.value for number in tolerated
+            },
         )
 
-    def _sign(self, contract: Allocation) -> None:
-        """Enter a contract whose claims are taken."""
+    def _register(self, contract: Allocation) -> None:
+        """Register a contract whose claims are taken, and the latency promised for each path."""
         subscription_id = contract.request.subscription_id
         self._contracts[subscription_id] = contract
         for index, path in enumerate(contract.paths):
@@ -380,7 +388,7 @@ class Allocator:
 
     def _hold(self, contract: Allocation) -> None:
         self.resources.take(_claims(contract))
-        self._sign(contract)
+        self._register(contract)
 
     def _withdraw(self, contract: Allocation) -> None:
         for index in range(len(contract.paths)):
@@ -396,3 +404,81 @@ def _with_headroom_us(qos: Qos, paths: tuple[AllocatedPath, ...]) -> int:
 
 def _claims(contract: Allocation) -> tuple[Claim, ...]:
     return claims_of(contract.request, contract.granted, contract.paths)
+
+
+class RetiringClaims:
+    """Claims of replaced paths, charged until the routers have torn those paths down.
+
+    Changes may overlap: a second change comes while the old paths of the first are still up, or a
+    path fails during a change of period. Claims are therefore kept by the generation that retires
+    them.
+    """
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._claims: dict[int, dict[int, list[Claim]]] = {}
+
+    def charge(
+        self, subscription_id: int, claims: tuple[Claim, ...], generation: int = UNASSIGNED
+    ) -> None:
+        """Charge the claims of paths that are still on the routers, until `release`."""
+        self._resources.take(claims)
+        found = self._claims.setdefault(subscription_id, {})
+        found.setdefault(generation, []).extend(claims)
+
+    def assign(self, subscription_id: int, generation: int) -> None:
+        """Assign the claims of the latest changes to the generation that retires them."""
+        found = self._claims.get(subscription_id, {})
+        claims = found.pop(UNASSIGNED, None)
+        if claims is not None:
+            found.setdefault(generation, []).extend(claims)
+
+    def release(self, subscription_id: int, *generations: int) -> None:
+        """Release the claims that these generations retire, or all claims if none is given."""
+        found = self._claims.get(subscription_id, {})
+        for generation in generations or tuple(found):
+            self._resources.give_back(found.pop(generation, ()))
+        if not found:
+            self._claims.pop(subscription_id, None)
+
+    def of(self, subscription_id: int) -> dict[int, tuple[Claim, ...]]:
+        """Return the retiring claims of a contract, by generation."""
+        found = self._claims.get(subscription_id, {})
+        return {generation: tuple(claims) for generation, claims in found.items()}
+
+
+class AvoidedRouters:
+    """Routers, by variable, whose cores cannot hold the variable's row; paths avoid them.
+
+    A router stays listed for a while after the refused row was removed.
+    """
+
+    def __init__(self) -> None:
+        self._routers: dict[int, set[str]] = {}
+        self.counts: dict[tuple[str, int], int] = {}
+        """Number of times that a refused row was removed from a router; entries expire."""
+
+    def of(self, variable_id: int) -> frozenset[str]:
+        return frozenset(self._routers.get(variable_id, ()))
+
+    def mark(self, router: str, variable_id: int) -> bool:
+        """List a router; return whether it was not listed before."""
+        found = self._routers.setdefault(variable_id, set())
+        is_new = router not in found
+        found.add(router)
+        return is_new
+
+    def clear(self, router: str, variable_id: int) -> bool:
+        """Remove a router; return whether it was listed."""
+        found = self._routers.get(variable_id, set())
+        is_new = router in found
+        found.discard(router)
+        if not found:
+            self._routers.pop(variable_id, None)
+        return is_new
+
+    def clear_router(self, router: str) -> None:
+        """Remove a router that has a new core, or none."""
+        for variable_id in list(self._routers):
+            self.clear(router, variable_id)
+        self.counts = {key: count for key, count in self.counts.items() if key[0] != router}

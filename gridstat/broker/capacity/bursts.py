@@ -1,9 +1,9 @@
-"""The burst of synchronised publishers: what may come to a channel at one instant.
+"""Bursts of synchronised publishers: the events that may arrive at a channel at one instant.
 
 Admission by rate alone assumes smooth arrivals, although publishers that follow one clock send
-together (S0 A28). Two variables meet if some slots of theirs lie within one instant, which their
-periods and phases decide: by the Chinese remainder theorem, iff the phases agree modulo the
-greatest common divisor of the periods. An aperiodic variable may meet every other.
+together (S0 A28). Two variables coincide if some of their slots lie within one instant. By the
+Chinese remainder theorem that is so if, and only if, their phases agree modulo the greatest common
+divisor of their periods. An aperiodic variable may coincide with every other.
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
 
 INSTANT_NS: Final = 1_000_000
-"""Events that are due within a millisecond are taken to come at once: clocks and sends jitter."""
+"""Events due within one millisecond count as simultaneous, because clocks and sends jitter."""
 
 
 class PhaseClass(NamedTuple):
-    """Variables of the same period, with phases in the same instant; `per_seconds` 0 stands for
-    aperiodic ones."""
+    """Variables of one period with phases in one instant; aperiodic ones have `per_seconds` 0."""
 
     seconds: int
     per_seconds: int
@@ -40,14 +39,16 @@ def phase_class(variable: StatusVariable) -> PhaseClass:
         return PhaseClass(0, 0, 0)
     phase = variable.phase_ns * period.per_seconds % (period.seconds * NS_PER_S)
     phase_ns = phase // period.per_seconds
-    # Cut to whole instants, so that odd phases cannot open a class for every variable.
+    # Round down to whole instants, so that odd phases do not create a class for every variable.
     return PhaseClass(period.seconds, period.per_seconds, phase_ns - phase_ns % INSTANT_NS)
 
 
 @lru_cache(maxsize=65_536)
 def may_meet(one: PhaseClass, other: PhaseClass) -> bool:
-    """Whether slots of both may ever lie within one instant; phases so near are cut apart by less
-    than two."""
+    """Return whether slots of both classes may ever lie within one instant.
+
+    Phases are rounded down to whole instants, so those of one instant differ by less than two.
+    """
     if not one.per_seconds or not other.per_seconds:
         return True
     scale = one.per_seconds * other.per_seconds
@@ -57,8 +58,8 @@ def may_meet(one: PhaseClass, other: PhaseClass) -> bool:
 
 
 @dataclass(slots=True)
-class _Crowd:
-    """A phase class on a channel: its own variables, and all that its variables may meet."""
+class _PhaseLoad:
+    """Load of one phase class on a channel: its own, and in total with all classes it may meet."""
 
     meets: list[PhaseClass]
     own_events: dict[int, int] = field(default_factory=dict)
@@ -68,33 +69,33 @@ class _Crowd:
 
 
 class Burst:
-    """The largest crowd that may come to one channel, over all phase classes and active modes.
+    """Largest burst that may arrive at one channel, over all phase classes and active modes.
 
-    A class and all that it may meet is a bound from above: those that meet it need not all meet
-    each other. For the usual grid, with phases 0 and a few shifted ones, it is the very number.
+    The sum over a class and all classes that it may meet is an upper bound, because those classes
+    need not meet each other. In the usual grid, with few different phases, the bound is exact.
     """
 
-    __slots__ = ("_crowds", "_mode_sets", "_worst")
+    __slots__ = ("_loads", "_mode_sets", "_worst")
 
     def __init__(self, mode_sets: tuple[frozenset[int], ...]) -> None:
         self._mode_sets = mode_sets
-        self._crowds: dict[PhaseClass, _Crowd] = {}
+        self._loads: dict[PhaseClass, _PhaseLoad] = {}
         self._worst: tuple[int, int] | None = (0, 0)
 
     def add(self, phase: PhaseClass, event_bytes: int, modes: Collection[int]) -> None:
-        crowd = self._crowds.get(phase) or self._open(phase)
+        load = self._loads.get(phase) or self._open(phase)
         for mode in modes:
-            _count(crowd.own_events, mode, 1)
-            _count(crowd.own_bytes, mode, event_bytes)
-        self._spread(crowd, modes, 1, event_bytes)
+            _count(load.own_events, mode, 1)
+            _count(load.own_bytes, mode, event_bytes)
+        self._spread(load, modes, 1, event_bytes)
 
     def remove(self, phase: PhaseClass, event_bytes: int, modes: Collection[int]) -> None:
-        crowd = self._crowds[phase]
+        load = self._loads[phase]
         for mode in modes:
-            _count(crowd.own_events, mode, -1)
-            _count(crowd.own_bytes, mode, -event_bytes)
-        self._spread(crowd, modes, -1, -event_bytes)
-        if not crowd.own_events:
+            _count(load.own_events, mode, -1)
+            _count(load.own_bytes, mode, -event_bytes)
+        self._spread(load, modes, -1, -event_bytes)
+        if not load.own_events:
             self._close(phase)
 
     @property
@@ -106,22 +107,24 @@ class Burst:
         return self.worst()[1]
 
     def worst(self) -> tuple[int, int]:
-        """The most events and the most bytes."""
+        """Return the most events and the most bytes of any burst."""
         if self._worst is None:
-            crowds = self._crowds.values()
+            loads = self._loads.values()
             self._worst = (
-                max((modal_total(crowd.events, self._mode_sets) for crowd in crowds), default=0),
-                max((modal_total(crowd.bytes, self._mode_sets) for crowd in crowds), default=0),
+                max((modal_total(load.events, self._mode_sets) for load in loads), default=0),
+                max((modal_total(load.bytes, self._mode_sets) for load in loads), default=0),
             )
         return self._worst
 
-    def _spread(self, crowd: _Crowd, modes: Collection[int], events: int, event_bytes: int) -> None:
+    def _spread(
+        self, load: _PhaseLoad, modes: Collection[int], events: int, event_bytes: int
+    ) -> None:
         before = self._worst
         self._worst = None
         worst_events, worst_bytes = before or (0, 0)
-        is_known = before is not None and events > 0  # Only what grew can be the new worst.
-        for met in crowd.meets:
-            other = self._crowds[met]
+        is_known = before is not None and events > 0  # Only a class that grew can be the new worst.
+        for met in load.meets:
+            other = self._loads[met]
             for mode in modes:
                 _count(other.events, mode, events)
                 _count(other.bytes, mode, event_bytes)
@@ -131,21 +134,21 @@ class Burst:
         if is_known:
             self._worst = (worst_events, worst_bytes)
 
-    def _open(self, phase: PhaseClass) -> _Crowd:
-        crowd = self._crowds[phase] = _Crowd(meets=[phase])
-        for other_phase, other in self._crowds.items():
-            if other is not crowd and may_meet(phase, other_phase):
+    def _open(self, phase: PhaseClass) -> _PhaseLoad:
+        load = self._loads[phase] = _PhaseLoad(meets=[phase])
+        for other_phase, other in self._loads.items():
+            if other is not load and may_meet(phase, other_phase):
                 other.meets.append(phase)
-                crowd.meets.append(other_phase)
+                load.meets.append(other_phase)
                 for mode, events in other.own_events.items():
-                    _count(crowd.events, mode, events)
-                    _count(crowd.bytes, mode, other.own_bytes[mode])
-        return crowd
+                    _count(load.events, mode, events)
+                    _count(load.bytes, mode, other.own_bytes[mode])
+        return load
 
     def _close(self, phase: PhaseClass) -> None:
-        for met in self._crowds.pop(phase).meets:
+        for met in self._loads.pop(phase).meets:
             if met != phase:
-                self._crowds[met].meets.remove(phase)
+                self._loads[met].meets.remove(phase)
 
 
 def _count(counts: dict[int, int], mode: int, by: int) -> None:

@@ -1,9 +1,9 @@
-"""What a promise costs: event rates, bytes on a channel, and totals over the modes, all exact.
+"""Exact cost of a reservation: event rates, bytes on a channel, and totals over the modes.
 
-The law (S0 A28, made exact): a channel carries of a variable the union of the slots that anybody
-behind it takes; each event is charged as if it were alone in its datagram, since packing is a gain
-and no promise. A total is the baseline and, for every set of modes of which one is active at a
-time, the most that any mode of the set adds.
+The law (S0 A28, made exact): a channel carries the union of the slots of a variable that its
+receivers take. Each event is charged as if it were alone in its datagram, because packing is a gain
+that nobody is promised. A total is the baseline plus, for every set of modes of which one is active
+at a time, the largest amount that any mode of the set adds.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ IP_AND_UDP_BYTES: Final = 28
 DATAGRAM_HEADER_BYTES: Final = 16
 EVENT_BYTES: Final = 24
 Divisors: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
-"""Per mode, both ascending, the divisors that are taken."""
+"""Pairs of a mode and the divisors that are taken in it, both ascending."""
 Counts: TypeAlias = tuple[tuple[int, int, int], ...]
-"""Mode, divisor and how many take it so, ascending."""
+"""Triples of mode, divisor and the number of subscriptions that take it, ascending."""
 MODE_SETS_DEFAULT: Final[tuple[frozenset[int], ...]] = (frozenset(range(1, MODES_MAX)),)
-"""One set of all modes: a single mode is active at a time beside the baseline."""
+"""One set of all modes: a single mode is active at a time in addition to the baseline."""
 NOTHING: Final = Fraction(0)
 _BITS: Final = 64
-"""Places behind the binary point at which quick comparisons are made."""
+"""Binary fraction digits that quick comparisons use."""
 _ONE: Final = 1 << _BITS
 
 
 def event_rate(variable: StatusVariable) -> Fraction:
-    """Events a second that its publisher may send; an aperiodic one must bound itself."""
+    """Return the events a second that the publisher may send; raises unless they are bounded."""
     check_rate(variable)
     if variable.period is not None:
         rate = Fraction(variable.period.per_seconds, variable.period.seconds)
@@ -53,18 +53,18 @@ def event_rate(variable: StatusVariable) -> Fraction:
 
 
 def check_rate(variable: StatusVariable) -> None:
-    """Raises unless something bounds how often the variable is sent."""
+    """Raise unless a period or a minimum interval bounds the rate of the variable."""
     if variable.period is None and variable.interval_ns_min < 1:
         raise IntervalNotSatisfiable(
-            f"{variable.name} is aperiodic and declares no minimum interval, so nothing bounds it",
+            f"{variable.name} is aperiodic without a minimum interval, so its rate has no bound",
             hint="register it with interval_ns_min, the shortest time between two of its events",
         )
 
 
 def event_bytes(variable: StatusVariable, mtu_bytes: int) -> int:
-    """Bytes that one event takes on a channel, alone in its datagram, headers of IP included.
+    """Return the bytes of one event on a channel, alone in its datagram, with IP headers.
 
-    A datagram beyond the MTU travels in fragments, each with headers of its own.
+    A datagram above the MTU is sent in fragments, each with its own headers.
     """
     datagram = DATAGRAM_HEADER_BYTES + EVENT_BYTES + OPTION_BYTES * variable.option_count
     fragments = -(-datagram // mtu_bytes)
@@ -72,7 +72,7 @@ def event_bytes(variable: StatusVariable, mtu_bytes: int) -> int:
 
 
 class Amount:
-    """A fraction with what a sum needs of it, worked out once."""
+    """Fraction with the parts that a sum needs, computed once."""
 
     __slots__ = ("ceiling", "denominator", "numerator", "value")
 
@@ -82,8 +82,8 @@ class Amount:
         self.denominator = value.denominator
         self.ceiling = -(-(self.numerator << _BITS) // self.denominator)
 
-    def at_most(self) -> float:
-        """The amount as a float that may be a hair above it."""
+    def upper_bound(self) -> float:
+        """Return the amount as a float that may be slightly above it."""
         return self.ceiling / _ONE
 
 
@@ -91,20 +91,20 @@ ZERO: Final = Amount(NOTHING)
 
 
 class ExactSum:
-    """A sum of fractions that is exact and yet cheap, however odd the denominators.
+    """Sum of fractions that is exact and cheap for arbitrary denominators.
 
     Numerators are kept by denominator, because the common denominator of many odd divisors has
-    thousands of digits. Beside them stands the sum of all parts, each rounded up behind 64 binary
-    places: that decides nearly every comparison at once.
+    thousands of digits. `ceiling` sums all parts, each rounded up to 64 binary fraction digits; it
+    decides nearly every comparison without the exact value.
     """
 
     __slots__ = ("ceiling", "numerators")
 
     def __init__(self) -> None:
         self.numerators: dict[int, int] = {}
-        """By denominator; empty exactly where the sum is of nothing."""
+        """Sum of numerators by denominator; empty if, and only if, nothing is counted."""
         self.ceiling = 0
-        """At least the value, in units of 2^-64."""
+        """Upper bound of the value, in units of 2^-64."""
 
     def add(self, part: Amount) -> None:
         numerators, of = self.numerators, part.denominator
@@ -113,7 +113,7 @@ class ExactSum:
         self.ceiling += part.ceiling
 
     def remove(self, part: Amount) -> None:
-        """Take back what was added as one part before."""
+        """Remove a part that was added before."""
         numerators, of = self.numerators, part.denominator
         if numerator := numerators.get(of, 0) - part.numerator:
             numerators[of] = numerator
@@ -127,7 +127,7 @@ class ExactSum:
 
 
 class ModalSum:
-    """A total of charges over all mode sets: the baseline and the worst mode of each set."""
+    """Total of charges over all mode sets: the baseline and the largest mode of each set."""
 
     __slots__ = ("_mode_sets", "_sums")
 
@@ -149,27 +149,27 @@ class ModalSum:
 
     @property
     def value(self) -> Fraction:
-        return self.in_modes({mode: found.value for mode, found in self._sums.items()})
+        return self.total_of({mode: found.value for mode, found in self._sums.items()})
 
     def of_mode(self, mode: int) -> Fraction:
-        """What this mode alone adds, or the baseline's total for mode 0."""
+        """Return the amount that this mode alone adds; for mode 0 the baseline's total."""
         found = self._sums.get(mode)
         return NOTHING if found is None else found.value
 
     def modes(self) -> frozenset[int]:
-        """Those in which anything is counted."""
+        """Return the modes in which anything is counted."""
         return frozenset(self._sums)
 
     def exceeds(self, limit: int, beside: Amount = ZERO) -> bool:
-        """Whether the total and what is charged beside it are above the limit, exactly."""
+        """Return whether the total plus `beside` is above the limit, exactly."""
         ceiling = self._ceiling() + beside.ceiling
         return ceiling > limit << _BITS and self.value + beside.value > limit
 
-    def at_most(self) -> float:
-        """The total as a float that may be a hair above it, for latencies and for people."""
+    def upper_bound(self) -> float:
+        """Return the total as a float that may be slightly above it, for latencies and surveys."""
         return self._ceiling() / _ONE
 
-    def in_modes(self, amounts: Mapping[int, Fraction]) -> Fraction:
+    def total_of(self, amounts: Mapping[int, Fraction]) -> Fraction:
         return amounts.get(BASELINE_MODE, NOTHING) + sum(
             (
                 max((amounts[mode] for mode in amounts if mode in modes), default=NOTHING)
@@ -179,7 +179,7 @@ class ModalSum:
         )
 
     def _ceiling(self) -> int:
-        if len(self._sums) == 1:  # By far the most frequent: the baseline alone, or one mode.
+        if len(self._sums) == 1:  # The usual case: the baseline alone, or one mode.
             (only,) = self._sums.values()
             return only.ceiling
         amounts = {mode: found.ceiling for mode, found in self._sums.items()}
@@ -190,7 +190,7 @@ class ModalSum:
 
 
 def modal_total(amounts: Mapping[int, int], mode_sets: tuple[frozenset[int], ...]) -> int:
-    """The baseline's amount and the largest of each mode set."""
+    """Return the baseline's amount plus the largest amount of each mode set."""
     total = amounts.get(BASELINE_MODE, 0)
     if len(amounts) > (BASELINE_MODE in amounts):
         for modes in mode_sets:
@@ -199,9 +199,9 @@ def modal_total(amounts: Mapping[int, int], mode_sets: tuple[frozenset[int], ...
 
 
 class DivisorCounts:
-    """The divisors at which one variable is taken on one channel, per mode, with multiplicity.
+    """Divisors at which one variable is taken on one channel, by mode, with multiplicity.
 
-    Most are taken alike, so those share one immutable value and what follows from it.
+    Equal counts share one immutable value, so everything derived from it is cached.
     """
 
     __slots__ = ("_counts",)
@@ -210,17 +210,17 @@ class DivisorCounts:
         self._counts: Counts = ()
 
     def add(self, everys: Mapping[int, int]) -> bool:
-        """Take one divisor more in each of these modes; whether any is a new one."""
+        """Add one divisor in each of these modes; return whether any is new."""
         self._counts, is_new = _counted(self._counts, tuple(everys.items()), 1)
         return is_new
 
     def remove(self, everys: Mapping[int, int]) -> bool:
-        """Take back what was added; whether any divisor is gone."""
+        """Remove divisors that were added; return whether any is taken no longer."""
         self._counts, is_gone = _counted(self._counts, tuple(everys.items()), -1)
         return is_gone
 
     def serves(self, everys: Mapping[int, int]) -> bool:
-        """Whether one more subscription at these divisors would add nothing."""
+        """Return whether one more subscription at these divisors would add nothing."""
         return _serves(self._counts, tuple(everys.items()))
 
     def divisors(self, mode: int) -> tuple[int, ...]:
@@ -230,21 +230,21 @@ class DivisorCounts:
         return tuple(sorted({mode for mode, _, _ in self._counts}))
 
     @property
-    def is_of_the_baseline(self) -> bool:
-        """Whether anybody takes it in all modes."""
+    def has_baseline(self) -> bool:
+        """True if any subscription takes the variable in all modes."""
         return any(mode == BASELINE_MODE for mode, _, _ in self._counts)
 
     def __bool__(self) -> bool:
         return bool(self._counts)
 
     def taken(self) -> Divisors:
-        """The distinct divisors of each mode, as a key."""
+        """Return the distinct divisors of each mode, as a hashable key."""
         return _taken(self._counts)
 
 
 @lru_cache(maxsize=4_096)
 def _counted(counts: Counts, everys: tuple[tuple[int, int], ...], by: int) -> tuple[Counts, bool]:
-    """The counts after so many more take these divisors; whether any has come or gone."""
+    """Return the counts after a change by `by`, and whether any divisor was added or removed."""
     found = {(mode, every): count for mode, every, count in counts}
     is_other = False
     for taken in everys:
@@ -281,7 +281,7 @@ def _divides(taken: Iterable[int], every: int) -> bool:
 
 @lru_cache(maxsize=4_096)
 def shares_of(taken: Divisors) -> Mapping[int, Fraction]:
-    """The baseline's share of slots, and what each mode adds to it, as the routers forward."""
+    """Return the baseline's share of slots and each mode's addition, as the routers forward."""
     kept = modal_divisors(dict(taken))
     always = kept.get(BASELINE_MODE, ())
     return MappingProxyType(
@@ -296,7 +296,7 @@ def shares_of(taken: Divisors) -> Mapping[int, Fraction]:
 def _added(always: tuple[int, ...], own: tuple[int, ...]) -> Fraction:
     if len(always) + len(own) <= CHANNEL_DIVISORS_MAX:
         return _share((*always, *own)) - _share(always)
-    # Too many for inclusion and exclusion: counting what both see twice is safe.
+    # Too many divisors for inclusion and exclusion; to count common slots twice is safe.
     return _share(own)
 
 

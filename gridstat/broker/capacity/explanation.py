@@ -1,7 +1,7 @@
-"""Plain facts for people: why a contract has these paths, what they take, and what is scarce.
+"""Explanations for operators: why a contract has its paths, what they use, and what is scarce.
 
-The answers are dictionaries of plain values, as `gridstat explain` and `gridstat top` show them
-and as JSON carries them. Whoever knows more (names of end-points, states, counters) adds to them.
+The results are dictionaries of plain values, as `gridstat explain` and `gridstat top` show them
+and as JSON carries them. The caller adds names of end-points, states and counters.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gridstat.broker.capacity.admission import label_of
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from gridstat.broker.capacity.accounts import Carriage
+    from gridstat.broker.capacity.accounts import HopAccount
     from gridstat.broker.capacity.allocation import AllocatedPath, Allocation
     from gridstat.broker.capacity.allocator import Allocator
     from gridstat.broker.capacity.latency_promises import Element
@@ -23,7 +23,7 @@ Facts = dict[str, Any]
 
 
 def contract_facts(allocator: Allocator, subscription_id: int) -> Facts:
-    """A subscription's part of an explanation: granted, paths with their budget, bottleneck."""
+    """Return the facts of a subscription: grant, paths with their latency budget, bottleneck."""
     contract = allocator.contract(subscription_id)
     return {
         "subscription_id": subscription_id,
@@ -41,7 +41,7 @@ def contract_facts(allocator: Allocator, subscription_id: int) -> Facts:
 
 
 def granted_facts(contract: Allocation) -> dict[int, Facts]:
-    """What was granted in each mode."""
+    """Return the granted quality of each mode."""
     return {
         mode: {
             "every": qos.every,
@@ -54,9 +54,9 @@ def granted_facts(contract: Allocation) -> dict[int, Facts]:
 
 
 def path_facts(resources: Resources, path: AllocatedPath, latency_us_max: int) -> Facts:
-    """A path and its budget: what every part of it is predicted to take now, ends included.
+    """Return a path and its latency budget: the present prediction of each part and both ends.
 
-    `latency_us` is the present prediction, `latency_us_granted` the one of the day of the grant.
+    `latency_us` is the present prediction, `latency_us_granted` the one at the time of the grant.
     """
     parts: list[Facts] = [{"what": "end-points", "latency_us": resources.ends_us}]
     for index, name in enumerate(path.routers):
@@ -83,7 +83,7 @@ def path_facts(resources: Resources, path: AllocatedPath, latency_us_max: int) -
 
 
 def bottleneck_facts(resources: Resources, contract: Allocation) -> Facts:
-    """The most utilised channel or router on the paths; of equals the first on the way."""
+    """Return the most utilised channel or router on the paths; of equals the first."""
     elements: list[Element] = []
     for path in contract.paths:
         elements += (*path.routers, *path.channel_ids)
@@ -99,11 +99,11 @@ def bottleneck_facts(resources: Resources, contract: Allocation) -> Facts:
 
 
 def variable_channel_facts(resources: Resources, variable_id: int) -> list[Facts]:
-    """The channels that carry a variable, with the share of each that it takes."""
+    """Return the channels that carry a variable, with its divisors and rate on each."""
     found = []
     for number in resources.carriers(variable_id):
-        carriage = resources.channel(number)
-        stream = carriage.streams[variable_id]
+        hop = resources.channel(number)
+        stream = hop.streams[variable_id]
         facts = channel_facts(resources, number)
         facts["divisors"] = {
             mode: list(stream.counts.divisors(mode)) for mode in stream.counts.modes()
@@ -116,40 +116,40 @@ def variable_channel_facts(resources: Resources, variable_id: int) -> list[Facts
 
 
 def channel_facts(resources: Resources, channel_id: int) -> Facts:
-    """A channel's part of a survey: what it has, what is promised, and how it is."""
-    carriage = resources.channel(channel_id)
-    channel = carriage.channel
+    """Return the facts of a channel for a survey: capacity, reserved load and state."""
+    hop = resources.channel(channel_id)
+    channel = hop.channel
     assert channel is not None
     return {
         "label": channel.label,
         "channel_id": channel_id,
-        "is_up": carriage.is_up,
-        "is_back_pressured": carriage.is_back_pressured,
-        "bytes_per_s": rounded(carriage.bytes.value),
-        **probe_facts(carriage),
+        "is_up": hop.is_up,
+        "is_back_pressured": hop.is_back_pressured,
+        "bytes_per_s": rounded(hop.bytes.value),
+        **probe_facts(hop),
         "bandwidth_bytes_per_s": channel.bandwidth_bytes_per_s,
-        "free_bytes_per_s": _free_bytes_per_s(carriage),
-        "latency_us": carriage.latency_us,
-        "burst_events": carriage.burst.events,
+        "free_bytes_per_s": _free_bytes_per_s(hop),
+        "latency_us": hop.latency_us,
+        "burst_events": hop.burst.events,
         "queue_events_max": channel.queue_events_max,
-        "variables": len(carriage.streams),
+        "variables": len(hop.streams),
         "paths": len(resources.promises.over(channel_id)),
     }
 
 
-def probe_facts(carriage: Carriage) -> Facts:
-    """What a channel's probes take of its bandwidth, how often they come, and the silence limit."""
-    assert carriage.channel is not None
-    bandwidth = carriage.channel.bandwidth_bytes_per_s
+def probe_facts(hop: HopAccount) -> Facts:
+    """Return a channel's probe bandwidth, its probe interval and its silence limit."""
+    assert hop.channel is not None
+    bandwidth = hop.channel.bandwidth_bytes_per_s
     return {
-        "probe_bytes_per_s": rounded(carriage.probe_charge.value),
-        "probe_interval_ms": carriage.probes.interval_ms_of(bandwidth),
-        "silent_ms_max": carriage.probes.silent_ms_max_of(bandwidth),
+        "probe_bytes_per_s": rounded(hop.probe_charge.value),
+        "probe_interval_ms": hop.probes.interval_ms_of(bandwidth),
+        "silent_ms_max": hop.probes.silent_ms_max_of(bandwidth),
     }
 
 
 def router_facts(resources: Resources, name: str) -> Facts:
-    """A router's part of a survey."""
+    """Return the facts of a router for a survey."""
     account = resources.router(name)
     return {
         "name": name,
@@ -165,7 +165,7 @@ def router_facts(resources: Resources, name: str) -> Facts:
 
 
 def survey_facts(resources: Resources) -> Facts:
-    """All routers and channels, in the order of their names."""
+    """Return the facts of all routers and channels, in the order of their names."""
     return {
         "routers": [router_facts(resources, name) for name in sorted(resources.routers)],
         "channels": sorted(
@@ -176,13 +176,13 @@ def survey_facts(resources: Resources) -> Facts:
 
 
 def utilisation(resources: Resources, element: Element) -> Fraction:
-    """Which part of an element's capacity is promised; 0 where none is declared."""
+    """Return the reserved part of an element's capacity; 0 where no capacity is declared."""
     used, capacity, _ = _use(resources, element)
     return used / capacity if capacity else used * 0
 
 
 def rounded(number: Fraction) -> int | float:
-    """For people and JSON: a whole number as such, another to six places."""
+    """Return an integer if the number is whole, otherwise a float with six decimal places."""
     return number.numerator if number.denominator == 1 else round(float(number), 6)
 
 
@@ -190,26 +190,26 @@ def _use(resources: Resources, element: Element) -> tuple[Fraction, int, str]:
     if isinstance(element, str):
         account = resources.router(element)
         return account.events.value, account.router.events_per_s_max, "events/s"
-    carriage = resources.channel(element)
-    assert carriage.channel is not None
-    return carriage.charged(), carriage.channel.bandwidth_bytes_per_s, "bytes/s"
+    hop = resources.channel(element)
+    assert hop.channel is not None
+    return hop.charged(), hop.channel.bandwidth_bytes_per_s, "bytes/s"
 
 
 def _channel_part(resources: Resources, channel_id: int) -> Facts:
-    carriage = resources.channel(channel_id)
-    assert carriage.channel is not None
+    hop = resources.channel(channel_id)
+    assert hop.channel is not None
     return {
         "what": label_of(resources, channel_id),
-        "latency_us": carriage.latency_us,
-        "declared_us": carriage.channel.latency_us,
-        "burst_events": carriage.burst.events,
-        "burst_us": carriage.latency_us - carriage.channel.latency_us,
-        "is_back_pressured": carriage.is_back_pressured,
+        "latency_us": hop.latency_us,
+        "declared_us": hop.channel.latency_us,
+        "burst_events": hop.burst.events,
+        "burst_us": hop.latency_us - hop.channel.latency_us,
+        "is_back_pressured": hop.is_back_pressured,
     }
 
 
-def _free_bytes_per_s(carriage: Carriage) -> int | float | None:
-    """None where no bandwidth is declared: then there is no bound to be free of."""
-    if carriage.channel is None or not carriage.channel.bandwidth_bytes_per_s:
+def _free_bytes_per_s(hop: HopAccount) -> int | float | None:
+    """Return the free bandwidth of a channel; None where no bandwidth is declared."""
+    if hop.channel is None or not hop.channel.bandwidth_bytes_per_s:
         return None
-    return rounded(carriage.channel.bandwidth_bytes_per_s - carriage.charged())
+    return rounded(hop.channel.bandwidth_bytes_per_s - hop.charged())

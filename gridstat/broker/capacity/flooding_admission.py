@@ -1,10 +1,10 @@
-"""Which channels something may flood over, and whether all of it would fit onto a new one."""
+"""Admission of flooding: the latency limit of channels, and the load of a new channel."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.capacity.accounts import Carriage
+from gridstat.broker.capacity.accounts import HopAccount
 from gridstat.broker.capacity.admission import channel_obstacles
 from gridstat.broker.capacity.allocation import Refusal
 from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT
@@ -23,17 +23,17 @@ US_PER_MS: Final = 1_000
 
 
 def slow_refusal(channels: Iterable[EventChannel]) -> Refusal | None:
-    """The slowest channel, if a copy could come round by it after routers forgot its event."""
+    """Return a refusal if a channel is so slow that copies could outlive duplicate detection."""
     slowest = max(channels, key=lambda channel: channel.latency_us, default=None)
     if slowest is None or slowest.latency_us <= FLOOD_CHANNEL_US_MAX:
         return None
     most = f"{FLOOD_CHANNEL_US_MAX // US_PER_MS} ms"
     return Refusal.of(
         LatencyNotSatisfiable,
-        f"channel {slowest.label} takes {slowest.latency_us / US_PER_MS:g} ms, and nothing floods "
-        f"over a channel that takes more than {most}: a copy could come round when routers have "
+        f"channel {slowest.label} takes {slowest.latency_us / US_PER_MS:g} ms, and flooding uses "
+        f"no channel that takes more than {most}: a copy could return after routers have "
         "forgotten its event",
-        hint="flood at a broker whose scope is without the channel, or declare a shorter latency",
+        hint="flood at a broker whose scope excludes the channel, or declare a shorter latency",
         bottleneck=f"channel {slowest.label}",
         shortfall=f"{slowest.latency_us - FLOOD_CHANNEL_US_MAX} µs",
     )
@@ -42,12 +42,12 @@ def slow_refusal(channels: Iterable[EventChannel]) -> Refusal | None:
 def flooding_refusal(
     channel: EventChannel, taken: Iterable[tuple[StatusVariable, Mapping[int, int]]]
 ) -> Refusal | None:
-    """What stands in the way of a new channel: it would carry all of this from its first moment."""
-    carriage = Carriage((), MODE_SETS_DEFAULT, channel)
+    """Return why a new channel cannot carry all flooded variables from its start, or None."""
+    hop = HopAccount((), MODE_SETS_DEFAULT, channel)
     slow = slow_refusal((channel,))
     for variable, everys in taken:
         if slow is not None:
             return slow
-        carriage.add(StreamCost(variable), everys)
-    found = list(channel_obstacles(carriage, channel.channel_id))
+        hop.add(StreamCost(variable), everys)
+    found = list(channel_obstacles(hop, channel.channel_id))
     return found[0].refusal() if found else None

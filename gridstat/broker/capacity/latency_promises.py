@@ -1,8 +1,8 @@
-"""The latencies that contracts rest on: no new load may make an older contract late (S0-53).
+"""Latencies promised to contracts: no new load may make an older contract late (S0-53).
 
-Each path is known by the elements it crosses, channels by number and routers by name. When an
-element's prediction moves, every path over it moves along, and those that thereby become late are
-named; the newcomer that moved it is then refused.
+Each path is registered with the elements that it crosses, channels by number and routers by name.
+When the prediction of an element changes, so does that of every path over it. The paths that
+become late are returned, and the request that caused the change is then refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PathKey(NamedTuple):
 
 @dataclass(slots=True)
 class _Promise:
-    """What a path is predicted to take now, and what it was promised to take at most."""
+    """Elements of a path, its present prediction, and the latency promised at most."""
 
     elements: tuple[Element, ...]
     latency_us: int
@@ -34,7 +34,7 @@ class _Promise:
 
 
 class LatencyPromises:
-    """The latency of every promised path is the sum over its elements, at any time."""
+    """Register of promised paths; the latency of each is always the sum over its elements."""
 
     def __init__(self) -> None:
         self._promises: dict[PathKey, _Promise] = {}
@@ -57,7 +57,7 @@ class LatencyPromises:
                 del self._over[element]
 
     def move(self, element: Element, by_us: int) -> list[PathKey]:
-        """The element's prediction has moved; the paths that this makes late."""
+        """Change the prediction of an element; return the paths that this makes late."""
         late = []
         for key, promise in self._over.get(element, {}).items():
             was_kept = promise.latency_us <= promise.latency_us_max
@@ -67,20 +67,20 @@ class LatencyPromises:
         return late
 
     def latency_us(self, key: PathKey) -> int:
-        """What the path is predicted to take now."""
+        """Return the latency that is predicted for the path now."""
         return self._promises[key].latency_us
 
     def late_us(self, key: PathKey) -> int:
-        """By how much the path is predicted to be late; not above 0 if it is not."""
+        """Return by how much the path is predicted to be late; 0 or less if it is not."""
         promise = self._promises[key]
         return promise.latency_us - promise.latency_us_max
 
     def over(self, element: Element) -> list[PathKey]:
-        """The paths over a channel or router, in order."""
+        """Return the paths over a channel or router, in order."""
         return sorted(self._over.get(element, ()))
 
     def late(self) -> list[PathKey]:
-        """Paths whose prediction is above their promise: a capacity was reduced under them."""
+        """Return the paths predicted to be late, which happens when a capacity is reduced."""
         return sorted(
             key
             for key, promise in self._promises.items()

@@ -1,9 +1,9 @@
-"""Between desired and worst: the qualities that a subscription would accept, best first.
+"""Negotiation of quality: the levels between desired and worst, best first.
 
-What is given up first is latency, then redundancy, then how often, so that data that are taken
-keep coming as often as asked. Priority costs the cloud nothing and is always granted as desired.
-A subscription's divisors form a chain over its modes: each divides the next, rounded down where
-they do not, for a change of mode could otherwise open a gap of their least common multiple.
+Latency is lowered first, then redundancy, then the rate, so that events keep arriving as often as
+requested. Priority costs the cloud nothing and is always granted as desired. The divisors of a
+subscription form a chain over its modes: each divides the next, and those that do not are rounded
+down. Otherwise a change of mode could open a gap of their least common multiple.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from gridstat.model.qos import ModalQos, Qos, QosRequest
 
 Quality = dict[int, "Qos"]
-"""One definite quality for each mode."""
+"""Granted or requested quality of each mode."""
 
 
 class Band(Struct, frozen=True):
-    """The desired and the worst acceptable quality in each mode, and what was rounded on the way.
+    """Desired and worst acceptable quality of each mode, with notes on what was rounded.
 
-    A level is a number of steps down from the desired: the divisors doubled so often, and so many
-    paths fewer, as far as each mode's worst allows.
+    A level is a number of steps down from the desired quality: the divisors are doubled so often,
+    and there are so many paths fewer, as far as the worst quality of each mode allows.
     """
 
     desired: Quality
@@ -43,7 +43,7 @@ class Band(Struct, frozen=True):
 
     @property
     def every_steps(self) -> int:
-        """After so many doublings every divisor has reached its worst."""
+        """Number of doublings after which every divisor has reached its worst value."""
         return max(
             (self.worst[mode].every // qos.every).bit_length()
             - (self.worst[mode].every == qos.every)
@@ -58,11 +58,11 @@ class Band(Struct, frozen=True):
 
     @property
     def is_wide(self) -> bool:
-        """Whether there is anything below the desired quality."""
-        return bool(self.has_latency_room or self.every_steps or self.redundancy_steps)
+        """True if any level below the desired quality is acceptable."""
+        return bool(self.has_latency_range or self.every_steps or self.redundancy_steps)
 
     @property
-    def has_latency_room(self) -> bool:
+    def has_latency_range(self) -> bool:
         return any(
             self.worst[mode].latency_us > qos.latency_us for mode, qos in self.desired.items()
         )
@@ -82,7 +82,10 @@ class Band(Struct, frozen=True):
         return _chained(lowered)
 
     def _lowered(self, every: int, steps: int, worst: int) -> int:
-        """Doubled so often as it may be, and as cores still take the events for what they are."""
+        """Return the divisor doubled `steps` times at most, within its worst value.
+
+        Doubling stops earlier where cores would reject events that are so far apart as forged.
+        """
         found = min(every << steps, worst)
         while not is_carried(found, self.period):
             steps -= 1
@@ -90,19 +93,19 @@ class Band(Struct, frozen=True):
         return found
 
     def levels_of(self, every_steps: int) -> Iterator[Quality]:
-        """All levels at these divisors, best first: latency goes before redundancy."""
+        """Yield all levels at these divisors, best first: latency is lowered before redundancy."""
         for redundancy_steps in range(self.redundancy_steps + 1):
             yield self.level(every_steps, redundancy_steps, is_slow=False)
-            if self.has_latency_room:
+            if self.has_latency_range:
                 yield self.level(every_steps, redundancy_steps, is_slow=True)
 
     def last(self, every_steps: int) -> Quality:
-        """The worst acceptable level at these divisors."""
+        """Return the worst acceptable level at these divisors."""
         return self.level(every_steps, self.redundancy_steps, is_slow=True)
 
 
 def band_of(qos: ModalQos, period: Period | None) -> Band:
-    """The band that a request spans for a variable of this period; raises if there is none."""
+    """Return the band of a request for a variable of this period; raises if there is none."""
     desired: Quality = {}
     worst: Quality = {}
     notes: list[str] = []
@@ -126,7 +129,7 @@ def band_of(qos: ModalQos, period: Period | None) -> Band:
 
 
 def replay_band(band: Band) -> Band:
-    """The same for a replayed variable, which is best effort: in its own class, at no latency."""
+    """Return the band for a replayed variable: best effort, in its own class, no latency bound."""
 
     def best_effort(quality: Quality) -> Quality:
         return {
@@ -134,25 +137,27 @@ def replay_band(band: Band) -> Band:
             for mode, qos in quality.items()
         }
 
-    note = "replayed: it gets what live traffic leaves, and no latency is promised"
+    note = "replayed: it uses what live traffic leaves, and no latency is promised"
     return Band(
         best_effort(band.desired), best_effort(band.worst), (*band.notes, note), band.period
     )
 
 
 def differences(desired: Quality, granted: Quality, why: str) -> tuple[str, ...]:
-    """What was granted below the desired quality, in words."""
+    """Return texts that state what was granted below the desired quality."""
     if granted == desired:
         return ()
     found = []
-    for mode, wish in desired.items():
-        given = granted[mode]
-        if given.latency_us > wish.latency_us:
-            found.append((mode, f"latency {wish.latency_us} µs lowered to {given.latency_us} µs"))
-        if given.redundancy < wish.redundancy:
-            found.append((mode, f"redundancy {wish.redundancy} lowered to {given.redundancy}"))
-        if given.every > wish.every:
-            found.append((mode, f"every {wish.every} lowered to every {given.every}"))
+    for mode, wanted in desired.items():
+        offered = granted[mode]
+        if offered.latency_us > wanted.latency_us:
+            found.append(
+                (mode, f"latency {wanted.latency_us} µs lowered to {offered.latency_us} µs")
+            )
+        if offered.redundancy < wanted.redundancy:
+            found.append((mode, f"redundancy {wanted.redundancy} lowered to {offered.redundancy}"))
+        if offered.every > wanted.every:
+            found.append((mode, f"every {wanted.every} lowered to every {offered.every}"))
     return tuple(_in_mode(mode, f"{text}: {why}" if why else text) for mode, text in found)
 
 
@@ -164,16 +169,18 @@ def _limits(request: QosRequest, period: Period | None) -> tuple[Qos, Qos, tuple
         return _published_too_slowly(request, period)
     notes: tuple[str, ...] = ()
     if request.interval is not None and period is not None:
-        asked = Fraction(request.interval.seconds, request.interval.per_seconds)
-        given = Fraction(period.seconds, period.per_seconds) * desired.every
-        if given != asked:
-            notes = (f"interval {asked} s rounded down to {given} s, a multiple of the period",)
+        requested = Fraction(request.interval.seconds, request.interval.per_seconds)
+        offered = Fraction(period.seconds, period.per_seconds) * desired.every
+        if offered != requested:
+            notes = (
+                f"interval {requested} s rounded down to {offered} s, a multiple of the period",
+            )
     every = carried_every(desired.every, period)
     if every != desired.every:
         notes = (
             *notes,
-            f"every {desired.every} rounded down to {every}, since fewer could not be told from "
-            "forged stamps",
+            f"every {desired.every} rounded down to {every}, since sparser events could not be "
+            "distinguished from forged time stamps",
         )
     worst = request.worst(period)
     if worst.every == desired.every:
@@ -184,7 +191,7 @@ def _limits(request: QosRequest, period: Period | None) -> tuple[Qos, Qos, tuple
 def _published_too_slowly(
     request: QosRequest, period: Period | None
 ) -> tuple[Qos, Qos, tuple[str, ...]]:
-    """Every slot, if the worst acceptable interval allows it; otherwise the error goes on."""
+    """Return every slot, if the worst acceptable interval allows it; otherwise raise."""
     if request.interval_worst is None:
         request.desired(period)
     at_worst = replace(request, interval=request.interval_worst, interval_worst=None)
@@ -195,7 +202,7 @@ def _published_too_slowly(
 
 
 def _chained(quality: Mapping[int, Qos]) -> Quality:
-    """Each divisor a multiple of the next smaller one; none larger than it was."""
+    """Return divisors of which each is a multiple of the next smaller one, all rounded down."""
     if len(quality) == 1:
         return dict(quality)
     chained = dict(quality)

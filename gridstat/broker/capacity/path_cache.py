@@ -1,7 +1,7 @@
-"""Choices of paths, remembered: most subscriptions ask what another has asked before.
+"""Cache of path searches: most subscriptions repeat a search that another has caused before.
 
-A choice is kept as long as the topology stands. It may have become full or slow meanwhile, so
-whoever takes it checks that first; a search that failed for its latency is not remembered at all.
+A result is kept until the topology changes. Its paths may have become full or slow meanwhile, so
+the planner checks them. A search that failed because of latency is not cached.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
     from gridstat.broker.capacity.resources import Resources
 
-CHOICES_MAX: Final = 65_536
+CACHED_MAX: Final = 65_536
 SEARCH_BUDGET_S: Final = 0.1
-SEARCHES: Final = 3
-"""A request that is refused may search a dozen times, few of them for long; so many budgets do."""
+SEARCHES_PER_REQUEST: Final = 3
+"""Search budgets of one request; a refused one may search a dozen times, few of them for long."""
 _NONE_FAVOURED: Final[frozenset[int]] = frozenset()
 REUSE_COST: Final = 1
-"""A channel that carries the variable already is nearly free, but a shorter way is still better."""
+"""Cost of a channel that carries the variable already: low, but a shorter path is better."""
 
 
-class Question(Struct, frozen=True):
-    """Which paths, from where to where, how fast at most (ends not counted), avoiding what."""
+class PathQuery(Struct, frozen=True):
+    """Parameters of a path search; `bounds_us` are latency bounds without the end-points."""
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
@@ -39,87 +39,87 @@ class Question(Struct, frozen=True):
 
 
 class PathCache:
-    """Answers are those of `disjoint_paths` on the cloud of the present topology version."""
+    """Cache whose answers are those of `disjoint_paths` on the present topology version."""
 
     def __init__(self, resources: Resources, clock: Callable[[], float], budget_s: float) -> None:
         self._resources = resources
         self._clock = clock
         self._budget_s = budget_s
         self._version = resources.topology_version
-        self._known: dict[Question, Found | NotFound] = {}
-        self._ends_at_s = clock() + SEARCHES * budget_s
+        self._cached: dict[PathQuery, Found | NotFound] = {}
+        self._ends_at_s = clock() + SEARCHES_PER_REQUEST * budget_s
 
     def begin(self) -> None:
-        """Another request begins, with a new budget for all its searches together."""
-        self._ends_at_s = self._clock() + SEARCHES * self._budget_s
+        """Start the time budget that all searches of one request share."""
+        self._ends_at_s = self._clock() + SEARCHES_PER_REQUEST * self._budget_s
 
-    def find(self, question: Question, *, is_fresh: bool = False) -> Found | NotFound:
-        """A known choice, or a new search; `is_fresh` asks for one with present latencies."""
-        if self._version != self._resources.topology_version or len(self._known) >= CHOICES_MAX:
-            self._known.clear()
+    def find(self, query: PathQuery, *, is_fresh: bool = False) -> Found | NotFound:
+        """Return cached paths or search anew; `is_fresh` searches with present latencies."""
+        if self._version != self._resources.topology_version or len(self._cached) >= CACHED_MAX:
+            self._cached.clear()
             self._version = self._resources.topology_version
-        known = None if is_fresh else self._known_answer(question)
+        known = None if is_fresh else self._cached_answer(query)
         if known is not None:
             return known
-        answer = self._search(question, is_fresh=is_fresh)
-        if _routers_most(answer) > PATH_ROUTERS_MAX and question.favoured_channels:
-            # What carries the variable already is nearly free, and may lead a long way round.
-            plain = structs.replace(question, favoured_channels=_NONE_FAVOURED)
+        answer = self._search(query, is_fresh=is_fresh)
+        if _longest_path_routers(answer) > PATH_ROUTERS_MAX and query.favoured_channels:
+            # Channels that carry the variable already are nearly free, and may form a long detour.
+            plain = structs.replace(query, favoured_channels=_NONE_FAVOURED)
             answer = self._search(plain, is_fresh=is_fresh)
-        routers = _routers_most(answer)
+        routers = _longest_path_routers(answer)
         if routers > PATH_ROUTERS_MAX:
             return NotFound("length", routers=routers)
         if _is_lasting(answer):
-            self._known[question] = answer
+            self._cached[query] = answer
         return answer
 
-    def _search(self, question: Question, *, is_fresh: bool) -> Found | NotFound:
+    def _search(self, query: PathQuery, *, is_fresh: bool) -> Found | NotFound:
         return disjoint_paths(
             self._resources.graph(is_fresh=is_fresh),
-            question.sources,
-            question.targets,
-            question.bounds_us,
-            excluded_channels=question.excluded_channels,
-            excluded_routers=question.excluded_routers,
-            cheap_channels=dict.fromkeys(question.favoured_channels, REUSE_COST),
+            query.sources,
+            query.targets,
+            query.bounds_us,
+            excluded_channels=query.excluded_channels,
+            excluded_routers=query.excluded_routers,
+            cheap_channels=dict.fromkeys(query.favoured_channels, REUSE_COST),
             budget_s=max(0.0, min(self._budget_s, self._ends_at_s - self._clock())),
             clock=self._clock,
         )
 
-    def _known_answer(self, question: Question) -> Found | NotFound | None:
-        known = self._known.get(question)
-        if known is not None or not question.favoured_channels:
+    def _cached_answer(self, query: PathQuery) -> Found | NotFound | None:
+        known = self._cached.get(query)
+        if known is not None or not query.favoured_channels:
             return known
-        # Another variable's choice between the same ends is as good if no choice could add less.
-        plain = self._known.get(
-            Question(
-                question.sources,
-                question.targets,
-                question.bounds_us,
-                question.excluded_channels,
-                question.excluded_routers,
+        # Paths of another variable between the same ends are as good if none could add less.
+        plain = self._cached.get(
+            PathQuery(
+                query.sources,
+                query.targets,
+                query.bounds_us,
+                query.excluded_channels,
+                query.excluded_routers,
                 _NONE_FAVOURED,
             )
         )
-        if isinstance(plain, Found) and self._adds_least(plain, question):
+        if isinstance(plain, Found) and self._adds_least(plain, query):
             return plain
         return None
 
-    def _adds_least(self, found: Found, question: Question) -> bool:
-        """Whether any other paths would put the variable on at least as many new channels."""
-        favoured = question.favoured_channels
+    def _adds_least(self, found: Found, query: PathQuery) -> bool:
+        """Return whether no other paths would put the variable on fewer new channels."""
+        favoured = query.favoured_channels
         added = sum([len(path.channel_ids) for path in found.paths])
         for path in found.paths:
             added -= len(favoured.intersection(path.channel_ids))
         if added == 0:
             return True
         return added <= len(found.paths) and not any(
-            self._resources.leads_to(number, question.targets) for number in favoured
+            self._resources.ends_at(number, query.targets) for number in favoured
         )
 
 
-def _routers_most(answer: Found | NotFound) -> int:
-    """Of the longest path."""
+def _longest_path_routers(answer: Found | NotFound) -> int:
+    """Return the number of routers on the longest path."""
     if isinstance(answer, NotFound):
         return 0
     return max([len(path.routers) for path in answer.paths])

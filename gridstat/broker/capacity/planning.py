@@ -1,8 +1,8 @@
-"""One attempt to place a subscription at one quality: search, claim, judge, and search again.
+"""Planning of one subscription at one quality: search, claim, check, and search again.
 
-The search knows the topology only. What it finds is claimed and judged; where that breaks a limit,
-the elements without room are excluded and the search is repeated, so that a cloud with room, which
-is the usual case, is searched once.
+The search knows only the topology. The paths that it finds are claimed and checked. If they break a
+limit, the full elements are excluded and the search is repeated. A cloud with free capacity, which
+is the usual case, is therefore searched once.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from gridstat.broker.capacity.allocation import (
     latency_us_max,
     paths_wanted,
 )
-from gridstat.broker.capacity.claims import Claim, Touched
 from gridstat.broker.capacity.negotiation import Quality
-from gridstat.broker.capacity.path_cache import PathCache, Question
+from gridstat.broker.capacity.path_cache import PathCache, PathQuery
+from gridstat.broker.capacity.resources import Claim, LoadChange
 from gridstat.broker.interning import same
 from gridstat.model.paths import NotFound
 
@@ -43,50 +43,50 @@ if TYPE_CHECKING:
     from gridstat.model.paths import Found, FoundPath
 
 ATTEMPTS_MAX: Final = 10
-"""Each attempt after the first excludes at least one element more, or asks for a faster path."""
+"""Limit of attempts; each after the first excludes one more element, or wants a faster path."""
 _TRIAL_MARGIN: Final = 0.999
-"""Below this share of a limit, rounding cannot hide that it is reached."""
+"""Share of a limit below which a rounded estimate surely does not exceed the limit."""
 
 
 class Trial(Struct, frozen=True):
-    """What an attempt may use: nothing that is excluded, and limits only where not ignored.
+    """Constraints of an attempt: excluded elements, favoured channels and ignored limits.
 
-    `pressed` are back-pressured channels of the contract that is changed, with what they carried.
+    `back_pressured` maps the back-pressured channels of the changed contract to what they carried.
     """
 
     request: AllocationRequest
     excluded_channels: frozenset[int] = frozenset()
     excluded_routers: frozenset[str] = frozenset()
     favoured_channels: frozenset[int] = frozenset()
-    pressed: Mapping[int, Fraction] = field(default_factory=dict)
+    back_pressured: Mapping[int, Fraction] = field(default_factory=dict)
     ignoring: frozenset[Limit] = frozenset()
 
 
 class Plan(Struct, frozen=True):
-    """Paths whose claims are taken; whoever holds it either keeps it or undoes it."""
+    """Paths whose claims are taken; the caller either keeps the plan or undoes it."""
 
     quality: Quality
     paths: tuple[AllocatedPath, ...]
     claims: tuple[Claim, ...]
-    touched: Touched
+    touched: LoadChange
     is_node_disjoint: bool
     shares_edge: bool
 
 
 class Planner:
-    """Leaves either a plan with its claims taken, or everything as it was."""
+    """Planner whose calls either return a plan with its claims taken, or change nothing."""
 
     def __init__(self, resources: Resources, clock: Callable[[], float], budget_s: float) -> None:
         self._resources = resources
-        self._choices = PathCache(resources, clock, budget_s)
+        self._path_cache = PathCache(resources, clock, budget_s)
 
     def begin(self) -> None:
-        """A request begins: all its searches together have a few times the budget of one."""
-        self._choices.begin()
+        """Start the time budget of one request: a few times that of one search."""
+        self._path_cache.begin()
 
     def plan(self, trial: Trial, quality: Quality) -> Plan | Obstacle:
-        """A plan at this quality, or what stands in the way of it."""
-        question = Question(
+        """Return a plan at this quality, or the obstacle that prevents it."""
+        query = PathQuery(
             sources=trial.request.sources,
             targets=trial.request.targets,
             bounds_us=path_bounds_us(quality, self._resources.ends_us),
@@ -100,24 +100,24 @@ class Planner:
         met: list[Obstacle] = []
         is_fresh = False
         for _ in range(ATTEMPTS_MAX):
-            found = self._choices.find(question, is_fresh=is_fresh)
+            found = self._path_cache.find(query, is_fresh=is_fresh)
             if isinstance(found, NotFound):
                 if found.reason == "latency" and not is_fresh and self._resources.is_graph_old:
                     is_fresh = True
                     continue
                 return met[0] if met else self._not_found(trial.request, quality, found)
             plan = self._claim(trial, quality, found)
-            broken = self._judge(trial, plan)
+            broken = self._broken_limits(trial, plan)
             if not broken:
                 return plan
             self.undo(plan)
             if not is_fresh and any(one.limit is Limit.LATENCY for one in broken):
-                is_fresh = True  # A remembered choice may only have become slow.
+                is_fresh = True  # The latencies of a cached result may be outdated.
                 continue
             if not met:
-                question = self._excluding_full(question, trial, quality)
+                query = self._excluding_full(query, trial, quality)
                 met = broken
-            question = _excluding(question, broken)
+            query = _excluding(query, broken)
         return met[0]
 
     def _not_found(
@@ -130,15 +130,15 @@ class Planner:
         self._resources.give_back(plan.claims)
 
     def diagnose(self, trial: Trial, quality: Quality, met: Obstacle) -> Obstacle:
-        """The constraint that really binds: the one without which it would fit.
+        """Return the binding constraint: the one without which the request would fit.
 
-        `met` is what stood in the way of a plan; it is the answer if no single limit binds.
+        `met` is the obstacle of a plan; it is returned if no single limit binds.
         """
         capacity = frozenset(CAPACITY_LIMITS)
-        pressed = self._resources.unusable_channels() - self._resources.down_channels()
+        back_pressured = self._resources.unusable_channels() - self._resources.down_channels()
         bare = structs.replace(
             trial,
-            excluded_channels=trial.excluded_channels - pressed,
+            excluded_channels=trial.excluded_channels - back_pressured,
             ignoring=capacity | {Limit.BACK_PRESSURE},
         )
         ideal = self.plan(bare, quality)
@@ -146,24 +146,26 @@ class Planner:
             return ideal
         used = {number for path in ideal.paths for number in path.channel_ids}
         self.undo(ideal)
-        if used & pressed and self.obstacle(structs.replace(trial, ignoring=capacity), quality):
-            return back_pressure(self._resources, min(used & pressed))
+        if used & back_pressured and self.obstacle(
+            structs.replace(trial, ignoring=capacity), quality
+        ):
+            return back_pressure(self._resources, min(used & back_pressured))
         for limit in CAPACITY_LIMITS:
             if found := self._broken_without(trial, quality, limit):
                 return max(found, key=lambda obstacle: obstacle.missing)
         return met
 
     def _broken_without(self, trial: Trial, quality: Quality, limit: Limit) -> list[Obstacle]:
-        """Where this limit would be broken if nobody asked about it; empty if that is no help."""
+        """Return where a plan that ignores this limit breaks it; empty if there is no such plan."""
         plan = self.plan(structs.replace(trial, ignoring=trial.ignoring | {limit}), quality)
         if isinstance(plan, Obstacle):
             return []
-        broken = self._judge(trial, plan)
+        broken = self._broken_limits(trial, plan)
         self.undo(plan)
         return [obstacle for obstacle in broken if obstacle.limit is limit]
 
     def obstacle(self, trial: Trial, quality: Quality) -> Obstacle | None:
-        """What stands in the way of this quality, if anything does; nothing is kept."""
+        """Return the obstacle that prevents this quality, if any; no claim is kept."""
         plan = self.plan(trial, quality)
         if isinstance(plan, Obstacle):
             return plan
@@ -186,11 +188,14 @@ class Planner:
         disjoint, shared = found.is_node_disjoint, found.shares_edge
         return Plan(quality, same(paths), claims, touched, disjoint, shared)
 
-    def _judge(self, trial: Trial, plan: Plan) -> list[Obstacle]:
+    def _broken_limits(self, trial: Trial, plan: Plan) -> list[Obstacle]:
         if trial.request.variable.is_replay:
             return replay_obstacles(self._resources, plan.touched, ignoring=trial.ignoring)
         broken = obstacles(
-            self._resources, plan.touched, ignoring=trial.ignoring, pressed=trial.pressed
+            self._resources,
+            plan.touched,
+            ignoring=trial.ignoring,
+            back_pressured=trial.back_pressured,
         )
         for index, path in enumerate(plan.paths):
             missing_us = path.latency_us - latency_us_max(plan.quality, index)
@@ -198,48 +203,48 @@ class Planner:
                 broken.append(too_slow(self._resources, path, missing_us))
         return broken
 
-    def _excluding_full(self, question: Question, trial: Trial, quality: Quality) -> Question:
-        """Without the channels that have no room even for the least of the paths."""
+    def _excluding_full(self, query: PathQuery, trial: Trial, quality: Quality) -> PathQuery:
+        """Exclude the channels that are too full even for the path that serves fewest modes."""
         wanted = everys(quality, paths_wanted(quality) - 1)
         full = {
             number
             for number in self._resources.channels
-            if number not in question.excluded_channels and self._is_full(trial, number, wanted)
+            if number not in query.excluded_channels and self._is_full(trial, number, wanted)
         }
-        return structs.replace(question, excluded_channels=question.excluded_channels | full)
+        return structs.replace(query, excluded_channels=query.excluded_channels | full)
 
     def _is_full(self, trial: Trial, number: int, wanted: Mapping[int, int]) -> bool:
-        carriage = self._resources.channel(number)
+        hop = self._resources.channel(number)
         stream_cost = self._resources.stream_cost(trial.request.variable)
         if stream_cost.is_replay:
-            return False  # A channel has no room for replay, and needs none.
-        if carriage.has_ample_room(stream_cost, len(wanted), _TRIAL_MARGIN):
+            return False  # Replay is not charged to channels.
+        if hop.surely_fits(stream_cost, len(wanted), _TRIAL_MARGIN):
             return False
-        # Claimed alone and given back: exact, and the predictions of others stay as they are.
-        is_changed = carriage.add(stream_cost, wanted)
+        # Add the variable to this channel alone and remove it: exact, and no prediction changes.
+        is_changed = hop.add(stream_cost, wanted)
         is_full = is_changed and (
-            (carriage.is_over and Limit.CHANNEL not in trial.ignoring)
-            or (carriage.is_burst_over and Limit.BURST not in trial.ignoring)
+            (hop.is_overloaded and Limit.CHANNEL not in trial.ignoring)
+            or (hop.overflows_queue and Limit.BURST not in trial.ignoring)
             or (
                 Limit.ROUTER not in trial.ignoring
-                and any(account.is_over for account in carriage.routers)
+                and any(account.is_overloaded for account in hop.routers)
             )
         )
-        carriage.remove(trial.request.variable.variable_id, wanted)
+        hop.remove(trial.request.variable.variable_id, wanted)
         return is_full
 
 
 def claims_of(
     request: AllocationRequest, quality: Quality, paths: Sequence[FoundPath | AllocatedPath]
 ) -> tuple[Claim, ...]:
-    """What the paths take, in their order."""
+    """Return the claims of some paths, in their order."""
     return tuple([claim_of(request, quality, index, path) for index, path in enumerate(paths)])
 
 
 def claim_of(
     request: AllocationRequest, quality: Quality, index: int, path: FoundPath | AllocatedPath
 ) -> Claim:
-    """What the path of this index takes."""
+    """Return the claim of the path of this index."""
     return Claim(
         variable=request.variable,
         routers=path.routers,
@@ -251,21 +256,21 @@ def claim_of(
 
 
 def path_bounds_us(quality: Quality, ends_us: int) -> tuple[int, ...]:
-    """What the network may take of each path's latency; later paths serve fewer modes."""
+    """Return the latency bound of each path without its ends; later paths serve fewer modes."""
     return tuple(
         [max(0, latency_us_max(quality, index) - ends_us) for index in range(paths_wanted(quality))]
     )
 
 
-def _excluding(question: Question, broken: Sequence[Obstacle]) -> Question:
-    """The same question without the elements that broke a limit, and faster where it was slow."""
+def _excluding(query: PathQuery, broken: Sequence[Obstacle]) -> PathQuery:
+    """Return the search without the elements that broke a limit, and with tighter latencies."""
     elements = {obstacle.element for obstacle in broken if obstacle.limit is not Limit.LATENCY}
     slow_us = max((one.missing for one in broken if one.limit is Limit.LATENCY), default=0)
     return structs.replace(
-        question,
-        bounds_us=tuple(max(0, bound_us - slow_us) for bound_us in question.bounds_us),
-        excluded_channels=question.excluded_channels
+        query,
+        bounds_us=tuple(max(0, bound_us - slow_us) for bound_us in query.bounds_us),
+        excluded_channels=query.excluded_channels
         | {element for element in elements if isinstance(element, int)},
-        excluded_routers=question.excluded_routers
+        excluded_routers=query.excluded_routers
         | {element for element in elements if isinstance(element, str)},
     )

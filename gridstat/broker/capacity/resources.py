@@ -1,43 +1,76 @@
-"""What the cloud has and what it has promised: routers, event channels, and the claims on them.
+"""Resources of a cloud: its routers and event channels, and the claims that are held on them.
 
-Claims are added and taken back in constant time; whether they fit is judged in `admission.py` from
-the elements that they touched. The graph for the path search is kept here too, and built anew only
-when the topology has changed or a search has found its latencies too old.
+Claims are added and removed in constant time. `admission.py` decides whether they fit, from the
+elements that they have changed. The graph for the path search is kept here too; it is built anew
+only when the topology has changed, or when a search needs fresh latencies.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.capacity.accounts import Carriage, RouterAccount
-from gridstat.broker.capacity.carriers import Carriers
+from msgspec import Struct
+
+from gridstat.broker.capacity.accounts import HopAccount, RouterAccount, RowDivisors
 from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT
-from gridstat.broker.capacity.claims import ALL_SLOTS, WITHIN, Touched
 from gridstat.broker.capacity.latency_promises import Element, LatencyPromises, PathKey
-from gridstat.broker.capacity.row_divisors import RowDivisors
 from gridstat.broker.capacity.stream_costs import StreamCost
 from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, StillInUse
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT, LatencyModel
 from gridstat.model.paths import Arc, PathGraph
 from gridstat.model.probe_law import PROBES_DEFAULT
 from gridstat.model.qos import BASELINE_MODE
+from gridstat.model.status import StatusVariable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from gridstat.broker.capacity.charges import Amount
-    from gridstat.broker.capacity.claims import Claim
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.probe_law import ProbeSettings
-    from gridstat.model.status import StatusVariable
 
 HOP_COST: Final = 1_000
-"""What a channel costs in the path search, where it does not carry the variable already."""
+"""Cost in the path search of a channel that does not carry the variable yet."""
+ALL_SLOTS: Final[Mapping[int, int]] = MappingProxyType({BASELINE_MODE: 1})
+"""Divisors of a claim on every event in all modes."""
+UNCHARGED_END: Final = "within"
+"""Name of an entry or delivery that loads no router, because the channel beyond is charged."""
+_NONE: Final[frozenset[int]] = frozenset()
+
+
+class Claim(Struct, frozen=True):
+    """Load of one path: a variable from its publisher's edge to its subscriber's, by mode.
+
+    A claim without routers has no ends and loads only its channels, as flooding does. The events of
+    a claim with an `entry` come from another cloud, and only as often as they are taken.
+    """
+
+    variable: StatusVariable
+    routers: tuple[str, ...]
+    channel_ids: tuple[int, ...]
+    everys: Mapping[int, int]
+    subscriber: str
+    entry: str = ""
+
+    @property
+    def arriving(self) -> Mapping[int, int]:
+        """Divisors of the events that reach the first router; a publisher sends every event."""
+        return self.everys if self.entry else ALL_SLOTS
+
+
+class LoadChange(Struct, frozen=True):
+    """Result of new claims: changed elements, paths made late, variables with many divisors."""
+
+    elements: tuple[Element, ...]
+    late: tuple[tuple[Element, PathKey], ...] = ()
+    overfull_rows: tuple[str, ...] = ()
 
 
 class Resources:
-    """Every number is a function of the topology and of the claims that are held at present."""
+    """All totals and predictions; each depends only on the topology and the present claims."""
 
     def __init__(
         self,
@@ -53,13 +86,13 @@ class Resources:
         self.topology_version = 0
         self._mode_sets = mode_sets
         self._routers: dict[str, RouterAccount] = {}
-        self._channels: dict[int, Carriage] = {}
+        self._channels: dict[int, HopAccount] = {}
         self._between: dict[tuple[str, str], int] = {}
         self._channels_at: dict[str, set[int]] = {}
-        self._entries: dict[str, Carriage] = {}
-        self._entered: dict[tuple[str, str], Carriage] = {}
-        self._deliveries: dict[tuple[str, str], Carriage] = {}
-        self._carriers = Carriers()
+        self._entries: dict[str, HopAccount] = {}
+        self._border_entries: dict[tuple[str, str], HopAccount] = {}
+        self._deliveries: dict[tuple[str, str], HopAccount] = {}
+        self._carrying = CarryingChannels()
         self._rows = RowDivisors()
         self.stream_costs: dict[int, StreamCost] = {}
         self._unusable_channels: frozenset[int] | None = None
@@ -71,11 +104,11 @@ class Resources:
 
     def add_router(self, router: Router) -> None:
         if router.name in self._routers:
-            raise LayoutError(f"router {router.name} is there already")
+            raise LayoutError(f"router {router.name} exists already")
         self._routers[router.name] = RouterAccount(router, self.model, self._mode_sets)
-        self._entries[router.name] = Carriage((self._routers[router.name],), self._mode_sets)
+        self._entries[router.name] = HopAccount((self._routers[router.name],), self._mode_sets)
         self._channels_at[router.name] = set()
-        self._reshape()
+        self._topology_changed()
 
     def remove_router(self, name: str) -> None:
         account = self.router(name)
@@ -90,50 +123,48 @@ class Resources:
                 hint="remove its channels first",
             )
         del self._routers[name], self._entries[name], self._channels_at[name]
-        self._reshape()
+        self._topology_changed()
 
     def add_channel(self, channel: EventChannel) -> None:
         ends = (channel.from_router, channel.to_router)
         if channel.channel_id in self._channels or ends in self._between:
-            raise LayoutError(f"channel {channel.channel_id}, {channel.label}, is there already")
+            raise LayoutError(f"channel {channel.channel_id}, {channel.label}, exists already")
         routers = (self.router(channel.from_router), self.router(channel.to_router))
-        carriage = Carriage(routers, self._mode_sets, channel, self.probes)
-        self._channels[channel.channel_id] = carriage
+        hop = HopAccount(routers, self._mode_sets, channel, self.probes)
+        self._channels[channel.channel_id] = hop
         self._between[ends] = channel.channel_id
         for name in ends:
             self._channels_at[name].add(channel.channel_id)
-        self._reshape()
+        self._topology_changed()
 
     def remove_channel(self, channel_id: int) -> None:
-        carriage = self.channel(channel_id)
-        assert carriage.channel is not None
-        if carriage.streams:
-            raise StillInUse(
-                f"channel {carriage.channel.label} carries {len(carriage.streams)} variables"
-            )
-        ends = (carriage.channel.from_router, carriage.channel.to_router)
+        hop = self.channel(channel_id)
+        assert hop.channel is not None
+        if hop.streams:
+            raise StillInUse(f"channel {hop.channel.label} carries {len(hop.streams)} variables")
+        ends = (hop.channel.from_router, hop.channel.to_router)
         del self._channels[channel_id], self._between[ends]
         for name in ends:
             self._channels_at[name].discard(channel_id)
-        self._reshape()
+        self._topology_changed()
 
     def change_router(self, router: Router) -> None:
-        """Another capacity for a router; what is promised stands, and may then be too much."""
+        """Change the capacity of a router; existing claims stay and may then exceed it."""
         self.router(router.name).router = router
-        self._reshape()
+        self._topology_changed()
 
     def change_channel(self, channel: EventChannel) -> None:
-        """Another bandwidth, latency or queue for a channel between the same two routers."""
-        carriage = self.channel(channel.channel_id)
-        before = carriage.channel
+        """Change bandwidth, latency or queue of a channel between the same two routers."""
+        hop = self.channel(channel.channel_id)
+        before = hop.channel
         assert before is not None
         if (before.from_router, before.to_router) != (channel.from_router, channel.to_router):
             raise LayoutError(f"channel {before.label} cannot be moved to {channel.label}")
-        if before.mtu_bytes != channel.mtu_bytes and carriage.streams:
+        if before.mtu_bytes != channel.mtu_bytes and hop.streams:
             raise StillInUse(f"channel {before.label} carries variables charged by its MTU")
-        carriage.replace_channel(channel)
-        self._move([channel.channel_id])
-        self._reshape()
+        hop.replace_channel(channel)
+        self._update_predictions([channel.channel_id])
+        self._topology_changed()
 
     def channel_between(self, from_router: str, to_router: str) -> int:
         try:
@@ -141,8 +172,8 @@ class Resources:
         except KeyError:
             raise NoSuchChannel(f"there is no channel {from_router}→{to_router}") from None
 
-    def leads_to(self, channel_id: int, names: Collection[str]) -> bool:
-        """Whether a channel ends at one of these routers."""
+    def ends_at(self, channel_id: int, names: Collection[str]) -> bool:
+        """Return whether a channel ends at one of these routers."""
         return self._channels[channel_id].routers[-1].router.name in names
 
     def router(self, name: str) -> RouterAccount:
@@ -151,7 +182,7 @@ class Resources:
         except KeyError:
             raise NoSuchRouter(f"there is no router {name}") from None
 
-    def channel(self, channel_id: int) -> Carriage:
+    def channel(self, channel_id: int) -> HopAccount:
         try:
             return self._channels[channel_id]
         except KeyError:
@@ -162,28 +193,28 @@ class Resources:
         return MappingProxyType(self._routers)
 
     @property
-    def channels(self) -> Mapping[int, Carriage]:
+    def channels(self) -> Mapping[int, HopAccount]:
         return MappingProxyType(self._channels)
 
-    # What is up, and what is congested.
+    # State: up or down, and back-pressure.
 
     def mark_router(self, name: str, *, is_up: bool) -> None:
         account = self.router(name)
         if account.is_up != is_up:
             account.is_up = is_up
-            self._reshape(is_same_graph=True)
+            self._topology_changed(is_same_graph=True)
 
     def mark_channel(self, channel_id: int, *, is_up: bool) -> None:
-        carriage = self.channel(channel_id)
-        if carriage.is_up != is_up:
-            carriage.is_up = is_up
-            self._reshape(is_same_graph=True)
+        hop = self.channel(channel_id)
+        if hop.is_up != is_up:
+            hop.is_up = is_up
+            self._topology_changed(is_same_graph=True)
 
     def mark_back_pressure(self, channel_id: int, *, is_on: bool) -> None:
-        carriage = self.channel(channel_id)
-        if carriage.is_back_pressured != is_on:
-            carriage.is_back_pressured = is_on
-            self._reshape(is_same_graph=True)
+        hop = self.channel(channel_id)
+        if hop.is_back_pressured != is_on:
+            hop.is_back_pressured = is_on
+            self._topology_changed(is_same_graph=True)
 
     def down_channels(self) -> frozenset[int]:
         return frozenset(number for number, found in self._channels.items() if not found.is_up)
@@ -196,7 +227,7 @@ class Resources:
         return self._unusable_routers
 
     def unusable_channels(self) -> frozenset[int]:
-        """Channels that are down, or back-pressured and admit nothing new."""
+        """Return the channels that are down, or back-pressured and admit nothing new."""
         if self._unusable_channels is None:
             self._unusable_channels = frozenset(
                 number
@@ -205,73 +236,75 @@ class Resources:
             )
         return self._unusable_channels
 
-    # What is promised.
+    # Claims.
 
-    def take(self, claims: Iterable[Claim]) -> Touched:
-        """Count the claims, whether they fit or not; the answer is for admission to judge."""
+    def take(self, claims: Iterable[Claim]) -> LoadChange:
+        """Add claims, whether they fit or not; the result is for the admission checks."""
         touched: dict[Element, None] = {}
         for claim in claims:
-            self._take(claim, touched)
-        return Touched(tuple(touched), tuple(self._move(touched)), self._rows.newly_crowded())
+            self._add_claim(claim, touched)
+        return LoadChange(
+            tuple(touched), tuple(self._update_predictions(touched)), self._rows.take_overfull()
+        )
 
     def give_back(self, claims: Iterable[Claim]) -> None:
-        """Exactly undo `take` of the same claims."""
+        """Undo `take` of the same claims exactly."""
         touched: dict[Element, None] = {}
         for claim in claims:
-            self._give_back(claim, touched)
-        self._move(touched)
+            self._remove_claim(claim, touched)
+        self._update_predictions(touched)
 
     def publish(self, variable: StatusVariable, routers: Iterable[str]) -> None:
-        """Count a publisher's events at its edges from now on, whether anybody takes them or not.
+        """Charge a publisher's events at its edges, also if nobody subscribes.
 
-        Subscriptions count them too, once for all, so this is for publications without any.
+        Subscriptions share this charge, so it matters only for publications without any.
         """
         touched: dict[Element, None] = {}
         for name in routers:
             self.router(name)
             is_changed = self._entries[name].add(self.stream_cost(variable), ALL_SLOTS)
-            self._note(touched, name, is_changed=is_changed)
-        self._move(touched)
+            self._mark_touched(touched, name, is_changed=is_changed)
+        self._update_predictions(touched)
 
     def unpublish(self, variable: StatusVariable, routers: Iterable[str]) -> None:
         touched: dict[Element, None] = {}
         for name in routers:
             is_changed = self._entries[name].remove(variable.variable_id, ALL_SLOTS)
-            self._note(touched, name, is_changed=is_changed)
-        if variable.variable_id not in self._carriers:
+            self._mark_touched(touched, name, is_changed=is_changed)
+        if variable.variable_id not in self._carrying:
             self.stream_costs.pop(variable.variable_id, None)
-        self._move(touched)
+        self._update_predictions(touched)
 
-    def shift(self, name: str, old: Amount | None, new: Amount | None) -> Touched:
-        """Count `new` events a second instead of `old` at a router, to see what that would do."""
+    def replace_router_load(self, name: str, old: Amount | None, new: Amount | None) -> LoadChange:
+        """Charge `new` events a second instead of `old` at a router, to learn the consequences."""
         self.router(name).events.replace(BASELINE_MODE, old, new)
-        return Touched((name,), tuple(self._move((name,))))
+        return LoadChange((name,), tuple(self._update_predictions((name,))))
 
     def serving_channels(self, variable_id: int, everys: Mapping[int, int]) -> frozenset[int]:
-        """Channels that could carry the variable at these divisors without carrying more."""
-        found = self._carriers.serving(variable_id, everys)
+        """Return the channels that would carry the variable at these divisors without more load."""
+        found = self._carrying.serving(variable_id, everys)
         if found is None:
             found = frozenset(
                 number
-                for number in self._carriers.of(variable_id)
+                for number in self._carrying.of(variable_id)
                 if self._channels[number].serves(variable_id, everys)
             )
-            self._carriers.remember(variable_id, everys, found)
+            self._carrying.remember(variable_id, everys, found)
         return found
 
     def carriers(self, variable_id: int) -> tuple[int, ...]:
-        """The channels that carry a variable at present."""
-        return tuple(sorted(self._carriers.of(variable_id)))
+        """Return the channels that carry a variable at present."""
+        return tuple(sorted(self._carrying.of(variable_id)))
 
     def variables_at(self, name: str) -> int:
-        """How many variables come to a router, from publishers or by its channels."""
+        """Return how many variables reach a router, from publishers or on its channels."""
         found = set(self._entries[name].streams)
         for number in self._channels_at[name]:
             found.update(self._channels[number].streams)
         return len(found)
 
     def path_us(self, routers: Iterable[str], channel_ids: Iterable[int]) -> int:
-        """The latency predicted for a path from end-point to end-point, as things are now."""
+        """Return the latency that is predicted now for a path, from end-point to end-point."""
         total_us = self.ends_us
         for name in routers:
             total_us += self._routers[name].latency_us
@@ -280,7 +313,7 @@ class Resources:
         return total_us
 
     def stream_cost(self, variable: StatusVariable) -> StreamCost:
-        """What the variable costs; raises unless its rate is bounded."""
+        """Return the cost of the variable; raises unless its rate is bounded."""
         known = self.stream_costs.get(variable.variable_id)
         if known is None:
             known = self.stream_costs[variable.variable_id] = StreamCost(variable)
@@ -292,18 +325,18 @@ class Resources:
     # The graph.
 
     def graph(self, *, is_fresh: bool = False) -> PathGraph:
-        """The cloud as the path search sees it; predictions may lag unless it must be fresh."""
+        """Return the graph for the path search; with `is_fresh` its latencies are up to date."""
         if self._graph is None or (is_fresh and self._is_graph_old):
             arcs = tuple(
                 Arc(
                     channel_id=number,
-                    from_router=carriage.channel.from_router,
-                    to_router=carriage.channel.to_router,
+                    from_router=hop.channel.from_router,
+                    to_router=hop.channel.to_router,
                     cost=HOP_COST,
-                    latency_us=carriage.latency_us,
+                    latency_us=hop.latency_us,
                 )
-                for number, carriage in sorted(self._channels.items())
-                if carriage.channel is not None
+                for number, hop in sorted(self._channels.items())
+                if hop.channel is not None
             )
             node_latency = {name: account.latency_us for name, account in self._routers.items()}
             self._graph = PathGraph(arcs, node_latency)
@@ -312,85 +345,85 @@ class Resources:
 
     @property
     def is_graph_old(self) -> bool:
-        """Whether some prediction has moved since the graph was built."""
+        """True if some prediction has changed since the graph was built."""
         return self._is_graph_old
 
-    def _reshape(self, *, is_same_graph: bool = False) -> None:
+    def _topology_changed(self, *, is_same_graph: bool = False) -> None:
         self.topology_version += 1
         self._unusable_channels = None
         self._unusable_routers = None
         if not is_same_graph:
             self._graph = None
 
-    def _take(self, claim: Claim, touched: dict[Element, None]) -> None:
+    def _add_claim(self, claim: Claim, touched: dict[Element, None]) -> None:
         stream_cost = self.stream_cost(claim.variable)
         if claim.routers:
             is_changed = self._entry(claim).add(stream_cost, claim.arriving)
-            self._note(touched, claim.routers[0], is_changed=is_changed)
-        self._carriers.join(claim.variable.variable_id, claim.channel_ids, claim.everys)
+            self._mark_touched(touched, claim.routers[0], is_changed=is_changed)
+        self._carrying.add(claim.variable.variable_id, claim.channel_ids, claim.everys)
         for number in claim.channel_ids:
-            carriage = self._channels[number]
-            if self._rows.add(carriage, stream_cost, claim.everys):
-                self._note_channel(touched, number, carriage)
+            hop = self._channels[number]
+            if self._rows.add(hop, stream_cost, claim.everys):
+                self._mark_channel_touched(touched, number, hop)
         if claim.routers:
             last = claim.routers[-1]
-            delivery = self._step(self._deliveries, last, claim.subscriber)
-            self._note(
+            delivery = self._hop(self._deliveries, last, claim.subscriber)
+            self._mark_touched(
                 touched, last, is_changed=self._rows.add(delivery, stream_cost, claim.everys)
             )
 
-    def _give_back(self, claim: Claim, touched: dict[Element, None]) -> None:
+    def _remove_claim(self, claim: Claim, touched: dict[Element, None]) -> None:
         variable_id = claim.variable.variable_id
-        gone: list[int] = []
+        removed: list[int] = []
         for number in claim.channel_ids:
-            carriage = self._channels[number]
-            if self._rows.remove(carriage, variable_id, claim.everys):
-                self._note_channel(touched, number, carriage)
-            if variable_id not in carriage.streams:
-                gone.append(number)
-        self._carriers.leave(variable_id, gone)
-        is_entering = bool(claim.routers) and self._give_back_ends(claim, touched)
-        if variable_id not in self._carriers and not is_entering:
+            hop = self._channels[number]
+            if self._rows.remove(hop, variable_id, claim.everys):
+                self._mark_channel_touched(touched, number, hop)
+            if variable_id not in hop.streams:
+                removed.append(number)
+        self._carrying.remove(variable_id, removed)
+        is_entering = bool(claim.routers) and self._remove_ends(claim, touched)
+        if variable_id not in self._carrying and not is_entering:
             self.stream_costs.pop(variable_id, None)
 
-    def _give_back_ends(self, claim: Claim, touched: dict[Element, None]) -> bool:
-        """Whether the variable still comes in where the claim began."""
+    def _remove_ends(self, claim: Claim, touched: dict[Element, None]) -> bool:
+        """Release both ends of a claim; return whether its variable still enters there."""
         variable_id, first, last = claim.variable.variable_id, claim.routers[0], claim.routers[-1]
         entry, delivery = self._entry(claim), self._deliveries[last, claim.subscriber]
-        self._note(touched, first, is_changed=entry.remove(variable_id, claim.arriving))
+        self._mark_touched(touched, first, is_changed=entry.remove(variable_id, claim.arriving))
         is_changed = self._rows.remove(delivery, variable_id, claim.everys)
-        self._note(touched, last, is_changed=is_changed)
+        self._mark_touched(touched, last, is_changed=is_changed)
         if not delivery.streams:
             del self._deliveries[last, claim.subscriber]
         if not entry.streams:
-            self._entered.pop((first, claim.entry), None)
+            self._border_entries.pop((first, claim.entry), None)
         return variable_id in entry.streams
 
-    def _entry(self, claim: Claim) -> Carriage:
-        """The step by which a claim's events come to its first router."""
+    def _entry(self, claim: Claim) -> HopAccount:
+        """Return the hop by which a claim's events reach its first router."""
         first, entry = claim.routers[0], claim.entry
-        return self._step(self._entered, first, entry) if entry else self._entries[first]
+        return self._hop(self._border_entries, first, entry) if entry else self._entries[first]
 
-    def _step(self, steps: dict[tuple[str, str], Carriage], router: str, name: str) -> Carriage:
+    def _hop(self, steps: dict[tuple[str, str], HopAccount], router: str, name: str) -> HopAccount:
         found = steps.get((router, name))
         if found is None:
-            loaded = () if name == WITHIN else (self._routers[router],)
-            found = steps[router, name] = Carriage(loaded, self._mode_sets)
+            loaded = () if name == UNCHARGED_END else (self._routers[router],)
+            found = steps[router, name] = HopAccount(loaded, self._mode_sets)
         return found
 
     @staticmethod
-    def _note(touched: dict[Element, None], name: str, *, is_changed: bool) -> None:
+    def _mark_touched(touched: dict[Element, None], name: str, *, is_changed: bool) -> None:
         if is_changed:
             touched[name] = None
 
     @staticmethod
-    def _note_channel(touched: dict[Element, None], number: int, carriage: Carriage) -> None:
+    def _mark_channel_touched(touched: dict[Element, None], number: int, hop: HopAccount) -> None:
         touched[number] = None
-        for account in carriage.routers:
+        for account in hop.routers:
             touched[account.router.name] = None
 
-    def _move(self, touched: Iterable[Element]) -> list[tuple[Element, PathKey]]:
-        """Bring the predictions of the touched elements up to date; who becomes late by that."""
+    def _update_predictions(self, touched: Iterable[Element]) -> list[tuple[Element, PathKey]]:
+        """Update the predictions of the touched elements; return the paths that become late."""
         late: list[tuple[Element, PathKey]] = []
         for element in touched:
             account = (
@@ -405,83 +438,59 @@ class Resources:
         return late
 
 
-# What changes of contracts have left behind: on the routers until it is retired, and so charged.
-#
-# Changes may overlap: a second one comes while the first's old paths are still up, or a path fails
-# during a change of period. So claims leave by the generation that retires them, each in its time.
+class CarryingChannels:
+    """Index of the channels that carry each variable, and of those that serve some divisors.
 
-UNNAMED: Final = -1
-"""Stands for the generation of a change that is decided, and has none yet."""
-
-
-class Leaving:
-    """Every claim in here is taken from the resources, and given back when it goes."""
-
-    def __init__(self, resources: Resources) -> None:
-        self._resources = resources
-        self._claims: dict[int, dict[int, list[Claim]]] = {}
-
-    def charge(
-        self, subscription_id: int, claims: tuple[Claim, ...], generation: int = UNNAMED
-    ) -> None:
-        """Charge what is still on the routers, until it is settled."""
-        self._resources.take(claims)
-        found = self._claims.setdefault(subscription_id, {})
-        found.setdefault(generation, []).extend(claims)
-
-    def name(self, subscription_id: int, generation: int) -> None:
-        """What the last decisions left behind goes when this generation retires it."""
-        found = self._claims.get(subscription_id, {})
-        claims = found.pop(UNNAMED, None)
-        if claims is not None:
-            found.setdefault(generation, []).extend(claims)
-
-    def settle(self, subscription_id: int, *generations: int) -> None:
-        """Give back what these generations retire, or everything if none is named."""
-        found = self._claims.get(subscription_id, {})
-        for generation in generations or tuple(found):
-            self._resources.give_back(found.pop(generation, ()))
-        if not found:
-            self._claims.pop(subscription_id, None)
-
-    def of(self, subscription_id: int) -> dict[int, tuple[Claim, ...]]:
-        """What is charged beside a contract, by generation."""
-        found = self._claims.get(subscription_id, {})
-        return {generation: tuple(claims) for generation, claims in found.items()}
-
-
-# Which routers' cores cannot hold the row of a variable: its paths go round them if they can.
-
-
-class RefusedRows:
-    """A router stands here while it refuses a row, and for a while after the row has gone."""
+    Every subscription asks for the serving channels, usually with the divisors of the previous
+    one. The last answer is therefore cached, extended by equal claims, and dropped on any other
+    change. A variable is listed exactly while some channel carries it.
+    """
 
     def __init__(self) -> None:
-        self._routers: dict[int, set[str]] = {}
-        self.counts: dict[tuple[str, int], int] = {}
-        """How often a row has gone from a router that refused it; forgotten after a good while."""
+        self._channels: dict[int, frozenset[int]] = {}
+        self._serving: dict[int, tuple[Mapping[int, int], frozenset[int]]] = {}
 
-    def of(self, variable_id: int) -> frozenset[str]:
-        return frozenset(self._routers.get(variable_id, ()))
+    def __contains__(self, variable_id: int) -> bool:
+        return variable_id in self._channels
 
-    def mark(self, router: str, variable_id: int) -> bool:
-        """Whether that was news."""
-        found = self._routers.setdefault(variable_id, set())
-        is_new = router not in found
-        found.add(router)
-        return is_new
+    def of(self, variable_id: int) -> frozenset[int]:
+        return self._channels.get(variable_id, _NONE)
 
-    def clear(self, router: str, variable_id: int) -> bool:
-        """Whether that was news."""
-        found = self._routers.get(variable_id, set())
-        is_new = router in found
-        found.discard(router)
-        if not found:
-            self._routers.pop(variable_id, None)
-        return is_new
+    def add(
+        self, variable_id: int, channel_ids: tuple[int, ...], everys: Mapping[int, int]
+    ) -> None:
+        """Record that these channels now also carry the variable at these divisors."""
+        if not channel_ids:
+            return
+        self._channels[variable_id] = _joined(self.of(variable_id), channel_ids)
+        known = self._serving.pop(variable_id, None)
+        if known is not None and known[0] == everys:
+            # Channels that carry the variable at these divisors serve equal subscriptions too.
+            self._serving[variable_id] = (everys, _joined(known[1], channel_ids))
 
-    def clear_router(self, router: str) -> None:
-        """The router has another core, or none."""
-        for variable_id in list(self._routers):
-            self.clear(router, variable_id)
-        self.counts = {key: count for key, count in self.counts.items() if key[0] != router}
+    def remove(self, variable_id: int, removed: Iterable[int]) -> None:
+        """Record the release of a claim, after which these channels do not carry the variable."""
+        self._serving.pop(variable_id, None)
+        left = self._channels.get(variable_id)
+        if left is not None:
+            left = left.difference(removed)
+            if left:
+                self._channels[variable_id] = left
+            else:
+                del self._channels[variable_id]
+
+    def serving(self, variable_id: int, everys: Mapping[int, int]) -> frozenset[int] | None:
+        """Return the cached channels that serve these divisors, or None."""
+        known = self._serving.get(variable_id)
+        return known[1] if known is not None and known[0] == everys else None
+
+    def remember(self, variable_id: int, everys: Mapping[int, int], found: frozenset[int]) -> None:
+        """Cache the serving channels of a variable that is carried."""
+        if variable_id in self._channels:
+            self._serving[variable_id] = (everys, found)
+
+
+@lru_cache(maxsize=16_384)
+def _joined(some: frozenset[int], others: tuple[int, ...]) -> frozenset[int]:
+    """Return the union; the cache lets variables on the same paths share one set."""
+    return some.union(others)

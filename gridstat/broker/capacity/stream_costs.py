@@ -1,6 +1,6 @@
-"""What a variable costs for any divisors at which it is taken, worked out once for each.
+"""Cost of a variable for the divisors at which it is taken, computed once for each.
 
-Variables of one rate share what has been worked out for it, and most of a cloud have one of few.
+Variables of one rate share the computed values, and most clouds have few different rates.
 """
 
 from __future__ import annotations
@@ -19,69 +19,71 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.charges import Divisors
     from gridstat.model.status import StatusVariable
 
-Step: TypeAlias = tuple[int, Amount | None, Amount | None]
-"""In one mode, what was charged and what is to be charged instead."""
-_KNOWN_MAX: Final = 256
+ChargeChange: TypeAlias = tuple[int, Amount | None, Amount | None]
+"""Mode, the old charge and the new charge."""
+_CACHED_MAX: Final = 256
 
 
 class Price:
-    """What events of one rate cost; `event_bytes` is what one of them takes on a channel."""
+    """Cost of events of one rate; `event_bytes` is the size of one event on a channel."""
 
-    __slots__ = ("_byte_steps", "_bytes", "_rates", "_steps", "event_rate")
+    __slots__ = ("_byte_changes", "_bytes", "_rate_changes", "_rates", "event_rate")
 
     def __init__(self, event_rate: Fraction) -> None:
         self.event_rate = event_rate
         self._rates: dict[Divisors, Mapping[int, Amount]] = {}
         self._bytes: dict[tuple[int, Divisors], Mapping[int, Amount]] = {}
-        self._steps: dict[tuple[Divisors, Divisors], tuple[Step, ...]] = {}
-        self._byte_steps: dict[tuple[Divisors, Divisors, int], tuple[Step, ...]] = {}
+        self._rate_changes: dict[tuple[Divisors, Divisors], tuple[ChargeChange, ...]] = {}
+        self._byte_changes: dict[tuple[Divisors, Divisors, int], tuple[ChargeChange, ...]] = {}
 
     def events_per_s(self, taken: Divisors) -> Mapping[int, Amount]:
-        """What a router or channel sees of them, per mode."""
+        """Return the events a second that a router or channel carries, by mode."""
         found = self._rates.get(taken)
         if found is None:
-            _make_room(self._rates)
+            _evict_if_full(self._rates)
             found = self._rates[taken] = {
                 mode: Amount(share * self.event_rate) for mode, share in shares_of(taken).items()
             }
         return found
 
     def bytes_per_s(self, taken: Divisors, event_bytes: int) -> Mapping[int, Amount]:
-        """What a channel carries of them, per mode."""
+        """Return the bytes a second that a channel carries, by mode."""
         found = self._bytes.get((event_bytes, taken))
         if found is None:
-            _make_room(self._bytes)
+            _evict_if_full(self._bytes)
             found = self._bytes[event_bytes, taken] = {
                 mode: Amount(rate.value * event_bytes)
                 for mode, rate in self.events_per_s(taken).items()
             }
         return found
 
-    def steps(self, before: Divisors, after: Divisors) -> tuple[Step, ...]:
-        """What changes in events a second, where other divisors are taken than before."""
-        found = self._steps.get((before, after))
+    def rate_changes(self, before: Divisors, after: Divisors) -> tuple[ChargeChange, ...]:
+        """Return the changed charges in events a second after a change of divisors."""
+        found = self._rate_changes.get((before, after))
         if found is None:
-            _make_room(self._steps)
-            found = _steps(self.events_per_s(before), self.events_per_s(after))
-            self._steps[before, after] = found
+            _evict_if_full(self._rate_changes)
+            found = _changed_charges(self.events_per_s(before), self.events_per_s(after))
+            self._rate_changes[before, after] = found
         return found
 
-    def byte_steps(self, before: Divisors, after: Divisors, event_bytes: int) -> tuple[Step, ...]:
-        """The same in bytes a second, on a channel."""
-        found = self._byte_steps.get((before, after, event_bytes))
+    def byte_changes(
+        self, before: Divisors, after: Divisors, event_bytes: int
+    ) -> tuple[ChargeChange, ...]:
+        """Return the changed charges in bytes a second, on a channel."""
+        found = self._byte_changes.get((before, after, event_bytes))
         if found is None:
-            _make_room(self._byte_steps)
-            found = _steps(
+            _evict_if_full(self._byte_changes)
+            found = _changed_charges(
                 self.bytes_per_s(before, event_bytes), self.bytes_per_s(after, event_bytes)
             )
-            self._byte_steps[before, after, event_bytes] = found
+            self._byte_changes[before, after, event_bytes] = found
         return found
 
 
 class StreamCost:
-    """What one variable costs: its price, its bytes on each kind of channel, and its phase.
+    """Cost of one variable: the price of its rate, its bytes on a channel, and its phase.
 
-    A replayed one costs only routers something, apart from what is promised to others.
+    A replayed variable is charged to routers only, and apart from the reserved load.
     """
 
     __slots__ = ("is_replay", "phase", "price", "variable")
@@ -93,7 +95,7 @@ class StreamCost:
         self.phase = same(phase_class(variable))
 
     def event_bytes(self, mtu_bytes: int) -> int:
-        """Bytes that one event takes on a channel of this MTU."""
+        """Return the bytes of one event on a channel of this MTU."""
         return event_bytes(self.variable, mtu_bytes)
 
 
@@ -102,7 +104,9 @@ def price_of(event_rate: Fraction) -> Price:
     return Price(event_rate)
 
 
-def _steps(old: Mapping[int, Amount], new: Mapping[int, Amount]) -> tuple[Step, ...]:
+def _changed_charges(
+    old: Mapping[int, Amount], new: Mapping[int, Amount]
+) -> tuple[ChargeChange, ...]:
     return tuple(
         (mode, was, now)
         for mode in sorted(old.keys() | new.keys())
@@ -111,6 +115,6 @@ def _steps(old: Mapping[int, Amount], new: Mapping[int, Amount]) -> tuple[Step, 
     )
 
 
-def _make_room(known: dict[Any, Any]) -> None:
-    if len(known) >= _KNOWN_MAX:
+def _evict_if_full(known: dict[Any, Any]) -> None:
+    if len(known) >= _CACHED_MAX:
         known.clear()

@@ -1,4 +1,4 @@
-"""What each operation does: to the registry and the reservations at once, to routers once durable.
+"""Effects of operations: on the registry and reservations at once, on routers once durable.
 
-Start at `effects.py`, which finds the effect of an operation in its neighbours.
+Start at `effects.py`, which passes each operation to the class that applies it.
 """

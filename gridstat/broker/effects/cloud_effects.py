@@ -1,4 +1,4 @@
-"""Operations about the cloud itself: numbers, routers and event channels."""
+"""Effects of operations on the cloud itself: numbers, routers and event channels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class CloudEffects:
-    """Registry and reservations know the same routers and channels at any time."""
+    """Applies changes so that registry and reservations have the same routers and channels."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class CloudEffects:
         self._flooding = flooding
 
     def count(self, operation: TermBegan | NumbersReached) -> None:
-        """Numbers only grow, so there is nothing to undo: one that was skipped harms nobody."""
+        """Raise counters; that needs no undo, because a skipped number does no harm."""
         registry = self._registry
         if isinstance(operation, TermBegan):
             registry.term = max(registry.term, operation.term)
@@ -66,7 +66,7 @@ class CloudEffects:
                 remove = partial(self._change_to_removed, name, done)
                 self._flooding.change_router(name, remove, done)
             case RouterReported():
-                # Where a router listens is a fact, journalled or not: it is not undone.
+                # A router's address is a fact, journalled or not: it is not undone.
                 if operation.name in self._registry.routers:
                     self._registry.reports[operation.name] = operation
                     done.tables.append(partial(self._channel_plan.refresh_router, operation.name))
@@ -93,7 +93,7 @@ class CloudEffects:
         done.tables.append(partial(refresh, channel))
 
     def _is_possible(self, channel: EventChannel) -> bool:
-        """Whether the broker's file, edited since, still has its ends and no channel between."""
+        """Return whether both ends exist and have no channel yet; the file may have changed."""
         registry = self._registry
         ends = channel.from_router, channel.to_router
         return all(end in registry.routers for end in ends) and ends not in registry.channel_between
@@ -110,7 +110,7 @@ class CloudEffects:
             return
         report = self._registry.reports.get(name)
         for channel_id in sorted(self._registry.channels_of.get(name, ())):
-            # An operator has removed them before; only an edited file can still name them.
+            # Operators remove channels first; only an edited file can still contain them.
             self.change_channel(ChannelRemoved(channel_id=channel_id), done)
         self._remove_router(name)
         done.undo.append(partial(self._add_router, router, report))

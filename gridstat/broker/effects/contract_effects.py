@@ -1,4 +1,8 @@
-"""Operations about subscriptions: contracts, their live changes, and patterns."""
+"""Effects of operations on subscriptions: contracts, their live changes, and patterns.
+
+A contract whose paths the broker's file no longer contains is homeless: it is kept in the registry
+without reservation or orders, until `placement.py` finds it other paths.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +32,11 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
 
 RETIRING_MAX: Final = 64
-"""Generations of one contract on the routers; they are told apart by the low byte of the number."""
+"""Limit of a contract's generations on the routers; path identifiers hold their low byte."""
 
 
 class ContractEffects:
-    """A live subscription is reserved, and ordered at every router of its paths."""
+    """Applies contracts; each live one is reserved, and ordered at every router of its paths."""
 
     def __init__(
         self, registry: Registry, reservations: Reservations, tables: RouterTables
@@ -82,7 +86,7 @@ class ContractEffects:
             return
         if record.contract:
             key = record.contract, record.segment_generation
-            before = registry.tree.segment(*key)  # Of a homeless one that moves in.
+            before = registry.tree.segment(*key)  # Of a homeless contract that gets paths now.
             registry.tree.add_segment(*key, record.subscription_id)
             done.undo.append(
                 partial(registry.tree.add_segment, *key, before)
@@ -90,7 +94,7 @@ class ContractEffects:
                 else partial(registry.tree.remove_segment, *key)
             )
         if not self._reservations.holds(record.subscription_id):
-            if not self._reservations.has_a_place(record.paths):
+            if not self._reservations.has_elements_of(record.paths):
                 registry.homeless[record.subscription_id] = record
                 return
             self._reservations.adopt(allocation_of(record, variable))
@@ -119,17 +123,17 @@ class ContractEffects:
         self._end_segment(record, done)
         orders = self._orders(record)
         registry.remove_subscription(subscription_id)
-        leaving = self._reservations.leaving(subscription_id)
+        retiring = self._reservations.retiring_claims(subscription_id)
         self._reservations.release(subscription_id)
         done.undo += [
             partial(registry.add_subscription, found),
-            partial(self._reservations.readmit, allocation_of(record, variable), leaving),
+            partial(self._reservations.restore_released, allocation_of(record, variable), retiring),
         ]
         done.tables.append(partial(self._tables.tear_down, variable, orders, local_edges(record)))
         found.retire(record.generation, done, with_held=True)
 
     def _move(self, record: Subscribed, done: Applied, *, is_held: bool) -> None:
-        """The new generation stands beside the old one, which retires once the new one is up."""
+        """Add a new generation beside the old one, which retires once the new one is up."""
         registry = self._registry
         homeless = registry.homeless.pop(record.subscription_id, None)
         if homeless is not None:
@@ -141,8 +145,8 @@ class ContractEffects:
         found = registry.subscriptions.get(record.subscription_id)
         if found is None or found.record.generation == record.generation:
             return
-        if not self._reservations.has_a_place(record.paths):
-            # Only at a start, when the broker's file has lost what the contract had moved to.
+        if not self._reservations.has_elements_of(record.paths):
+            # Only at a start, if the broker's file no longer contains the new paths.
             self._unsubscribe(record.subscription_id, done)
             registry.homeless[record.subscription_id] = record
             if record.contract:
@@ -159,7 +163,9 @@ class ContractEffects:
             record.generation,
             (
                 partial(self._tables.tear_down, old_variable, old_orders, local_edges(old)),
-                partial(self._reservations.settle, record.subscription_id, record.generation),
+                partial(
+                    self._reservations.release_retired, record.subscription_id, record.generation
+                ),
             ),
             is_held,
             old,
@@ -167,7 +173,9 @@ class ContractEffects:
         found.retiring.append(retiring)
         done.undo += [
             partial(
-                self._reservations.take_back, allocation_of(old, old_variable), record.generation
+                self._reservations.revert_change,
+                allocation_of(old, old_variable),
+                record.generation,
             ),
             partial(registry.replace_record, found, old, old_variable),
             partial(found.keep, retiring),
@@ -179,7 +187,7 @@ class ContractEffects:
             found.retire(found.retiring[0].generation, done)
 
     def _commit_segment(self, subscription_id: int, done: Applied) -> None:
-        """A segment that was only reserved is ordered at its routers."""
+        """Order a segment at its routers that was only reserved before."""
         registry = self._registry
         homeless = registry.homeless.get(subscription_id)
         if homeless is not None:
@@ -196,7 +204,7 @@ class ContractEffects:
         done.tables.append(partial(self._tables.set_up, variable, orders, local_edges(record)))
 
     def _end_segment(self, record: Subscribed, done: Applied) -> None:
-        """The index forgets it, and the parent will hear of it if it was not the parent's wish."""
+        """Remove a segment from the index, and note its end for the parent if it was committed."""
         if not record.contract:
             return
         tree, key = self._registry.tree, (record.contract, record.segment_generation)
@@ -243,7 +251,7 @@ class ContractEffects:
 
 
 def allocation_of(record: Subscribed, variable: StatusVariable) -> Allocation:
-    """A contract as admission knows it."""
+    """Return a contract in the form that the allocator holds."""
     request = AllocationRequest(
         subscription_id=record.subscription_id,
         variable=variable,
@@ -265,7 +273,7 @@ def allocation_of(record: Subscribed, variable: StatusVariable) -> Allocation:
 
 
 def uses_its_gates(record: Subscribed) -> bool:
-    """Whether each entry and each exit of a segment has one path."""
+    """Return whether each entry and each exit of a segment has one path."""
     ends = (record.entries, 0), (record.exits, -1)
     return all(
         not gates or gates_used(gates, [path.routers[at] for path in record.paths]) is not None
@@ -274,7 +282,7 @@ def uses_its_gates(record: Subscribed) -> bool:
 
 
 def local_edges(record: Subscribed) -> tuple[str, ...]:
-    """Where the subscriber takes its events; nowhere, if they leave the cloud or do not flow."""
+    """Return the edges that serve a local subscriber; none for segments that leave the cloud."""
     if record.exits or record.is_reserved:
         return ()
     if len(record.paths) == 1:

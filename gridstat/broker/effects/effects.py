@@ -1,8 +1,11 @@
-"""What each operation does: to the registry at once, to the routers' tables once it is durable.
+"""Dispatcher of operations to the effects that apply them.
 
-The same code serves a live decision and the replay at a start, so a restarted broker stands where
-it would stand had it never stopped. Every change of the registry comes with its undoing, for the
-case that the journal cannot take the operation.
+An operation changes the registry and the reservations at once. The changes of the routers' tables
+are collected in `Applied.tables` and run when the operation is durable. Every change of the
+registry adds its reverse to `Applied.undo`, which runs if the journal cannot store the operation.
+
+A live decision and the replay at a start use the same code, so a restarted broker has the same
+state as before. An operation that is applied twice has no further effect.
 """
 
 from __future__ import annotations
@@ -13,8 +16,10 @@ from typing import TYPE_CHECKING
 from gridstat.broker.effects.cloud_effects import CloudEffects
 from gridstat.broker.effects.contract_effects import ContractEffects
 from gridstat.broker.effects.flooding_effects import FloodingEffects, FloodListenerEffects
-from gridstat.broker.effects.publication_change_effects import PublicationChangeEffects
-from gridstat.broker.effects.registration_effects import RegistrationEffects
+from gridstat.broker.effects.registration_effects import (
+    PublicationChangeEffects,
+    RegistrationEffects,
+)
 from gridstat.broker.effects.tree_effects import TreeEffects
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import (
@@ -59,7 +64,7 @@ if TYPE_CHECKING:
 
 
 class Effects:
-    """The only writer of the registry's durable part; an operation heard twice does nothing new."""
+    """Sole writer of the registry's durable part."""
 
     def __init__(
         self,
@@ -69,7 +74,7 @@ class Effects:
         channel_plan: ChannelPlan,
     ) -> None:
         self.flooding = FloodingEffects(registry, reservations, tables)
-        self._hearing = FloodListenerEffects(registry, tables)
+        self._flood_listeners = FloodListenerEffects(registry, tables)
         self._cloud = CloudEffects(registry, reservations, tables, channel_plan, self.flooding)
         self._registrations = RegistrationEffects(registry, reservations, tables, channel_plan)
         self._contracts = ContractEffects(registry, reservations, tables)
@@ -78,10 +83,10 @@ class Effects:
         )
         self._tree = TreeEffects(registry, channel_plan)
         self.unwritten: list[Applied] = []
-        """What the present turn shows already, and has not given to the journal yet."""
+        """Changes of the present unit of work that are visible, but not in the journal yet."""
 
     def replay(self, operation: Operation) -> None:
-        """As at a start: everything at once."""
+        """Apply an operation from the journal, with its changes of tables at once."""
         done = Applied()
         self.apply(operation, done)
         self.unwritten.clear()
@@ -115,11 +120,11 @@ class Effects:
                 | Withdrawn()
             ):
                 self._registrations.apply(operation, done)
-                self._follow(operation, done)
+                self._update_flooding(operation, done)
             case FloodingSet():
                 self.flooding.apply(operation, done)
             case FloodListenerSet():
-                self._hearing.apply(operation, done)
+                self._flood_listeners.apply(operation, done)
             case PublicationMoved() | PublicationAnnounced() | PublicationRetired():
                 self._publication_changes.apply(operation, done)
             case TermBegan() | NumbersReached():
@@ -132,20 +137,20 @@ class Effects:
                 self.flooding.change_borders(partial(self._tree.apply, operation, done), done)
             case _:
                 self._tree.apply(operation, done)
-                self._follow(operation, done)
+                self._update_flooding(operation, done)
 
-    def _follow(self, operation: Operation, done: Applied) -> None:
-        """What becomes of flooding when a variable, or whoever hears it, comes or goes."""
+    def _update_flooding(self, operation: Operation, done: Applied) -> None:
+        """Update flooding after a change of a publication, an end-point or the parent."""
         match operation:
             case Withdrawn(name=name):
                 self.flooding.withdraw(name, done)
             case ParentJoined():
                 done.tables.append(self.flooding.order_all)
             case Attached():
-                self._hearing.attached(operation, done)
+                self._flood_listeners.attached(operation, done)
             case AttachmentEnded(endpoint=endpoint, edge=edge):
-                self._hearing.left(endpoint, edge, done)
+                self._flood_listeners.attachment_ended(endpoint, edge, done)
             case EndPointEnded(endpoint=endpoint):
-                self._hearing.gone(endpoint, done)
+                self._flood_listeners.endpoint_ended(endpoint, done)
             case _:
                 pass

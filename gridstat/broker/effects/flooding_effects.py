@@ -1,20 +1,20 @@
-"""Flooded variables: charged on every channel of the cloud, and carried by every router of it.
+"""Effects of flooding: every channel is charged, and every router carries the variable.
 
-Each request, an operator's, the parent's and one that the parent has only reserved, is charged on
-its own, so whichever goes gives back exactly what it took, and whatever comes back into force finds
-its room.
+The operator's request, the parent's request and the parent's reservation are charged separately.
+The end of one therefore releases exactly its own charge, and a request that becomes effective again
+still has its capacity.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import structs
 
-from gridstat.broker.capacity.claims import WITHIN, Claim
+from gridstat.broker.capacity.resources import UNCHARGED_END, Claim
 from gridstat.broker.records.operations import FloodingSet
-from gridstat.broker.tables.router_orders import flood_orders, hearing_order
+from gridstat.broker.tables.router_orders import flood_orders, listener_order
 from gridstat.model.flooding import FloodTerm, everys_of, in_force, in_scope
 
 if TYPE_CHECKING:
@@ -29,8 +29,15 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
 
 
+class FloodingListener(Protocol):
+    """Observer of flooded variables."""
+
+    def flooding_ended(self, variable: StatusVariable) -> None:
+        """Handle that a flooded variable is no longer published; the withdrawal is durable."""
+
+
 class FloodingEffects:
-    """`registry.floods` is what is charged, and what routers have once it is durable."""
+    """Applies flooding; `registry.floods` lists what is charged, and ordered once durable."""
 
     def __init__(
         self, registry: Registry, reservations: Reservations, tables: RouterTables
@@ -38,8 +45,10 @@ class FloodingEffects:
         self._registry = registry
         self._reservations = reservations
         self._tables = tables
-        self.ended: Callable[[StatusVariable], None] = _nobody
-        """Told when a variable that flooded is no longer published, once that is durable."""
+        self._listeners: list[FloodingListener] = []
+
+    def add_listener(self, listener: FloodingListener) -> None:
+        self._listeners.append(listener)
 
     def apply(self, operation: FloodingSet, done: Applied) -> None:
         name = operation.variable.name
@@ -51,28 +60,28 @@ class FloodingEffects:
         done.tables.append(partial(self._order, operation))
 
     def withdraw(self, name: str, done: Applied) -> None:
-        """The variable is no longer published: nothing of it is left to be flooded."""
+        """End the flooding of a variable that is no longer published."""
         found = self._registry.floods.get(name)
         if found is not None:
             self.apply(FloodingSet(variable=found.variable), done)
-            done.tables.append(partial(self.ended, found.variable))
+            done.tables.append(partial(self._notify_ended, found.variable))
 
     def channel_added(self, channel_id: int, done: Applied) -> None:
-        """A new channel carries all that is flooded, like any other."""
+        """Charge a new channel for all flooded variables."""
         claims = self.claims_on(channel_id)
         if claims:
             self._reservations.take(claims)
             done.undo.append(partial(self._reservations.give_back, claims))
 
     def channel_removed(self, channel_id: int, done: Applied) -> None:
-        """The channel is about to go, and with it what flooding takes of it."""
+        """Release the flooding claims on a channel that is about to be removed."""
         claims = self.claims_on(channel_id)
         if claims:
             self._reservations.give_back(claims)
             done.undo.append(partial(self._reservations.take, claims))
 
     def claims_on(self, channel_id: int) -> list[Claim]:
-        """What all that floods takes of one channel."""
+        """Return the claims of all flooded variables on one channel."""
         return [
             claim
             for found in self._registry.floods.values()
@@ -80,7 +89,7 @@ class FloodingEffects:
         ]
 
     def change_borders(self, change: Callable[[], None], done: Applied) -> None:
-        """Channels between clouds come, go or change by this; routers at them are charged anew."""
+        """Run a change of channels between clouds, and charge the routers at them anew."""
         floods = self._registry.floods.values()
         before = [claim for found in floods for claim in self._border_claims(found)]
         self._reservations.give_back(before)
@@ -91,22 +100,22 @@ class FloodingEffects:
         done.undo.append(partial(self._reservations.give_back, after))
 
     def change_router(self, name: str, change: Callable[[], None], done: Applied) -> None:
-        """A router comes or goes by this; at a border it is charged for as long as it is there."""
+        """Run the addition or removal of a router; a border router is charged while it exists."""
         if self._registry.tree.borders_at(name):
             self.change_borders(change, done)
         else:
             change()
 
     def claims(self, found: FloodingSet) -> list[Claim]:
-        """All that a flooded variable takes of this cloud."""
+        """Return all claims of a flooded variable in this cloud."""
         inside = flooding_claims(found, sorted(self._registry.channels))
         return [*inside, *self._border_claims(found)]
 
     def _border_claims(self, found: FloodingSet) -> list[Claim]:
-        """What it costs our routers to send it to other clouds, and to take it from there.
+        """Return the claims on our border routers for sending to and receiving from other clouds.
 
-        The channels are their owners'. Every one that leads here brings a copy, and a router takes
-        each of them, also those that it then drops.
+        The channels themselves are charged by their owners. Each incoming channel brings a copy of
+        every event, and the router receives all copies, also those that it then drops.
         """
         routers = self._registry.routers
         return [
@@ -119,15 +128,19 @@ class FloodingEffects:
         ]
 
     def router_added(self, name: str, done: Applied) -> None:
-        """A new router carries all that is flooded, like any other."""
+        """Order all flooded variables at a new router."""
         done.tables += [
             partial(self._order, found, (name,)) for found in self._registry.floods.values()
         ]
 
     def order_all(self) -> None:
-        """The cloud has another depth: every scope that is its own is another number."""
+        """Order all floods anew, because the cloud's depth, and so its own level, has changed."""
         for found in self._registry.floods.values():
             self._order(found)
+
+    def _notify_ended(self, variable: StatusVariable) -> None:
+        for listener in self._listeners:
+            listener.flooding_ended(variable)
 
     def _replace(self, name: str, before: FloodingSet | None, after: FloodingSet | None) -> None:
         if after is not None:
@@ -148,7 +161,7 @@ class FloodingEffects:
 
 
 def flooding_claims(found: FloodingSet, channel_ids: Iterable[int]) -> list[Claim]:
-    """What each request of a flooded variable takes of these channels."""
+    """Return the claims of each request of a flooded variable on these channels."""
     return [
         Claim(found.variable, (), tuple(channel_ids), everys_of(terms), "")
         for terms in (found.own, found.above, found.reserved)
@@ -159,23 +172,20 @@ def flooding_claims(found: FloodingSet, channel_ids: Iterable[int]) -> list[Clai
 def _claims_at(
     variable: StatusVariable, number: int, channel: EventChannel, everys: Mapping[int, int]
 ) -> tuple[Claim, Claim]:
-    """What a flooded variable costs the sending and the receiving end of a channel."""
+    """Return the claims of a flooded variable on the sending and receiving end of a channel."""
     name = f"channel {number}"
     return (
-        Claim(variable, (channel.from_router,), (), everys, name, entry=WITHIN),
-        Claim(variable, (channel.to_router,), (), everys, WITHIN, entry=name),
+        Claim(variable, (channel.from_router,), (), everys, name, entry=UNCHARGED_END),
+        Claim(variable, (channel.to_router,), (), everys, UNCHARGED_END, entry=name),
     )
 
 
-def _nobody(_: StatusVariable) -> None:
-    """A cloud without a parent tells nobody."""
-
-
-# Who hears all that floods: a channel from each of its edges on which every flooded event goes.
-
-
 class FloodListenerEffects:
-    """`registry.hearing` has the channels that are ordered, or will be once it is durable."""
+    """Effects of flood listeners: end-points that receive every flooded event.
+
+    A listener has a channel from each of its edges. `registry.hearing` lists the channels that are
+    ordered, or will be once the operation is durable.
+    """
 
     def __init__(self, registry: Registry, tables: RouterTables) -> None:
         self._registry = registry
@@ -194,21 +204,21 @@ class FloodListenerEffects:
         done.tables.append(partial(self._order, operation))
 
     def attached(self, operation: Attached, done: Applied) -> None:
-        """Another process of the end-point, or another edge, has none of the old ports."""
+        """Remove the channels of an earlier process; order them again for the same process."""
         found = self._registry.hearing.get(operation.endpoint)
         if found is not None and found.incarnation != operation.incarnation:
             self.apply(structs.replace(found, channels={}), done)
         elif found is not None:
             done.tables.append(partial(self._order, found))
 
-    def left(self, endpoint: str, edge: str, done: Applied) -> None:
-        """The end-point is no longer attached to this edge."""
+    def attachment_ended(self, endpoint: str, edge: str, done: Applied) -> None:
+        """Remove the channel from an edge to which the end-point is no longer attached."""
         found = self._registry.hearing.get(endpoint)
         if found is not None and edge in found.channels:
             left = {name: each for name, each in found.channels.items() if name != edge}
             self.apply(structs.replace(found, channels=left), done)
 
-    def gone(self, endpoint: str, done: Applied) -> None:
+    def endpoint_ended(self, endpoint: str, done: Applied) -> None:
         found = self._registry.hearing.get(endpoint)
         if found is not None:
             self.apply(structs.replace(found, channels={}), done)
@@ -224,4 +234,4 @@ class FloodListenerEffects:
         for edge, number in found.channels.items():
             attachment = None if endpoint is None else endpoint.attachments.get(edge)
             if attachment is not None:
-                self._tables.put_channel(edge, hearing_order(found, number, attachment.host))
+                self._tables.put_channel(edge, listener_order(found, number, attachment.host))

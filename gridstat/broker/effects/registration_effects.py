@@ -1,4 +1,9 @@
-"""Operations about end-points and what they publish."""
+"""Effects of operations on end-points and their publications, and on changes of period.
+
+A change of period adds a new identifier of the variable beside the old one. Routers carry both
+until the change ends, also across a restart of the broker, so the events of a publisher are known
+before and after it switches.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +15,13 @@ from gridstat.broker.records.operations import (
     Attached,
     AttachmentEnded,
     EndPointEnded,
+    PublicationAnnounced,
+    PublicationMoved,
+    PublicationRetired,
     Published,
     Withdrawn,
 )
-from gridstat.broker.records.registry import Attachment, EndPoint, Publication
+from gridstat.broker.records.registry import Attachment, EndPoint, Publication, PublicationChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class RegistrationEffects:
-    """A variable is sourced at exactly the edges to which its publisher is attached."""
+    """Applies registrations; a variable has a source at each edge of its publisher, no other."""
 
     def __init__(
         self,
@@ -74,7 +82,7 @@ class RegistrationEffects:
             registry.endpoints[operation.endpoint] = endpoint
             done.undo.append(partial(registry.endpoints.pop, operation.endpoint, None))
         endpoint.book.floor = max(endpoint.book.floor, operation.floor)
-        done.undo.append(_identify(endpoint, operation))
+        done.undo.append(_replace_identity(endpoint, operation))
         attachment = Attachment(
             edge=operation.edge,
             edge_instance=operation.edge_instance,
@@ -162,11 +170,11 @@ class RegistrationEffects:
             Publication(variable, operation.publisher, is_dormant=operation.is_dormant)
         )
         done.undo.append(partial(registry.remove_publication, variable.name))
-        ups = self._up_channels(operation.publisher)
-        edges = [edge for edge, _ in ups]
+        up_channels = self._up_channels(operation.publisher)
+        edges = [edge for edge, _ in up_channels]
         self._reservations.publish(variable, edges)
         done.undo.append(partial(self._reservations.unpublish, variable, edges))
-        done.tables.append(partial(self._set_sources, variable, ups))
+        done.tables.append(partial(self._set_sources, variable, up_channels))
         done.tables.append(partial(registry.tree.news.published.append, variable.name))
 
     def _withdraw(self, operation: Withdrawn, done: Applied) -> None:
@@ -192,7 +200,7 @@ class RegistrationEffects:
         return [(edge, attachments[edge].up_channel_id) for edge in sorted(attachments)]
 
     def retire_old(self, publication: Publication, done: Applied) -> None:
-        """The old identifier of a changed variable is no longer sourced anywhere."""
+        """Remove the sources of a changed variable's old identifier."""
         assert publication.change is not None
         old = publication.change.old
         edges = [edge for edge, _ in self._up_channels(publication.publisher)]
@@ -202,7 +210,7 @@ class RegistrationEffects:
         done.tables.append(partial(self._registry.tree.news.freed.append, old.variable_id))
 
     def _variables_of(self, endpoint: EndPoint) -> list[StatusVariable]:
-        """All that an end-point sends, under old identifiers too while a change is under way."""
+        """Return all variables of an end-point, also old identifiers during a change of period."""
         found = [self._registry.publications[name] for name in sorted(endpoint.publications)]
         changing = [one.change.old for one in found if one.change is not None]
         return [*(one.variable for one in found), *changing]
@@ -227,15 +235,102 @@ class RegistrationEffects:
             self._tables.set_source(attachment.edge, variable, 0)
         self._channel_plan.close_attachment(attachment)
 
-    def _set_sources(self, variable: StatusVariable, ups: Iterable[tuple[str, int]]) -> None:
-        for edge, channel_id in ups:
+    def _set_sources(
+        self, variable: StatusVariable, up_channels: Iterable[tuple[str, int]]
+    ) -> None:
+        for edge, channel_id in up_channels:
             self._tables.set_source(edge, variable, channel_id)
 
 
-def _identify(endpoint: EndPoint, operation: Attached) -> partial[None]:
-    """Make the end-point the process that has attached; the answer makes it the one before."""
+class PublicationChangeEffects:
+    """Applies changes of period; `Registry.changing` names the publications that have one."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        reservations: Reservations,
+        tables: RouterTables,
+        registrations: RegistrationEffects,
+    ) -> None:
+        self._registrations = registrations
+        self._registry = registry
+        self._reservations = reservations
+        self._tables = tables
+
+    def apply(
+        self, operation: PublicationMoved | PublicationAnnounced | PublicationRetired, done: Applied
+    ) -> None:
+        match operation:
+            case PublicationMoved():
+                self._move(operation.variable, done)
+            case PublicationAnnounced():
+                found = self._registry.publications.get(operation.name)
+                if found is not None and found.change is not None:
+                    done.undo.append(
+                        partial(setattr, found.change, "from_ns", found.change.from_ns)
+                    )
+                    found.change.from_ns = operation.from_ns
+            case PublicationRetired():
+                self._retire(operation.name, done)
+
+    def _move(self, variable: StatusVariable, done: Applied) -> None:
+        registry = self._registry
+        registry.variable_id_last = max(registry.variable_id_last, variable.variable_id)
+        publication = registry.publications.get(variable.name)
+        if publication is None or publication.variable.variable_id == variable.variable_id:
+            return
+        old = publication.variable
+        publisher = registry.endpoints.get(publication.publisher)
+        attachments = {} if publisher is None else publisher.attachments
+        up_channels = {edge: attachments[edge].up_channel_id for edge in sorted(attachments)}
+        self._rename(publication, variable)
+        done.undo.append(partial(self._rename, publication, old))
+        self._reservations.publish(variable, up_channels)
+        done.undo.append(partial(self._reservations.unpublish, variable, tuple(up_channels)))
+        publication.change = PublicationChange(old)
+        registry.changing.add(variable.name)
+        done.undo.append(partial(self._end_change, publication))
+        done.tables.append(partial(self._set_sources, variable, up_channels))
+
+    def _retire(self, name: str, done: Applied) -> None:
+        publication = self._registry.publications.get(name)
+        if publication is None or publication.change is None:
+            return
+        change = publication.change
+        self._retire_contracts(publication, done)
+        self._registrations.retire_old(publication, done)
+        self._end_change(publication)
+        done.undo.append(partial(self._resume_change, publication, change))
+
+    def _retire_contracts(self, publication: Publication, done: Applied) -> None:
+        """Retire all generations that the present ones of its subscriptions have replaced."""
+        for number in sorted(publication.subscriptions):
+            subscription = self._registry.subscriptions[number]
+            if subscription.retiring:
+                subscription.retire(subscription.record.generation, done, with_held=True)
+
+    def _end_change(self, publication: Publication) -> None:
+        publication.change = None
+        self._registry.changing.discard(publication.variable.name)
+
+    def _resume_change(self, publication: Publication, change: PublicationChange) -> None:
+        publication.change = change
+        self._registry.changing.add(publication.variable.name)
+
+    def _rename(self, publication: Publication, variable: StatusVariable) -> None:
+        self._registry.remove_publication(variable.name)
+        publication.variable = variable
+        self._registry.add_publication(publication)
+
+    def _set_sources(self, variable: StatusVariable, up_channels: dict[str, int]) -> None:
+        for edge, channel_id in up_channels.items():
+            self._tables.set_source(edge, variable, channel_id)
+
+
+def _replace_identity(endpoint: EndPoint, operation: Attached) -> partial[None]:
+    """Set the identity of the attached process; return the step that restores the previous one."""
     before = partial(
-        _become,
+        _set_identity,
         endpoint,
         endpoint.incarnation,
         endpoint.public_key,
@@ -243,7 +338,7 @@ def _identify(endpoint: EndPoint, operation: Attached) -> partial[None]:
         is_restarted=endpoint.is_restarted,
         known_since=endpoint.known_since,
     )
-    _become(
+    _set_identity(
         endpoint,
         operation.incarnation,
         operation.public_key,
@@ -254,7 +349,7 @@ def _identify(endpoint: EndPoint, operation: Attached) -> partial[None]:
     return before
 
 
-def _become(
+def _set_identity(
     endpoint: EndPoint,
     incarnation: str,
     public_key: bytes,

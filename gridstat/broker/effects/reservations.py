@@ -1,7 +1,7 @@
-"""The registry's view of resources: contracts held, moved and given back as operations say.
+"""Reservations of the registry's contracts: held, moved and released as operations demand.
 
-A decision has reserved before its operation is applied; a replay reserves what the operation
-states. Both end in the same claims.
+A live decision reserves before its operation is applied; a replay reserves when the operation is
+applied. Both result in the same claims.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
         Refusal,
     )
     from gridstat.broker.capacity.allocator import Allocator
-    from gridstat.broker.capacity.claims import Claim, Touched
-    from gridstat.broker.capacity.resources import Resources
+    from gridstat.broker.capacity.resources import Claim, LoadChange, Resources
     from gridstat.model.cloud import EventChannel, Router
     from gridstat.model.status import StatusVariable
 
 
 class Reservations:
-    """Every live subscription is held by the allocator, and nothing else is."""
+    """Reservations of exactly the live subscriptions, held by the allocator."""
 
     def __init__(self, allocator: Allocator) -> None:
         self.allocator = allocator
@@ -55,15 +54,15 @@ class Reservations:
         self.resources.unpublish(variable, self._known(edges))
 
     def is_loaded(self, element: int | str) -> bool:
-        """Whether anything is still charged to a channel or router, also what is just leaving."""
+        """Return whether anything is charged to a channel or router, also retiring claims."""
         if isinstance(element, str):
             return bool(self.resources.router(element).events)
         return bool(self.resources.channel(element).streams)
 
     # Flooding.
 
-    def take(self, claims: Iterable[Claim]) -> Touched:
-        """Count the claims, whether they fit or not."""
+    def take(self, claims: Iterable[Claim]) -> LoadChange:
+        """Charge the claims, whether they fit or not."""
         return self.resources.take(claims)
 
     def give_back(self, claims: Iterable[Claim]) -> None:
@@ -87,15 +86,15 @@ class Reservations:
             ends=(request.sources, request.targets),
         )
 
-    def has_a_place(self, paths: Iterable[AllocatedPath]) -> bool:
-        """Whether the cloud has all routers and channels of these paths."""
+    def has_elements_of(self, paths: Iterable[AllocatedPath]) -> bool:
+        """Return whether the cloud has all routers and channels of these paths."""
         routers, channels = self.resources.routers.keys(), self.resources.channels.keys()
         return all(
             routers >= set(path.routers) and channels >= set(path.channel_ids) for path in paths
         )
 
     def holds(self, subscription_id: int) -> bool:
-        """Whether a decision has reserved for it already; a replay has not."""
+        """Return whether a decision has reserved the contract already; a replay has not."""
         return subscription_id in self.allocator.contracts
 
     def adopt(self, contract: Allocation) -> None:
@@ -104,9 +103,9 @@ class Reservations:
             self.allocator.restore(contract)
 
     def move(self, contract: Allocation, generation: int) -> None:
-        """Hold this contract in the place of the one before, unless a decision has done so.
+        """Hold this contract instead of the previous one, unless a decision has done so.
 
-        What is left behind, then or now, is charged until this generation is settled.
+        The claims of the previous paths are charged until this generation is retired.
         """
         held = self.allocator.contracts.get(contract.subscription_id)
         if (
@@ -116,24 +115,26 @@ class Reservations:
             or held.request.variable != contract.request.variable
         ):
             self.allocator.supersede(contract)
-        self.allocator.leaving.name(contract.subscription_id, generation)
+        self.allocator.retiring.assign(contract.subscription_id, generation)
 
-    def take_back(self, contract: Allocation, generation: int) -> None:
-        """A move to this generation came to nothing: the contract is as before."""
-        self.allocator.take_back(contract, generation)
+    def revert_change(self, contract: Allocation, generation: int) -> None:
+        """Revert a move to this generation that failed, and hold the previous contract."""
+        self.allocator.revert_change(contract, generation)
 
-    def settle(self, subscription_id: int, generation: int) -> None:
-        """What this generation has replaced is no longer on any router."""
-        self.allocator.settle(subscription_id, generation)
+    def release_retired(self, subscription_id: int, generation: int) -> None:
+        """Release the claims that this generation has replaced, which no router holds any more."""
+        self.allocator.release_retired(subscription_id, generation)
 
-    def leaving(self, subscription_id: int) -> dict[int, tuple[Claim, ...]]:
-        return self.allocator.leaving.of(subscription_id)
+    def retiring_claims(self, subscription_id: int) -> dict[int, tuple[Claim, ...]]:
+        return self.allocator.retiring.of(subscription_id)
 
-    def readmit(self, contract: Allocation, leaving: dict[int, tuple[Claim, ...]]) -> None:
-        """A release came to nothing: hold the contract and what was leaving again."""
+    def restore_released(
+        self, contract: Allocation, retiring: dict[int, tuple[Claim, ...]]
+    ) -> None:
+        """Revert a release that failed: hold the contract and its retiring claims again."""
         self.adopt(contract)
-        for generation, claims in leaving.items():
-            self.allocator.leaving.charge(contract.subscription_id, claims, generation)
+        for generation, claims in retiring.items():
+            self.allocator.retiring.charge(contract.subscription_id, claims, generation)
 
     def release(self, subscription_id: int) -> None:
         if subscription_id in self.allocator.contracts:

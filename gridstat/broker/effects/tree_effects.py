@@ -1,4 +1,4 @@
-"""Operations about the tree: its parent's word, borders, identifiers, contracts across clouds."""
+"""Effects of operations on the tree: parent, borders, identifiers, contracts across clouds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.segment_messages import ContractGranted
     from gridstat.net.command.tree_messages import BorderChannel
 
-    Taken: TypeAlias = (
+    ParentStateOperation: TypeAlias = (
         ParentJoined
         | BorderOpened
         | BorderClosed
@@ -51,17 +51,17 @@ _Member = TypeVar("_Member")
 
 
 class TreeEffects:
-    """An operation heard twice does nothing new."""
+    """Applies operations to `registry.tree`; one that is applied twice has no further effect."""
 
     def __init__(self, registry: Registry, channel_plan: ChannelPlan) -> None:
         self._registry = registry
         self._tree = registry.tree
         self._channel_plan = channel_plan
 
-    def apply(self, operation: Taken, done: Applied) -> None:
+    def apply(self, operation: ParentStateOperation, done: Applied) -> None:
         match operation:
             case ParentJoined():
-                self._hear_parent(operation, done)
+                self._join_parent(operation, done)
             case BorderOpened(border=border):
                 self._set_border(border.channel.channel_id, border, done)
             case BorderClosed(channel_id=channel_id):
@@ -73,7 +73,7 @@ class TreeEffects:
             case OutcomeKnown():
                 self._fill_answer(operation, done)
             case ContractAsked():
-                self._ask(operation, done)
+                self._request_contract(operation, done)
             case ContractHeld() | ContractDeclined() | ContractEnding() | ContractOver():
                 found = self._tree.asked.get(operation.number)
                 if found is not None:
@@ -81,16 +81,16 @@ class TreeEffects:
             case _:
                 assert_never(operation)
 
-    # What the parent says.
+    # Messages of the parent.
 
-    def _hear_parent(self, heard: ParentJoined, done: Applied) -> None:
-        """A term only grows, and where the cloud stands is a fact; neither is undone."""
+    def _join_parent(self, joined: ParentJoined, done: Applied) -> None:
+        """Record the parent's term and the cloud's position; both are facts and not undone."""
         tree, depth = self._tree, self._tree.depth
-        tree.parent_term = max(tree.parent_term, heard.term)
+        tree.parent_term = max(tree.parent_term, joined.term)
         if depth is None:
-            tree.numbers_used = heard.numbers_used
-        tree.depth, tree.above = heard.depth, heard.above
-        if depth != heard.depth:
+            tree.numbers_used = joined.numbers_used
+        tree.depth, tree.above = joined.depth, joined.above
+        if depth != joined.depth:
             done.tables.append(self._channel_plan.refresh_all)
 
     def _set_border(self, number: int, border: BorderChannel | None, done: Applied) -> None:
@@ -98,7 +98,7 @@ class TreeEffects:
         before = borders.get(number)
         if border == before:
             return
-        # A router that reports meanwhile is ordered what the registry shows: that is undone too.
+        # A router that reports meanwhile gets the orders of the registry, so undo those too.
         done.undo.append(partial(self._reorder, border, before))
         _put(borders, number, border)
         done.undo.append(partial(_put, borders, number, before))
@@ -131,9 +131,9 @@ class TreeEffects:
             outcomes[operation.place] = operation.outcome
             done.undo.append(partial(outcomes.__setitem__, operation.place, before))
 
-    # Contracts of our end-points with other clouds.
+    # Contracts of our end-points on variables of other clouds.
 
-    def _ask(self, record: ContractAsked, done: Applied) -> None:
+    def _request_contract(self, record: ContractAsked, done: Applied) -> None:
         registry, number = self._registry, record.number
         registry.subscription_id_last = max(registry.subscription_id_last, number)
         found = self._tree.asked.get(number)
@@ -145,10 +145,10 @@ class TreeEffects:
             return
         record = structs.replace(record, qos=same_qos(record.qos))
         self._tree.asked[number] = AskedContract(record)
-        self._own(record)
+        self._add_to_index(record)
         done.undo += [
             partial(self._tree.asked.pop, number, None),
-            partial(self._disown, record),
+            partial(self._remove_from_index, record),
         ]
         done.tables.append(partial(self._tree.news.asked.append, number))
 
@@ -173,11 +173,11 @@ class TreeEffects:
             case ContractEnding():
                 if not found.is_ending:
                     found.is_ending = True
-                    self._disown(record)
+                    self._remove_from_index(record)
                     self._count_ending(record, 1)
                     done.undo += [
-                        partial(_go_on, found),
-                        partial(self._own, record),
+                        partial(_cancel_ending, found),
+                        partial(self._add_to_index, record),
                         partial(self._count_ending, record, -1),
                     ]
                     done.tables.append(partial(self._tree.news.ending.append, record.number))
@@ -192,8 +192,8 @@ class TreeEffects:
             self._count_ending(record, -1)
             done.undo.append(partial(self._count_ending, record, 1))
         else:
-            self._disown(record)
-            done.undo.append(partial(self._own, record))
+            self._remove_from_index(record)
+            done.undo.append(partial(self._add_to_index, record))
 
     def _count_ending(self, record: ContractAsked, more: int) -> None:
         ending = self._tree.ending_by
@@ -201,18 +201,18 @@ class TreeEffects:
         if count:
             ending[record.subscriber] = count
 
-    def _own(self, record: ContractAsked) -> None:
+    def _add_to_index(self, record: ContractAsked) -> None:
         self._tree.asked_by.setdefault(record.subscriber, set()).add(record.number)
         if record.pattern_id:
             self._tree.caught.setdefault(record.pattern_id, set()).add(record.name)
 
-    def _disown(self, record: ContractAsked) -> None:
+    def _remove_from_index(self, record: ContractAsked) -> None:
         _discard(self._tree.asked_by, record.subscriber, record.number)
         _discard(self._tree.caught, record.pattern_id, record.name)
 
 
 def _sharing(granted: ContractGranted) -> ContractGranted:
-    """The same with the ways and the quality that others have too, not copies of them."""
+    """Return the grant with interned paths and qualities, which equal grants share."""
     paths = tuple(
         structs.replace(path, pieces=same(tuple([same(piece) for piece in path.pieces])))
         for path in granted.paths
@@ -249,5 +249,5 @@ def _restore(
     found.granted = granted
 
 
-def _go_on(found: AskedContract) -> None:
+def _cancel_ending(found: AskedContract) -> None:
     found.is_ending = False

@@ -79,7 +79,7 @@ class LeafFlooding:
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self.tell_parent: Callable[[FloodingMessage], None] = _nobody
-        context.effects.flooding.ended = self._ended
+        context.effects.flooding.add_listener(self)
 
     # Operators.
 
@@ -169,7 +169,7 @@ class LeafFlooding:
     def _done(self, peer: str, request_id: int, after: FloodingSet, seen: Confirmation) -> None:
         facts = self._facts(after)
         facts["unconfirmed"] = seen.silent
-        facts["floodless"] = sorted(self._context.tables.floodless)
+        facts["floodless"] = sorted(self._context.tables.without_flooding)
         self._answer(peer, request_id, facts)
 
     def _facts(self, found: FloodingSet) -> Facts:
@@ -286,10 +286,11 @@ class LeafFlooding:
         publication = registry.publications.get(variable.name)
         if publication is not None and publication.variable == variable:
             return False
-        self._ended(variable)
+        self.flooding_ended(variable)
         return True
 
-    def _ended(self, variable: StatusVariable) -> None:
+    def flooding_ended(self, variable: StatusVariable) -> None:
+        """Send the parent a FloodingEnded message for the variable."""
         word = FloodingEnded(term=0, name=variable.name, variable_id=variable.variable_id)
         self._tell(word)
 

@@ -150,7 +150,7 @@ class OperatorCommands:
             self._answer(peer, command.request_id, {})
 
         def kept(reason: str) -> None:
-            self._health.absence_is_long(name)  # Whoever was away before is away still.
+            self._health.absence_timed_out(name)  # Whoever was away before is away still.
             self._failed(peer, command.request_id, reason)
 
         self._context.commit([RouterRemoved(name=name)], removed, kept)

@@ -13,7 +13,7 @@ import msgspec
 from gridstat.broker.records.operation import Applied
 from gridstat.broker.records.operations import Answered, Moved, Unsubscribed
 from gridstat.broker.requests.outcomes import encode_outcomes, granted, refused
-from gridstat.broker.routers.path_moves import has_a_way, routers_of
+from gridstat.broker.routers.path_moves import has_confirmed_path, routers_of
 from gridstat.model.errors import DeadlinePassed, NoSuchVariable, RouterFull
 from gridstat.net.command.endpoint_messages import GrantedOutcome
 from gridstat.net.command.frames import decode_outcomes
@@ -70,7 +70,7 @@ class PendingGrants:
                 self._answer_in_part(request, outcomes, direct, silent, later)
 
         def judge(silent: Set[str]) -> bool:
-            return all(has_a_way(record, silent) for record in direct)
+            return all(has_confirmed_path(record, silent) for record in direct)
 
         self._context.tables.await_confirmations(
             routers_of(direct),
@@ -93,7 +93,11 @@ class PendingGrants:
         operations: list[Operation] = []
         for old in direct:
             refusing = self._refusing(old)
-            if not refusing or old.subscription_id not in live or has_a_way(old, silent | refusing):
+            if (
+                not refusing
+                or old.subscription_id not in live
+                or has_confirmed_path(old, silent | refusing)
+            ):
                 continue
             new = self._way_round(old)
             if new is not None:
@@ -141,7 +145,7 @@ class PendingGrants:
         ]
 
         def judge(silent: Set[str]) -> bool:
-            return all(has_a_way(record, silent) for record in records)
+            return all(has_confirmed_path(record, silent) for record in records)
 
         def confirmed(waiting: Confirmation) -> None:
             if judge(set(waiting.silent)):
@@ -176,7 +180,7 @@ class PendingGrants:
             record.subscription_id
             for record in direct
             if record.subscription_id not in live
-            or not has_a_way(record, silent | self._refusing(record))
+            or not has_confirmed_path(record, silent | self._refusing(record))
         }
         refusing = {record.subscription_id: self._refusing(record) for record in direct}
         changed = [self._in_part(outcome, dead, silent, refusing) for outcome in outcomes]

@@ -24,7 +24,7 @@ from gridstat.broker.records.operations import (
 from gridstat.broker.requests.outcomes import encode_outcomes, granted, refused
 from gridstat.broker.requests.request_checks import checked_rate, edge_refusal
 from gridstat.broker.requests.subscriptions import renewed
-from gridstat.broker.routers.path_moves import has_a_way, routers_of
+from gridstat.broker.routers.path_moves import has_confirmed_path, routers_of
 from gridstat.model.errors import InvalidPeriod, NotPublished, Refused, StillInUse
 from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import NS_PER_S, slot_of
@@ -177,7 +177,7 @@ class PublicationChanges:
 
         def judge(silent: Set[str]) -> bool:
             is_sourced = not edges or bool(edges - silent)
-            return is_sourced and all(has_a_way(record, silent) for record in records)
+            return is_sourced and all(has_confirmed_path(record, silent) for record in records)
 
         def confirmed(waiting: object) -> None:
             del waiting

@@ -87,8 +87,8 @@ def edge_refusal(
             return replay_obstacle(resources, edge, more_replay).refusal()
         if new.live.value <= old.live.value:
             continue
-        met = obstacles(resources, resources.shift(edge, old.live, new.live))
-        resources.shift(edge, new.live, old.live)
+        met = obstacles(resources, resources.replace_router_load(edge, old.live, new.live))
+        resources.replace_router_load(edge, new.live, old.live)
         if met:
             return met[0].refusal()
     return None

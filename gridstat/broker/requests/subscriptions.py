@@ -23,7 +23,7 @@ from gridstat.broker.requests.outcomes import (
 )
 from gridstat.broker.requests.pattern_matching import PatternMatching
 from gridstat.broker.requests.request_checks import check_type, encode_type, expected_type
-from gridstat.broker.routers.path_moves import has_a_way, routers_of
+from gridstat.broker.routers.path_moves import has_confirmed_path, routers_of
 from gridstat.broker.tables.router_orders import TERMS_MAX, terms_of
 from gridstat.model.cloud import check_name, check_pattern, is_pattern
 from gridstat.model.errors import (
@@ -323,7 +323,7 @@ class Subscriptions:
                 routers_of((record,)),
                 partial(self._tell_matched, record),
                 deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
-                judge=partial(has_a_way, record),
+                judge=partial(has_confirmed_path, record),
             )
 
     def _tell_matched(self, record: Subscribed, waiting: Confirmation) -> None:

@@ -1,1 +1,1 @@
-"""The broker's talk with its routers: sessions, health, and contracts that change their paths."""
+"""Protocol between a broker and its routers: sessions, health, and contracts that change paths."""

@@ -1,15 +1,27 @@
-"""Make before break: a contract's new paths are up on every router before the old ones go.
+"""Path moves, make before break: new paths are up on every router before the old ones are removed.
 
-The old ones stay for as long as an event may be on its way on them, also for a broker that starts
-anew in between. If a router keeps silent and no new path is confirmed without it, both stay until
-one is.
+States of a move:
+- Waiting: the orders of the new paths are sent, and the broker waits for the routers to confirm.
+- Refused: all routers have answered, but some refuse the variable's row, and no new path works
+  without them. The move waits until a router's refusals change (`retry_refused`).
+- Retiring: a new path works. The old paths stay for as long as an event may be in flight on them;
+  then `Retired` is made durable, which removes their orders and releases their capacity.
+- Ended: the contract has ended, or a later generation replaces this one and retires its old paths.
+
+Timeout: when routers do not confirm in time, the requester is notified with their names. If no new
+path works without them, the move waits again, and both sets of paths stay. If the journal cannot
+be written, the old paths are retired after a retry interval.
+
+Restart of the broker: the registry has kept the replaced generations. `resume` waits again for
+each, without a requester, who was notified before the restart or requests again.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gridstat.broker.records.operations import Retired
 
@@ -21,36 +33,49 @@ if TYPE_CHECKING:
     from gridstat.broker.records.operations import Subscribed
     from gridstat.broker.tables.confirmation import Confirmation
 
+    Notify: TypeAlias = Callable[[list[str]], None]
+    """Function that receives the routers that have not confirmed the new paths, or refuse them."""
+
 RETIRE_TIMER: Final = "retire"
 NS_PER_US: Final = 1_000
 OVERLAP_NS_MAX: Final = 2_000_000_000
 
 
+@dataclass(slots=True)
+class _Move:
+    """Move of one contract; the requester is notified after the first wait only."""
+
+    old: Subscribed
+    new: Subscribed
+    notify: Notify
+    is_notified: bool = False
+
+
 class PathMoves:
-    """`_due` is a heap of what retires when; the timer is set for its first."""
+    """All moves; `_due` is a heap of retirements by time, and the timer is set for its first."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._due: list[tuple[int, int, int]] = []
-        self._refused: list[Callable[[], None]] = []
-        """What to look at again, should a router come to hold the rows that it refuses."""
+        self._refused: list[_Move] = []
+        """Moves that wait until a router's refusals of rows change."""
 
     def resume(self) -> None:
-        """After a start: what moved shortly before is up, and retires, as if nothing had been."""
+        """Continue, after a start, the moves whose old paths have not retired."""
         for _, found in sorted(self._context.registry.subscriptions.items()):
             replaced = [each.replaced for each in found.retiring if not each.is_held]
             if replaced:
-                self.follow(replaced[-1], found.record, _nobody)
+                self.follow(replaced[-1], found.record, _ignore_routers)
 
-    def follow(self, old: Subscribed, new: Subscribed, told: Callable[[list[str]], None]) -> None:
-        """Once `new` is up, run `told` with the silent routers, and retire `old` a little later."""
-        self._await(old, new, told, is_first=True)
+    def follow(self, old: Subscribed, new: Subscribed, notify: Notify) -> None:
+        """Wait until `new` is up, run `notify` with the silent routers, and retire `old` later."""
+        self._await(_Move(old, new, notify))
 
-    def go_on(self) -> None:
-        """A router holds rows now that it refused, or refuses others."""
+    def retry_refused(self) -> None:
+        """Check the refused moves again, because a router's refusals of rows have changed."""
         refused, self._refused = self._refused, []
-        for look in refused:
-            look()
+        for move in refused:
+            self._await(move)
 
     def retire_due(self) -> None:
         retired = []
@@ -59,53 +84,40 @@ class PathMoves:
             if subscription_id in self._context.registry.subscriptions:
                 retired.append(Retired(subscription_id=subscription_id, generation=generation))
         if retired:
-            self._context.commit(retired, _nothing, partial(self._retire_later, retired))
+            self._context.commit(retired, _no_op, partial(self._retire_later, retired))
         self._set_timer()
 
     def _retire_later(self, retired: list[Retired], _: str) -> None:
-        """The disk is full: the old paths stay for so long."""
+        """Keep the old paths for a retry interval, because the journal could not be written."""
         at_ns = self._context.now_ns + self._context.settings.retry_after_ns
         for each in retired:
             heappush(self._due, (at_ns, each.subscription_id, each.generation))
         self._set_timer()
 
-    def _await(
-        self,
-        old: Subscribed,
-        new: Subscribed,
-        told: Callable[[list[str]], None],
-        *,
-        is_first: bool,
-    ) -> None:
+    def _await(self, move: _Move) -> None:
         self._context.tables.await_confirmations(
-            routers_of((new,)),
-            partial(self._confirmed, old, new, told, is_first=is_first),
+            routers_of((move.new,)),
+            partial(self._confirmed, move),
             deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
-            judge=partial(has_a_way, new),
+            judge=partial(has_confirmed_path, move.new),
         )
 
-    def _confirmed(
-        self,
-        old: Subscribed,
-        new: Subscribed,
-        told: Callable[[list[str]], None],
-        waiting: Confirmation,
-        *,
-        is_first: bool,
-    ) -> None:
+    def _confirmed(self, move: _Move, waiting: Confirmation) -> None:
+        """Handle the end of a wait: retire the old paths, or wait again."""
+        old, new = move.old, move.new
         refusing = self._context.tables.refusing(new.variable_id, routers_of((new,)))
         silent = refusing.union(waiting.silent)
-        if is_first:
-            told(sorted(silent))
+        if not move.is_notified:
+            move.is_notified = True
+            move.notify(sorted(silent))
         found = self._context.registry.subscriptions.get(new.subscription_id)
         if found is None or found.record.generation > new.generation:
-            return  # Ended, or moved on: its successor retires this one too.
-        if not has_a_way(new, silent):
-            look = partial(self._await, old, new, told, is_first=False)
-            if has_a_way(new, set(waiting.silent)):
-                self._refused.append(look)
+            return  # Ended, or replaced: the later move retires these old paths too.
+        if not has_confirmed_path(new, silent):
+            if has_confirmed_path(new, set(waiting.silent)):
+                self._refused.append(move)  # Only refusals prevent it; waiting would not help.
             else:
-                look()
+                self._await(move)
             return
         slowest_us = max(path.latency_us for path in (*old.paths, *new.paths))
         overlap_ns = self._context.settings.overlap_ns_min + slowest_us * NS_PER_US
@@ -118,18 +130,18 @@ class PathMoves:
             self._context.set_timer(RETIRE_TIMER, self._due[0][0] - self._context.now_ns)
 
 
-def _nobody(_: list[str]) -> None:
-    """Whoever asked for the move was answered before the start, or asks again."""
+def _ignore_routers(_: list[str]) -> None:
+    """Notify nobody: the requester was notified before the restart, or requests again."""
 
 
-def _nothing(_: Applied) -> None:
-    """The tables have changed, and nobody waits for it."""
+def _no_op(_: Applied) -> None:
+    """Do nothing: the tables have changed, and nobody waits for it."""
 
 
 def routers_of(records: Iterable[Subscribed]) -> set[str]:
     return {name for record in records for path in record.paths for name in path.routers}
 
 
-def has_a_way(record: Subscribed, silent: Set[str]) -> bool:
-    """Whether one of its paths is confirmed by all of its routers."""
+def has_confirmed_path(record: Subscribed, silent: Set[str]) -> bool:
+    """Return whether all routers of some path have confirmed it."""
     return any(silent.isdisjoint(path.routers) for path in record.paths)

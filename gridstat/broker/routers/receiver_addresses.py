@@ -1,4 +1,4 @@
-"""Where others say that they receive events: only what a router can send to without asking."""
+"""Checks of the addresses at which peers receive events; a router must not have to resolve them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERSIONS_MAX: Final = 16
 
 
 def check_host(host: str, *, of: str) -> None:
-    """Raises unless it is the address of one machine, in numbers: a name would have to be asked."""
+    """Raise unless `host` is the numeric address of one machine."""
     try:
         address = ipaddress.ip_address(host[: HOST_CHARS_MAX + 1])
     except ValueError:
@@ -45,7 +45,7 @@ def check_versions(versions: tuple[int, ...], *, of: str) -> None:
 
 
 def check_receiver(command: Attach, *, of: str) -> None:
-    """Where an end-point receives: a host and two ports, or nothing of it."""
+    """Raise unless an end-point gives a valid host and two valid ports, or none of them."""
     ports = command.data_port, command.urgent_port
     check_ports(ports, of=of)
     check_versions(command.datagram_versions, of=of)

@@ -1,10 +1,19 @@
-"""What is up: channels as their receivers say, routers by that and by their sessions.
+"""Health of channels and routers, from the reports of receivers and from the routers' sessions.
 
-A lost session alone is no dead router: it goes on forwarding (S0 A20). A router is down when its
-session is lost and a neighbour hears nothing from it. One that is away for long is merely not used
-for new paths, since it could not be told of them. After the broker's own start, or when it was cut
-off itself, no router has a session, which says nothing of any of them: until it could have
-reported, one is down only when no neighbour hears it.
+States of a channel: up or down, as its receiving router reports.
+
+States of a router:
+- Connected: it has a session and is used.
+- Awaited: it has no session, because the broker has just started or was cut off itself. Until the
+  absence timer fires, it is down only if every neighbour is connected and receives nothing from it.
+- Absent: its session is lost. It still forwards (S0 A20), so existing paths stay. When the absence
+  timer fires, it is no longer used for new paths, because it could not receive their orders.
+- Down: its session is lost and a neighbour receives nothing from it. Its paths have failed.
+- Refusing: it forwards its old table and refuses each new one. Its paths count as failed.
+
+Messages that change these states: a router's report, the end of its session, `ChannelStateChanged`,
+`TableRefused` and `TableChanged`. Restart of the broker: nothing here is durable. Routers that have
+reported before are awaited, and all others are not used until they report.
 """
 
 from __future__ import annotations
@@ -27,9 +36,9 @@ ABSENT_TIMER: Final = "absent/"
 
 
 class RouterHealth:
-    """`down_channels` and `down_routers` are what paths cannot go over at the moment.
+    """Present health; paths cannot use `down_channels` and `down_routers`.
 
-    `_awaited` are the routers that have no session because the broker was away, and may yet report.
+    `_awaited` are the routers without a session that may still report after the broker's absence.
     """
 
     def __init__(self, context: BrokerContext) -> None:
@@ -37,17 +46,17 @@ class RouterHealth:
         self.down_channels: set[int] = set()
         self.down_routers: set[str] = set()
         self.refusing_routers: set[str] = set()
-        """They forward what they were ordered before, and take no new orders."""
+        """Routers that forward by their old table and refuse new ones."""
         self._awaited: set[str] = set()
-        self._ways: dict[tuple[tuple[str, ...], tuple[str, ...]], bool] = {}
+        self._routes: dict[tuple[tuple[str, ...], tuple[str, ...]], bool] = {}
 
     def resume(self) -> None:
-        """After a start: what has never reported is not used, the rest is awaited."""
+        """Await, after a start, the routers that reported before; do not use the others."""
         for name in sorted(self._context.registry.routers):
             self.watch(name)
 
     def watch(self, name: str) -> None:
-        """A router of the cloud that has no session now."""
+        """Await the report of a router that has no session now."""
         if name in self._context.registry.reports:
             self._awaited.add(name)
             self._context.set_timer(ABSENT_TIMER + name, self._context.settings.confirm_within_ns)
@@ -55,7 +64,7 @@ class RouterHealth:
             self._mark(name, is_usable=False)
 
     def channel_changed(self, channel_id: int, *, is_up: bool) -> bool:
-        """Whether that was news."""
+        """Set the state of a channel; return whether it has changed."""
         if is_up == (channel_id not in self.down_channels):
             return False
         if is_up:
@@ -76,34 +85,34 @@ class RouterHealth:
             self._context.set_timer(ABSENT_TIMER + name, self._context.settings.confirm_within_ns)
 
     def _await_others(self, first: str) -> None:
-        """If nobody else has a session it was the broker that was away: the others come, too."""
+        """Await all other routers if none has a session: then the broker itself was cut off."""
         others = self._context.registry.routers.keys() - {first}
         if any(self._context.tables[name].is_connected for name in others):
             return
         for name in sorted(others - self.down_routers):
             self.watch(name)
 
-    def absence_is_long(self, name: str) -> None:
+    def absence_timed_out(self, name: str) -> None:
         registry = self._context.registry
         self._awaited.discard(name)
         if name in registry.routers and not self._context.tables[name].is_connected:
             self._mark(name, is_usable=False)
 
     def table_refused(self, name: str) -> None:
-        """It has refused its table again and again: what it does not carry yet goes elsewhere."""
+        """Use a router that keeps refusing its table no longer for new paths."""
         self.refusing_routers.add(name)
         self._mark(name, is_usable=False)
 
     def table_taken(self, name: str) -> bool:
-        """Whether the router had refused its table, and does no longer."""
+        """Return whether the router refused its table before and has now accepted one."""
         if name not in self.refusing_routers or self._context.tables[name].is_refusing:
             return False
         self.refusing_routers.discard(name)
         self._mark(name, is_usable=True)
         return True
 
-    def judge(self, name: str) -> bool | None:
-        """Whether a router is down now, if that has changed; None if it has not."""
+    def update_router(self, name: str) -> bool | None:
+        """Update whether a router is down; return the new state, or None if it has not changed."""
         is_down = not self._context.tables[name].is_connected and self._is_silent(name)
         if is_down == (name in self.down_routers):
             return None
@@ -122,7 +131,7 @@ class RouterHealth:
         self.refusing_routers.discard(name)
         self._awaited.discard(name)
         self._context.cancel_timer(ABSENT_TIMER + name)
-        self._context.reservations.allocator.refused_rows.clear_router(name)
+        self._context.reservations.allocator.avoided_routers.clear_router(name)
 
     def is_probed(self, channel: EventChannel) -> bool:
         ends = [
@@ -133,7 +142,7 @@ class RouterHealth:
         return common_version(*versions) >= PROBED_VERSION_MIN
 
     def failed_paths(self, record: Subscribed) -> list[int]:
-        """The indices of a contract's paths that cannot work at the moment."""
+        """Return the indices of a contract's paths that cannot work at the moment."""
         return [
             index
             for index, path in enumerate(record.paths)
@@ -144,8 +153,8 @@ class RouterHealth:
         ]
 
     def refused_paths(self, record: Subscribed) -> list[int]:
-        """The indices of a contract's paths over routers that refuse its variable's row."""
-        refused = self._context.reservations.allocator.refused_rows.of(record.variable_id)
+        """Return the indices of a contract's paths over routers that refuse its variable's row."""
+        refused = self._context.reservations.allocator.avoided_routers.of(record.variable_id)
         if not refused:
             return []
         return [
@@ -153,22 +162,22 @@ class RouterHealth:
         ]
 
     def ends(self, record: Subscribed) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The edges from which and to which paths of a contract may lead at the moment."""
+        """Return the routers at which paths of a contract may begin and end at the moment."""
         return ends_of(self._context.registry, record)
 
-    def forget_ways(self) -> None:
-        """What `has_way` has found holds for one turn: something may have changed since."""
-        self._ways.clear()
+    def clear_routes(self) -> None:
+        """Clear the results of `has_route`, which are valid for one unit of work."""
+        self._routes.clear()
 
-    def has_way(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> bool:
-        """Whether anything that is up leads from one of these edges to one of those, room or not.
+    def has_route(self, sources: tuple[str, ...], targets: tuple[str, ...]) -> bool:
+        """Return whether working channels connect a source with a target, whatever their load.
 
-        When an edge with thousands of contracts dies, this spares as many searches in vain.
+        When an edge with thousands of contracts fails, this avoids as many useless searches.
         """
         ends = (sources, targets)
-        if ends not in self._ways:
-            self._ways[ends] = not self._within_reach(sources).isdisjoint(targets)
-        return self._ways[ends]
+        if ends not in self._routes:
+            self._routes[ends] = not self._within_reach(sources).isdisjoint(targets)
+        return self._routes[ends]
 
     def _within_reach(self, sources: tuple[str, ...]) -> set[str]:
         registry = self._context.registry
@@ -186,8 +195,8 @@ class RouterHealth:
     def _is_closed(self, channel_id: int, to_router: str) -> bool:
         return channel_id in self.down_channels or to_router in self.down_routers
 
-    def words(self, record: Subscribed, failed: Iterable[int]) -> tuple[str, ...]:
-        """What is wrong with each of the failed paths."""
+    def failure_reasons(self, record: Subscribed, failed: Iterable[int]) -> tuple[str, ...]:
+        """Return the reason of failure of each failed path."""
         found = []
         for index in failed:
             path = record.paths[index]
@@ -213,11 +222,11 @@ class RouterHealth:
                     (who, path.routers[0]) if is_source else (record.subscriber, path.routers[-1])
                 )
                 parts = [f"{who} at {edge}"]
-            found.append(f"path {index + 1} is down: nothing is heard of {', '.join(parts)}")
+            found.append(f"path {index + 1} is down: nothing is received from {', '.join(parts)}")
         return tuple(found)
 
-    def refusals(self, record: Subscribed) -> tuple[str, ...]:
-        """What the cores of routers on its paths cannot hold."""
+    def row_refusal_reasons(self, record: Subscribed) -> tuple[str, ...]:
+        """Return the reasons why routers on the paths cannot carry the variable."""
         tables = self._context.tables
         routers = {name for path in record.paths for name in path.routers}
         return tuple(
@@ -226,7 +235,7 @@ class RouterHealth:
         )
 
     def _is_cut_off(self, record: Subscribed, path: AllocatedPath) -> bool:
-        """Whether an end-point is elsewhere, so that the first or last hop leads nowhere."""
+        """Return whether an end-point is no longer at the first or last router of a path."""
         sources, targets = self.ends(record)
         return bool(
             (sources and path.routers[0] not in sources)
@@ -251,7 +260,7 @@ class RouterHealth:
 
 
 def ends_of(registry: Registry, record: Subscribed) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The routers from which and to which paths of a contract, or a segment, may lead now."""
+    """Return the routers at which paths of a contract or segment may begin and end now."""
     sources: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     if record.entries:

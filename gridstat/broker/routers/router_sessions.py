@@ -1,4 +1,17 @@
-"""The broker's talk with its routers: sessions, reports, tables in step (S0 A1, A20, A21)."""
+"""Sessions of the routers with their broker: reports and table synchronisation (S0 A1, A20, A21).
+
+States of a router: without a session; connected, but without a report in this session; in session,
+after its report. Only a router in session receives changes of its table.
+
+Messages from a router: `ReportRouter` once in each session, with its addresses, its highest term
+and the digest of its table; `TableChanged` confirms changes; `TableRefused` refuses a table;
+`ReportCounters`. Messages to a router: `RouterAccepted` answers a report, then `ChangeTable`.
+
+Timeout: a table that was refused is sent again at once, and after further refusals with a delay
+that doubles each time. Restart of the router: its report has a new instance, and its digest shows
+that it needs the whole table. Restart of the broker: it has a higher term; routers report again. A
+router that has seen a higher term than the broker's refuses its orders, and the broker logs that.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +34,7 @@ if TYPE_CHECKING:
 
 WHOLE_TIMER: Final = "whole/"
 REFUSALS_AT_ONCE: Final = 1
-"""Tables sent again at once; a router that goes on refusing is asked ever more rarely."""
+"""Number of refusals that are answered at once; later ones with a growing delay."""
 RETRY_DOUBLINGS_MAX: Final = 5
 REASON_MAX: Final = 200
 NEWER_TERM_HINT: Final = (
@@ -31,26 +44,26 @@ NEWER_TERM_HINT: Final = (
 
 
 class RouterSessions:
-    """A router that has reported in this session is sent every change of its table."""
+    """Sessions of all routers; a router that has reported receives every change of its table."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._instances: dict[str, str] = {}
         self.counters: dict[str, ReportCounters] = {}
         self.terms: dict[str, int] = {}
-        """The highest term that each router had seen when it reported."""
+        """Highest term that each router had seen when it reported."""
 
     def connect(self, name: str, hello: Hello) -> None:
         if name not in self._context.registry.routers:
-            self._send_away(name)
+            self._reject(name)
             return
         self._instances[name] = hello.instance
         flooded = [found.variable for found in self._context.registry.floods.values()]
-        is_floodless = hello.schema_version < FLOODS_SCHEMA
-        self._context.tables.mark_floodless(name, flooded, is_floodless=is_floodless)
+        is_supported = hello.schema_version >= FLOODS_SCHEMA
+        self._context.tables.set_flooding_support(name, flooded, is_supported=is_supported)
 
     def disconnect(self, name: str) -> bool:
-        """The session is gone; whether it was one that counted."""
+        """End a session; return whether the router had reported in it."""
         self._instances.pop(name, None)
         table = self._context.tables[name]
         was_connected = table.is_connected
@@ -58,25 +71,25 @@ class RouterSessions:
         return was_connected
 
     def report(self, name: str, message: ReportRouter) -> bool | None:
-        """Take a router in and bring its table into step.
+        """Accept a router's report and synchronise its table.
 
-        Whether its process is new since the last report, or None if it is not of this cloud.
+        Return whether its process is new since the last report, or None if the report is ignored.
         """
         context = self._context
         if name not in self._instances or context.tables[name].is_connected:
-            return None  # Not of this cloud, or it has reported in this session already.
+            return None  # Not in this cloud, or it has reported in this session already.
         if name not in context.registry.routers:
-            self._send_away(name)  # Removed since it came; it comes again, should that be undone.
+            self._reject(name)  # Removed since it connected; it retries in case that is undone.
             return None
         try:
             _check(name, message)
         except LayoutError as error:
-            # Its neighbours could not obey an order that names such a place.
+            # Its neighbours could not follow an order with such an address.
             context.close(f"router/{name}", error)
             return None
         self.terms[name] = message.term
         if message.term > context.registry.term:
-            # It obeys a newer broker and will refuse this one; only people can say who is right.
+            # The router follows a newer broker and refuses this one; an operator has to decide.
             context.note("newer_term", router=name, term=message.term, hint=NEWER_TERM_HINT)
         before = context.registry.reports.get(name)
         report = RouterReported(
@@ -110,7 +123,7 @@ class RouterSessions:
         return is_new
 
     def take_confirmation(self, name: str, message: TableChanged) -> set[int]:
-        """The variables of which the router's core cannot hold the row, or could not before."""
+        """Handle a confirmation; return the variables whose rows are or were refused."""
         table = self._context.tables[name]
         if not table.is_connected:
             return set()
@@ -123,7 +136,7 @@ class RouterSessions:
         return before.keys() | table.refused.keys()
 
     def take_refusal(self, name: str, message: TableRefused) -> bool:
-        """Whether the router counts as one that cannot be used, from now on."""
+        """Handle a refused table; return whether the router has just become unusable by it."""
         table = self._context.tables[name]
         if not table.is_connected:
             return False
@@ -146,7 +159,7 @@ class RouterSessions:
     def is_connected(self, name: str) -> bool:
         return self._context.tables[name].is_connected
 
-    def _send_away(self, name: str) -> None:
+    def _reject(self, name: str) -> None:
         error = NoSuchRouter(f"cloud {self._context.registry.cloud} has no router {name}")
         self._context.close(f"router/{name}", error)
 

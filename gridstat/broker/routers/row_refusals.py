@@ -1,8 +1,12 @@
-"""Rows that routers refuse, and for how long nobody is led there again.
+"""Rows that routers refuse, and the time for which new paths avoid those routers.
 
-A contract that moves away takes its row along, so a router stops refusing what it could still not
-hold. It is avoided for a while nevertheless, longer each time, or two full routers would send a
-contract to and fro for ever.
+When a contract moves away from a full router, its row is removed there, so the router no longer
+refuses it although it still could not hold it. Paths of the variable avoid the router for a while,
+longer each time; otherwise a contract would move between two full routers for ever.
+
+States of a row at a router: refused; avoided, after the refused row was removed, until its time is
+up; remembered with its count, so that the next pause is longer; forgotten. A row that the router
+holds, and every row of a router with a new process, is forgotten at once. Nothing is durable.
 """
 
 from __future__ import annotations
@@ -18,55 +22,55 @@ if TYPE_CHECKING:
 REFUSAL_TIMER: Final = "refusal"
 DOUBLINGS_MAX: Final = 6
 AVOIDED_RETRIES: Final = 8
-"""A row that has gone is avoided for so many times the pause between two tries of anything."""
+"""Length of the first avoidance of a removed row, in retry intervals of the broker."""
 
 
 class RowRefusals:
-    """`_gone` is a heap of rows that were refused and have gone; the timer is set for its first.
+    """Refused rows; `_avoided` is a heap of the avoided ones, and the timer is set for its first.
 
-    Each stands there with its count. When that has changed, another entry has taken its place.
+    Each entry has the row's count. If the count has changed since, a later entry replaces it.
     """
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
-        self._rows = context.reservations.allocator.refused_rows
-        self._gone: list[tuple[int, str, int, int]] = []
+        self._rows = context.reservations.allocator.avoided_routers
+        self._avoided: list[tuple[int, str, int, int]] = []
 
-    def take(self, router: str, variable_ids: Iterable[int]) -> set[int]:
-        """What a router says of these rows now: refused, held, or not there; the first is news."""
+    def update(self, router: str, variable_ids: Iterable[int]) -> set[int]:
+        """Update the state of these rows at a router; return those that it newly refuses."""
         table = self._context.tables[router]
-        news = set()
+        newly_refused = set()
         for variable_id in sorted(variable_ids):
             if variable_id in table.refused:
                 if self._rows.mark(router, variable_id):
                     self._rows.counts.setdefault((router, variable_id), 0)
-                    news.add(variable_id)
+                    newly_refused.add(variable_id)
             elif variable_id in table.wanted.variables:
                 self._forget(router, variable_id)
             else:
                 self._avoid_for_now(router, variable_id)
-        return news
+        return newly_refused
 
     def forget_router(self, router: str) -> None:
-        """Another process, or one that is gone: nothing is known of what it can hold."""
+        """Forget all rows of a router that has a new process or was removed."""
         self._rows.clear_router(router)
 
     def expire(self) -> set[int]:
-        """The variables that may be led over some router again.
+        """Return the variables for which some router is no longer avoided.
 
-        How often it was refused there is remembered for as long as it may be avoided at all.
+        The count of refusals is kept for as long as the longest avoidance lasts.
         """
         found = set()
-        while self._gone and self._gone[0][0] <= self._context.now_ns:
-            _, router, variable_id, count = heappop(self._gone)
+        while self._avoided and self._avoided[0][0] <= self._context.now_ns:
+            _, router, variable_id, count = heappop(self._avoided)
             if self._rows.counts.get((router, variable_id)) != count:
                 continue
             is_here = router in self._context.registry.routers
             if is_here and variable_id in self._context.tables[router].refused:
-                continue  # It is back, and refused again.
+                continue  # The row was ordered again and refused again.
             if self._rows.clear(router, variable_id):
                 found.add(variable_id)
-                self._look_later(router, variable_id, DOUBLINGS_MAX)
+                self._check_later(router, variable_id, DOUBLINGS_MAX)
             else:
                 del self._rows.counts[router, variable_id]
         self._set_timer()
@@ -81,15 +85,15 @@ class RowRefusals:
         if count is None or router not in self._rows.of(variable_id):
             return
         self._rows.counts[router, variable_id] = count + 1
-        self._look_later(router, variable_id, min(count, DOUBLINGS_MAX))
+        self._check_later(router, variable_id, min(count, DOUBLINGS_MAX))
         self._set_timer()
 
-    def _look_later(self, router: str, variable_id: int, doublings: int) -> None:
+    def _check_later(self, router: str, variable_id: int, doublings: int) -> None:
         pause_ns = AVOIDED_RETRIES * self._context.settings.retry_after_ns
         at_ns = self._context.now_ns + (pause_ns << doublings)
         count = self._rows.counts[router, variable_id]
-        heappush(self._gone, (at_ns, router, variable_id, count))
+        heappush(self._avoided, (at_ns, router, variable_id, count))
 
     def _set_timer(self) -> None:
-        if self._gone:
-            self._context.set_timer(REFUSAL_TIMER, self._gone[0][0] - self._context.now_ns)
+        if self._avoided:
+            self._context.set_timer(REFUSAL_TIMER, self._avoided[0][0] - self._context.now_ns)

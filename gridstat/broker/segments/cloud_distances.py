@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gridstat.broker.capacity.accounts import Carriage
+    from gridstat.broker.capacity.accounts import HopAccount
     from gridstat.broker.capacity.resources import Resources
     from gridstat.model.cloud import EventChannel
 
@@ -111,14 +111,14 @@ class CloudDistances:
 
     def _at(self, name: str) -> Reach:
         account = self._resources.router(name)
-        free = account.router.events_per_s_max - account.events.at_most()
+        free = account.router.events_per_s_max - account.events.upper_bound()
         return Reach(account.latency_us, None, max(0, floor(free)))
 
 
-def _over(carriage: Carriage, channel: EventChannel, router: Reach) -> Reach:
+def _over(carriage: HopAccount, channel: EventChannel, router: Reach) -> Reach:
     """What a channel and the router behind it add to a way."""
     declared = channel.bandwidth_bytes_per_s
-    free = max(0, floor(declared - carriage.charged_at_most())) if declared else None
+    free = max(0, floor(declared - carriage.charged_upper_bound())) if declared else None
     return Reach(carriage.latency_us + router.latency_us, free, router.free_events_per_s)
 
 

@@ -21,7 +21,7 @@ from gridstat.broker.records.parent_state import contract_number
 from gridstat.broker.requests.outcomes import few_words, refused
 from gridstat.broker.requests.request_checks import check_identifier
 from gridstat.broker.requests.subscriptions import record_of, sources_of, targets_of
-from gridstat.broker.routers.path_moves import has_a_way, routers_of
+from gridstat.broker.routers.path_moves import has_confirmed_path, routers_of
 from gridstat.broker.segments.segment_paths import gate_channels, is_disjoint, pieced_paths
 from gridstat.broker.tables.router_orders import TERMS_MAX, terms_of
 from gridstat.model.errors import (
@@ -315,7 +315,7 @@ class SegmentReservations:
             routers_of((record,)),
             partial(self._confirmed, record),
             deadline_ns=self._context.now_ns + self._context.settings.confirm_within_ns,
-            judge=partial(has_a_way, record),
+            judge=partial(has_confirmed_path, record),
         )
 
     def _confirmed(self, record: Subscribed, waiting: Confirmation) -> None:
@@ -331,9 +331,11 @@ class SegmentReservations:
         refusing = self._context.tables.refusing(record.variable_id, routers_of((record,)))
         silent = refusing.union(waiting.silent)
         is_moved = found.record is not record
-        if is_moved or (has_a_way(record, refusing) and not has_a_way(record, silent)):
+        if is_moved or (
+            has_confirmed_path(record, refusing) and not has_confirmed_path(record, silent)
+        ):
             self._await_routers(record.subscription_id)
-        elif has_a_way(record, silent):
+        elif has_confirmed_path(record, silent):
             self._tell_up(found, silent)
         if found.troubles:
             self.segment_changed(found)

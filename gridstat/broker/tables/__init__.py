@@ -1,4 +1,4 @@
-"""What each router is to have: orders made from contracts, and the talk that keeps routers in step.
+"""Tables of the routers: orders made from contracts, and the protocol that keeps routers in sync.
 
-Start at `router_tables.py`; `orders.py` says what a contract means to a router.
+Start at `router_tables.py`; `router_orders.py` translates a contract into orders.
 """

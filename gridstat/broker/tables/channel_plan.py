@@ -1,7 +1,7 @@
-"""Channels as both of their ends are to have them, from the topology and what routers reported.
+"""Orders for both ends of every channel, derived from the topology and the routers' reports.
 
-A channel is ordered once both ends have said where they listen and share a version of the
-datagram; a router that comes back on other ports has its neighbours' channels ordered anew.
+A channel is ordered once both ends have reported where they listen, and share a version of the
+datagram. When a router returns on other ports, the channels of its neighbours are ordered anew.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ChannelPlan:
-    """Puts into the tables what the registry implies about channels, and nothing else."""
+    """Writer of the channel orders in the tables; they follow from the registry alone."""
 
     def __init__(self, registry: Registry, tables: RouterTables, probes: ProbeSettings) -> None:
         self._registry = registry
@@ -34,7 +34,7 @@ class ChannelPlan:
         self._probes = probes
 
     def version(self, channel: EventChannel) -> int:
-        """The version agreed for a channel; 0 while an end is unknown or they share none."""
+        """Return the version agreed for a channel; 0 if an end is unknown or they share none."""
         sender = self._registry.reports.get(channel.from_router)
         receiver = self._registry.reports.get(channel.to_router)
         if sender is None or receiver is None:
@@ -42,7 +42,7 @@ class ChannelPlan:
         return common_version(sender.datagram_versions, receiver.datagram_versions)
 
     def refresh_router(self, name: str) -> None:
-        """After a router's report: its channels both ways, and those of its end-points."""
+        """Order all channels of a router that has reported, also those of its end-points."""
         for channel_id in sorted(self._registry.channels_of.get(name, ())):
             self.refresh(self._registry.channels[channel_id])
         for endpoint in sorted(self._registry.attached_to.get(name, ())):
@@ -53,7 +53,7 @@ class ChannelPlan:
                 self.open_border(border)
 
     def refresh_all(self) -> None:
-        """Another level for all channels of the cloud, since it stands elsewhere in the tree."""
+        """Order all channels anew with another level, since the cloud's depth has changed."""
         for _, channel in sorted(self._registry.channels.items()):
             self.refresh(channel)
 
@@ -89,7 +89,7 @@ class ChannelPlan:
         )
 
     def refresh_pair(self, channel: EventChannel) -> None:
-        """A channel that came or went, and the one back, which knows it as its back channel."""
+        """Order an added or removed channel, and the reverse one that names it back channel."""
         self.refresh(channel)
         back = self._registry.channel_between.get((channel.to_router, channel.from_router))
         if back is not None:
@@ -99,7 +99,7 @@ class ChannelPlan:
         self._tables.remove_channel(channel.from_router, channel.channel_id)
         self._tables.remove_source(channel.to_router, channel.channel_id)
 
-    # Channels between clouds, of which one end is here.
+    # Channels between clouds, with one end in this cloud.
 
     def open_border(self, border: BorderChannel) -> None:
         channel, version = border.channel, border.datagram_version
@@ -131,7 +131,7 @@ class ChannelPlan:
             self._tables.remove_source(channel.to_router, channel.channel_id)
 
     def attachment_version(self, edge: str, datagram_versions: tuple[int, ...]) -> int:
-        """The version agreed between an edge and an end-point, or 0."""
+        """Return the version agreed between an edge and an end-point, or 0."""
         report = self._registry.reports.get(edge)
         if report is None:
             return 0

@@ -1,4 +1,4 @@
-"""How soon the failure of a channel is noticed, as contracts state it."""
+"""Detection time of channel failures, as contracts state it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class Detection:
-    """Silence limits of the channels of one cloud, as their receivers are ordered to keep them."""
+    """Silence limits of the channels of one cloud, as ordered at their receivers."""
 
     def __init__(self, registry: Registry, probes: ProbeSettings) -> None:
         self._registry = registry
         self._probes = probes
 
     def on_paths(self, paths: Iterable[AllocatedPath]) -> int | None:
-        """The longest silence limit over all channels of some paths, in ms."""
+        """Return the longest silence limit over all channels of some paths, in ms."""
         return self.on_channels(number for path in paths for number in path.channel_ids)
 
     def on_channels(self, channel_ids: Iterable[int]) -> int | None:
-        """The same for some channels: 0 without any, None where a channel is not probed."""
+        """Return the longest limit of some channels: 0 without any, None if one is not probed."""
         longest_ms = 0
         for number in channel_ids:
             channel = self._registry.channels.get(number)
@@ -47,7 +47,7 @@ class Detection:
 
 
 def longest(limits_ms: Iterable[int | None]) -> int | None:
-    """The longest of some silence limits; None, which is unknown, if any of them is."""
+    """Return the longest of some silence limits; None (unknown) if any of them is None."""
     found = list(limits_ms)
     known = [limit_ms for limit_ms in found if limit_ms is not None]
     return max(known, default=0) if len(known) == len(found) else None

@@ -1,4 +1,7 @@
-"""Contracts and channels as orders to routers; pure, so that a restarted broker orders the same."""
+"""Orders to routers, made from contracts and channels.
+
+All functions are pure, so a restarted broker gives the same orders.
+"""
 
 from __future__ import annotations
 
@@ -27,22 +30,22 @@ if TYPE_CHECKING:
     from gridstat.net.command.tree_messages import BorderChannel
 
 TERMS_MAX: Final = 16
-"""Different qualities of one path over all modes; four bits of a path's identifier."""
+"""Limit of different qualities of one path over all modes: four bits of a path's identifier."""
 DEEPEST_LEVEL: Final = 255
-"""In the scope of every broker."""
+"""Level of a channel that lies in the scope of every broker."""
 PROBED_VERSION_MIN: Final = 2
 """The first version of the datagram that knows probes."""
 
 
 class RoutedOrder(NamedTuple):
-    """A path order and the router that it is for."""
+    """Path order and the router that receives it."""
 
     router: str
     order: PathOrder
 
 
 def path_orders(record: Subscribed, attachments: Mapping[str, Attachment]) -> list[RoutedOrder]:
-    """Orders for every router of every path; the last leads down to the subscriber, or out."""
+    """Return the orders of every router of every path, up to the subscriber or the border."""
     last_hops = exit_channels(record) or [
         attachments[path.routers[-1]].down_channel_id for path in record.paths
     ]
@@ -67,7 +70,7 @@ def path_orders(record: Subscribed, attachments: Mapping[str, Attachment]) -> li
 
 
 def exit_channels(record: Subscribed) -> list[int]:
-    """The channels by which the paths of a segment leave the cloud, in their order, if they do."""
+    """Return the channels by which the paths of a segment leave the cloud, in their order."""
     if not record.exits:
         return []
     found = gates_used(record.exits, [path.routers[-1] for path in record.paths])
@@ -76,7 +79,7 @@ def exit_channels(record: Subscribed) -> list[int]:
 
 
 def terms_of(granted: Mapping[int, Qos], index: int) -> list[tuple[int, int, int]]:
-    """Divisor, priority and mode mask of each quality that the path of this index serves."""
+    """Return divisor, priority and mode mask of each quality that this path serves."""
     if len(granted) == 1:
         ((mode, qos),) = granted.items()
         return [(qos.every, qos.priority, 1 << mode)] if qos.redundancy > index else []
@@ -89,7 +92,7 @@ def terms_of(granted: Mapping[int, Qos], index: int) -> list[tuple[int, int, int
 
 
 def flood_orders(terms: Mapping[int, FloodTerm]) -> tuple[FloodOrder, ...]:
-    """How a variable floods in all modes, for every router of the cloud."""
+    """Return the flood orders of a variable in all modes, the same for every router."""
     return tuple(
         FloodOrder(level=term.level, modes=modes, every=term.every)
         for term, modes in by_scope(terms)
@@ -116,7 +119,7 @@ def variable_order(
 
 
 def common_version(some: tuple[int, ...], others: tuple[int, ...]) -> int:
-    """The highest version of the datagram that both ends speak, or 0."""
+    """Return the highest version of the datagram that both ends support, or 0."""
     return max(set(some) & set(others), default=0)
 
 
@@ -128,7 +131,7 @@ def channel_order(
     probe_interval_ms: int,
     probes_only_when_idle: bool,
 ) -> ChannelOrder:
-    """For the sending end of a channel between two routers."""
+    """Return the order for the sending end of a channel between two routers."""
     is_probed = version >= PROBED_VERSION_MIN
     return ChannelOrder(
         channel_id=channel.channel_id,
@@ -150,7 +153,7 @@ def channel_order(
 def source_order(
     channel: EventChannel, *, back_channel: int, version: int, silent_ms_max: int
 ) -> SourceOrder:
-    """For the receiving end of a channel between two routers."""
+    """Return the order for the receiving end of a channel between two routers."""
     return SourceOrder(
         channel_id=channel.channel_id,
         sender=channel.from_router,
@@ -160,7 +163,7 @@ def source_order(
 
 
 def down_order(endpoint: str, attachment: Attachment, *, version: int) -> ChannelOrder | None:
-    """From an edge to an end-point's receiver; None for one that only publishes."""
+    """Return the order of the channel from an edge to an end-point; None without a receiver."""
     if attachment.data_port == 0:
         return None
     return ChannelOrder(
@@ -173,8 +176,8 @@ def down_order(endpoint: str, attachment: Attachment, *, version: int) -> Channe
     )
 
 
-def hearing_order(found: FloodListenerSet, channel_id: int, host: str) -> ChannelOrder:
-    """From an edge to an end-point that hears all that floods, however far that goes."""
+def listener_order(found: FloodListenerSet, channel_id: int, host: str) -> ChannelOrder:
+    """Return the order of the channel from an edge to an end-point that receives all floods."""
     return ChannelOrder(
         channel_id=channel_id,
         to=found.endpoint,
@@ -187,5 +190,5 @@ def hearing_order(found: FloodListenerSet, channel_id: int, host: str) -> Channe
 
 
 def up_order(endpoint: str, attachment: Attachment) -> SourceOrder:
-    """What an edge accepts from an end-point, under the eyes of its policer."""
+    """Return the order by which an edge accepts and polices events of an end-point."""
     return SourceOrder(channel_id=attachment.up_channel_id, sender=endpoint, is_publisher=True)

@@ -1,8 +1,24 @@
-"""One router's table as its broker wants it, what the router has not been told, and its session.
+"""Table of one router as its broker wants it, and the protocol that brings the router in sync.
 
-Changes gather here until they are flushed as one `ChangeTable`; the router's `TableChanged` then
-confirms all up to a number. A router whose digest differs from what it was sent gets the whole
-table again.
+States of a router: without a session; in sync; with changes that are not sent yet; with sent
+changes that are not confirmed yet; refusing its table.
+
+Messages to the router: `ChangeTable`, numbered from 1 in each session. It holds one change, a slice
+of a large change, or a slice of the whole table. Changes collect here until `flush` sends them
+together, and at most UNCONFIRMED_MAX changes are on their way.
+
+Messages from the router:
+- Report with a digest at the begin of a session. An equal digest confirms everything; otherwise the
+  router gets its whole table.
+- `TableChanged` confirms all changes up to its number, with the digest of the router's table and
+  the variables whose rows its core cannot hold. A digest that differs from the expected one means
+  that the tables have diverged: the router gets its whole table, and only that confirms anything.
+- `TableRefused` means that the router keeps its old table. `router_sessions.py` sends the whole
+  table again, at growing intervals.
+
+Timeout: a `Confirmation` ends at its own deadline; the changes stay and count as unconfirmed.
+Restart of the broker: the table is built anew from the journal, and the digest in the router's
+report shows whether anything has to be sent. Restart of the router: its report shows the same.
 """
 
 from __future__ import annotations
@@ -27,20 +43,20 @@ if TYPE_CHECKING:
 
     from gridstat.broker.tables.confirmation import Confirmation
 
-UNSEEN_MAX: Final = 1_024
-"""Confirmations that wait for an absent router before those that are over are thrown out."""
+WAITING_FOR_SESSION_MAX: Final = 1_024
+"""Number of confirmations waiting for an absent router at which the ended ones are removed."""
 REFUSALS_MAX: Final = 4
-"""Refusals of a table after which its router counts as one that cannot be used."""
+"""Number of refusals of a table after which its router counts as unusable."""
 UNCONFIRMED_MAX: Final = 8
-"""Changes on their way to one router; more gather meanwhile and go as one."""
+"""Limit of changes on their way to one router; later changes are combined into one."""
 
 Order = TypeVar("Order", ChannelOrder, SourceOrder, VariableOrder, PathOrder)
 
 
 class RouterTable:
-    """`wanted` is the truth; a key in one of the `_changed` sets has not been sent as it stands.
+    """Wanted table of a router; keys in the `_changed` sets are not sent yet in their present form.
 
-    Without a session nothing is owed: the digests are compared when the router comes back.
+    Without a session nothing is sent: the digests are compared when the router returns.
     """
 
     def __init__(self, name: str) -> None:
@@ -50,13 +66,13 @@ class RouterTable:
         self.sent_number = 0
         self.confirmed_number = 0
         self.confirmed_digest = 0
-        self._anew_number = 0
-        """Of the table that the router said it holds, when it last said so."""
+        self._whole_table_number = 0
+        """Number of the first change of the last whole table; earlier confirmations are ignored."""
         self.refusal_count = 0
         self.refusal = ""
-        """Why the router has refused its table, until it takes one."""
+        """Reason of the router's last refusal, until it accepts a table."""
         self.refused: dict[int, str] = {}
-        """Why the router's core cannot hold the rows of some variables."""
+        """Reasons, by variable, why the router's core cannot hold its row."""
         self._changed_channels: set[int] = set()
         self._changed_sources: set[int] = set()
         self._changed_variables: set[int] = set()
@@ -64,7 +80,7 @@ class RouterTable:
         self._digests: deque[tuple[int, int]] = deque()
         self._unsent: list[Confirmation] = []
         self._unconfirmed: deque[tuple[int, Confirmation]] = deque()
-        self._unseen: list[Confirmation] = []
+        self._waiting_for_session: list[Confirmation] = []
 
     # Changes of what is wanted.
 
@@ -92,7 +108,7 @@ class RouterTable:
     def remove_path(self, path_id: int) -> bool:
         return self._remove(self.wanted.paths, self._changed_paths, path_id)
 
-    # What goes to the router.
+    # Messages to the router.
 
     @property
     def is_changed(self) -> bool:
@@ -105,7 +121,7 @@ class RouterTable:
 
     @property
     def is_in_step(self) -> bool:
-        """Whether the router holds exactly what is wanted, as far as it has said."""
+        """True if the router has confirmed that it holds exactly the wanted table."""
         return (
             self.is_connected
             and not self.is_changed
@@ -116,7 +132,7 @@ class RouterTable:
 
     @property
     def is_refusing(self) -> bool:
-        """Whether it has refused its table so often that nobody should wait for it."""
+        """True if the router has refused its table so often that it counts as unusable."""
         return self.refusal_count >= REFUSALS_MAX
 
     @property
@@ -124,7 +140,7 @@ class RouterTable:
         return self.is_connected and self.sent_number - self.confirmed_number < UNCONFIRMED_MAX
 
     def begin_session(self, *, term: int, digest: int) -> list[ChangeTable]:
-        """The router is back with this digest; the changes that it needs, if any."""
+        """Begin a session with a router of this digest; return the changes that it needs."""
         self.is_connected = True
         self._accept()
         self.confirmed_digest = digest
@@ -132,57 +148,59 @@ class RouterTable:
         if digest == self.wanted.digest:
             self.refused = {}
             self._forget_changes()
-            self._see_all()
+            self._confirm_all()
             return []
         return self.whole(term=term)
 
     def end_session(self) -> None:
-        """The session is gone; what was not confirmed will be seen in the next digest."""
+        """End the session; the next report's digest shows which changes arrived."""
         self.is_connected = False
         lost = [*self._unsent, *(waiting for _, waiting in self._unconfirmed)]
         self._unsent.clear()
         self._unconfirmed.clear()
         self._digests.clear()
-        self._unseen.extend(waiting for waiting in lost if not waiting.is_over)
+        self._waiting_for_session.extend(waiting for waiting in lost if not waiting.has_ended)
         for waiting in lost:
-            waiting.lose(self.name)
+            waiting.session_ended(self.name)
 
     def whole(self, *, term: int) -> list[ChangeTable]:
-        """The whole table, as changes that begin anew; all that waits is confirmed with it."""
+        """Return the whole table as changes; their confirmation confirms all that is waiting."""
         self._forget_changes()
-        self._anew_number = self.sent_number + 1
-        changes = list(self.wanted.whole(term=term, number=self._anew_number))
+        self._whole_table_number = self.sent_number + 1
+        changes = list(self.wanted.whole(term=term, number=self._whole_table_number))
         self._sent(changes[-1].number)
-        self._unconfirmed.extend((self.sent_number, waiting) for waiting in self._unseen)
-        for waiting in self._unseen:
+        self._unconfirmed.extend(
+            (self.sent_number, waiting) for waiting in self._waiting_for_session
+        )
+        for waiting in self._waiting_for_session:
             waiting.absent.discard(self.name)
             waiting.missing.add(self.name)
-        self._unseen.clear()
+        self._waiting_for_session.clear()
         return changes
 
     def flush(self, *, term: int) -> list[ChangeTable]:
-        """What has changed since the last flush: one bounded change, or the few that it takes."""
+        """Return the changes since the last flush, as one message or several bounded ones."""
         if not (self.is_changed and self.may_send):
             return []
-        changes = list(_bounded(self._as_one(term)))
+        changes = list(_bounded(self._combined_change(term)))
         self._forget_changes()
         self._sent(changes[-1].number)
         return changes
 
-    # What comes back.
+    # Messages from the router.
 
     def refuse(self, reason: str) -> None:
-        """The router does not take its table as it stands."""
+        """Record that the router refused its table."""
         self.refusal_count += 1
         self.refusal = reason
 
     def confirm(self, number: int, digest: int, refused: dict[int, str] | None = None) -> bool:
-        """Take a confirmation; False if the router's table is not what it was sent.
+        """Handle a confirmation; return False if the router's digest is not the expected one.
 
-        Then nobody is told that it is, before the whole table has been confirmed. A word about
-        what was sent before a whole table says nothing any more.
+        In that case no waiting confirmation is notified before the whole table is confirmed.
+        Confirmations of changes that were sent before a whole table are ignored.
         """
-        before = max(self.confirmed_number, self._anew_number - 1)
+        before = max(self.confirmed_number, self._whole_table_number - 1)
         if not before < number <= self.sent_number:
             return True
         self.confirmed_number = number
@@ -193,7 +211,7 @@ class RouterTable:
             sent_number, sent_digest = self._digests.popleft()
             expected = sent_digest if sent_number == number else None
         if expected is None:
-            return True  # A piece of a change: the last of them counts.
+            return True  # A slice of a change: only the last slice counts.
         if expected != digest:
             return False
         self._accept()
@@ -202,12 +220,14 @@ class RouterTable:
         return True
 
     def await_confirmation(self, waiting: Confirmation) -> None:
-        """Notify `waiting` once the router holds all that is wanted at this moment."""
+        """Notify `waiting` once the router holds all orders that are wanted at this moment."""
         if not self.is_connected:
             waiting.absent.add(self.name)
-            self._unseen.append(waiting)
-            if len(self._unseen) > UNSEEN_MAX:
-                self._unseen = [found for found in self._unseen if not found.is_over]
+            self._waiting_for_session.append(waiting)
+            if len(self._waiting_for_session) > WAITING_FOR_SESSION_MAX:
+                self._waiting_for_session = [
+                    found for found in self._waiting_for_session if not found.has_ended
+                ]
         elif self.is_changed:
             waiting.missing.add(self.name)
             self._unsent.append(waiting)
@@ -222,11 +242,11 @@ class RouterTable:
     def _begin_numbers(self) -> None:
         self.sent_number = 0
         self.confirmed_number = 0
-        self._anew_number = 0
+        self._whole_table_number = 0
         self._digests.clear()
 
-    def _see_all(self) -> None:
-        seen, self._unseen = self._unseen, []
+    def _confirm_all(self) -> None:
+        seen, self._waiting_for_session = self._waiting_for_session, []
         for waiting in seen:
             waiting.confirm(self.name)
 
@@ -256,8 +276,8 @@ class RouterTable:
         changed.add(key)
         return True
 
-    def _as_one(self, term: int) -> ChangeTable:
-        """All that has changed, as `ChangeTable` does it in one go."""
+    def _combined_change(self, term: int) -> ChangeTable:
+        """Return all collected changes as one message, possibly too large to send."""
         torn_down, paths = _split(self._changed_paths, self.wanted.paths)
         dropped, variables = _split(self._changed_variables, self.wanted.variables)
         closed_channels, channels = _split(self._changed_channels, self.wanted.channels)
@@ -286,11 +306,11 @@ KINDS: Final = (
     "variables",
     "paths",
 )
-"""In the order in which a change is done."""
+"""Fields of `ChangeTable`, in the order in which a router applies them."""
 
 
 def _bounded(change: ChangeTable) -> Iterator[ChangeTable]:
-    """The change itself, or the same by slices, in the order in which it would be done."""
+    """Yield the change itself, or slices of it in the order in which a router applies them."""
     if all(len(getattr(change, kind)) <= MANY_MAX for kind in KINDS):
         yield change
         return
@@ -304,7 +324,7 @@ def _bounded(change: ChangeTable) -> Iterator[ChangeTable]:
 
 
 def _split(changed: set[int], held: dict[int, Order]) -> tuple[tuple[int, ...], tuple[Order, ...]]:
-    """The changed keys that are gone, and the orders of those that are not."""
+    """Return the changed keys that were removed, and the orders of the others."""
     keys = sorted(changed)
-    gone = tuple([key for key in keys if key not in held])
-    return gone, tuple([held[key] for key in keys if key in held])
+    removed = tuple([key for key in keys if key not in held])
+    return removed, tuple([held[key] for key in keys if key in held])

@@ -1,7 +1,8 @@
-"""The tables of all routers as wanted, and the talk that keeps the routers in step with them.
+"""Wanted tables of all routers, and the confirmations that wait for them.
 
-Only what is durable gets here. Changes are flushed together a moment after the first of them, so
-a thousand subscriptions a second cost a router a few hundred messages, not a thousand.
+Only durable decisions change these tables. Changes are flushed together a moment after the first of
+them, so a thousand subscriptions a second cost a router a few hundred messages, not a thousand. The
+protocol with one router is described in `router_table.py`.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Carriage:
-    """Why a router carries a variable: paths, subscribers that hang on it, its publisher, flood."""
+class _Reasons:
+    """Reasons why a router carries a variable: paths, local subscribers, publisher, flooding."""
 
     path_count: int = 0
     local_count: int = 0
@@ -40,42 +41,42 @@ class _Carriage:
 
 
 class _Tables(dict[str, RouterTable]):
-    """By router; one that is asked for the first time begins empty."""
+    """Tables by router; a missing one is created empty."""
 
     def __missing__(self, router: str) -> RouterTable:
         found = self[router] = RouterTable(router)
         return found
 
 
-class _Carriages(dict[int, _Carriage]):
-    """By variable; one that is asked for the first time is carried for nobody."""
+class _ReasonsByVariable(dict[int, _Reasons]):
+    """Reasons by variable; a missing entry is created without any reason."""
 
-    def __missing__(self, variable_id: int) -> _Carriage:
-        found = self[variable_id] = _Carriage()
+    def __missing__(self, variable_id: int) -> _Reasons:
+        found = self[variable_id] = _Reasons()
         return found
 
 
 class RouterTables:
-    """A router carries a variable exactly while a path or its publisher needs it there."""
+    """All tables; a router carries a variable exactly while there is a reason to."""
 
     def __init__(self) -> None:
         self._tables = _Tables()
-        self._carriages: defaultdict[str, _Carriages] = defaultdict(_Carriages)
-        """By router and variable."""
+        self._reasons: defaultdict[str, _ReasonsByVariable] = defaultdict(_ReasonsByVariable)
+        """Reasons to carry a variable, by router and variable."""
         self._changed: set[str] = set()
         self._held_back: set[str] = set()
-        self.floodless: set[str] = set()
-        """Routers of releases that know no floods."""
+        self.without_flooding: set[str] = set()
+        """Routers of old releases that do not support flooding."""
         self._confirmations: deque[Confirmation] = deque()
 
     def __getitem__(self, router: str) -> RouterTable:
         return self._tables[router]
 
     def forget(self, router: str) -> None:
-        """The router is no longer of this cloud: another of its name begins with nothing."""
+        """Remove a router that has left the cloud; a new one of its name begins empty."""
         self._tables.pop(router, None)
-        self._carriages.pop(router, None)
-        self.floodless.discard(router)
+        self._reasons.pop(router, None)
+        self.without_flooding.discard(router)
         self._changed.discard(router)
         self._held_back.discard(router)
 
@@ -84,18 +85,18 @@ class RouterTables:
     def set_up(
         self, variable: StatusVariable, orders: Iterable[RoutedOrder], local: Iterable[str]
     ) -> None:
-        """Paths of a subscription; `local` are the edges at which its subscriber takes them."""
+        """Add the paths of a subscription; `local` are the edges that serve its subscriber."""
         touched = set()
         variable_id = variable.variable_id
         for router in local:
-            carriage = self._carriages[router][variable_id]
-            carriage.local_count += 1
-            if carriage.local_count == 1:
+            reasons = self._reasons[router][variable_id]
+            reasons.local_count += 1
+            if reasons.local_count == 1:
                 touched.add(router)
         for router, order in orders:
-            carriage = self._carriages[router][variable_id]
-            carriage.path_count += 1
-            if carriage.path_count == 1:
+            reasons = self._reasons[router][variable_id]
+            reasons.path_count += 1
+            if reasons.path_count == 1:
                 touched.add(router)
             if self._tables[router].put_path(order):
                 self._changed.add(router)
@@ -105,45 +106,49 @@ class RouterTables:
     def tear_down(
         self, variable: StatusVariable, orders: Iterable[RoutedOrder], local: Iterable[str]
     ) -> None:
-        """The reverse of `set_up`, with the same arguments."""
+        """Undo `set_up` with the same arguments."""
         touched = set()
         for router in local:
-            carriage = self._carriages[router][variable.variable_id]
-            carriage.local_count -= 1
-            if carriage.local_count == 0:
+            reasons = self._reasons[router][variable.variable_id]
+            reasons.local_count -= 1
+            if reasons.local_count == 0:
                 touched.add(router)
         for router, order in orders:
             if self._tables[router].remove_path(order.path_id):
                 self._changed.add(router)
-            carriage = self._carriages[router][variable.variable_id]
-            carriage.path_count -= 1
-            if carriage.path_count == 0:
+            reasons = self._reasons[router][variable.variable_id]
+            reasons.path_count -= 1
+            if reasons.path_count == 0:
                 touched.add(router)
         self._order_variables(touched, variable)
 
     def set_source(self, router: str, variable: StatusVariable, channel_id: int) -> None:
-        """The channel on which the publisher's events come to this edge; 0 takes that back."""
-        self._carriages[router][variable.variable_id].source = channel_id
+        """Set the channel on which the publisher's events reach this edge; 0 removes it."""
+        self._reasons[router][variable.variable_id].source = channel_id
         self._order_variables((router,), variable)
 
     def flood(
         self, variable: StatusVariable, floods: tuple[FloodOrder, ...], routers: Iterable[str]
     ) -> None:
-        """How these routers flood a variable; with nothing, they do not."""
+        """Set how these routers flood a variable; without orders they do not flood it."""
         names = tuple(routers)
         for router in names:
-            self._carriages[router][variable.variable_id].floods = floods
+            self._reasons[router][variable.variable_id].floods = floods
         self._order_variables(names, variable)
 
-    def mark_floodless(
-        self, router: str, flooded: Iterable[StatusVariable], *, is_floodless: bool
+    def set_flooding_support(
+        self, router: str, flooded: Iterable[StatusVariable], *, is_supported: bool
     ) -> None:
-        """A router of a release before floods is ordered none: it could not say that it has them.
+        """Record whether a router's release supports flooding; one that does not gets no floods.
 
-        `flooded` are the variables whose orders that may change.
+        Its digest could never match a table with floods. `flooded` are the variables whose orders
+        may change.
         """
-        if is_floodless != (router in self.floodless):
-            (self.floodless.add if is_floodless else self.floodless.discard)(router)
+        if is_supported == (router in self.without_flooding):
+            if is_supported:
+                self.without_flooding.discard(router)
+            else:
+                self.without_flooding.add(router)
             for variable in flooded:
                 self._order_variables((router,), variable)
 
@@ -163,31 +168,31 @@ class RouterTables:
         if self._tables[router].remove_source(channel_id):
             self._changed.add(router)
 
-    # The talk with the routers.
+    # Messages to and from the routers.
 
     @property
     def has_changes(self) -> bool:
         return bool(self._changed)
 
     def flush(self, *, term: int) -> list[tuple[str, ChangeTable]]:
-        """All that connected routers have to be told, by router.
+        """Return the changes to send to connected routers.
 
-        One that has not confirmed the last few gathers on until it does.
+        A router with too many unconfirmed changes collects further ones until it confirms.
         """
-        told = []
+        changes = []
         changed, self._changed = self._changed, set()
         for router in sorted(changed):
             table = self._tables[router]
             if table.may_send:
-                told += [(router, change) for change in table.flush(term=term)]
+                changes += [(router, change) for change in table.flush(term=term)]
             elif table.is_connected:
                 self._held_back.add(router)
-        return told
+        return changes
 
     def confirm(
         self, router: str, number: int, digest: int, refused: dict[int, str] | None = None
     ) -> bool:
-        """Take a router's confirmation; False if its table is not what it was sent."""
+        """Handle a router's confirmation; return False if its digest is not the expected one."""
         is_equal = self._tables[router].confirm(number, digest, refused)
         if router in self._held_back and self._tables[router].may_send:
             self._held_back.discard(router)
@@ -195,17 +200,17 @@ class RouterTables:
         return is_equal
 
     def whole(self, router: str, *, term: int) -> list[ChangeTable]:
-        """The whole table for a router, whatever it holds."""
+        """Return the whole table for a router, whatever it holds."""
         self._changed.discard(router)
         self._held_back.discard(router)
         return self._tables[router].whole(term=term)
 
     def refusing(self, variable_id: int, routers: Iterable[str]) -> set[str]:
-        """Those of the routers whose cores cannot hold the row of a variable."""
+        """Return those of the routers whose cores cannot hold the row of a variable."""
         return {name for name in routers if variable_id in self._tables[name].refused}
 
     def refusals(self) -> dict[str, str]:
-        """Why some routers go on refusing their tables."""
+        """Return the reasons of routers that keep refusing their tables."""
         return {name: table.refusal for name, table in self._tables.items() if table.is_refusing}
 
     def names(self) -> list[str]:
@@ -219,27 +224,27 @@ class RouterTables:
         deadline_ns: int,
         judge: Judge | None = None,
     ) -> None:
-        """Run `then` once these routers hold what is wanted now, or the time is up."""
-        while self._confirmations and self._confirmations[0].is_over:
+        """Run `then` once these routers hold the tables wanted now, or at the deadline."""
+        while self._confirmations and self._confirmations[0].has_ended:
             self._confirmations.popleft()
         waiting = Confirmation(then, deadline_ns, judge)
         for router in sorted(set(routers)):
             self._tables[router].await_confirmation(waiting)
-        waiting.settle()
-        if not waiting.is_over:
+        waiting.end_if_confirmed()
+        if not waiting.has_ended:
             self._confirmations.append(waiting)
 
     def expire(self, now_ns: int) -> int | None:
-        """Give up on what is overdue; when to come again, or None if nothing waits.
+        """End overdue confirmations; return the next deadline, or None if nothing waits.
 
-        Deadlines grow in the order of waiting, for all who wait are given the same time.
+        Deadlines ascend in the order of waiting, since all confirmations get the same time.
         """
         while self._confirmations:
             first = self._confirmations[0]
-            if not first.is_over and first.deadline_ns > now_ns:
+            if not first.has_ended and first.deadline_ns > now_ns:
                 return first.deadline_ns
             self._confirmations.popleft()
-            if not first.is_over:
+            if not first.has_ended:
                 first.finish()
         return None
 
@@ -250,19 +255,19 @@ class RouterTables:
     def _order_variables(self, routers: Iterable[str], variable: StatusVariable) -> None:
         alike: dict[tuple[object, ...], VariableOrder] = {}
         for router in routers:
-            carriage = self._carriages[router][variable.variable_id]
-            floods = carriage.floods
-            if carriage.path_count or carriage.source or carriage.local_count or floods:
+            reasons = self._reasons[router][variable.variable_id]
+            floods = reasons.floods
+            if reasons.path_count or reasons.source or reasons.local_count or floods:
                 order = variable_order(
                     variable,
-                    source=carriage.source,
-                    keeps_newest=carriage.local_count > 0,
-                    floods=() if router in self.floodless else floods,
+                    source=reasons.source,
+                    keeps_newest=reasons.local_count > 0,
+                    floods=() if router in self.without_flooding else floods,
                 )
                 key = (order.source, order.keeps_newest, order.floods)
                 is_changed = self._tables[router].put_variable(alike.setdefault(key, order))
             else:
-                del self._carriages[router][variable.variable_id]
+                del self._reasons[router][variable.variable_id]
                 is_changed = self._tables[router].remove_variable(variable.variable_id)
             if is_changed:
                 self._changed.add(router)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.capacity.accounts import Carriage, Stream, burst_modes
+from gridstat.broker.capacity.accounts import HopAccount, Stream, burst_modes
 from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT
 from gridstat.broker.capacity.stream_costs import StreamCost
 
@@ -33,7 +33,7 @@ class SharedStream(Stream):
     __slots__ = ("count_of", "kind")
 
     def __init__(
-        self, stream_cost: StreamCost, carriage: Carriage, kind: Kind, count_of: Counts
+        self, stream_cost: StreamCost, carriage: HopAccount, kind: Kind, count_of: Counts
     ) -> None:
         super().__init__(stream_cost, carriage.channel)
         self.kind = kind
@@ -44,7 +44,7 @@ class SharedStream(Stream):
         self.burst_modes = burst_modes(self.counts.modes())
 
 
-class SharedCarriage(Carriage):
+class SharedCarriage(HopAccount):
     """Takes and gives back by variable; every number is as if each had a stream of its own.
 
     A publisher may change how often it sends while a contract of before is still leaving. Its
@@ -140,7 +140,7 @@ class SharedCarriage(Carriage):
         nothing: Divisors = ()
         was = nothing if before is None else before.taken
         now = nothing if after is None else after.taken
-        steps = some.stream_cost.price.byte_steps(was, now, some.event_bytes)
+        steps = some.stream_cost.price.byte_changes(was, now, some.event_bytes)
         for mode, old, new in steps:
             self.bytes.replace(mode, old, new)
         had = () if before is None else before.burst_modes

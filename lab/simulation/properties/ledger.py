@@ -83,10 +83,10 @@ def check_capacity(broker: LeafBroker) -> None:
         return  # The overlap of old and new paths may exceed a limit for a moment.
     resources = broker.reservations.resources
     for carriage in resources.channels.values():
-        if carriage.streams and carriage.is_over:
+        if carriage.streams and carriage.is_overloaded:
             raise PropertyBroken(RULE, f"channel {carriage.channel} is over its bandwidth")
     for name, account in resources.routers.items():
-        if account.is_over:
+        if account.is_overloaded:
             _check_contracts(broker, name, account.router.events_per_s_max)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gridstat.broker.capacity.allocator import Allocator
-    from gridstat.broker.capacity.claims import Claim
+    from gridstat.broker.capacity.resources import Claim
 
 EVENT_BYTES = 28 + 16 + 24
 """An event without options, alone in its datagram."""

@@ -101,7 +101,7 @@ def test_without_another_way_the_path_stays_and_resumes_by_itself() -> None:
 
     cut(cloud, 1)
     (now,) = told(cloud)
-    assert now.degraded == ("path 1 is down: nothing is heard of channel c1/a→c1/b",)
+    assert now.degraded == ("path 1 is down: nothing is received from channel c1/a→c1/b",)
     assert now.paths_down == ("path 1",)
     heal(cloud, 1)
 

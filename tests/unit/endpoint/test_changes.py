@@ -133,7 +133,7 @@ def test_a_changed_contract_is_told_by_what_is_different(
 
 def test_the_reason_is_what_the_broker_says_of_it(grid: PaperGrid) -> None:
     subscribe(grid)
-    words = "path 2 is down: nothing is heard of router c1/i0"
+    words = "path 2 is down: nothing is received from router c1/i0"
     tell(grid, contract(DIRECT, ROUND, down=("path 2",), degraded=("rounded", words)))
     assert [change.reason for change in grid.told] == [f"rounded; {words}"]
 

@@ -38,7 +38,7 @@ def check_fitting(grid: TreeGrid) -> None:
         check_capacity(leaf)
     for name, broker in grid.qos_brokers().items():
         for account in broker.state.channels.accounts.values():
-            if account.carriage.streams and account.carriage.is_over:
+            if account.carriage.streams and account.carriage.is_overloaded:
                 raise PropertyBroken(RULE, f"{name}: {account.channel.label} is over its bandwidth")
         _check_borders(name, broker)
 

@@ -57,9 +57,9 @@ def test_a_change_charges_old_and_new_until_it_is_settled() -> None:
     changed(allocator, 1, QosRequest(every=2))
     channel = allocator.resources.channel(1)
     assert channel.streams[1].counts.divisors(0) == (2, 3)
-    allocator.settle(1)
+    allocator.release_retired(1)
     assert channel.streams[1].counts.divisors(0) == (2,)
-    allocator.settle(1)
+    allocator.release_retired(1)
     assert channel.streams[1].counts.divisors(0) == (2,)
 
 
@@ -79,9 +79,9 @@ def test_a_change_is_judged_without_the_old_contract() -> None:
     allocator = Allocator(cloud(LINE, bandwidth=wide_enough(68 * 15)))
     grant(allocator, ask(1, variable(), ("a", "c"), QosRequest(every=3)))
     changed(allocator, 1, QosRequest(every=2))
-    assert allocator.resources.channel(1).is_over
-    allocator.settle(1)
-    assert not allocator.resources.channel(1).is_over
+    assert allocator.resources.channel(1).is_overloaded
+    allocator.release_retired(1)
+    assert not allocator.resources.channel(1).is_overloaded
 
 
 def test_a_change_stays_on_its_paths_where_it_can() -> None:
@@ -108,7 +108,7 @@ def test_a_subscription_moves_to_the_new_identifier_of_its_variable() -> None:
     answer = allocator.change(ask(1, variable(2, 60), ("a", "c")))
     assert isinstance(answer, Allocation)
     assert sorted(allocator.resources.channel(1).streams) == [1, 2]
-    allocator.settle(1)
+    allocator.release_retired(1)
     assert sorted(allocator.resources.channel(1).streams) == [2]
 
 
@@ -154,7 +154,7 @@ def test_a_failed_path_is_replaced_beside_the_one_that_stays() -> None:
     assert new.granted == old.granted
     # The old path is charged until it has been torn down.
     assert allocator.resources.channel(broken).streams
-    allocator.settle(1)
+    allocator.release_retired(1)
     assert not allocator.resources.channel(broken).streams
 
 
@@ -247,13 +247,13 @@ def test_a_restored_contract_is_charged_without_being_judged() -> None:
     first = Allocator(cloud(LADDER, bandwidth=50_000))
     two_paths(first)
     changed(first, 1, {0: QosRequest(every=2, redundancy=2)})
-    first.settle(1)
+    first.release_retired(1)
     second = Allocator(cloud(LADDER, bandwidth=50_000))
     second.restore(first.contract(1))
     assert numbers(second.resources) == numbers(first.resources)
     cramped = Allocator(cloud(LADDER, bandwidth=10))
     cramped.restore(first.contract(1))
-    assert cramped.resources.channel(first.contract(1).paths[0].channel_ids[0]).is_over
+    assert cramped.resources.channel(first.contract(1).paths[0].channel_ids[0]).is_overloaded
     cramped.release(1)
     assert numbers(cramped.resources) == numbers(cloud(LADDER, bandwidth=10))
 

@@ -28,7 +28,7 @@ from tests.unit.broker.clouds import LADDER, Recount, ask, cloud, numbers, varia
 if TYPE_CHECKING:
     from hypothesis.stateful import MultipleResults
 
-    from gridstat.broker.capacity.claims import Claim
+    from gridstat.broker.capacity.resources import Claim
 
 MODE_SETS = (frozenset({1, 2}), frozenset({3}))
 BANDWIDTH = 9_000
@@ -122,7 +122,7 @@ class AnyHistory(RuleBasedStateMachine):
 
     @rule(number=subscriptions)
     def settle(self, number: int) -> None:
-        self.allocator.settle(number)
+        self.allocator.release_retired(number)
         self.leaving.pop(number, None)
 
     @rule(number=consumes(subscriptions))

@@ -87,8 +87,8 @@ def test_on_random_clouds_every_admitted_path_keeps_its_bound_and_its_room(seed:
             now_us = resources.path_us(path.routers, path.channel_ids)
             assert now_us <= contract.granted[0].latency_us
             assert now_us == resources.promises.latency_us(PathKey(contract.subscription_id, index))
-    assert not any(carriage.is_over for carriage in resources.channels.values())
-    assert not any(account.is_over for account in resources.routers.values())
+    assert not any(carriage.is_overloaded for carriage in resources.channels.values())
+    assert not any(account.is_overloaded for account in resources.routers.values())
     assert resources.promises.late() == []
 
 

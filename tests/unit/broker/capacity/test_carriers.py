@@ -1,11 +1,11 @@
-"""What is remembered of the channels that serve a variable is what they would say themselves."""
+"""Cached serving channels of a variable: always those that would serve it."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridstat.broker.capacity.claims import Claim
+from gridstat.broker.capacity.resources import Claim
 from tests.unit.broker.clouds import LINE, cloud, variable
 
 PATHS = ((("a", "b", "c"), (1, 3)), (("a", "b"), (1,)), (("b", "c"), (3,)), (("b",), ()))

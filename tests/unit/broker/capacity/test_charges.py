@@ -1,4 +1,4 @@
-"""What a promise costs: bytes, rates, exact sums, and totals over the modes."""
+"""Cost of a reservation: bytes, rates, exact sums, and totals over the modes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between desired and worst: levels in their order, chains of divisors, and words for people."""
+"""Negotiation: levels between desired and worst, chains of divisors, and explanatory texts."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def test_a_divisor_that_cores_would_lose_is_granted_as_one_that_they_carry() -> 
     sparse = band_of(ModalQos({0: QosRequest(every=500)}), FAST)
     assert sparse.desired[0].every == sparse.worst[0].every == 250
     assert sparse.notes == (
-        "every 500 rounded down to 250, since fewer could not be told from forged stamps",
+        "every 500 rounded down to 250, since sparser events could not be distinguished from "
+        "forged time stamps",
     )
     asked = QosRequest(interval=Period(1, 1))
     assert band_of(ModalQos({0: asked}), FAST).desired[0].every == 240

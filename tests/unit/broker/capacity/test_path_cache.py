@@ -93,11 +93,11 @@ def test_all_searches_of_a_request_share_a_budget(searches: list[dict[str, Any]]
     budgets = [options["budget_s"] for options in searches]
     assert max(budgets) <= 0.1
     assert min(budgets) >= 0.0
-    assert sum(budgets) < 2 * path_cache.SEARCHES * 0.1
+    assert sum(budgets) < 2 * path_cache.SEARCHES_PER_REQUEST * 0.1
 
 
 def calls_of(action: Callable[[], object]) -> int:
-    """How many functions a piece of work calls: its cost, on however busy a machine."""
+    """Return how many functions some work calls: a cost that does not depend on the machine."""
     count = 0
 
     def counting(_frame: FrameType, event: str, _argument: object) -> None:

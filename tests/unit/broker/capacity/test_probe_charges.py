@@ -86,14 +86,14 @@ def test_a_channel_without_a_bandwidth_is_charged_nothing() -> None:
 
 
 def test_what_was_promised_before_the_charge_stays_and_nothing_more_is_admitted() -> None:
-    """As after an upgrade: the journal holds a contract that uses the whole bandwidth."""
+    """The journal from before an upgrade holds a contract that uses the whole bandwidth."""
     before = Allocator(narrow())
     roomy = EventChannel(ChannelId(1), *ENDS, bandwidth_bytes_per_s=10 * NARROW_BYTES_PER_S)
     before.resources.change_channel(roomy)
     held = grant(before, ask(1, taking(1, NARROW_BYTES_PER_S), ENDS))
     allocator = Allocator(narrow())
     allocator.restore(held)
-    assert allocator.resources.channel(1).is_over
+    assert allocator.resources.channel(1).is_overloaded
     assert refuse(allocator, ask(2, taking(2, 1), ENDS)).code == ChannelFull.code
     assert allocator.contract(1) == held
     assert channel_facts(allocator.resources, 1)["free_bytes_per_s"] == -80

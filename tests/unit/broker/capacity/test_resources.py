@@ -1,4 +1,4 @@
-"""What a cloud has and has promised: topology at run time, claims, bursts, and exact accounts."""
+"""Resources of a cloud: topology at run time, claims, bursts, and exact accounts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridstat.broker.capacity.allocator import Allocator
-from gridstat.broker.capacity.claims import Claim
 from gridstat.broker.capacity.latency_promises import PathKey
+from gridstat.broker.capacity.resources import Claim
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.errors import LayoutError, NoSuchChannel, NoSuchRouter, StillInUse
 from gridstat.model.identifiers import ChannelId
@@ -203,7 +203,7 @@ def test_a_reduced_bandwidth_leaves_what_is_promised_and_admits_nothing_more() -
     channel = resources.channel(1).channel
     assert channel is not None
     resources.change_channel(replace(channel, bandwidth_bytes_per_s=1_000))
-    assert resources.channel(1).is_over
+    assert resources.channel(1).is_overloaded
     assert refuse(allocator, ask(2, variable(2), ("a", "c"))).bottleneck == "channel a→b"
     resources.change_channel(replace(channel, bandwidth_bytes_per_s=20_000))
     grant(allocator, ask(2, variable(2), ("a", "c")))

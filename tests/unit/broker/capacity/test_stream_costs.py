@@ -1,4 +1,4 @@
-"""What a variable costs, for any divisors at which it is taken."""
+"""Cost of a variable for the divisors at which it is taken."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def test_variables_of_one_rate_share_what_was_worked_out_for_it() -> None:
 
 def test_a_step_names_what_is_charged_before_and_after() -> None:
     price = StreamCost(variable(hertz=60)).price
-    ((mode, was, now),) = price.byte_steps(((0, (2,)),), ((0, (1, 2)),), 100)
+    ((mode, was, now),) = price.byte_changes(((0, (2,)),), ((0, (1, 2)),), 100)
     assert mode == 0
     assert was is not None
     assert now is not None
     assert [was.value, now.value] == [Fraction(3_000), Fraction(6_000)]
-    assert price.steps(((0, (1,)),), ((0, (1, 2)),)) == ()
+    assert price.rate_changes(((0, (1,)),), ((0, (1, 2)),)) == ()

@@ -209,7 +209,7 @@ def test_a_new_channel_whose_router_has_no_room_for_what_floods_is_refused(
     assert charges(cloud) == before
     account.router = replace(account.router, events_per_s_max=capacity)
     assert operate(cloud, AddChannel(request_id=5, channel=channel)).refused is None
-    assert not account.is_over
+    assert not account.is_overloaded
 
 
 def test_no_channel_is_removed_from_under_a_flood(cloud: Conversation) -> None:

@@ -312,7 +312,7 @@ def test_a_failed_second_change_gives_back_only_its_own(cloud: Conversation) -> 
     granted = cloud.subscribe(CENTRE, "c1/e2", VOLTAGE, QosRequest(redundancy=2))
     change(cloud, granted.subscription_id, QosRequest(redundancy=1, every=2))
     during = promised(cloud)
-    assert cloud.broker.reservations.leaving(granted.subscription_id)
+    assert cloud.broker.reservations.retiring_claims(granted.subscription_id)
     cloud.is_disk_full = True
     change(cloud, granted.subscription_id, QosRequest(redundancy=1, every=3))
     assert promised(cloud) == during

@@ -1,4 +1,4 @@
-"""What a broker that has just started, or has been held up, makes of news that are no news."""
+"""Reports that tell a broker nothing new after its start or a delay."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def test_a_contract_that_moves_for_ever_has_bounded_generations_on_the_routers(
 
 
 def without_retirements(journal: list[bytes]) -> Iterator[bytes]:
-    """As a release wrote it that knew none, and neither the mark of a move that has one."""
+    """Yield the journal as an old release wrote it: without retirements and their marks."""
     for operation in map(decode, journal):
         if isinstance(operation, Moved):
             yield encode(replace(operation, until_retired=False))

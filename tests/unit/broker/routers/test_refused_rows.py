@@ -55,7 +55,7 @@ def inner_router(cloud: Conversation, name: str, redundancy: int = 1) -> tuple[i
 
 
 def complain(cloud: Conversation, router: str) -> None:
-    """As a router does at first: it is sent the whole table, and confirms what it can hold."""
+    """Refuse the table once, as a router does first, and then confirm the rows that it can hold."""
     cloud.hear(router, TableRefused(number=1, code=4003, reason=NO_ROOM))
     cloud.settle()
 
@@ -153,7 +153,7 @@ def test_a_router_that_refused_a_row_is_avoided_for_a_while_only(cloud: Conversa
     number, router = inner_router(cloud, VOLTAGE)
     refuse_voltage(cloud, router)
     cloud.advance(NS_PER_S)
-    avoided = cloud.broker.reservations.allocator.refused_rows
+    avoided = cloud.broker.reservations.allocator.avoided_routers
     variable_id = number_of(cloud, VOLTAGE)
     assert avoided.of(variable_id) == {router}
     cloud.advance(60 * NS_PER_S)
@@ -166,7 +166,7 @@ def test_a_withdrawn_variable_is_not_remembered_for_what_refused_its_row(
 ) -> None:
     _, router = inner_router(cloud, VOLTAGE)
     refuse_voltage(cloud, router)
-    rows = cloud.broker.reservations.allocator.refused_rows
+    rows = cloud.broker.reservations.allocator.avoided_routers
     cloud.advance(60 * NS_PER_S)  # It would be avoided for longer next time.
     assert rows.counts == {(router, number_of(cloud, VOLTAGE)): 1}
 
@@ -180,7 +180,7 @@ def test_a_removed_router_is_not_remembered_for_what_it_refused(cloud: Conversat
     _, router = inner_router(cloud, VOLTAGE)
     refuse_voltage(cloud, router)
     cloud.advance(60 * NS_PER_S)
-    rows = cloud.broker.reservations.allocator.refused_rows
+    rows = cloud.broker.reservations.allocator.avoided_routers
     assert rows.counts
     for channel in cloud.channels_given:
         start, end = channel.from_router, channel.to_router
@@ -198,7 +198,7 @@ def test_a_new_process_of_a_router_is_asked_again(cloud: Conversation) -> None:
     cloud.routers[router].crash()
     cloud.connect(router)
     cloud.settle()
-    avoided = cloud.broker.reservations.allocator.refused_rows
+    avoided = cloud.broker.reservations.allocator.avoided_routers
     assert avoided.of(number_of(cloud, VOLTAGE)) == frozenset()
 
 

@@ -42,7 +42,7 @@ class Refusing(Conversation):
         super()._deliver(peer, message)
 
     def refuse(self, *routers: str) -> None:
-        """From now on; the first complaint is about what they hold."""
+        """Let routers refuse their tables from now on, beginning with the present one."""
         self.refusing = frozenset(routers)
         for router in routers:
             self.hear(router, TableRefused(number=1, code=4003, reason=REASON))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.router_messages import ChannelOrder
 
 FULL_BYTES_PER_S = 60 * 68
-"""What the events of one variable take."""
+"""Bytes a second that the events of one variable use."""
 OTHER = "c1/north/pmu/current"
 
 
@@ -50,7 +50,7 @@ def test_a_channel_whose_ends_know_no_probes_is_ordered_none() -> None:
 
 @pytest.mark.parametrize("older", ["c1/e0", "c1/i0"], ids=["sender", "receiver"])
 def test_a_channel_with_an_older_router_at_an_end_is_probed_beside_its_data(older: str) -> None:
-    """Such a router knows no such order, and needs probes to see that a channel has returned."""
+    """An older router does not know this order, and needs probes to detect a restored channel."""
     cloud = Conversation(ring(bandwidth_bytes_per_s=8_000))
     cloud.routers[older].counts_data_as_life = False
     cloud.start()
@@ -63,7 +63,7 @@ def test_a_channel_with_an_older_router_at_an_end_is_probed_beside_its_data(olde
 
 
 def test_an_order_for_an_older_router_is_what_such_a_router_digests() -> None:
-    """It drops the fields that it does not know, and a broker that sent them would never agree."""
+    """An older router drops unknown fields, so the digests would differ for ever."""
     cloud = Conversation(ring(bandwidth_bytes_per_s=8_000))
     cloud.routers["c1/e0"].counts_data_as_life = False
     cloud.start()
@@ -103,7 +103,7 @@ def test_a_contract_of_an_older_journal_stays_on_a_channel_that_probes_make_too_
     cloud.start()
     resources = cloud.broker.reservations.resources
     (path,) = granted.paths
-    assert all(resources.channel(number).is_over for number in path.channel_ids)
+    assert all(resources.channel(number).is_overloaded for number in path.channel_ids)
     held = cloud.broker.registry.subscriptions[granted.subscription_id].record
     assert held.paths[0].channel_ids == path.channel_ids
     (outcome,) = cloud.ask(CENTRE, "c1/e2", subscribe(OTHER))
@@ -131,7 +131,7 @@ class OlderOrder(
 
 
 def channel_orders(cloud: Conversation) -> list[ChannelOrder]:
-    """What the broker wants of every channel between two routers."""
+    """Return the wanted orders of every channel between two routers."""
     return [
         cloud.broker.tables[channel.from_router].wanted.channels[channel.channel_id]
         for channel in cloud.channels_given

@@ -6,7 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gridstat.broker.tables.confirmation import Confirmation
-from gridstat.broker.tables.router_table import UNCONFIRMED_MAX, UNSEEN_MAX, RouterTable
+from gridstat.broker.tables.router_table import (
+    UNCONFIRMED_MAX,
+    WAITING_FOR_SESSION_MAX,
+    RouterTable,
+)
 from gridstat.model.rate_law import Period
 from gridstat.net.command.order_table import OrderTable
 from gridstat.net.command.router_messages import (
@@ -124,9 +128,9 @@ def test_confirmation_comes_with_the_change_that_holds_it() -> None:
     assert (first.missing, second.missing) == ({"c1/e0"}, {"c1/e0"})
 
     table.confirm(change.number, digest)
-    assert (first.is_over, second.is_over) == (True, False)
+    assert (first.has_ended, second.has_ended) == (True, False)
     table.confirm(later.number, table.wanted.digest)
-    assert second.is_over
+    assert second.has_ended
     assert done == ["", ""]
 
 
@@ -196,8 +200,8 @@ def test_a_new_session_with_another_digest_begins_anew() -> None:
 
 def test_what_waits_for_an_absent_router_does_not_pile_up() -> None:
     table = RouterTable("c1/e0")
-    for _ in range(3 * UNSEEN_MAX):
+    for _ in range(3 * WAITING_FOR_SESSION_MAX):
         found = Confirmation(lambda _: None, 0)
         table.await_confirmation(found)
-        found.settle()  # Without a judge an absent router does not matter.
-    assert len(table._unseen) <= UNSEEN_MAX + 1
+        found.end_if_confirmed()  # Without a judge an absent router does not matter.
+    assert len(table._waiting_for_session) <= WAITING_FOR_SESSION_MAX + 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gridstat.broker.capacity.accounts import Carriage
+from gridstat.broker.capacity.accounts import HopAccount
 from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT
 from gridstat.broker.capacity.stream_costs import StreamCost
 from gridstat.broker.tree.shared_stream_costs import SharedCarriage
@@ -48,9 +48,9 @@ def of(charge: Charge) -> tuple[StatusVariable, dict[int, int]]:
     return replace(KINDS[kind], variable_id=VariableId(number)), EVERYS[everys]
 
 
-def counted_anew(charges: Counter[Charge]) -> Carriage:
+def counted_anew(charges: Counter[Charge]) -> HopAccount:
     """Where every kind of every identifier is a variable of its own."""
-    found = Carriage((), MODE_SETS_DEFAULT, CHANNEL)
+    found = HopAccount((), MODE_SETS_DEFAULT, CHANNEL)
     for charge in charges.elements():
         one, everys = of(charge)
         number = VariableId(one.variable_id * len(KINDS) + charge[1])
@@ -58,7 +58,7 @@ def counted_anew(charges: Counter[Charge]) -> Carriage:
     return found
 
 
-def amounts(carriage: Carriage) -> tuple[Fraction, dict[int, Fraction], tuple[int, int]]:
+def amounts(carriage: HopAccount) -> tuple[Fraction, dict[int, Fraction], tuple[int, int]]:
     of_modes = {mode: carriage.bytes.of_mode(mode) for mode in carriage.bytes.modes()}
     return carriage.bytes.value, of_modes, carriage.burst.worst()
 
@@ -80,7 +80,7 @@ def test_charges_of_several_kinds_are_those_counted_anew_and_end_at_nothing(
     for charge in sorted(charges.elements()):
         carriage.give_back(*of(charge))
     assert not is_charged(carriage)
-    assert amounts(carriage) == amounts(Carriage((), MODE_SETS_DEFAULT, CHANNEL))
+    assert amounts(carriage) == amounts(HopAccount((), MODE_SETS_DEFAULT, CHANNEL))
 
 
 def row_of_three() -> TreeWorld:

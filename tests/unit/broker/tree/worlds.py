@@ -10,7 +10,7 @@ from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
 from tests.unit.broker.tree.tree_world import TreeWorld, both_ways, variable
 
 if TYPE_CHECKING:
-    from gridstat.broker.capacity.accounts import Carriage
+    from gridstat.broker.capacity.accounts import HopAccount
     from gridstat.broker.tree.tree_settings import TreeSettings
 
 VOLTAGE = "c1/pmu/v"
@@ -95,7 +95,7 @@ def published(world: TreeWorld) -> TreeWorld:
     return world
 
 
-def is_charged(carriage: Carriage) -> bool:
+def is_charged(carriage: HopAccount) -> bool:
     """Whether anything is left of what it was charged with: a stream, or an amount of none."""
     return bool(carriage.streams or carriage.bytes or carriage.burst.events or carriage.burst.bytes)
 
@@ -161,6 +161,6 @@ def inconsistencies(world: TreeWorld) -> list[str]:
         found += [
             f"{name} has promised too much of {account.channel.label}"
             for account in state.channels.accounts.values()
-            if account.carriage.is_over
+            if account.carriage.is_overloaded
         ]
     return found
