@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.tree_borders import TreeBorders
     from gridstat.broker.tree.tree_context import TreeContext
 
-NEAR_US: Final = 100
+ASSUMED_LATENCY_US: Final = 100
 """What is assumed of a way that nobody has told of: a router or two."""
 TRAP_BORDERS_MAX: Final = 6
 """Of more borders than these, traps are not looked for; whoever meets one plans round it."""
@@ -79,7 +79,7 @@ class BorderGraph:
 
     # What children tell.
 
-    def tell(self, child: str, message: AbstractLinksReported) -> bool:
+    def receive(self, child: str, message: AbstractLinksReported) -> bool:
         """Whether that was the last page, so that there may be other ways now."""
         arriving = self._arriving.setdefault(child, Arriving(BORDERS_MAX**2))
         whole = arriving.take(message.page, message.abstract_links, is_last=message.is_last)
@@ -242,7 +242,7 @@ class BorderGraph:
             ABSTRACT_LINKS_TIMER, self._context.settings.abstract_links_after_ns
         )
 
-    def tell_parent(self, *, is_forced: bool = False) -> None:
+    def report_to_parent(self, *, is_forced: bool = False) -> None:
         """Look at all, or on where the last turn ended, and tell when all is seen."""
         self._is_timer_set = False
         if not self._context.is_parent_joined:

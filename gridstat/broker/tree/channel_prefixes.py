@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from gridstat.net.command.tree_messages import TreeJoined
 
 
-def told_above(message: TreeJoined) -> tuple[int, ...]:
+def taken_above(message: TreeJoined) -> tuple[int, ...]:
     """Earlier releases do not tell, and number their channels by their depth."""
     return message.prefixes or tuple(range(message.depth))
 
 
-def chosen(state: TreeState, above: Collection[int], below: Collection[int], *, depth: int) -> int:
+def choose(state: TreeState, above: Collection[int], below: Collection[int], *, depth: int) -> int:
     """The present one while anything is held; raises if a broker above has it.
 
     Else it changes only if it must. Of other brokers the depth is the usual one, so what has to be
@@ -49,7 +49,7 @@ def in_scope(state: TreeState) -> tuple[int, ...]:
     return tuple(sorted(own | state.families.prefixes()))
 
 
-def below_parent(state: TreeState) -> tuple[int, ...]:
+def taken_for_children(state: TreeState) -> tuple[int, ...]:
     """Those that no broker below this one may have."""
     placed = state.placed
     above = () if placed is None else placed.prefixes or tuple(range(placed.depth))

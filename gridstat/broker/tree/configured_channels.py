@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gridstat.broker.records.operation import Applied
-    from gridstat.broker.tree.owned_channels import OwnChannels
+    from gridstat.broker.tree.owned_channels import OwnedChannels
 
 Ends = tuple[str, str]
 
@@ -25,7 +25,7 @@ Ends = tuple[str, str]
 class ConfiguredChannels:
     """Until something is replayed, channels are numbered in the order of the file."""
 
-    def __init__(self, channels: OwnChannels) -> None:
+    def __init__(self, channels: OwnedChannels) -> None:
         self._channels = channels
         self._of_file: dict[Ends, EventChannel] = {
             (found.channel.from_router, found.channel.to_router): found.channel
@@ -95,7 +95,7 @@ class ConfiguredChannels:
             return []
         return [ChannelsNumbered(numbers=tuple(numbers))]
 
-    def gone(self) -> list[int]:
+    def missing_in_file(self) -> list[int]:
         """Those that the file names no more."""
         accounts = self._channels.accounts
         return [number for number, found in accounts.items() if NOT_IN_FILE in found.down_at]

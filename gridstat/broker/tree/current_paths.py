@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from gridstat.net.command.segment_messages import PathSegment, Reserved
 
 
-def led(body: HoldingBody, words: Iterable[Reserved]) -> HoldingBody:
+def with_moved_segments(body: HoldingBody, words: Iterable[Reserved]) -> HoldingBody:
     """The same with what children have said since; what does not fit is not believed."""
-    inner = {number for way in body.ways for number in way.channel_ids}
+    inner = {number for way in body.scope_paths for number in way.channel_ids}
     # One that said so without a router in sight that two paths share has its own reasons.
     is_disjoint = body.is_node_disjoint or not share_no_router(body.paths)
     paths = body.paths

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from gridstat.broker.tree.current_paths import led
+from gridstat.broker.tree.current_paths import with_moved_segments
 from gridstat.broker.tree.tree_operations import HoldingMoved, Stage, body_of
 
 if TYPE_CHECKING:
@@ -59,9 +59,13 @@ class Holdings:
     def body(self, holding: Holding) -> HoldingBody:
         """The rest of it, with its paths as children lead them now."""
         words = self.moved.get(holding.key)
-        return body_of(holding) if words is None else led(body_of(holding), words.values())
+        return (
+            body_of(holding)
+            if words is None
+            else with_moved_segments(body_of(holding), words.values())
+        )
 
-    def lead(self, holding: Holding, child: str, word: Reserved) -> bool:
+    def record_move(self, holding: Holding, child: str, word: Reserved) -> bool:
         """Take how a child leads its part now; whether that is news."""
         words = self.moved.setdefault(holding.key, {})
         is_news = words.get(child) != word

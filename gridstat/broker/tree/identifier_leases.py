@@ -32,7 +32,7 @@ class IdentifierLeases:
         self._waiting: dict[tuple[str, int], int] = {}
         self._journals: dict[str, str] = {}
 
-    def joining(self, child: str, numbers_used: int) -> list[TreeOperation]:
+    def identifiers_kept_by(self, child: str, numbers_used: int) -> list[TreeOperation]:
         """What a cloud that was alone keeps; raises if somebody else may have the same."""
         if not numbers_used:
             return []
@@ -75,7 +75,7 @@ class IdentifierLeases:
         """What was given out below this broker before it had a parent, by itself or by a cloud."""
         return self._context.state.numbers.last
 
-    def hear_journal(self, child: str, journal: str) -> None:
+    def record_journal(self, child: str, journal: str) -> None:
         """Which one a child counts its questions in, from this session on.
 
         Blocks of another are not given to anybody again: what is left of them is lost.
@@ -90,31 +90,31 @@ class IdentifierLeases:
     def ask(self, child: str, message: AskNumbers) -> None:
         """Children count their questions from 1."""
         if message.request > 0:
-            self._answer(child, message.request, message.count)
+            self._reply_to(child, message.request, message.count)
 
-    def _answer(self, child: str, request: int, count: int) -> None:
+    def _reply_to(self, child: str, request: int, count: int) -> None:
         """One block for each question, however often and in what order it is come back to."""
         numbers = self._context.state.numbers
         journal = self._journals.get(child, "")
         known = numbers.given(child, journal, request)
         if known is not None:
-            self._context.when_durable(lambda: self._say(child, request, known))
+            self._context.when_durable(lambda: self._reply(child, request, known))
         elif not numbers.is_outdated(child, journal, request):
-            self._serve(child, request, count)
+            self._allocate(child, request, count)
 
-    def _serve(self, child: str, request: int, count: int) -> None:
+    def _allocate(self, child: str, request: int, count: int) -> None:
         numbers = self._context.state.numbers
         if numbers.total(child) + count > self._context.settings.numbers_child_max:
             self._context.note("numbers_refused", child=child, given=numbers.total(child))
-            self._say(child, request, (0, 0))
+            self._reply(child, request, (0, 0))
             return
-        block = self._next(count)
+        block = self._next_block(count)
         if block is None:
             self._wait(child, request, count)
             return
         if not block[1]:
             self._context.note("numbers_used_up", child=child, tree=self._context.state.tree)
-            self._say(child, request, block)
+            self._reply(child, request, block)
             return
         journal = self._journals.get(child, "")
         given = NumbersGiven(
@@ -122,11 +122,11 @@ class IdentifierLeases:
         )
         self._context.decide(
             [given],
-            lambda: self._say(child, request, block),
-            lambda _: self._context.later(lambda: self._answer(child, request, count)),
+            lambda: self._reply(child, request, block),
+            lambda _: self._context.later(lambda: self._reply_to(child, request, count)),
         )
 
-    def _next(self, count: int) -> Block | None:
+    def _next_block(self, count: int) -> Block | None:
         """The next block; none at all where they are used up, and None if the parent has more."""
         numbers = self._context.state.numbers
         if not self._context.has_parent and not self._context.state.tree:
@@ -140,9 +140,9 @@ class IdentifierLeases:
         """Until the parent has given more; a question too many is asked again by its child."""
         if sum(waiting == child for waiting, _ in self._waiting) < WAITING_MAX:
             self._waiting[child, request] = count
-            self._ask_above(count)
+            self._request_block(count)
 
-    def _say(self, child: str, request: int, block: Block) -> None:
+    def _reply(self, child: str, request: int, block: Block) -> None:
         self._context.send_child(
             child,
             NumbersLeased(term=self._context.term, request=request, first=block[0], count=block[1]),
@@ -150,7 +150,7 @@ class IdentifierLeases:
 
     # From above.
 
-    def _ask_above(self, count: int) -> None:
+    def _request_block(self, count: int) -> None:
         numbers = self._context.state.numbers
         is_coming = any(asked >= count for asked in numbers.asked.values())
         if is_coming or len(numbers.asked) >= ASKED_MAX:
@@ -159,11 +159,11 @@ class IdentifierLeases:
         asked = max(count, self._context.settings.numbers_block)
         self._context.decide(
             [NumbersAsked(request=request, count=asked)],
-            lambda: self._say_above(request),
-            lambda _: self._context.later(lambda: self._ask_above(count)),
+            lambda: self._send_request(request),
+            lambda _: self._context.later(lambda: self._request_block(count)),
         )
 
-    def _say_above(self, request: int) -> None:
+    def _send_request(self, request: int) -> None:
         count = self._context.state.numbers.asked.get(request)
         if count is not None:
             self._context.send_parent(
@@ -172,7 +172,7 @@ class IdentifierLeases:
 
     def parent_joined(self) -> None:
         for request in sorted(self._context.state.numbers.asked):
-            self._say_above(request)
+            self._send_request(request)
 
     def leased(self, message: NumbersLeased) -> None:
         if message.request not in self._context.state.numbers.asked:
@@ -183,10 +183,12 @@ class IdentifierLeases:
             waiting, self._waiting = self._waiting, {}
             for (child, request), count in waiting.items():
                 if message.count:
-                    self._answer(child, request, count)
+                    self._reply_to(child, request, count)
                 else:
-                    self._say(child, request, (0, 0))
+                    self._reply(child, request, (0, 0))
 
         self._context.decide(
-            [held], serve, lambda _: self._context.later(lambda: self._say_above(message.request))
+            [held],
+            serve,
+            lambda _: self._context.later(lambda: self._send_request(message.request)),
         )

@@ -10,16 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.tree.tree_operations import Way
+from msgspec import structs
+
+from gridstat.broker.tree.tree_operations import ScopePath
 from gridstat.net.command.segment_messages import Gate, PathSegment, SegmentedPath
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gridstat.broker.capacity.negotiation import Quality
     from gridstat.broker.tree.children import Children
-    from gridstat.broker.tree.owned_channels import OwnChannels, Prediction
-    from gridstat.broker.tree.path_planner import PlannedWay, Step, Use
+    from gridstat.broker.tree.owned_channels import OwnedChannels, Prediction
+    from gridstat.broker.tree.path_planner import PlannedPath, Step, Use
     from gridstat.model.qos import Qos
 
 BURST_US: Final = 20
@@ -42,11 +44,11 @@ class Division:
     """A plan with all its shares; the ways are those of the holding that may come of it."""
 
     parts: dict[str, Part]
-    ways: tuple[Way, ...]
+    scope_paths: tuple[ScopePath, ...]
 
 
 def divide(
-    planned: Sequence[PlannedWay], quality: Quality, predictions: Mapping[int, Prediction]
+    planned: Sequence[PlannedPath], quality: Quality, predictions: Mapping[int, Prediction]
 ) -> Division | None:
     """`quality` has the latencies that this scope may take, the ends' own part deducted.
 
@@ -84,13 +86,13 @@ def divide(
     return Division(parts, tuple(ways))
 
 
-def _slack_us(way: PlannedWay, bound_us: int, predictions: Mapping[int, Prediction]) -> int:
+def _slack_us(way: PlannedPath, bound_us: int, predictions: Mapping[int, Prediction]) -> int:
     steps_us = sum(step.estimate_us for step in way.steps)
     return bound_us - steps_us - sum(predictions[number].latency_us for number in way.channel_ids)
 
 
 def _shares_us(
-    way: PlannedWay, bound_us: int, predictions: Mapping[int, Prediction]
+    way: PlannedPath, bound_us: int, predictions: Mapping[int, Prediction]
 ) -> tuple[list[int], tuple[int, ...]]:
     """For each child and each channel its estimate, and of the slack the share that is its due."""
     steps_us = [step.estimate_us for step in way.steps]
@@ -106,9 +108,9 @@ def _shares_us(
     )
 
 
-def _way(way: PlannedWay, shares_us: tuple[int, ...]) -> Way:
+def _way(way: PlannedPath, shares_us: tuple[int, ...]) -> ScopePath:
     first, last = way.steps[0], way.steps[-1]
-    return Way(
+    return ScopePath(
         entry=0 if first.entry is None else first.entry.channel_id,
         exit=0 if last.exit is None else last.exit.channel_id,
         channel_ids=way.channel_ids,
@@ -116,7 +118,7 @@ def _way(way: PlannedWay, shares_us: tuple[int, ...]) -> Way:
     )
 
 
-def is_answered(part: Part, paths: Sequence[SegmentedPath]) -> bool:
+def match_request(part: Part, paths: Sequence[SegmentedPath]) -> bool:
     """Whether they are what was asked: a path from each entry, to each exit, or at the ends."""
     count = max(qos.redundancy for qos in part.granted.values())
     return all(
@@ -128,7 +130,7 @@ def is_answered(part: Part, paths: Sequence[SegmentedPath]) -> bool:
     )
 
 
-def are_own(child: str, paths: Sequence[SegmentedPath], families: Children) -> bool:
+def lie_below_child(child: str, paths: Sequence[SegmentedPath], families: Children) -> bool:
     """Whether a child leads them over routers of its own, with a channel between two at most."""
     pieces = [piece for path in paths for piece in path.pieces]
     return all(
@@ -141,16 +143,16 @@ def are_own(child: str, paths: Sequence[SegmentedPath], families: Children) -> b
 def join(
     division: Division,
     answers: Mapping[str, tuple[SegmentedPath, ...]],
-    channels: OwnChannels,
+    channels: OwnedChannels,
     owner: str,
-) -> tuple[tuple[SegmentedPath, ...], tuple[Way, ...]] | None:
+) -> tuple[tuple[SegmentedPath, ...], tuple[ScopePath, ...]] | None:
     """Whole paths of the children's answers, and the ways as they are now; None if they do not fit.
 
     Children choose which entry leads to which exit, so a way may change its channels on its way.
     """
     shares_us = {
         number: share_us
-        for way in division.ways
+        for way in division.scope_paths
         for number, share_us in zip(way.channel_ids, way.shares_us, strict=True)
     }
     by_entry = {(child, path.entry): path for child, paths in answers.items() for path in paths}
@@ -182,7 +184,7 @@ def join(
             )
         )
         shares = tuple(shares_us[number] for number in numbers)
-        ways.append(Way(first.entry, path.exit, tuple(numbers), shares))
+        ways.append(ScopePath(first.entry, path.exit, tuple(numbers), shares))
     is_whole = sum(len(way.channel_ids) for way in ways) == len(shares_us)
     return (tuple(joined), tuple(ways)) if is_whole else None
 
@@ -191,11 +193,11 @@ def _firsts(
     division: Division, answers: Mapping[str, tuple[SegmentedPath, ...]]
 ) -> list[SegmentedPath]:
     """The answers with which ways begin: those that no channel of ours leads to."""
-    inner = {number for way in division.ways for number in way.channel_ids}
+    inner = {number for way in division.scope_paths for number in way.channel_ids}
     return [path for paths in answers.values() for path in paths if path.entry not in inner]
 
 
-def _channel_piece(channels: OwnChannels, channel_id: int, owner: str) -> PathSegment:
+def _channel_piece(channels: OwnedChannels, channel_id: int, owner: str) -> PathSegment:
     channel = channels.accounts[channel_id].channel
     return PathSegment(
         owner=owner,
@@ -204,3 +206,58 @@ def _channel_piece(channels: OwnChannels, channel_id: int, owner: str) -> PathSe
         latency_us=channels.latency_us(channel_id),
         detection_ms=channels.detection_ms(channel_id),
     )
+
+
+def fit_to_bounds(
+    division: Division, ways: Iterable[ScopePath], quality: Quality, channels: OwnedChannels
+) -> tuple[ScopePath, ...] | None:
+    """The ways with shares whose sums keep the bounds; None if there are none."""
+    found = []
+    for way in ways:
+        kept = _reduced(way, _excess_us(division, way, quality), channels)
+        if kept is None:
+            return None
+        found.append(kept)
+    return tuple(found)
+
+
+def _excess_us(division: Division, way: ScopePath, quality: Quality) -> int:
+    """By how much all that is promised on a way exceeds what it may take."""
+    parts = [division.parts[child] for child in _children_on(division, way)]
+    return max(
+        sum(part.granted[mode].latency_us for part in parts) + sum(way.shares_us) - qos.latency_us
+        for mode, qos in quality.items()
+    )
+
+
+def _children_on(division: Division, way: ScopePath) -> list[str]:
+    """Those on a way, in its order: who is left by its first channel, or by its gate, and so on."""
+    ends = {
+        (gate.channel_id, is_entry): child
+        for child, part in division.parts.items()
+        for gates, is_entry in ((part.entries, True), (part.exits, False))
+        for gate in gates
+    }
+    if not way.channel_ids:
+        return [ends[way.entry, True] if way.entry else ends[way.exit, False]]
+    return [
+        ends[way.channel_ids[0], False],
+        *(ends[number, True] for number in way.channel_ids),
+    ]
+
+
+def _reduced(way: ScopePath, excess_us: int, channels: OwnedChannels) -> ScopePath | None:
+    if excess_us <= 0:
+        return way
+    spare_us = [
+        max(0, share_us - channels.latency_us(number))
+        for number, share_us in zip(way.channel_ids, way.shares_us, strict=True)
+    ]
+    total_us = sum(spare_us)
+    if total_us < excess_us:
+        return None
+    shares_us = tuple(
+        share_us - -(-excess_us * one_us // total_us)
+        for share_us, one_us in zip(way.shares_us, spare_us, strict=True)
+    )
+    return structs.replace(way, shares_us=shares_us)

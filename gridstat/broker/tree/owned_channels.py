@@ -22,7 +22,7 @@ from gridstat.net.command.tree_messages import PREFIX_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gridstat.broker.tree.tree_operations import Way
+    from gridstat.broker.tree.tree_operations import ScopePath
     from gridstat.model.cloud import EventChannel
     from gridstat.model.latency_model import LatencyModel
     from gridstat.model.status import StatusVariable
@@ -53,13 +53,13 @@ class Prediction(NamedTuple):
 class ChannelAccount:
     """One channel: its charges, who relies on which latency, and what its two ends have said."""
 
-    __slots__ = ("carriage", "down_at", "is_pressed", "relied_us")
+    __slots__ = ("carriage", "down_at", "is_back_pressured", "relied_us")
 
     def __init__(self, channel: EventChannel) -> None:
         self.carriage = SharedCarriage(channel)
         self.relied_us: dict[int, int] = {}
         self.down_at: set[str] = set()
-        self.is_pressed = False
+        self.is_back_pressured = False
 
     @property
     def channel(self) -> EventChannel:
@@ -68,7 +68,7 @@ class ChannelAccount:
 
     @property
     def is_usable(self) -> bool:
-        return not self.down_at and not self.is_pressed
+        return not self.down_at and not self.is_back_pressured
 
     def free_bytes_per_s(self) -> dict[int, int] | None:
         """What is left in each mode; None where no bandwidth is declared."""
@@ -84,7 +84,7 @@ class ChannelAccount:
         return free
 
 
-class OwnChannels:
+class OwnedChannels:
     """Every charge is that of a holding, or of a plan that is being tried."""
 
     def __init__(
@@ -102,7 +102,7 @@ class OwnChannels:
         self._prefix = 0
         self.index_last = 0
         """The highest that any channel has had; none is given again."""
-        self.silent_ms_told: dict[str, int] = {}
+        self.silent_ms_reported: dict[str, int] = {}
         """By border router, the shortest silence limit of its cloud; 0 where it is not known."""
         for channel in channels:
             self.add(replace(channel, channel_id=self.next_number()))
@@ -195,11 +195,11 @@ class OwnChannels:
             account.down_at.add(end)
         return self._changed(is_changed=bool(account.down_at) != was_down)
 
-    def press(self, channel_id: int, *, is_pressed: bool) -> bool:
+    def set_back_pressure(self, channel_id: int, *, is_back_pressured: bool) -> bool:
         """Whether this changes what may be admitted on it."""
         account = self.accounts[channel_id]
         was_usable = account.is_usable
-        account.is_pressed = is_pressed
+        account.is_back_pressured = is_back_pressured
         return self._changed(is_changed=account.is_usable != was_usable)
 
     def _changed(self, *, is_changed: bool) -> bool:
@@ -209,7 +209,7 @@ class OwnChannels:
     # What is promised on them.
 
     def charge(
-        self, variable: StatusVariable, everys: Mapping[int, int], ways: Iterable[Way]
+        self, variable: StatusVariable, everys: Mapping[int, int], ways: Iterable[ScopePath]
     ) -> None:
         self.is_charging = True
         for way in ways:
@@ -221,7 +221,7 @@ class OwnChannels:
         self.is_charging = False
 
     def uncharge(
-        self, variable: StatusVariable, everys: Mapping[int, int], ways: Iterable[Way]
+        self, variable: StatusVariable, everys: Mapping[int, int], ways: Iterable[ScopePath]
     ) -> None:
         """Exactly undo `charge` of the same."""
         self.is_charging = True
@@ -257,7 +257,7 @@ class OwnChannels:
         return [
             congested(account.channel.label, number)
             for number, account in sorted(self.accounts.items())
-            if account.is_pressed and not account.down_at
+            if account.is_back_pressured and not account.down_at
         ]
 
     def predictions(
@@ -280,7 +280,7 @@ class OwnChannels:
         """How long a silence makes the channel dead; None unless both of its ends have told it."""
         channel = self.accounts[channel_id].channel
         ends = (channel.from_router, channel.to_router)
-        told = [self.silent_ms_told.get(end, 0) for end in ends]
+        told = [self.silent_ms_reported.get(end, 0) for end in ends]
         if 0 in told:
             return None
         return max(PROBES_DEFAULT.silent_ms_max_of(channel.bandwidth_bytes_per_s), *told)

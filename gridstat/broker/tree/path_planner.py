@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from gridstat.broker.tree.border_graph import NEAR_US
+from gridstat.broker.tree.border_graph import ASSUMED_LATENCY_US
 from gridstat.model.paths import Found, NotFound, disjoint_paths
 from gridstat.model.paths.graph import Arc, PathGraph
 from gridstat.model.qos import PATH_ROUTERS_MAX
@@ -47,7 +47,7 @@ class Ends(Struct, frozen=True):
     gates: tuple[Gate, ...] = ()
 
 
-class Question(Struct, frozen=True):
+class PathQuery(Struct, frozen=True):
     """So many disjoint ways, none slower than the bound, without what is excluded."""
 
     starts: Ends
@@ -66,7 +66,7 @@ class Step(Struct, frozen=True):
     uses: tuple[Use, ...]
 
 
-class PlannedWay(Struct, frozen=True):
+class PlannedPath(Struct, frozen=True):
     """Children and the channels between them, in order; there is one child more than channels."""
 
     steps: tuple[Step, ...]
@@ -90,10 +90,10 @@ class PathPlanner:
         self._graph = graph
         self._version = graph.version
         self._layouts: dict[tuple[Ends, Ends, bool], _Layout] = {}
-        self._answers: dict[tuple[Question, frozenset[Use]], list[PlannedWay] | NotFound] = {}
+        self._answers: dict[tuple[PathQuery, frozenset[Use]], list[PlannedPath] | NotFound] = {}
         self._corridors: dict[tuple[tuple[str, ...], tuple[str, ...]], frozenset[str]] = {}
 
-    def find(self, question: Question, excluded: frozenset[Use]) -> list[PlannedWay] | NotFound:
+    def find(self, question: PathQuery, excluded: frozenset[Use]) -> list[PlannedPath] | NotFound:
         if self._version != self._graph.version or len(self._layouts) > LAYOUTS_MAX:
             self._version = self._graph.version
             self._layouts.clear()
@@ -111,8 +111,8 @@ class PathPlanner:
         return answer
 
     def _search(
-        self, question: Question, excluded: frozenset[Use], *, is_whole: bool
-    ) -> list[PlannedWay] | NotFound:
+        self, question: PathQuery, excluded: frozenset[Use], *, is_whole: bool
+    ) -> list[PlannedPath] | NotFound:
         layout = self._layout(question, is_whole=is_whole)
         closed = {layout.number_of[use] for use in excluded if use in layout.number_of}
         answer: NotFound = NotFound("disconnected")
@@ -143,14 +143,14 @@ class PathPlanner:
 
     # The graph of a question.
 
-    def _layout(self, question: Question, *, is_whole: bool) -> _Layout:
+    def _layout(self, question: PathQuery, *, is_whole: bool) -> _Layout:
         key = (question.starts, question.ends, is_whole)
         known = self._layouts.get(key)
         if known is None:
             known = self._layouts[key] = self._lay_out(question, is_whole=is_whole)
         return known
 
-    def _lay_out(self, question: Question, *, is_whole: bool) -> _Layout:
+    def _lay_out(self, question: PathQuery, *, is_whole: bool) -> _Layout:
         children = frozenset(self._children()) if is_whole else self._corridor(question)
         uses: list[Use] = []
         estimates: list[int] = []
@@ -164,7 +164,7 @@ class PathPlanner:
         graph = PathGraph(arcs, {START: 0, END: 0})
         return _Layout(graph, uses, {use: at for at, use in enumerate(uses)}, estimates)
 
-    def _uses(self, question: Question, children: frozenset[str]) -> Iterator[tuple[Use, int]]:
+    def _uses(self, question: PathQuery, children: frozenset[str]) -> Iterator[tuple[Use, int]]:
         channels, families = self._context.state.channels, self._context.state.families
         ends = {question.starts.child, question.ends.child}
         numbers = {number for child in children for number in self._graph.channels_of(child)}
@@ -188,7 +188,7 @@ class PathPlanner:
         for gate in question.ends.gates:
             yield (gate.router, END, gate.channel_id), 0
 
-    def _corridor(self, question: Question) -> frozenset[str]:
+    def _corridor(self, question: PathQuery) -> frozenset[str]:
         """The children on the best few ways between the two ends, whatever is full there."""
         families = self._context.state.families
         if len(families.children) <= ALL_CHILDREN_MAX:
@@ -238,7 +238,7 @@ class PathPlanner:
 
     # From paths to ways.
 
-    def _way(self, question: Question, layout: _Layout, path: FoundPath) -> PlannedWay:
+    def _way(self, question: PathQuery, layout: _Layout, path: FoundPath) -> PlannedPath:
         families, own = self._context.state.families, self._context.state.channels.accounts
         first = layout.uses[path.channel_ids[0]]
         child = question.starts.child or families.child_at(first[1]) or ""
@@ -251,7 +251,9 @@ class PathPlanner:
             if use[2] in own and use[1] != END:
                 leaving = Gate(router=use[0], channel_id=use[2])
                 uses.append(use)
-                steps.append(Step(child, entry, leaving, estimate_us or NEAR_US, tuple(uses)))
+                steps.append(
+                    Step(child, entry, leaving, estimate_us or ASSUMED_LATENCY_US, tuple(uses))
+                )
                 child = families.child_at(use[1]) or ""
                 entry = Gate(router=use[1], channel_id=use[2])
                 channel_ids.append(use[2])
@@ -261,10 +263,12 @@ class PathPlanner:
                 estimate_us += layout.estimates_us[number]
         last = layout.uses[path.channel_ids[-1]]
         leaving_gate = Gate(router=last[0], channel_id=last[2]) if last[2] else None
-        steps.append(Step(child, entry, leaving_gate, estimate_us or NEAR_US, tuple(uses)))
-        return PlannedWay(tuple(steps), tuple(channel_ids))
+        steps.append(
+            Step(child, entry, leaving_gate, estimate_us or ASSUMED_LATENCY_US, tuple(uses))
+        )
+        return PlannedPath(tuple(steps), tuple(channel_ids))
 
-    def _fault(self, ways: list[PlannedWay]) -> Use | None:
+    def _fault(self, ways: list[PlannedPath]) -> Use | None:
         """What must not be used so: a child that one way crosses twice, or a trap."""
         crossed: dict[str, list[Step]] = {}
         for way in ways:

@@ -11,15 +11,15 @@ from gridstat.model.qos import PATH_ROUTERS_MAX
 from gridstat.net.command.segment_messages import PIECES_MAX, joined_routers
 
 if TYPE_CHECKING:
-    from gridstat.broker.tree.path_planner import Question
+    from gridstat.broker.tree.path_planner import PathQuery
     from gridstat.broker.tree.transaction import Transaction
-    from gridstat.broker.tree.tree_operations import Way
+    from gridstat.broker.tree.tree_operations import ScopePath
     from gridstat.model.paths import NotFound
     from gridstat.net.command.endpoint_messages import RefusedOutcome
     from gridstat.net.command.segment_messages import SegmentedPath
 
 
-def not_found(transaction: Transaction, answer: NotFound, question: Question) -> RefusedOutcome:
+def not_found(transaction: Transaction, answer: NotFound, question: PathQuery) -> RefusedOutcome:
     """What the graph of borders does not offer."""
     ends = _ends(transaction)
     if answer.reason == "length":
@@ -40,10 +40,10 @@ def not_found(transaction: Transaction, answer: NotFound, question: Question) ->
     )
 
 
-def unfit(
+def join_refusal(
     transaction: Transaction,
-    joined: tuple[tuple[SegmentedPath, ...], tuple[Way, ...]] | None,
-    ways: tuple[Way, ...] | None,
+    joined: tuple[tuple[SegmentedPath, ...], tuple[ScopePath, ...]] | None,
+    ways: tuple[ScopePath, ...] | None,
     bound_us: int,
 ) -> RefusedOutcome | None:
     """Why what the children have reserved is no contract, if it is none.
@@ -67,8 +67,8 @@ def too_slow(words: str) -> RefusedOutcome:
     return refused(LatencyNotSatisfiable(text))
 
 
-def no_way(transaction: Transaction) -> RefusedOutcome:
-    text = f"no way {_whither(transaction)} was found in {transaction.rounds} rounds"
+def no_path(transaction: Transaction) -> RefusedOutcome:
+    text = f"no way {_destination(transaction)} was found in {transaction.rounds} rounds"
     return refused(Refusal.of(RedundancyNotSatisfiable, text))
 
 
@@ -80,8 +80,8 @@ def _too_long(transaction: Transaction, crossed: str, routers: int) -> RefusedOu
 
 
 def _ends(transaction: Transaction) -> str:
-    return f"from the cloud of {transaction.variable.name} to {_whither(transaction)}"
+    return f"from the cloud of {transaction.variable.name} to {_destination(transaction)}"
 
 
-def _whither(transaction: Transaction) -> str:
+def _destination(transaction: Transaction) -> str:
     return transaction.subscriber.partition("/")[0] or "the next cloud"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.tree.border_graph import NEAR_US
+from gridstat.broker.tree.border_graph import ASSUMED_LATENCY_US
 from gridstat.broker.tree.path_planner import Ends
 
 if TYPE_CHECKING:
@@ -52,5 +52,5 @@ class SubscriberDistances:
         known = dict(near)
         if len(near) == len(wanted) and known.keys() == set(wanted):
             return near
-        far_us = 2 * max(known.values(), default=NEAR_US)
+        far_us = 2 * max(known.values(), default=ASSUMED_LATENCY_US)
         return tuple([(router, known.get(router, far_us)) for router in wanted])

@@ -41,7 +41,7 @@ class TreeBorders:
 
     def __init__(self, context: TreeContext) -> None:
         self._context = context
-        self._told: dict[str, BorderReported] = {}
+        self._reported: dict[str, BorderReported] = {}
         self._open_above: dict[int, BorderChannel] = {}
         self._arriving: Arriving[BorderChannel] = Arriving(BORDER_CHANNELS_MAX)
         self._is_above_whole = not context.has_parent
@@ -49,8 +49,8 @@ class TreeBorders:
         self._routers: dict[str, list[str]] = {}
         self._routers_version = (-1, -1)
         self.wanted_above: frozenset[str] = frozenset()
-        self.changed: Callable[[], None] = _nothing
-        self.channel_changed: Callable[[int], None] = _nothing_of
+        self.changed: Callable[[], None] = _no_op
+        self.channel_changed: Callable[[int], None] = _ignore_channel
 
     # Joining.
 
@@ -66,9 +66,9 @@ class TreeBorders:
 
     def parent_joined(self) -> None:
         for router in sorted(self.wanted_above):
-            if router in self._told:
+            if router in self._reported:
                 self._context.send_parent(
-                    structs.replace(self._told[router], term=self._context.term)
+                    structs.replace(self._reported[router], term=self._context.term)
                 )
 
     def wanted(self, child: str) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ class TreeBorders:
         numbers = {number for router in routers for number in channels.at_router[router]}
         return [channels.accounts[number].channel for number in sorted(numbers)]
 
-    def lay_anew(self, children: Iterable[str | None]) -> None:
+    def refresh(self, children: Iterable[str | None]) -> None:
         """Channels were added or removed, or clouds have moved: say what is wanted now."""
         for child in sorted({found for found in children if found is not None}):
             if child in self._context.joined:
@@ -152,18 +152,18 @@ class TreeBorders:
 
     # From children.
 
-    def border_told(self, message: BorderReported) -> None:
+    def border_reported(self, message: BorderReported) -> None:
         router = message.router
         if router not in self.wanted_above and router not in self._context.state.channels.at_router:
             return  # Nobody has asked for it, or nobody wants it any more.
-        before = self._told.get(router)
-        self._told[router] = structs.replace(message, term=0)
+        before = self._reported.get(router)
+        self._reported[router] = structs.replace(message, term=0)
         is_probed = max(message.datagram_versions, default=0) >= PROBED_VERSION_MIN
         silent_ms_max = message.silent_ms_max if is_probed else 0
-        self._context.state.channels.silent_ms_told[router] = silent_ms_max
+        self._context.state.channels.silent_ms_reported[router] = silent_ms_max
         if router in self.wanted_above:
             self._context.send_parent(structs.replace(message, term=self._context.term))
-        if before == self._told[router]:
+        if before == self._reported[router]:
             return
         channels = self._context.state.channels
         touched = [
@@ -181,7 +181,7 @@ class TreeBorders:
         channels.version += 1
         self.changed()
 
-    def channel_told(self, child: str, message: BorderChannelReported) -> None:
+    def channel_reported(self, child: str, message: BorderChannelReported) -> None:
         channels = self._context.state.channels
         number = message.channel_id
         if number not in channels.accounts:
@@ -194,7 +194,7 @@ class TreeBorders:
             for end in self._ends_at(child, channels.accounts[number].channel):
                 is_changed |= channels.mark(number, end, is_up=message.is_up)
         if message.is_pressed is not None:
-            is_changed |= channels.press(number, is_pressed=message.is_pressed)
+            is_changed |= channels.set_back_pressure(number, is_back_pressured=message.is_pressed)
         if is_changed:
             self._context.note(
                 "border_channel_changed",
@@ -232,7 +232,7 @@ class TreeBorders:
             if child in self._children_at(found.channel)
         ]
         is_whole = self._is_above_whole and all(
-            end in self._told for one in own for end in (one.from_router, one.to_router)
+            end in self._reported for one in own for end in (one.from_router, one.to_router)
         )
         if is_whole:
             self._whole_at.add(child)
@@ -266,9 +266,9 @@ class TreeBorders:
 
     def _ordered(self, channel: EventChannel, end: str) -> BorderChannel | None:
         """The order for the broker of one end, which needs to know where the other listens."""
-        own = self._told.get(end)
+        own = self._reported.get(end)
         other = channel.to_router if end == channel.from_router else channel.from_router
-        peer = self._told.get(other)
+        peer = self._reported.get(other)
         if own is None or peer is None or not peer.data_port or not own.data_port:
             return None
         if not self._context.is_placed:
@@ -293,10 +293,10 @@ class TreeBorders:
         return [child for child in found if child is not None]
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     """Nobody listens yet."""
 
 
-def _nothing_of(channel_id: int) -> None:
+def _ignore_channel(channel_id: int) -> None:
     """Nobody listens yet."""
     del channel_id

@@ -32,7 +32,7 @@ class Stage(IntEnum):
     LEAVING = 2
 
 
-class Way(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class ScopePath(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One path in this broker's scope: the channels by which it comes and goes, and between.
 
     `shares_us` is what each of the channels between may come to take of the path's latency.
@@ -72,7 +72,7 @@ class HoldingBody(msgspec.Struct, frozen=True, omit_defaults=True):
 
     variable: StatusVariable
     granted: dict[int, Qos]
-    ways: tuple[Way, ...]
+    scope_paths: tuple[ScopePath, ...] = msgspec.field(name="ways")
     paths: tuple[SegmentedPath, ...]
     is_node_disjoint: bool = True
     degraded: tuple[str, ...] = ()
@@ -279,7 +279,7 @@ def holding_with(key: tuple[str, int], children: Iterable[str], body: HoldingBod
         contract=key[0],
         generation=key[1],
         children=tuple(children),
-        channel_ids=tuple(number for way in body.ways for number in way.channel_ids),
+        channel_ids=tuple(number for way in body.scope_paths for number in way.channel_ids),
         body=packed.compress(_ENCODER.encode(body)) + packed.flush(),
         is_owned=body.qos is not None,
         is_lowered=body.promised is not None,

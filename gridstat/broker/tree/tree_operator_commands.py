@@ -172,7 +172,7 @@ class TreeOperatorCommands:
             return
 
         def added() -> None:
-            self._lay_anew(numbered)
+            self._refresh_borders(numbered)
             self._answer(peer, command.request_id, _added(numbered))
 
         self._commit(peer, command.request_id, ChannelAdded(channel=numbered), added)
@@ -208,14 +208,14 @@ class TreeOperatorCommands:
 
         def removed() -> None:
             self._parts.borders.closed(channel)
-            self._lay_anew(channel)
+            self._refresh_borders(channel)
             self._answer(peer, command.request_id, {})
 
         self._commit(peer, command.request_id, ChannelRemoved(channel_id=number), removed)
 
-    def _lay_anew(self, channel: EventChannel) -> None:
+    def _refresh_borders(self, channel: EventChannel) -> None:
         child_at = self._context.state.families.child_at
-        self._parts.borders.lay_anew([child_at(channel.from_router), child_at(channel.to_router)])
+        self._parts.borders.refresh([child_at(channel.from_router), child_at(channel.to_router)])
 
     # Looking.
 
@@ -263,7 +263,7 @@ class TreeOperatorCommands:
             "level": self._context.state.depth,
             "is_open": self._parts.borders.is_open(channel),
             "is_up": not account.down_at,
-            "is_pressed": account.is_pressed,
+            "is_pressed": account.is_back_pressured,
             "bandwidth_bytes_per_s": channel.bandwidth_bytes_per_s,
             "promised_bytes_per_s": float(account.carriage.bytes.value),
             **probe_facts(account.carriage),

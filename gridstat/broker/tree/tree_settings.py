@@ -26,7 +26,7 @@ class TreeSettings:
     """Changes of what lies between borders are told upwards together, this long after the first."""
     settle_after_ns: int = 2 * NS_PER_S
     """So long after somebody has come or gone, a way that is missing is waited for."""
-    patience_ns: int = 200 * NS_PER_MS
+    path_retry_ns: int = 200 * NS_PER_MS
     """And looked for anew so often."""
     rounds_max: int = 8
     """Plans that are tried for one generation of a contract."""

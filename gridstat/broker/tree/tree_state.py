@@ -42,14 +42,14 @@ from gridstat.broker.tree.tree_operations import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from gridstat.broker.tree.owned_channels import OwnChannels
+    from gridstat.broker.tree.owned_channels import OwnedChannels
     from gridstat.broker.tree.tree_operations import Holding, TreeOperation
 
 
 class TreeState:
     """Only `apply` changes what is durable; the file's children and channels are given."""
 
-    def __init__(self, children: Iterable[str], channels: OwnChannels) -> None:
+    def __init__(self, children: Iterable[str], channels: OwnedChannels) -> None:
         self.term = 0
         self.journal = ""
         self.placed: Placed | None = None
@@ -64,7 +64,7 @@ class TreeState:
         self._is_applying = False
         self.charged: set[tuple[str, int]] = set()
         """Holdings that are about to be taken, and that their plan has charged for already."""
-        self.renumbering: Callable[[], None] = _nothing
+        self.renumbering: Callable[[], None] = _no_op
         """Told before channels get other numbers: what plans have charged for must be undone."""
         self._file_children = tuple(self.families.children)
         self.file_channels = ConfiguredChannels(channels)
@@ -112,7 +112,7 @@ class TreeState:
             case HoldingTaken() | HoldingMoved():
                 self._hold(operation, done)
             case HoldingGone():
-                self._let_go(operation, done)
+                self._release(operation, done)
             case FloodingHeld():
                 self.flooding.apply(operation, done)
             case _:
@@ -139,7 +139,7 @@ class TreeState:
 
     def numbering(self) -> list[ChannelsNumbered]:
         """What a new life makes durable of its file, before anybody hears of its channels."""
-        gone = self.file_channels.gone()
+        gone = self.file_channels.missing_in_file()
         unused = [number for number in gone if not self.holdings.over_channel(number)]
         return self.file_channels.unnumbered(unused)
 
@@ -173,12 +173,12 @@ class TreeState:
 
     def orphaned(self) -> list[TreeOperation]:
         """Without a parent nothing counts that is held for one, and nobody will ask for it back."""
-        found = self.parted()
+        found = self.release_parent_holdings()
         if self.placed is not None:
             found.append(Unplaced(numbered_at=self.channels.prefix, tree=self.tree))
         return found
 
-    def parted(self) -> list[TreeOperation]:
+    def release_parent_holdings(self) -> list[TreeOperation]:
         """What was held for a parent that is none any more is given back."""
         held = [holding for holding, _ in self.holdings.all() if not holding.is_owned]
         return [*self.holdings.moves(held, Stage.LEAVING)]
@@ -202,7 +202,7 @@ class TreeState:
 
         done.undo.append(undo)
 
-    def _let_go(self, gone: HoldingGone, done: Applied) -> None:
+    def _release(self, gone: HoldingGone, done: Applied) -> None:
         holding = self.holdings.find(gone.contract, gone.generation)
         if holding is None:
             return
@@ -218,12 +218,12 @@ class TreeState:
     def _charge(self, holding: Holding) -> None:
         if holding.channel_ids:
             body = body_of(holding)
-            self.channels.charge(body.variable, everys(body.granted, 0), body.ways)
+            self.channels.charge(body.variable, everys(body.granted, 0), body.scope_paths)
 
     def _uncharge(self, holding: Holding) -> None:
         if holding.channel_ids:
             body = body_of(holding)
-            self.channels.uncharge(body.variable, everys(body.granted, 0), body.ways)
+            self.channels.uncharge(body.variable, everys(body.granted, 0), body.scope_paths)
 
     # The whole of it.
 
@@ -240,5 +240,5 @@ class TreeState:
         yield from self.flooding.operations()
 
 
-def _nothing() -> None:
+def _no_op() -> None:
     """Nobody listens yet."""

@@ -42,7 +42,7 @@ class TreeWatches:
             return
         found = self._watches[message.watch] = _Watch(message.pattern, child)
         for other in self._targets(found):
-            self._say(other, message.watch, found)
+            self._send(other, message.watch, found)
         if child and self._climbs(found):
             self._context.send_parent(structs.replace(message, term=self._context.term))
 
@@ -74,13 +74,13 @@ class TreeWatches:
     def child_joined(self, child: str) -> None:
         """Its own it says anew; an end that came while it was away was heard by nobody."""
         self.forget(child)
-        self.say_all(child)
+        self.send_all(child)
 
-    def say_all(self, child: str) -> None:
+    def send_all(self, child: str) -> None:
         """All that a child may have finds for."""
         for name, found in self._watches.items():
             if child in self._targets(found):
-                self._say(child, name, found)
+                self._send(child, name, found)
 
     def parent_joined(self) -> None:
         """Those from above it says anew."""
@@ -97,7 +97,7 @@ class TreeWatches:
             if found.from_child == child:
                 self._end(name, found)
 
-    def _say(self, child: str, name: str, found: _Watch) -> None:
+    def _send(self, child: str, name: str, found: _Watch) -> None:
         self._context.send_child(
             child, WatchNames(term=self._context.term, watch=name, pattern=found.pattern)
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gridstat.broker.tree.channel_prefixes import chosen
+from gridstat.broker.tree.channel_prefixes import choose
 from gridstat.broker.tree.tree_operations import Placed, encode
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.tree_messages import PREFIX_MAX, OpenBorder, TreeJoined
@@ -198,5 +198,5 @@ def test_a_journal_of_an_earlier_release_numbers_by_depth() -> None:
 def test_a_prefix_above_counts_more_than_one_below() -> None:
     state = state_of(under_a_seat()[0], "west")
     every = range(PREFIX_MAX + 1)
-    assert chosen(state, (0, 1), every, depth=2) == 2
-    assert chosen(state, (0,), (1,), depth=1) == PREFIX_MAX
+    assert choose(state, (0, 1), every, depth=2) == 2
+    assert choose(state, (0,), (1,), depth=1) == PREFIX_MAX
