@@ -1,4 +1,22 @@
-"""Identifiers of variables, leased down the tree in blocks; durable before anybody hears."""
+"""Leases of variable identifiers, passed down the tree in blocks.
+
+The root counts identifiers up from 1. A broker in the middle leases large blocks from its parent
+and gives parts of them to its children.
+
+Messages. A child sends `AskNumbers` with a request number and a count; the parent replies with
+`NumbersLeased`, whose count is 0 if it refuses. Children number their requests from 1 within one
+journal.
+
+States of a request. GIVEN: a block is in the journal, and every repetition gets the same reply. A
+repetition older than the remembered replies is ignored. WAITING: this broker has requested a larger
+block from its own parent; the request is recorded in `_waiting`, in memory only. REFUSED: the
+child has reached its limit, or no identifiers are left.
+
+No reply is sent before its block is durable, and a failed write is tried again. There is no
+timeout: a child repeats its open requests at every join, and so does this broker towards its
+parent, for requests that the journal holds as asked and not yet answered. A child with a new
+journal gets new blocks; the blocks of the old journal stay leased.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +37,13 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.tree_operations import TreeOperation
 
 WAITING_MAX: Final = 16
-"""Questions of one child that wait; it has one open, and those of a life before."""
+"""Maximum number of waiting requests of one child: an open one, and some from before a restart."""
 ASKED_MAX: Final = 4
-"""Blocks that the parent is asked for at once; who waits for more asks when they have come."""
+"""Maximum number of open requests to the parent; further children wait until one is answered."""
 
 
 class IdentifierLeases:
-    """A child's question waits here while the parent is asked for a larger block."""
+    """A child's request waits here while the parent is asked for a larger block."""
 
     def __init__(self, context: TreeContext) -> None:
         self._context = context
@@ -33,7 +51,10 @@ class IdentifierLeases:
         self._journals: dict[str, str] = {}
 
     def identifiers_kept_by(self, child: str, numbers_used: int) -> list[TreeOperation]:
-        """What a cloud that was alone keeps; raises if somebody else may have the same."""
+        """Return the operation by which a cloud keeps the identifiers that it gave out alone.
+
+        Raise if another cloud may have given out the same ones.
+        """
         if not numbers_used:
             return []
         numbers = self._context.state.numbers
@@ -42,7 +63,7 @@ class IdentifierLeases:
             return []
         given = f"{child} has given out identifiers up to {numbers_used} before it had a parent"
         if self._context.has_parent:
-            # If others have the same, the root would turn away everybody below this broker.
+            # If others have the same, the root would refuse everything below this broker.
             raise LayoutError(
                 f"{given}, and only a root knows whether others have the same: let it join a "
                 "broker without a parent first, or start it with an empty journal"
@@ -58,12 +79,12 @@ class IdentifierLeases:
         )
 
     def check_tree(self, above: tuple[str, ...]) -> None:
-        """Raises if what was leased may be others' below these, who know nothing of it."""
+        """Raise if identifiers leased in another tree may also be in use below these brokers."""
         state = self._context.state
         if not state.tree or state.tree in above or not state.numbers.is_leased:
             return
         if state.placed is not None and state.placed.above[-len(above) :] == above:
-            return  # Some broker above has lost its parent, and goes on with what it was leased.
+            return  # A broker above has lost its parent, and continues with its leased blocks.
         raise LayoutError(
             f"identifiers of variables below {self._context.settings.name} are leased in the tree "
             f"of {state.tree}, and others may have the same in this one: let it join that tree, or "
@@ -72,13 +93,13 @@ class IdentifierLeases:
 
     @property
     def numbers_used(self) -> int:
-        """What was given out below this broker before it had a parent, by itself or by a cloud."""
+        """Number of identifiers given out below this broker before it had a parent."""
         return self._context.state.numbers.last
 
     def record_journal(self, child: str, journal: str) -> None:
-        """Which one a child counts its questions in, from this session on.
+        """Record the journal in which a child numbers its requests from this session on.
 
-        Blocks of another are not given to anybody again: what is left of them is lost.
+        Blocks of an earlier journal are never given out again: what is left of them is lost.
         """
         if self._journals.get(child, journal) != journal:
             self._waiting = {key: count for key, count in self._waiting.items() if key[0] != child}
@@ -88,12 +109,12 @@ class IdentifierLeases:
             self._context.note("numbers_lost", child=child, given=numbers.total(child))
 
     def ask(self, child: str, message: AskNumbers) -> None:
-        """Children count their questions from 1."""
+        """Handle a child's request; 0 is no valid request number."""
         if message.request > 0:
             self._reply_to(child, message.request, message.count)
 
     def _reply_to(self, child: str, request: int, count: int) -> None:
-        """One block for each question, however often and in what order it is come back to."""
+        """Send the one block of a request, however often and in which order requests repeat."""
         numbers = self._context.state.numbers
         journal = self._journals.get(child, "")
         known = numbers.given(child, journal, request)
@@ -127,17 +148,20 @@ class IdentifierLeases:
         )
 
     def _next_block(self, count: int) -> Block | None:
-        """The next block; none at all where they are used up, and None if the parent has more."""
+        """Return the next block; an empty one if all are used up, None if the parent has more."""
         numbers = self._context.state.numbers
         if not self._context.has_parent and not self._context.state.tree:
             return numbers.next_of_root(count)
         block = numbers.next_of_lease(count)
         if block is None and not self._context.has_parent:
-            return 0, 0  # Only the root that was above gives more: others may have any of them.
+            return (
+                0,
+                0,
+            )  # Only the former root knows which identifiers are free.
         return block
 
     def _wait(self, child: str, request: int, count: int) -> None:
-        """Until the parent has given more; a question too many is asked again by its child."""
+        """Keep the request until the parent gives more; the child repeats one above the limit."""
         if sum(waiting == child for waiting, _ in self._waiting) < WAITING_MAX:
             self._waiting[child, request] = count
             self._request_block(count)
@@ -148,7 +172,7 @@ class IdentifierLeases:
             NumbersLeased(term=self._context.term, request=request, first=block[0], count=block[1]),
         )
 
-    # From above.
+    # Requests to the parent.
 
     def _request_block(self, count: int) -> None:
         numbers = self._context.state.numbers
@@ -156,9 +180,9 @@ class IdentifierLeases:
         if is_coming or len(numbers.asked) >= ASKED_MAX:
             return
         request = numbers.request_last + 1
-        asked = max(count, self._context.settings.numbers_block)
+        count_asked = max(count, self._context.settings.numbers_block)
         self._context.decide(
-            [NumbersAsked(request=request, count=asked)],
+            [NumbersAsked(request=request, count=count_asked)],
             lambda: self._send_request(request),
             lambda _: self._context.later(lambda: self._request_block(count)),
         )
