@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from gridstat.broker.tree.tree_operations import (
-    NumbersAsked,
-    NumbersGiven,
-    NumbersHeld,
-    NumbersKept,
+    BlockGiven,
+    BlockLeased,
+    BlockRequested,
+    IdentifiersKept,
 )
 from gridstat.model.status import U32_MAX
 
@@ -43,7 +43,7 @@ class IdentifierBlocks:
 
     def __init__(self) -> None:
         self.last = 0
-        self.kept: NumbersKept | None = None
+        self.kept: IdentifiersKept | None = None
         self.free: list[Block] = []
         self.asked: dict[int, int] = {}
         self.request_last = 0
@@ -94,7 +94,7 @@ class IdentifierBlocks:
         return None
 
     def apply(
-        self, operation: NumbersKept | NumbersGiven | NumbersAsked | NumbersHeld, done: Applied
+        self, operation: IdentifiersKept | BlockGiven | BlockRequested | BlockLeased, done: Applied
     ) -> None:
         before = (self.last, self.kept, list(self.free), dict(self.asked), self.request_last)
 
@@ -103,15 +103,15 @@ class IdentifierBlocks:
 
         done.undo.append(undo)
         match operation:
-            case NumbersKept(count=count):
+            case IdentifiersKept(count=count):
                 self.kept = operation
                 self.last = max(self.last, count)
-            case NumbersGiven():
+            case BlockGiven():
                 self._give(operation, done)
-            case NumbersAsked(request=request, count=count):
+            case BlockRequested(request=request, count=count):
                 self.asked[request] = count
                 self.request_last = max(self.request_last, request)
-            case NumbersHeld(request=request, first=first, count=count):
+            case BlockLeased(request=request, first=first, count=count):
                 self.asked.pop(request, None)
                 self.request_last = max(self.request_last, request)
                 if count:
@@ -123,23 +123,23 @@ class IdentifierBlocks:
         if self.kept is not None:
             yield self.kept
         # A block of request 0 stands for all that was given out and is not listed singly.
-        yield NumbersGiven(child="", request=0, first=1, count=self.last)
+        yield BlockGiven(child="", request=0, first=1, count=self.last)
         for first, count in self.free:
-            yield NumbersHeld(request=self.request_last, first=first, count=count)
+            yield BlockLeased(request=self.request_last, first=first, count=count)
         for child, (journal, known) in sorted(self._given.items()):
             forgotten = self.total(child) - sum(count for _, count in known.values())
             if forgotten:
-                yield NumbersGiven(child=child, request=0, first=0, count=forgotten)
+                yield BlockGiven(child=child, request=0, first=0, count=forgotten)
             for request, (first, count) in sorted(known.items()):
                 if first > self.last:  # Replay must not count a leased block as a root's.
-                    yield NumbersHeld(request=self.request_last, first=first, count=count)
-                yield NumbersGiven(
+                    yield BlockLeased(request=self.request_last, first=first, count=count)
+                yield BlockGiven(
                     child=child, request=request, first=first, count=count, journal=journal
                 )
         for request, count in sorted(self.asked.items()):
-            yield NumbersAsked(request=request, count=count)
+            yield BlockRequested(request=request, count=count)
 
-    def _give(self, given: NumbersGiven, done: Applied) -> None:
+    def _give(self, given: BlockGiven, done: Applied) -> None:
         before = self.total(given.child)
         self._totals[given.child] = before + given.count
         done.undo.append(lambda: self._totals.__setitem__(given.child, before))

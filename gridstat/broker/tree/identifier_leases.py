@@ -23,10 +23,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.tree.tree_operations import (
-    NumbersAsked,
-    NumbersGiven,
-    NumbersHeld,
-    NumbersKept,
+    BlockGiven,
+    BlockLeased,
+    BlockRequested,
+    IdentifiersKept,
 )
 from gridstat.model.errors import LayoutError
 from gridstat.net.command.tree_messages import AskNumbers, NumbersLeased
@@ -71,7 +71,7 @@ class IdentifierLeases:
         is_alone = not self._context.state.tree and not numbers.free
         is_free = kept is None and not numbers.last and is_alone
         if is_free and not numbers.has_given:
-            return [NumbersKept(child=child, count=numbers_used)]
+            return [IdentifiersKept(child=child, count=numbers_used)]
         raise LayoutError(
             f"{given}, and others may have the same",
             hint="let the cloud that was there first join first; start this one with an empty "
@@ -138,7 +138,7 @@ class IdentifierLeases:
             self._reply(child, request, block)
             return
         journal = self._journals.get(child, "")
-        given = NumbersGiven(
+        given = BlockGiven(
             child=child, request=request, first=block[0], count=block[1], journal=journal
         )
         self._context.decide(
@@ -154,10 +154,7 @@ class IdentifierLeases:
             return numbers.next_of_root(count)
         block = numbers.next_of_lease(count)
         if block is None and not self._context.has_parent:
-            return (
-                0,
-                0,
-            )  # Only the former root knows which identifiers are free.
+            return 0, 0  # Only the former root knows which identifiers are free.
         return block
 
     def _wait(self, child: str, request: int, count: int) -> None:
@@ -182,7 +179,7 @@ class IdentifierLeases:
         request = numbers.request_last + 1
         count_asked = max(count, self._context.settings.numbers_block)
         self._context.decide(
-            [NumbersAsked(request=request, count=count_asked)],
+            [BlockRequested(request=request, count=count_asked)],
             lambda: self._send_request(request),
             lambda _: self._context.later(lambda: self._request_block(count)),
         )
@@ -201,7 +198,7 @@ class IdentifierLeases:
     def leased(self, message: NumbersLeased) -> None:
         if message.request not in self._context.state.numbers.asked:
             return
-        held = NumbersHeld(request=message.request, first=message.first, count=message.count)
+        held = BlockLeased(request=message.request, first=message.first, count=message.count)
 
         def serve() -> None:
             waiting, self._waiting = self._waiting, {}

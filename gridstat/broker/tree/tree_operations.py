@@ -180,14 +180,14 @@ class ChannelsNumbered(_Operation, frozen=True):
     index_last: int = 0
 
 
-class NumbersKept(_Operation, frozen=True):
+class IdentifiersKept(_Operation, frozen=True, tag="NumbersKept"):
     """A cloud keeps the identifiers up to `count` that it gave out before it had a parent."""
 
     child: str
     count: int
 
 
-class NumbersGiven(_Operation, frozen=True):
+class BlockGiven(_Operation, frozen=True, tag="NumbersGiven"):
     """A block of identifiers was given to a child for its request number `request`.
 
     `journal` is the journal in which the child numbers its requests.
@@ -200,14 +200,14 @@ class NumbersGiven(_Operation, frozen=True):
     journal: str = ""
 
 
-class NumbersAsked(_Operation, frozen=True):
+class BlockRequested(_Operation, frozen=True, tag="NumbersAsked"):
     """A block was requested from the parent."""
 
     request: int
     count: int
 
 
-class NumbersHeld(_Operation, frozen=True):
+class BlockLeased(_Operation, frozen=True, tag="NumbersHeld"):
     """The parent's reply to a request for a block."""
 
     request: int
@@ -247,10 +247,10 @@ TreeOperation: TypeAlias = (
     | ChannelAdded
     | ChannelRemoved
     | ChannelsNumbered
-    | NumbersKept
-    | NumbersGiven
-    | NumbersAsked
-    | NumbersHeld
+    | IdentifiersKept
+    | BlockGiven
+    | BlockRequested
+    | BlockLeased
     | HoldingTaken
     | HoldingMoved
     | HoldingGone

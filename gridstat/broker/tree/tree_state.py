@@ -19,6 +19,9 @@ from gridstat.broker.tree.flooding_reservations import FloodingReservations
 from gridstat.broker.tree.holdings import Holdings
 from gridstat.broker.tree.identifier_blocks import IdentifierBlocks
 from gridstat.broker.tree.tree_operations import (
+    BlockGiven,
+    BlockLeased,
+    BlockRequested,
     ChannelAdded,
     ChannelRemoved,
     ChannelsNumbered,
@@ -28,10 +31,7 @@ from gridstat.broker.tree.tree_operations import (
     HoldingGone,
     HoldingMoved,
     HoldingTaken,
-    NumbersAsked,
-    NumbersGiven,
-    NumbersHeld,
-    NumbersKept,
+    IdentifiersKept,
     Placed,
     Stage,
     TermBegan,
@@ -107,7 +107,7 @@ class TreeState:
                 self.families.apply(operation, done)
             case ChannelAdded() | ChannelRemoved() | ChannelsNumbered():
                 self._change_channels(operation, done)
-            case NumbersKept() | NumbersGiven() | NumbersAsked() | NumbersHeld():
+            case IdentifiersKept() | BlockGiven() | BlockRequested() | BlockLeased():
                 self.numbers.apply(operation, done)
             case HoldingTaken() | HoldingMoved():
                 self._hold(operation, done)

@@ -1,4 +1,4 @@
-"""What the grid says no to: it works, and the answer is no."""
+"""Refusals: the grid works, and the answer to a request is no."""
 # ruff: noqa: N818
 # A name says what happened (`Refused`, `LinkDown`); an ending `Error` would add only noise.
 
