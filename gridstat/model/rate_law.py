@@ -100,7 +100,7 @@ def every_for(interval: Period, period: Period) -> int:
     every = (interval.seconds * period.per_seconds) // (interval.per_seconds * period.seconds)
     if every < 1:
         raise IntervalNotSatisfiable(
-            f"asked for every {interval} of a variable that is published every {period}"
+            f"requested every {interval} of a variable that is published every {period}"
         )
     return min(every, EVERY_MAX)
 

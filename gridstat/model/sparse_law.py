@@ -40,7 +40,7 @@ def carried_every(every: int, period: Period | None) -> int:
         return found
     raise IntervalNotSatisfiable(
         f"every {every:,}th slot of a variable that is published every {period} is too sparse to "
-        f"be told from forged stamps, and the next divisor of it that is not is {found}",
+        f"be distinguished from forged stamps, and its largest divisor that is not is {found}",
         hint=f"take every {WINDOW_SLOTS - 1}th slot or more of them, or a multiple of a number "
         f"between {LOWERED_MIN} and {WINDOW_SLOTS - 1}",
     )

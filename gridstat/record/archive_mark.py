@@ -35,7 +35,7 @@ def note_archived(folder: Path, kind: RecordKind, before_record: int) -> None:
         sync_folder(path.parent)
     except OSError as error:
         raise StorageFailed(
-            f"{path}: {error.strerror}", hint="the log keeps its segments until it is told again"
+            f"{path}: {error.strerror}", hint="the log keeps its segments until the mark is written"
         ) from error
 
 
@@ -48,5 +48,5 @@ def archived_before(folder: Path, kind: RecordKind) -> int:
         return 0
     except (OSError, ValueError) as error:
         raise StorageFailed(
-            f"{path} says no number: {error}", hint="remove the file; it is written again"
+            f"{path} contains no number: {error}", hint="remove the file; it is written again"
         ) from error

@@ -24,7 +24,7 @@ def check_disk(folder: Path, grows_by_bytes: int) -> None:
         raise StorageFailed(
             f"{folder}: the disk has {found_bytes // MIB} MiB left, and a recorder begins with "
             f"{FREE_BYTES_MIN // MIB} MiB at least",
-            hint="make room on the disk, or record into another one: --into",
+            hint="free space on the disk, or record into another one: --into",
         )
     if found_bytes < grows_by_bytes:
         log.warning(

@@ -52,7 +52,7 @@ LOCK_FILE: Final = "lock"
 NS_PER_S: Final = 1_000_000_000
 _NEVER_NS: Final = (1 << 63) - 1
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_RESTORE: Final = "restore the file from a copy, or move the whole folder away to begin anew"
+_RESTORE: Final = "restore the file from a copy, or move the whole folder away to start a new log"
 
 
 class LogWriter:
@@ -117,7 +117,9 @@ class LogWriter:
     def append(self, batch: pa.RecordBatch) -> None:
         """Add records of the log's kind, in frames; after an error, `appended` shows how far."""
         if self.is_failed:
-            raise StorageFailed(f"{self._folder} could not be written before", hint="start anew")
+            raise StorageFailed(
+                f"{self._folder} could not be written before", hint="restart the recorder"
+            )
         for start in range(0, batch.num_rows, FRAME_RECORDS_MAX):
             self._append_frame(batch.slice(start, FRAME_RECORDS_MAX))
 
@@ -371,7 +373,7 @@ class LogWriter:
 
 def _failed(folder: Path, error: OSError) -> StorageFailed:
     is_full = error.errno in _FULL
-    hint = "make room on the disk" if is_full else "see that the folder can be written"
+    hint = "free space on the disk" if is_full else "make the folder writable"
     return StorageFailed(f"{folder}: {error.strerror}", hint=f"{hint}; what was recorded is safe")
 
 

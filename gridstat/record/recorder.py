@@ -172,7 +172,7 @@ class Recorder:
             raise StorageFailed(
                 f"{self._folder} does not take the gap since the last event: "
                 f"{self._logs[GAPS.name].complaint}",
-                hint="make room, or record into another folder: --into",
+                hint="free space, or record into another folder: --into",
             )
         return now_ns
 

@@ -59,7 +59,6 @@ def taken_for_children(state: TreeState) -> tuple[int, ...]:
 
 def _taken(prefix: int) -> LayoutError:
     return LayoutError(
-        f"a broker above numbers its channels from prefix {prefix} on, and so does this one, whose "
-        "contracts and floods keep those numbers: end them, or let this broker join the other "
-        "before that one has any"
+        f"a broker above uses channel prefix {prefix}, and so does this one, whose contracts and "
+        "floods keep those numbers: end them, or let this broker join before the one above has any"
     )

@@ -75,7 +75,7 @@ class IdentifierLeases:
         raise LayoutError(
             f"{given}, and others may have the same",
             hint="let the cloud that was there first join first; start this one with an empty "
-            "journal, and let its end-points register anew",
+            "journal, and let its end-points register again",
         )
 
     def check_tree(self, above: tuple[str, ...]) -> None:

@@ -27,13 +27,13 @@ def not_found(transaction: Transaction, answer: NotFound, query: PathQuery) -> R
     if answer.reason == "latency":
         takes_us = answer.latency_us_best + transaction.ends_us
         missing_us = max(1, answer.latency_us_best - query.bound_us)
-        text = f"{query.count} ways {ends} take {takes_us} µs at best, {missing_us} µs too much"
+        text = f"{query.count} paths {ends} take {takes_us} µs at best, {missing_us} µs too much"
         found = Refusal.of(
             LatencyNotSatisfiable, text, bottleneck=ends, shortfall=f"{missing_us} µs"
         )
         return refused(found)
     missing = max(1, query.count - answer.paths_max)
-    text = f"{ends} {query.count} disjoint ways are asked, and {answer.paths_max} are there"
+    text = f"{query.count} disjoint paths {ends} are requested, and {answer.paths_max} exist"
     unit = "path" if missing == 1 else "paths"
     return refused(
         Refusal.of(RedundancyNotSatisfiable, text, bottleneck=ends, shortfall=f"{missing} {unit}")
@@ -64,18 +64,20 @@ def join_refusal(
 
 
 def too_slow(detail: str) -> RefusedOutcome:
-    text = f"the ways that the clouds have left are too slow, {detail}"
+    text = f"the paths that the clouds can offer are too slow, {detail}"
     return refused(LatencyNotSatisfiable(text))
 
 
 def no_path(transaction: Transaction) -> RefusedOutcome:
-    text = f"no way {_destination(transaction)} was found in {transaction.rounds} rounds"
+    text = f"no path to {_destination(transaction)} was found in {transaction.rounds} rounds"
     return refused(Refusal.of(RedundancyNotSatisfiable, text))
 
 
 def _too_long(transaction: Transaction, crossed: str, routers: int) -> RefusedOutcome:
     ends = _ends(transaction)
-    text = f"a way {ends} crosses {crossed}, and a contract names {PATH_ROUTERS_MAX} routers a path"
+    text = (
+        f"a path {ends} crosses {crossed}, and a contract names {PATH_ROUTERS_MAX} routers a path"
+    )
     shortfall = f"{routers - PATH_ROUTERS_MAX} routers" if routers else ""
     return refused(Refusal.of(PathTooLong, text, bottleneck=ends, shortfall=shortfall))
 

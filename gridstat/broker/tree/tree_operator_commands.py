@@ -96,9 +96,9 @@ class TreeOperatorCommands:
             case _:
                 name = type(command).__name__
                 raise LayoutError(
-                    f"{self._context.settings.name} is a broker above clouds, and has nothing to "
-                    f"do with {name}",
-                    hint="ask the broker of the cloud that it is about",
+                    f"{self._context.settings.name} is a broker above clouds, and does not "
+                    f"support {name}",
+                    hint="send the command to the broker of the cloud concerned",
                 )
 
     # Children.
@@ -124,7 +124,7 @@ class TreeOperatorCommands:
         if flooding:
             raise StillInUse(
                 f"{len(flooding)} variables flood the scope of this broker, and {name} would not "
-                "hear when they end",
+                "be notified when they end",
                 hint="stop the flooding first: `gridstat flood --list`",
             )
         attached = self._parts.borders.own_at(name)

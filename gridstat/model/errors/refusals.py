@@ -202,7 +202,7 @@ class PathTooLong(Refused):
     """A path would cross more routers than a contract may name."""
 
     code = 1106
-    remedy = "add channels that make the way shorter, or ask for fewer disjoint paths"
+    remedy = "add channels that make the path shorter, or ask for fewer disjoint paths"
 
 
 class ModeNotDefined(Refused):

@@ -112,7 +112,7 @@ def test_two_brokers_that_both_hold_something_do_not_join_with_the_same_numbers(
     world, contract = grown(is_root_busy=True)
     ((peer, reason),) = world.closed
     assert peer == "broker/root"
-    assert "a broker above numbers its channels from prefix 0 on, and so does this one" in reason
+    assert "a broker above uses channel prefix 0, and so does this one" in reason
     (note,) = (found for found in world.brokers["west"].notes if found.word == "sent_away")
     assert dict(note.facts)["reason"] == reason
     assert contract in world.clouds["c2"].granted
