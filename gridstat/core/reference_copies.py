@@ -32,7 +32,7 @@ class RowCopies:
             self.window.note(way, slot // self.every, is_first=is_first)
 
     def told(self) -> CopyFacts:
-        counted = self.window.told(open_slots(self.period, self.every))
+        counted = self.window.counts(open_slots(self.period, self.every))
         return {
             "every": self.every,
             "way_count": len(self.channel_ids),
@@ -48,7 +48,7 @@ class RowCopies:
         if len(self.channel_ids) < COPY_WAYS:
             self.channel_ids.append(channel_id)
             return len(self.channel_ids) - 1
-        way = next(self.window.idle_ways(), None)
+        way = next(self.window.idle_paths(), None)
         if way is not None:
             self.channel_ids[way] = channel_id
             self.window.came[way] = self.window.first[way] = 0

@@ -1,9 +1,9 @@
-"""Checked calls: an option that a call does not have is refused in words, with the nearest one.
+"""Checked calls: an unknown option is refused with a hint that names the nearest known one.
 
-Python refuses an unknown keyword by itself where a function names its parameters, but says nothing
-of what was meant; and a function with `**options` accepts every word. The decorators below turn
-both into `WrongCall`, for functions, for the public methods of a class, and for its constructor.
-A call that is right costs one more Python call and nothing else.
+Python refuses an unknown keyword if a function names its parameters, but suggests no other one; a
+function with `**options` accepts every keyword. The decorators below turn both into `WrongCall`,
+for functions, for the public methods of a class, and for its constructor. A correct call costs one
+additional Python call.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Result = TypeVar("Result")
 Class = TypeVar("Class", bound=type)
 
 SIMILARITY_MIN: Final = 0.7
-WORDS_MAX: Final = 24
-"""Options that a hint lists; no call of ours has more."""
+OPTIONS_LISTED_MAX: Final = 24
+"""Maximum number of options in a hint; no call of gridstat has more."""
 _NO_PARTS: Final[Mapping[str, type]] = MappingProxyType({})
 
 
 class _LeftOut:
-    """The default of an option that need not be given, as `help` shows it."""
+    """Default of an optional option, as `help` shows it."""
 
     def __repr__(self) -> str:
         return "…"
@@ -40,10 +40,11 @@ class _LeftOut:
 def checked_call(
     *, options: type | None = None, parts: Mapping[str, type] = _NO_PARTS
 ) -> Callable[[Callable[Params, Result]], Callable[Params, Result]]:
-    """Decorates a function that refuses wrong arguments with `WrongCall`.
+    """Return a decorator for functions that refuse wrong arguments with `WrongCall`.
 
-    `options` is the TypedDict behind its `**options`, if it has them. `parts` says which parameter
-    is made of which options (a TypedDict): `{"qos": QosOptions}` sends `redundancy` into `qos`.
+    `options` is the TypedDict behind `**options`, if the function has them. `parts` says which
+    parameter consists of which options (a TypedDict): with `{"qos": QosOptions}` the hint for
+    `redundancy` points to `qos`.
     """
 
     def decorate(call: Callable[Params, Result]) -> Callable[Params, Result]:
@@ -58,7 +59,7 @@ def checked_call(
                 return call(*args, **kwargs)
             except TypeError as problem:
                 if problem.__traceback__ is None or problem.__traceback__.tb_next is not None:
-                    raise  # Raised inside the call, whose arguments were right.
+                    raise  # Raised inside the call: its arguments were correct.
                 refusal = _refusal(_name(call), signature, args, kwargs, parts)
             raise refusal
 
@@ -71,10 +72,10 @@ def checked_call(
 def checked_calls(
     *, but: Collection[str] = (), parts: Mapping[str, type] = _NO_PARTS
 ) -> Callable[[Class], Class]:
-    """Decorates a class whose public methods and constructor refuse wrong arguments likewise.
+    """Return a decorator for classes: public methods and the constructor refuse wrong arguments.
 
-    `but` names methods that are called too often for one more Python call; they keep Python's own
-    refusal. A class without a constructor of its own keeps the one that it inherits.
+    `but` names methods that are called too often for an additional Python call; they keep Python's
+    own refusal. A class without a constructor keeps the inherited one.
     """
     check = checked_call(parts=parts)
 
@@ -90,31 +91,34 @@ def checked_calls(
 
 
 def unknown_option(call: Callable[..., Any], given: Mapping[str, object]) -> WrongCall:
-    """The refusal of options that `call` does not have; for one that is called too often to be
-    wrapped: its own `**unknown: Never` costs a tenth of that."""
+    """Return the refusal of options that `call` does not have.
+
+    It serves functions that are called too often to be wrapped: `**unknown: Never` costs a tenth
+    of a wrapper.
+    """
     return _refusal(_name(call), inspect.signature(call), (), given, _NO_PARTS)
 
 
 def _signature(call: Callable[..., Any], options: type | None) -> inspect.Signature:
-    """The signature that `help` shows: options of a TypedDict are parameters like any other."""
+    """Return the signature that `help` shows, with the options of a TypedDict as parameters."""
     found = inspect.signature(call)
     if options is None:
         return found
     named = [each for each in found.parameters.values() if each.kind is not each.VAR_KEYWORD]
     named += [
         inspect.Parameter(
-            word,
+            option,
             inspect.Parameter.KEYWORD_ONLY,
             default=_LeftOut(),
             annotation=kind.__forward_arg__ if isinstance(kind, ForwardRef) else kind,
         )
-        for word, kind in options.__annotations__.items()
+        for option, kind in options.__annotations__.items()
     ]
     return found.replace(parameters=named)
 
 
 def _name(call: Callable[..., Any]) -> str:
-    """The name that a caller has written: a constructor's is that of its class."""
+    """Return the name in the caller's code: for a constructor, that of its class."""
     *_, owner, name = ("", *call.__qualname__.split("."))
     return owner if name == "__init__" else name
 
@@ -126,11 +130,11 @@ def _refusal(
     kwargs: Mapping[str, object],
     parts: Mapping[str, type],
 ) -> WrongCall:
-    words = _words(signature)
-    for word, value in kwargs.items():
-        if word not in words:
+    names = _option_names(signature)
+    for option, value in kwargs.items():
+        if option not in names:
             return WrongCall(
-                f"{name}() has no option {_short(word)}", hint=_hint(word, value, words, parts)
+                f"{name}() has no option {_short(option)}", hint=_hint(option, value, names, parts)
             )
     try:
         signature.bind(*args, **kwargs)
@@ -138,40 +142,41 @@ def _refusal(
         reason = str(problem)
     else:
         reason = "these arguments do not fit"
-    return WrongCall(f"{name}(): {reason}", hint=f"write {name}({_written(signature)})")
+    return WrongCall(f"{name}(): {reason}", hint=f"write {name}({_parameters_text(signature)})")
 
 
-def _hint(word: str, value: object, words: list[str], parts: Mapping[str, type]) -> str:
+def _hint(given: str, value: object, names: list[str], parts: Mapping[str, type]) -> str:
     inside = [
         (part, option)
         for part, options in parts.items()
-        if part in words
-        for option in get_close_matches(word, list(options.__annotations__), 1, SIMILARITY_MIN)
+        if part in names
+        for option in get_close_matches(given, list(options.__annotations__), 1, SIMILARITY_MIN)
     ]
-    near = get_close_matches(word, words, 1, SIMILARITY_MIN)
-    if near and all(option != word for _, option in inside):
+    near = get_close_matches(given, names, 1, SIMILARITY_MIN)
+    if near and all(option != given for _, option in inside):
         return f"did you mean {near[0]!r}?"
     for part, option in inside:
         return f"it belongs into {part}=gridstat.{part}({option}={_short(value)})"
-    return f"its options are {', '.join(words[:WORDS_MAX])}" if words else "it has no options"
+    listed = names[:OPTIONS_LISTED_MAX]
+    return f"its options are {', '.join(listed)}" if listed else "it has no options"
 
 
-def _words(signature: inspect.Signature) -> list[str]:
-    """What may be given by name."""
+def _option_names(signature: inspect.Signature) -> list[str]:
+    """Return the names of all parameters that may be given as keywords."""
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return [
-        word
-        for word, each in signature.parameters.items()
-        if each.kind in by_name and word != "self"
+        option
+        for option, each in signature.parameters.items()
+        if each.kind in by_name and option != "self"
     ]
 
 
-def _written(signature: inspect.Signature) -> str:
-    """How the call is written, without types; what may be left out has its default."""
+def _parameters_text(signature: inspect.Signature) -> str:
+    """Return the parameters of the call as text, with defaults and without types."""
     parameters = [
         each.replace(annotation=inspect.Parameter.empty)
-        for word, each in signature.parameters.items()
-        if word != "self"
+        for option, each in signature.parameters.items()
+        if option != "self"
     ]
     plain = signature.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
     return str(plain)[1:-1]

@@ -1,7 +1,7 @@
-"""What a cloud is made of: routers, event channels, and the publications of its end-points.
+"""Declared parts of a cloud: routers and event channels, and their names.
 
-These are the declared facts; what has been promised of them is in `broker/capacity/resources.py`.
-Names are full paths (`c1/e0` is router e0 of cloud c1), so they stay good across clouds.
+Capacity that is promised to contracts is in `broker/capacity/resources.py`. Names are full paths
+(`c1/e0` is router e0 of cloud c1), so they are unique across clouds.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _CHANNEL_BOUNDS: Final = (
     ("mtu_bytes", 64, 9_000),
     ("queue_events_max", 1, 2**20),
 )
-"""What a core can hold of a channel; nobody waits a minute for an event."""
+"""Bounds of a channel's attributes, as a core can store them."""
 
 
 class RouterRole(Enum):
-    """Where a router stands; only an edge router has end-points attached to it."""
+    """Position of a router; only an edge router has end-points attached to it."""
 
     EDGE = "edge"
     INNER = "inner"
@@ -51,7 +51,7 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class EventChannel:
-    """A one-way way between two routers; bandwidth 0 means undeclared: unpaced and unbounded."""
+    """A one-way connection of two routers; bandwidth 0 means undeclared: unpaced and unbounded."""
 
     channel_id: ChannelId
     from_router: str
@@ -77,12 +77,12 @@ class EventChannel:
 
     @property
     def label(self) -> str:
-        """How people name it: `c1/e0→c1/i0`."""
+        """Readable name: `c1/e0→c1/i0`."""
         return f"{self.from_router}→{self.to_router}"
 
 
 def check_name(name: str) -> str:
-    """The name, if it is hierarchical: parts without blanks or wildcards between slashes."""
+    """Return the name if it is hierarchical: parts without blanks or wildcards, and slashes."""
     parts = name.split("/")
     if (
         not all(parts)
@@ -100,7 +100,7 @@ def check_name(name: str) -> str:
 
 
 def check_pattern(pattern: str) -> str:
-    """The pattern, if each part is a name or a lone `*`, or a last `**` for all below."""
+    """Return the pattern if each part is a name or a single `*`, or a last `**` for all below."""
     parts = pattern.split("/")
     if "**" in parts[:-1] or any("*" in part and part not in {"*", "**"} for part in parts):
         raise LayoutError(
@@ -116,7 +116,7 @@ def is_pattern(name: str) -> bool:
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether a name is one of those that the pattern stands for."""
+    """Return whether a name matches the pattern."""
     wanted, given = pattern.split("/"), name.split("/")
     if wanted[-1] == "**":
         wanted.pop()

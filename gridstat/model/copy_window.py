@@ -1,8 +1,9 @@
-"""By which of several ways the copies of a variable's events came, due slot by due slot.
+"""Counts of redundant copies of a variable's events by path, for each due slot.
 
-Law: a due slot of which some way brought a copy has passed, and a way that brought none of it has
-missed it; a slot that no way brought is not seen here, and lost on all of them. The last few slots
-are left open, for ways differ in length. `core/copies.c` is the fast copy of this file.
+Law: a due slot has passed once any path has delivered a copy of it, and every other path without a
+copy has missed it. A slot that no path delivered is not counted here: it is lost on all paths. The
+newest slots stay open, since paths differ in latency. `core/copies.c` is the fast version of this
+file.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ if TYPE_CHECKING:
     from gridstat.model.rate_law import Period
 
 COPY_WAYS: Final = 4
-"""Of so many ways copies are told apart; others bring copies that nobody counts."""
+"""Number of paths whose copies are counted; copies on further paths are ignored."""
 COPY_SLOTS: Final = 256
-"""Due slots that are remembered, by pages; a copy of one on an older page is no copy."""
+"""Number of due slots kept, in pages; copies of slots on older pages are ignored."""
 PAGE_SLOTS: Final = 64
 
 
 class CopyCounts(NamedTuple):
-    """Due slots that some way brought, and of these by way: brought at all, and before the others.
+    """Number of delivered due slots, and by path those delivered, and those delivered first.
 
-    A way has missed `passed - came`.
+    A path has missed `passed - came` slots.
     """
 
     passed: int = 0
@@ -35,7 +36,7 @@ class CopyCounts(NamedTuple):
 
 @dataclass(slots=True)
 class CopyWindow:
-    """`seen` are the due slots of the window by way; what has left it is summed up."""
+    """`seen` are the due slots of the window by path; older slots are only counted."""
 
     newest: int = 0
     passed: int = 0
@@ -43,20 +44,20 @@ class CopyWindow:
     first: list[int] = field(default_factory=lambda: [0] * COPY_WAYS)
     seen: list[set[int]] = field(default_factory=lambda: [set() for _ in range(COPY_WAYS)])
 
-    def note(self, way: int, due: int, *, is_first: bool) -> None:
-        """A copy of the due slot with this number among the due ones came by a way."""
+    def note(self, path: int, due: int, *, is_first: bool) -> None:
+        """Count a copy on a path; `due` is the number of the slot among the due slots."""
         if due > self.newest:
-            self._judge((due // PAGE_SLOTS + 1) * PAGE_SLOTS - COPY_SLOTS)
+            self._close_before((due // PAGE_SLOTS + 1) * PAGE_SLOTS - COPY_SLOTS)
             self.newest = due
-        elif is_first and not self._remembers(due):  # The window follows a clock set back.
-            self._judge(self.newest + 1)
+        elif is_first and not self._holds(due):  # The window follows a clock that was set back.
+            self._close_before(self.newest + 1)
             self.newest = due
-        if self._remembers(due):
-            self.seen[way].add(due)
-            self.first[way] += is_first
+        if self._holds(due):
+            self.seen[path].add(due)
+            self.first[path] += is_first
 
-    def told(self, open_slots: int) -> CopyCounts:
-        """The counts, without the newest slots, whose copies may be under way."""
+    def counts(self, open_slots: int) -> CopyCounts:
+        """Return the counts without the newest slots, whose copies may still arrive."""
         last = self.newest - open_slots
         closed = [{due for due in seen if due <= last} for seen in self.seen]
         return CopyCounts(
@@ -65,22 +66,22 @@ class CopyWindow:
             tuple(self.first),
         )
 
-    def idle_ways(self) -> Iterator[int]:
-        """The ways that brought nothing for as long as the window remembers."""
-        return (way for way, seen in enumerate(self.seen) if not seen)
+    def idle_paths(self) -> Iterator[int]:
+        """Yield the paths without a copy in the whole window."""
+        return (path for path, seen in enumerate(self.seen) if not seen)
 
-    def _remembers(self, due: int) -> bool:
+    def _holds(self, due: int) -> bool:
         return self.newest // PAGE_SLOTS - due // PAGE_SLOTS < COPY_SLOTS // PAGE_SLOTS
 
-    def _judge(self, first: int) -> None:
-        """All slots before this one leave the window."""
+    def _close_before(self, first: int) -> None:
+        """Move all slots before this one from the window into the counts."""
         left = [{due for due in seen if due < first} for seen in self.seen]
         self.passed += len(set().union(*left))
-        for way, some in enumerate(left):
-            self.came[way] += len(some)
-            self.seen[way] -= some
+        for path, some in enumerate(left):
+            self.came[path] += len(some)
+            self.seen[path] -= some
 
 
 def open_slots(period: Period, every: int) -> int:
-    """How many of the newest due slots may have copies under way: a second's worth, and two."""
+    """Return the number of newest due slots that stay open: those of a second, and two."""
     return min(period.per_seconds // period.seconds // every + 2, COPY_SLOTS)

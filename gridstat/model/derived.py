@@ -1,7 +1,7 @@
-"""Derived values: what a publisher computes from a variable's own values and sends along (S0 M7).
+"""Derived values: a publisher computes them from a variable's values and sends them along (S0 M7).
 
-A derivation says what it yields (`declared`) and begins anew for each publication (`begin`), so one
-object may serve many. Windows count events, as in S0 §3.2.1, not time.
+A derivation declares its name and type (`declared`) and starts a computation for each publication
+(`begin`), so one object may serve many. Windows count events, as in S0 §3.2.1, not time.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from gridstat.model.rate_law import NS_PER_S
 from gridstat.model.status import BuiltinType, DerivedValue, Value, ValueType
 
 POINTS_MAX: Final = 4_096
-"""Events in a window; an average looks at all of them for each event."""
+"""Maximum number of events in a window; an average reads all of them for each event."""
 
 Scalar: TypeAlias = int | float | bool
 Step: TypeAlias = Callable[[int, Value], Scalar]
-"""Takes an event's stamp and value, in the order of publication; returns the derived value."""
+"""Function from an event's stamp and value, in order of publication, to the derived value."""
 
 
 class Derivation(Protocol):
     """A derived value of one variable; users may write their own."""
 
     def declared(self, value_type: ValueType) -> DerivedValue:
-        """Its name and type for a variable of this type; raises `LayoutError` if it has none."""
+        """Return name and type for a variable of this type; raise `LayoutError` if it has none."""
 
     def begin(self) -> Step:
-        """A fresh computation that has seen no event yet."""
+        """Return a new computation that has seen no event yet."""
 
 
 @checked_calls()
 @dataclass(frozen=True, slots=True)
 class MovingAverage:
-    """The mean of the last `points` values, of as many as there are at the start."""
+    """Mean of the last `points` values, of fewer at the start."""
 
     points: int
 
@@ -55,7 +55,7 @@ class MovingAverage:
 
         def step(_created_ns: int, value: Value) -> float:
             window.append(_number(value))
-            # Summed anew, and exactly: a running sum would drift away within a day.
+            # Summed again, and exactly: a running sum would drift within a day.
             return fsum(window) / len(window)
 
         return step
@@ -64,7 +64,7 @@ class MovingAverage:
 @checked_calls()
 @dataclass(frozen=True, slots=True)
 class RateOfChange:
-    """Change a second since the event before; 0 at the first, unchanged if no time has passed."""
+    """Change a second since the previous event; 0 at the first, unchanged if no time has passed."""
 
     def declared(self, value_type: ValueType) -> DerivedValue:
         _check_number(value_type, "a rate of change")

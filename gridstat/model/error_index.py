@@ -1,4 +1,4 @@
-"""Codes explained: every error of the tree by its code, and the source's negative codes."""
+"""Index of all errors by code, with the negative codes of the thesis."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gridstat.model.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_THESIS_WORDS: Final[Mapping[int, tuple[str, type[GridStatError]]]] = MappingProxyType(
+_THESIS_CODES: Final[Mapping[int, tuple[str, type[GridStatError]]]] = MappingProxyType(
     {
         -1: ("channel failure to a status router", LinkDown),
         -2: ("channel could not be opened", LinkDown),
@@ -87,31 +87,31 @@ _THESIS_WORDS: Final[Mapping[int, tuple[str, type[GridStatError]]]] = MappingPro
         -75: ("command failed", Refused),
     }
 )
-"""The source's codes as far as they are legible (S0 §3.11), each with the nearest of ours."""
+"""Legible codes of the thesis (S0 §3.11), each with the nearest error of gridstat."""
 
 
 def all_errors() -> list[type[GridStatError]]:
-    """Every class of the tree, by code; the reference page and `explain` are made from it."""
+    """Return every error class by code, for the reference page and for `explain`."""
     return sorted(_descendants(GridStatError), key=lambda found: found.code)
 
 
 def thesis_codes(error: type[GridStatError]) -> list[int]:
-    """The thesis' negative codes that mean this error, nearest zero first."""
-    return [code for code, (_, ours) in _THESIS_WORDS.items() if ours is error]
+    """Return the negative codes of the thesis for this error, nearest zero first."""
+    return [code for code, (_, ours) in _THESIS_CODES.items() if ours is error]
 
 
 def error_from(code: int, message: str, *, hint: str = "") -> GridStatError:
-    """The error that a peer told by its code; the nearest known kind if it is a newer one."""
+    """Return the error of a code that a peer sent; the nearest known class for a newer code."""
     known = {found.code: found for found in all_errors()}
     kind = known.get(code) or known.get(code // 1_000 * 1_000, GridStatError)
     return kind(message, hint=hint)
 
 
 def explain(code: int) -> str:
-    """What a code means and what to do, in a few lines; the thesis' negative codes work too."""
-    if code in _THESIS_WORDS:
-        words, ours = _THESIS_WORDS[code]
-        return f"{code} in the thesis: {words}.\nHere it is:\n{explain(ours.code)}"
+    """Return the meaning of a code and the remedy; negative codes of the thesis work too."""
+    if code in _THESIS_CODES:
+        text, ours = _THESIS_CODES[code]
+        return f"{code} in the thesis: {text}.\nHere it is:\n{explain(ours.code)}"
     for found in all_errors():
         if found.code == code:
             lines = [f"{code} {found.__name__}: {(found.__doc__ or '').splitlines()[0]}"]

@@ -1,8 +1,8 @@
-"""Numbers that a caller gives, as the exact numbers that the code works with.
+"""Conversion of a caller's numbers to exact ones.
 
-Whatever is exactly a whole number is taken: 50, 50.0, Fraction(50), NumPy's integers and floats.
-What is not (29.97 is no exact number of anything; True is no number) is refused in words, for the
-difference would drift for days unseen. NumPy's types are known by `numbers`, without NumPy.
+Every exactly whole number is accepted: 50, 50.0, Fraction(50), NumPy's integers and floats. Others
+(29.97 is not exact; True is no number) are refused with a hint, since the difference would drift
+unnoticed for days. NumPy's types are recognised through `numbers`, without NumPy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STAMP_NS_MAX: Final = 2**64 - 1
 
 
 def whole_number(name: str, value: object) -> int:
-    """The value as an `int`, if it is exactly one; raises `LayoutError` that says the name."""
+    """Return the value as an `int` if it is exactly one; raise `LayoutError` with the name."""
     if type(value) is int:
         return value
     found = _exactly(value)
@@ -32,7 +32,7 @@ def whole_number(name: str, value: object) -> int:
 
 
 def exact_rate(name: str, value: object) -> Fraction:
-    """Events a second, exactly: a positive whole number or a fraction."""
+    """Return events a second exactly: a positive whole number or a fraction."""
     found = _exactly(value)
     if found is not None and found > 0:
         if found.denominator == 1 or isinstance(value, Rational):
@@ -48,14 +48,14 @@ def exact_rate(name: str, value: object) -> Fraction:
 
 
 def real_number(name: str, value: object) -> float:
-    """A length of time or the like, which need not be exact."""
+    """Return a real number, such as a duration, that need not be exact."""
     if not isinstance(value, bool) and isinstance(value, Real):
         return float(value)
     raise LayoutError(f"{name} is {value!r}, and must be a number", hint="give an int or a float")
 
 
 def exact_stamp(value: object) -> int:
-    """A time stamp: whole nanoseconds since 1970, of 64 bits without a sign."""
+    """Return a time stamp: whole nanoseconds since 1970, an unsigned 64-bit number."""
     found = _exactly(value)
     if found is not None and isinstance(value, Integral):
         if 0 <= found.numerator <= STAMP_NS_MAX:
@@ -77,7 +77,7 @@ def exact_stamp(value: object) -> int:
 
 
 def _exactly(value: object) -> Fraction | None:
-    """The very number, or None for what is no finite number; True is none either."""
+    """Return the exact number, or None if the value is no finite number; True is none."""
     if isinstance(value, bool):
         return None
     if isinstance(value, Rational):

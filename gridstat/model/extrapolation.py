@@ -1,8 +1,8 @@
-"""Extrapolation: a value in place of one that did not come (S0 §2.2.2, A.29).
+"""Extrapolation: a computed value in place of a missing one (S0 §2.2.2, A.29).
 
-Times are nanoseconds and values floats, oldest first; the instant asked for lies behind them.
-Each function says how many past values it wants and does with fewer at the start. One may fail
-(a pole, a number out of range): then it raises `ArithmeticError`, and nothing is made up.
+Times are nanoseconds and values floats, oldest first; the requested instant lies after them. Each
+function declares how many past values it uses, and works with fewer at the start. A function may
+fail (a pole, a number out of range): it raises `ArithmeticError`, and no value is produced.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 POINTS_MAX: Final = 64
 ORDER_MAX: Final = 8
-"""Higher orders swing so far behind the last point that nobody should trust them."""
+"""Maximum order: higher orders oscillate too far after the last point to be trusted."""
 
 
 class Extrapolation(Protocol):
-    """A way to guess the next value; users may write their own."""
+    """A method to estimate the next value; users may write their own."""
 
     @property
     def points(self) -> int:
-        """How many past values it wants, 1 to 64."""
+        """Number of past values to use, 1 to 64."""
 
     def extrapolate(self, times_ns: Sequence[int], values: Sequence[float], at_ns: int) -> float:
-        """The value at `at_ns`; at least one past value is given. May raise `ArithmeticError`."""
+        """Return the value at `at_ns` from at least one past value; may raise `ArithmeticError`."""
 
 
 @checked_calls()
@@ -119,7 +119,7 @@ class UserExtrapolation:
 def guess(
     how: Extrapolation, times_ns: Sequence[int], values: Sequence[float], at_ns: int
 ) -> float | None:
-    """What `how` makes of the last values; None where it fails or yields no number."""
+    """Return the extrapolated value; None if `how` fails or yields no finite number."""
     wanted = how.points
     if not values:
         return None
@@ -131,10 +131,10 @@ def guess(
 
 
 def fitted(order: int, times_ns: Sequence[int], values: Sequence[float], at_ns: int) -> float:
-    """The least-squares polynomial at `at_ns`, by polynomials orthogonal over the points.
+    """Return the least-squares polynomial at `at_ns`, by polynomials orthogonal over the points.
 
-    These (Forsythe's recurrence) need no matrix and stay exact for stamps of 19 digits; the sums
-    of powers of a normal equation would not.
+    Forsythe's recurrence needs no matrix and stays exact for stamps of 19 digits; the sums of
+    powers in normal equations would not.
     """
     at = _scaled(times_ns, at_ns)
     last = [0.0] * len(at)
@@ -155,11 +155,11 @@ def fitted(order: int, times_ns: Sequence[int], values: Sequence[float], at_ns: 
 
 
 def bulirsch_stoer(times: Sequence[float], values: Sequence[float]) -> float:
-    """The diagonal rational function through the points, at 0 (Stoer, Bulirsch §2.2).
+    """Return the diagonal rational function through the points at 0 (Stoer, Bulirsch §2.2).
 
     A column of the tableau holds the functions through `width + 1` neighbouring points. The first
-    column starts from 0, so a value of exactly 0 would stay 0 in all of them: then everything is
-    moved up, and the result down again. Raises `ZeroDivisionError` at a pole.
+    column starts from 0, so a value of exactly 0 would stay 0 in all columns. An offset is then
+    added to all values and subtracted from the result. Raise `ZeroDivisionError` at a pole.
     """
     offset = 1.0 + max(map(abs, values)) if 0.0 in values else 0.0
     column = [value + offset for value in values]
@@ -196,6 +196,6 @@ def _check_order(order: int, points: int) -> int:
 
 
 def _scaled(times_ns: Sequence[int], at_ns: int) -> list[float]:
-    """Times counted from `at_ns` in units of the whole span, so that all are near one."""
+    """Return times relative to `at_ns` in units of the whole span, so that all are near one."""
     unit = max(1, at_ns - times_ns[0])
     return [(time_ns - at_ns) / unit for time_ns in times_ns]

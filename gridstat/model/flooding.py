@@ -1,8 +1,8 @@
-"""Limited flooding: which variable floods how far, in which mode, and how often (S0 A12).
+"""Limited flooding: scope, mode and divisor of flooded variables (S0 A12).
 
 A scope is a level: the depth of a broker, counted from the root. A flooded event takes every
-channel of that level or a deeper one, once, and never goes back where it came from; beyond the
-scope it is routed as ever. With a divisor only every n-th slot is flooded (S0-139).
+channel of that level or a deeper one once, and never returns to its sender; outside the scope it is
+routed as usual. With a divisor only every n-th slot is flooded (S0-139).
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
 ALL_MODES: Final = (int(BASELINE_MODE),)
-"""Flooded in the baseline is flooded in every mode."""
+"""A variable that floods in the baseline floods in every mode."""
 LEVEL_MAX: Final = 255
-"""What a row of the core holds."""
+"""Highest level that a row of the core can hold."""
 NO_GENERATION: Final = 0
-"""A parent counts what it says of a variable from 1 on; this is before it has said anything."""
+"""Generation before a parent's first message about a variable; those are numbered from 1."""
 
 NS_PER_MS: Final = 1_000_000
 FLOOD_EVENTS_MAX: Final = 128
 """Events of an aperiodic variable that a router remembers."""
 FLOOD_HOLD_NS: Final = 1_000_000_000
-"""What a router cannot remember for so long it does not flood."""
+"""Time for which a router must remember an event in order to flood it."""
 FLOOD_CHANNEL_US_MAX: Final = FLOOD_HOLD_NS // 2_000
-"""The latency that a channel may declare over which anything floods.
+"""Maximum declared latency of a channel with flooding.
 
-A copy comes to a router later than the first one by what its channel takes and the way back at
-most. Where channels lead both ways, and none takes more than half the hold, that is within it.
+A copy reaches a router after the first one by at most the latency of its channel and of the channel
+back. With channels in both directions, each at most half the hold, that is within the hold.
 """
 BURST_NS: Final = 1_000_000_000
-"""Belated alerts may come so much ahead of their pace."""
+"""Time by which belated alerts may run ahead of their minimum interval."""
 MARGIN: Final = 2
-"""As many again may gather in queues on the way."""
+"""Factor for events that gather in queues on the path."""
 
 
 class FloodTerm(Struct, frozen=True):
-    """How a variable floods in one mode: down from this depth, every n-th slot."""
+    """Flooding of a variable in one mode: down from this depth, every n-th slot."""
 
     level: Annotated[int, Meta(ge=0, le=LEVEL_MAX)]
     every: Annotated[int, Meta(ge=1, le=EVERY_MAX)] = 1
 
 
 def checked_modes(modes: Iterable[int]) -> tuple[int, ...]:
-    """The modes in order, each once; none stands for all of them."""
+    """Return the modes in order, each once; no modes stand for all of them."""
     return _bounded_modes(modes, BASELINE_MODE) or ALL_MODES
 
 
-def asked_modes(modes: Iterable[int]) -> tuple[int, ...]:
-    """The same of modes that a person names, who says all of them by naming none, not by 0."""
+def requested_modes(modes: Iterable[int]) -> tuple[int, ...]:
+    """Return an operator's modes in order; no modes stand for all, and 0 is not allowed."""
     return _bounded_modes(modes, BASELINE_MODE + 1)
 
 
@@ -76,25 +76,26 @@ def checked_every(every: int) -> int:
 
 
 def flood_interval_ms_min(*, is_belated: bool) -> int:
-    """The shortest interval of an aperiodic variable that may flood.
+    """Return the shortest interval of an aperiodic variable that may flood.
 
-    Copies come round in a cycle of routers, and die where their event is remembered. What comes
-    faster than can be remembered within the hold is routed, and floods no more.
+    Copies travel round cycles of routers, and are dropped where their event is remembered. Events
+    that come faster than they can be remembered for the hold are routed instead.
     """
     held_ns = FLOOD_HOLD_NS + (BURST_NS if is_belated else 0)
     return -(-MARGIN * held_ns // (FLOOD_EVENTS_MAX * NS_PER_MS))
 
 
 def is_fresh(age_ns: int, stamp_bound_ns: int) -> bool:
-    """Whether an event may still flood: what is older has come round, or will.
+    """Return whether an event may still flood; older ones have travelled round a cycle.
 
-    Its stamp may be as old as the first hop allows, and the way may take a hold; 0 bounds nothing.
+    The stamp may be as old as the first hop allows, and the path may take a hold. A bound of 0
+    means no limit.
     """
     return stamp_bound_ns == 0 or age_ns <= FLOOD_HOLD_NS + stamp_bound_ns
 
 
 def is_ahead(ahead_ns: int, stamp_bound_ns: int) -> bool:
-    """Whether a stamp is of a future that the first hop would not have let pass.
+    """Return whether a stamp lies so far ahead that the first hop would have dropped it.
 
     Clocks of routers may differ by a hold.
     """
@@ -102,15 +103,15 @@ def is_ahead(ahead_ns: int, stamp_bound_ns: int) -> bool:
 
 
 def in_force(own: Mapping[int, FloodTerm], above: Mapping[int, FloodTerm]) -> dict[int, FloodTerm]:
-    """What holds in each mode: where a parent has spoken, its request wins (S0-82)."""
+    """Return the terms in force in each mode: a parent's request wins (S0-82)."""
     return dict(sorted({**beside(own, above), **above}.items()))
 
 
 def beside(own: Mapping[int, FloodTerm], above: Mapping[int, FloodTerm]) -> dict[int, FloodTerm]:
-    """What of a request holds beside that of a parent: nothing where the parent has spoken.
+    """Return the own terms that stay in force beside a parent's request.
 
-    Of all modes it speaks with the baseline. An own request for all modes holds in a mode of the
-    parent's as well: the baseline is always active (ADR-0005), and no row says all modes but one.
+    A parent's baseline term covers all modes. An own baseline term stays in force also in modes
+    that the parent names: the baseline is always active (ADR-0005), and no row excludes one mode.
     """
     if BASELINE_MODE in above:
         return {}
@@ -118,27 +119,27 @@ def beside(own: Mapping[int, FloodTerm], above: Mapping[int, FloodTerm]) -> dict
 
 
 def overrides(mode: int, own: Mapping[int, FloodTerm], above: Mapping[int, FloodTerm]) -> bool:
-    """Whether a parent's word in this mode keeps something of our own from holding."""
+    """Return whether a parent's term in this mode overrides an own term."""
     return mode in above and (mode in own or (mode == BASELINE_MODE and bool(own)))
 
 
 def in_scope(terms: Mapping[int, FloodTerm], level: int) -> dict[int, FloodTerm]:
-    """The terms that flood a channel of this level."""
+    """Return the terms that flood a channel of this level."""
     return {mode: term for mode, term in terms.items() if term.level <= level}
 
 
 def without(terms: Mapping[int, FloodTerm], modes: Collection[int]) -> dict[int, FloodTerm]:
-    """The terms of the other modes; of no modes named, none."""
+    """Return the terms of all other modes; none if `modes` is empty."""
     return {mode: term for mode, term in terms.items() if modes and mode not in modes}
 
 
 def everys_of(terms: Mapping[int, FloodTerm]) -> dict[int, int]:
-    """The divisor of each mode, as admission charges it."""
+    """Return the divisor of each mode, as admission charges it."""
     return {mode: terms[mode].every for mode in sorted(terms)}
 
 
 def by_scope(terms: Mapping[int, FloodTerm]) -> list[tuple[FloodTerm, int]]:
-    """Each distinct term with the mask of its modes, as routers are told."""
+    """Return each distinct term with the mask of its modes, as routers receive it."""
     masks: dict[tuple[int, int], int] = {}
     for mode, term in terms.items():
         key = term.level, term.every
@@ -147,10 +148,10 @@ def by_scope(terms: Mapping[int, FloodTerm]) -> list[tuple[FloodTerm, int]]:
 
 
 def dropped_copies(channels_in_scope: int, routers_reached: int) -> int:
-    """Copies of one event that die as duplicates (S0 Function 5.1).
+    """Return the number of copies of one event dropped as duplicates (S0 Function 5.1).
 
-    Each channel that leaves a reached router carries one copy, and each reached router but the
-    publisher's, which is not counted, takes one. Two-way links have channels that lead back where
-    a first copy came from: those carry none and are not to be counted.
+    Each channel from a reached router carries one copy, and each reached router except the
+    publisher's, which is not counted, keeps one. Channels back to the sender of a first copy carry
+    none and are not counted.
     """
     return channels_in_scope - routers_reached

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """What the law needs of a member; an aperiodic variable can be none."""
+    """A group member: its name, period and phase; an aperiodic variable cannot be one."""
 
     name: str
     period: Period
@@ -29,7 +29,10 @@ class Member:
 
 
 def member_every(interval: Period, member: Member, others: Iterable[Member] = ()) -> int:
-    """Which slots of the member belong to sets: every n-th; refused with a proposal if none do."""
+    """Return the divisor n: every n-th slot of the member belongs to a set.
+
+    Raise with a proposed interval if no slot does.
+    """
     others = tuple(others)
     for other in others:
         if other.phase_ns != member.phase_ns:
@@ -48,7 +51,7 @@ def member_every(interval: Period, member: Member, others: Iterable[Member] = ()
 
 
 def common_interval(periods: Iterable[Period], at_least: Period | None = None) -> Period | None:
-    """The shortest common multiple that is no shorter than `at_least`; None if out of bounds."""
+    """Return the shortest common multiple not shorter than `at_least`; None if out of bounds."""
     parts = [_fraction(period) for period in periods]
     if not parts:
         return at_least
@@ -64,7 +67,7 @@ def common_interval(periods: Iterable[Period], at_least: Period | None = None) -
 
 
 def group_slot(created_ns: int, member: Member, every: int) -> int | None:
-    """The set that a member's event belongs to; None if it lies between two sets."""
+    """Return the set of a member's event; None if the event lies between two sets."""
     slot, rest = divmod(slot_of(created_ns, member.period, member.phase_ns), every)
     return None if rest else slot
 

@@ -1,8 +1,8 @@
-"""Identifiers of variables from leased blocks: each of one variable, none again within quarantine.
+"""Pool of variable identifiers from leased blocks, with a quarantine before reuse.
 
-Law: an event on its way, or in a replay, may still name a variable that is gone. So an identifier
-that was given back is given out anew only when it has rested for the quarantine, the longest
-rested first; blocks are used in ascending order.
+Law: an event in transit, or in a replay, may still name a removed variable. A returned identifier
+is therefore reused only after the quarantine, the longest rested first; blocks are used in
+ascending order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, order=True)
 class _Block:
-    """From `next` on all are fresh; below it each is in use or at rest, never both."""
+    """A leased block: identifiers from `next` on are unused; all below are in use or resting."""
 
     first: int
     end: int
@@ -26,7 +26,7 @@ class _Block:
 
 
 class IdentifierPool:
-    """Each block counts for itself: a parent may give a lower one after a higher one."""
+    """Each block has its own counter, since a parent may lease a lower block after a higher one."""
 
     def __init__(self, quarantine_ns: int) -> None:
         assert quarantine_ns >= 0
@@ -35,17 +35,17 @@ class IdentifierPool:
         self._resting: deque[tuple[int, int]] = deque()
         self._used: set[int] = set()
         self._others: frozenset[int] = frozenset()
-        """In use since before the start, and of no block."""
+        """Identifiers in use since before the start, outside all blocks."""
 
     def lease(self, first: int, count: int) -> None:
-        """A block of `count` from `first` on is ours; what of it is known changes nothing."""
+        """Add a leased block; identifiers that are known already are not added again."""
         assert first > 0
         assert count > 0
         for start, end in list(self._unknown(first, first + count - 1)):
             insort(self._blocks, _Block(start, end, start))
 
     def _unknown(self, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """What of these is in no block, nor in use: nothing is given out twice."""
+        """Yield the ranges that are in no block and not in use."""
         known = [(block.first, block.end) for block in self._blocks]
         known += [(number, number) for number in self._others]
         for known_first, known_end in sorted(known):
@@ -57,11 +57,11 @@ class IdentifierPool:
             yield first, end
 
     def fresh(self) -> int:
-        """How many have never been given out."""
+        """Return the number of identifiers that were never given out."""
         return sum(block.end - block.next + 1 for block in self._blocks)
 
     def rested(self, now_ns: int, most: int) -> int:
-        """How many have been given back long enough ago, but no more than `most` are counted."""
+        """Return the number of identifiers past their quarantine, counted up to `most`."""
         count = 0
         for since_ns, _ in self._resting:  # The longest rested come first.
             if count >= most or not self._has_rested(since_ns, now_ns):
@@ -70,20 +70,20 @@ class IdentifierPool:
         return count
 
     def take(self, now_ns: int) -> int | None:
-        """One that nobody has: a rested one, else a fresh one, else none."""
+        """Return an unused identifier: a rested one, else a fresh one, else None."""
         number = self._next(now_ns)
         if number is not None:
             self._used.add(number)
         return number
 
     def give_back(self, number: int, now_ns: int) -> None:
-        """Its variable is gone; what rests already, or is not of our blocks, is not in use."""
+        """Return the identifier of a removed variable; unknown or resting ones are ignored."""
         if number in self._used:
             self._used.discard(number)
             self._resting.append((now_ns, number))
 
     def resume(self, used: set[int], last: int, now_ns: int) -> None:
-        """After a start: all up to `last` that are not used begin to rest now."""
+        """Restore the pool at a start: unused identifiers up to `last` begin their quarantine."""
         self._resting.clear()
         ours: set[int] = set()
         for block in self._blocks:

@@ -1,4 +1,4 @@
-"""Numbers that name things; separate types, so that mypy sees one passed for another."""
+"""Numeric identifiers, each with its own type, so that mypy finds mix-ups."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ LinkId = NewType("LinkId", int)
 """A transport connection that can be measured."""
 
 PathId = NewType("PathId", int)
-"""One subscription's way through one router in one mode.
+"""One subscription's path through one router in one mode.
 
-From high to low: the subscription, 8 bits of the generation of its contract, which of the
-contract's paths it is, and which of the qualities that the path serves.
+Bits from high to low: the subscription, 8 bits of its contract's generation, the index of the path
+in the contract, and the index of the quality that the path serves.
 """
 PATH_CONTRACT_SHIFT: Final = 8
 PATH_INDEX_SHIFT: Final = 4
@@ -27,5 +27,5 @@ ModeId = NewType("ModeId", int)
 
 
 def path_name(index: int) -> str:
-    """How people call the path of this place in a contract's ordered list: `path 1` and so on."""
+    """Return the readable name of a path by its index in a contract: `path 1` and so on."""
     return f"path {index + 1}"

@@ -2,8 +2,8 @@
 
 Law (S0 A29, refitted on our core, for a quantile instead of the mean): the ends' own part, and for
 every router a constant, a part that grows with the events a second through it, and a part for each
-event that may arrive at the same instant; plus what the channels take themselves. Why the p90, and
-that the fit is raised until 19 of 20 runs are within it: ADR-0015.
+event that may arrive at the same instant; plus the latencies of the channels. ADR-0015 explains why
+the p90 is predicted, and why the fit is raised until 19 of 20 runs are within it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PREDICTED_QUANTILE: Final = 0.90
-"""The highest that repeats from run to run where a hypervisor has the last word."""
+"""Highest quantile that is repeatable from run to run on a virtual machine."""
 
 US_PER_S: Final = 1_000_000
 _EVENTS: Final = 1_000
 _PULL: Final = 1e-9
-"""Weight of the earlier coefficients, which decide only where the samples are silent."""
+"""Weight of the earlier coefficients, which matter only where samples say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """What the law wants to know of a router on the way and of the channel that leaves it.
+    """Load of a router on the path and of its outgoing channel, as input of the law.
 
     The load counts events in and out together; the last router's channel leads to the subscriber.
     """
@@ -59,23 +59,23 @@ class LatencyModel:
         assert all(coefficient >= 0 for coefficient in astuple(self))
 
     def router_us(self, events_per_s: float) -> int:
-        """What a router takes at this load, rounded up."""
+        """Return the latency of a router at this load, rounded up."""
         return ceil(self.hop_us + self.us_per_1000_events_per_s * events_per_s / _EVENTS)
 
     def burst_us(self, events: int, burst_bytes: int, bandwidth_bytes_per_s: int) -> int:
-        """How long a burst may hold up the last of its events, rounded up."""
+        """Return the delay of the last event of a burst, rounded up."""
         return ceil(
             self.us_per_burst_event * events + serialisation_us(burst_bytes, bandwidth_bytes_per_s)
         )
 
     def channel_us(self, hop: Hop) -> int:
-        """What a channel takes: its own latency, and the burst that may be ahead of an event."""
+        """Return the latency of a channel: its own, and that of a burst ahead of an event."""
         return hop.channel_latency_us + self.burst_us(
             hop.burst_events, hop.burst_bytes, hop.bandwidth_bytes_per_s
         )
 
     def predict(self, hops: Sequence[Hop]) -> int:
-        """The predicted p90 from end-point to end-point."""
+        """Return the predicted p90 from end-point to end-point."""
         return ceil(self.ends_us) + sum(
             self.router_us(hop.events_per_s) + self.channel_us(hop) for hop in hops
         )
@@ -84,26 +84,27 @@ class LatencyModel:
 LATENCY_MODEL_DEFAULT: Final = LatencyModel(
     ends_us=216.0, hop_us=107.0, us_per_1000_events_per_s=1.07, us_per_burst_event=1.36
 )
-"""From `benchmarks/results/latency-law.json`; `gridstat experiment run latency-law` refits it.
+"""Coefficients from `benchmarks/results/latency-law.json`.
 
-The ends' part holds a `send` of the public API. Load and bursts are those of one router
-(`forwarding.json`), since chains on two processors show less of them.
+`gridstat experiment run latency-law` refits them. The ends' part holds a `send` of the public API.
+Load and bursts are those of one router (`forwarding.json`), since chains on two processors show
+less of them.
 """
 
 
 def serialisation_us(burst_bytes: int, bandwidth_bytes_per_s: int) -> float:
-    """How long a whole burst takes to leave on a channel of this bandwidth; 0 where undeclared."""
+    """Return the time to send a burst at this bandwidth; 0 if the bandwidth is undeclared."""
     return burst_bytes * US_PER_S / bandwidth_bytes_per_s if bandwidth_bytes_per_s else 0.0
 
 
 def fit(
     measurements: Sequence[Measurement], earlier: LatencyModel = LATENCY_MODEL_DEFAULT
 ) -> tuple[LatencyModel, float]:
-    """The coefficients of least squares, and their mean absolute error in microseconds.
+    """Return the coefficients of least squares, and their mean absolute error in microseconds.
 
-    What is squared is the error's share of the measurement: else the few long bursts would decide
-    all. A coefficient of which the measurements say nothing (no load varied, say) keeps its earlier
-    value; one that would come out negative is held at 0 and the others are fitted again.
+    Relative errors are squared: otherwise a few long bursts would dominate. A coefficient that the
+    measurements do not determine (no load varied, say) keeps its earlier value. A negative one is
+    set to 0 and the others are fitted again.
     """
     assert measurements, "nothing to fit"
     assert all(one.latency_us > 0 for one in measurements)
@@ -115,9 +116,9 @@ def fit(
 
 
 def raised(model: LatencyModel, measurements: Sequence[Measurement], share: float) -> LatencyModel:
-    """The same law, so much higher that it keeps this share of the measurements.
+    """Return the law scaled up until it covers this share of the measurements.
 
-    Least squares are above half of what they were fitted on; a contract should be kept more often.
+    A least-squares fit covers about half of them; a contract should be kept more often.
     """
     assert 0 < share <= 1
     factors = sorted(
@@ -167,9 +168,9 @@ def _fit_without_negatives(
 def _least_squares(
     rows: list[list[float]], wanted: list[float], earlier: list[float], free: list[int]
 ) -> list[float]:
-    """Minimise the squared errors, pulled by a hair towards the earlier coefficients.
+    """Minimise the squared errors, with a tiny weight for the earlier coefficients.
 
-    Columns are scaled to the same length first, so that the pull is equally weak for all.
+    Columns are scaled to the same length first, so that the weight is equal for all.
     """
     scales = [sum(row[column] ** 2 for row in rows) ** 0.5 or 1.0 for column in free]
     columns = [
@@ -186,7 +187,7 @@ def _least_squares(
 
 
 def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
-    """Gauss with pivoting; the pull makes the matrix regular."""
+    """Solve by Gaussian elimination with pivoting; the added weight makes the matrix regular."""
     count = len(right)
     system = [[*row, value] for row, value in zip(matrix, right, strict=True)]
     for at in range(count):

@@ -1,8 +1,8 @@
-"""Which events may be believed: their time lies near their arrival, their value is a number.
+"""Plausibility of events: their time is near their arrival, and their value is finite.
 
-Law: an event is of a plausible time if it was created at most `ahead` after and `behind` before it
-was received; one that is flagged as replayed may be as old as it likes. A clock that has jumped
-ahead would otherwise close windows in which everybody else still is.
+Law: the time of an event is plausible if it was created at most `ahead` after and `behind` before
+its arrival; a replayed event may be of any age. A clock that has jumped ahead would otherwise close
+windows that all other variables still use.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NS_PER_S: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class TimeBounds:
-    """How far from its arrival an event may have been created."""
+    """Allowed distance between creation and arrival of an event."""
 
     ahead_ns_max: int = NS_PER_S
     behind_ns_max: int = 86_400 * NS_PER_S
@@ -25,12 +25,12 @@ class TimeBounds:
 def is_plausible_time(
     created_ns: int, received_ns: int, bounds: TimeBounds, *, is_replayed: bool = False
 ) -> bool:
-    """Whether an event that came at `received_ns` can have been created at `created_ns`."""
+    """Return whether an event received at `received_ns` may have been created at `created_ns`."""
     if created_ns > received_ns + bounds.ahead_ns_max:
         return False
     return is_replayed or created_ns >= received_ns - bounds.behind_ns_max
 
 
 def is_plausible_value(value: float) -> bool:
-    """Whether one can reckon with it."""
+    """Return whether a value is finite."""
     return isfinite(value)

@@ -28,7 +28,7 @@ MS_PER_S: Final = 1_000
 
 
 def probe_interval_ms(bandwidth_bytes_per_s: int, interval_ms_min: int = INTERVAL_MS_MIN) -> int:
-    """How often a channel of this bandwidth is probed; bandwidth 0 means that none is declared."""
+    """Return the interval of probes on a channel; bandwidth 0 means undeclared."""
     if bandwidth_bytes_per_s <= 0:
         return interval_ms_min
     affordable_ms = -(-PROBE_BYTES * PROBE_SHARE * MS_PER_S // bandwidth_bytes_per_s)
@@ -36,39 +36,39 @@ def probe_interval_ms(bandwidth_bytes_per_s: int, interval_ms_min: int = INTERVA
 
 
 def silence_limit_ms(interval_ms: int) -> int:
-    """How long a channel that is probed at this interval may be silent before it counts as dead."""
+    """Return the silence after which a channel with this probe interval counts as dead."""
     return INTERVALS_PER_SILENCE * interval_ms
 
 
 def probe_bytes_per_s(interval_ms: int) -> Fraction:
-    """Bytes a second that probes at this interval take of a channel at most."""
+    """Return the maximum bytes a second of probes at this interval."""
     return Fraction(PROBE_BYTES * MS_PER_S, interval_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeSettings:
-    """What an operator sets for all channels of a cloud: the shortest interval and silence limit.
+    """Shortest interval and silence limit for all channels of a cloud, set by the operator.
 
-    A channel whose bandwidth asks for a longer interval has a longer one, and a longer limit.
+    A channel whose bandwidth needs a longer interval has a longer one, and a longer limit.
     """
 
     interval_ms: int = INTERVAL_MS_MIN
     silent_ms_max: int = silence_limit_ms(INTERVAL_MS_MIN)
 
     def interval_ms_of(self, bandwidth_bytes_per_s: int) -> int:
-        """The interval of a channel of this bandwidth."""
+        """Return the interval of a channel of this bandwidth."""
         return probe_interval_ms(bandwidth_bytes_per_s, self.interval_ms)
 
     def silent_ms_max_of(self, bandwidth_bytes_per_s: int) -> int:
-        """The silence limit of a channel of this bandwidth."""
+        """Return the silence limit of a channel of this bandwidth."""
         return max(self.silent_ms_max, silence_limit_ms(self.interval_ms_of(bandwidth_bytes_per_s)))
 
     def bytes_per_s_of(self, bandwidth_bytes_per_s: int) -> Fraction:
-        """Bytes a second that a channel of this bandwidth is charged for its probes."""
+        """Return the bytes a second charged for probes on a channel of this bandwidth."""
         return probe_bytes_per_s(self.interval_ms_of(bandwidth_bytes_per_s))
 
     def between_clouds(self) -> ProbeSettings:
-        """The settings for a channel between clouds: no faster than its owner has charged it."""
+        """Return the settings between clouds: no faster than the owner of a channel has charged."""
         return ProbeSettings(max(self.interval_ms, INTERVAL_MS_MIN), self.silent_ms_max)
 
 

@@ -1,7 +1,7 @@
-"""Quality of service: what a subscription asks in each mode, between desired and worst, and gets.
+"""Quality of service: requested in each mode between desired and worst, and granted.
 
 Every attribute has a desired and a worst acceptable value (S0 §6.3 `QoSInfo`); a broker grants the
-best that fits and says what it granted. The presets name the application classes of S3 §2.1.
+best that fits and reports it. The presets name the application classes of S3 §2.1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PRIORITY_MIN: Final = 1
 PRIORITY_MAX: Final = 6
 PRIORITY_DEFAULT: Final = 3
 PRIORITY_REPLAY: Final = 8
-"""Below all that can be asked for, and below content: of replayed variables, and only of those."""
+"""Priority of replayed variables only; below all requestable ones, and below content."""
 REDUNDANCY_MAX: Final = 4
 PATH_ROUTERS_MAX: Final = 256
 """Routers on one path of a contract when it is granted, those of all clouds together."""
@@ -33,7 +33,7 @@ BASELINE_MODE: Final = ModeId(0)
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """One definite quality: every n-th slot, within so many microseconds, over so many paths."""
+    """A granted quality: every n-th slot, a latency bound, and a number of disjoint paths."""
 
     every: int
     latency_us: int
@@ -44,9 +44,9 @@ class Qos:
 @checked_calls()
 @dataclass(frozen=True, slots=True)
 class QosRequest:
-    """What is desired in one mode, and the worst that is acceptable; None means "as desired".
+    """Desired quality in one mode, and the worst acceptable one; None means "as desired".
 
-    How often is said either as `every` (n-th slot) or as `interval`, which is rounded down to a
+    The rate is given either as `every` (n-th slot) or as `interval`, which is rounded down to a
     multiple of the publishing period (S0 A7). Priority 1 is the most urgent, 6 the least.
     """
 
@@ -78,15 +78,15 @@ class QosRequest:
             _bounded("priority_worst", self.priority_worst, self.priority, PRIORITY_MAX)
 
     def __repr__(self) -> str:
-        said = [
+        given = [
             f"{each.name}={value!r}"
             for each in fields(self)
             if (value := getattr(self, each.name)) != each.default
         ]
-        return f"QosRequest({', '.join(said)})"
+        return f"QosRequest({', '.join(given)})"
 
     def desired(self, period: Period | None) -> Qos:
-        """The best case for a variable of this period; raises if it is published too slowly."""
+        """Return the desired quality for a period; raise if that period is too long."""
         return Qos(
             every=_every(self.every, self.interval, period),
             latency_us=self.latency_us,
@@ -95,7 +95,7 @@ class QosRequest:
         )
 
     def worst(self, period: Period | None) -> Qos:
-        """The worst acceptable case; raises like `desired`."""
+        """Return the worst acceptable quality; raise like `desired`."""
         desired = self.desired(period)
         every = _every(self.every_worst or desired.every, None, period)
         if self.interval_worst is not None:
@@ -110,9 +110,9 @@ class QosRequest:
 
 @dataclass(frozen=True, slots=True)
 class ModalQos:
-    """The quality asked in each mode; a subscription that names no mode holds in all of them.
+    """Requested quality in each mode; a subscription without modes is active in all of them.
 
-    The baseline (mode 0) stands for that: it is always active and never switched off.
+    The baseline (mode 0) stands for all modes: it is always active.
     """
 
     modes: dict[int, QosRequest] = field(default_factory=lambda: {BASELINE_MODE: QosRequest()})
@@ -125,12 +125,12 @@ class ModalQos:
 
 
 def undefined_modes(modes: Iterable[int], defined: Collection[int]) -> list[int]:
-    """The modes that are neither the baseline nor defined, in order."""
+    """Return the modes that are neither the baseline nor defined, in order."""
     return sorted(mode for mode in modes if mode != BASELINE_MODE and mode not in defined)
 
 
 def check_modes_defined(modes: Iterable[int], defined: Collection[int]) -> None:
-    """Raise `ModeNotDefined` for modes that nobody switches on: they would be paid for in vain."""
+    """Raise `ModeNotDefined` for undefined modes, whose reservations would never be used."""
     unknown = undefined_modes(modes, defined)
     if not unknown:
         return
@@ -150,7 +150,7 @@ def _every(every: int, interval: Period | None, period: Period | None) -> int:
 
 
 def _is_whole(value: object) -> bool:
-    """For callers without mypy: half a path, or `nan`, would be refused only by the broker."""
+    """Check at run time, for callers without mypy: the broker would refuse `nan` only later."""
     return isinstance(value, int)
 
 
@@ -171,7 +171,7 @@ PRESETS: Final[Mapping[str, QosRequest]] = MappingProxyType(
 
 
 def preset(name: str) -> QosRequest:
-    """The quality of an application class, by its name."""
+    """Return the quality of an application class by its name."""
     try:
         return PRESETS[name]
     except KeyError:

@@ -1,9 +1,9 @@
-"""The rate filter: which events of a variable a slower subscription sees.
+"""The rate filter: selection of the events that a slower subscription receives.
 
 Law (S0 A7, made exact for periods such as 1/30 s): an event belongs to the publishing slot
 floor((created - phase) / period + 1/2); a subscription at every n-th slot sees it iff
-slot mod n == 0. The rule looks at nothing but the event's own time stamp, so every router on every
-redundant path decides alike, without talking.
+slot mod n == 0. The rule uses only the event's own time stamp, so all routers on all redundant
+paths decide alike without communication.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ SLOT_MIN: Final = -(2**63)
 SLOT_MAX: Final = 2**63 - 1
 EVERY_MAX: Final = 2**32 - 1
 CHANNEL_DIVISORS_MAX: Final = 12
-"""Divisors of one variable on one channel in one mode; more are rounded down to common ones."""
+"""Maximum divisors of a variable on a channel in one mode; more are merged to common ones."""
 DIVISORS_CHOSEN_MAX: Final = 32
-"""Divisors among which the best to round down are chosen; more have one common divisor."""
+"""Maximum divisors with a search for the best merge; more get one common divisor."""
 MODAL_DIVISORS_MAX: Final = 64
-"""Different divisors of one variable on one channel over all modes; a core's row holds no more."""
+"""Maximum different divisors of a variable on a channel over all modes: those of a core's row."""
 
 
 @checked_calls()
@@ -57,7 +57,7 @@ class Period:
 
     @property
     def period_ns(self) -> Fraction:
-        """The period in nanoseconds, exact: 100000000/3 for thirty a second."""
+        """Exact period in nanoseconds: 100000000/3 for thirty a second."""
         return Fraction(self.seconds * NS_PER_S, self.per_seconds)
 
 
@@ -75,7 +75,7 @@ def _period_part(part: int) -> int:
 
 
 def slot_of(created_ns: int, period: Period, phase_ns: int = 0) -> int:
-    """The publishing slot nearest to `created_ns`, counted from the phase, in exact integers.
+    """Return the publishing slot nearest to `created_ns`, counted from the phase, exactly.
 
     The upper edge of a slot belongs to the next one. Slots are signed 64-bit numbers in the core;
     only stamps centuries ahead with periods below 2 ns would need more, and are held at the bound.
@@ -86,13 +86,13 @@ def slot_of(created_ns: int, period: Period, phase_ns: int = 0) -> int:
 
 
 def is_due(created_ns: int, period: Period, every: int, phase_ns: int = 0) -> bool:
-    """Whether a subscription to every `every`-th slot sees an event created at `created_ns`."""
+    """Return whether a subscription to every `every`-th slot receives an event of this time."""
     assert every >= 1, "a divisor counts slots"
     return slot_of(created_ns, period, phase_ns) % every == 0
 
 
 def every_for(interval: Period, period: Period) -> int:
-    """The divisor for an asked interval: rounded down to a multiple of the period (S0 A7).
+    """Return the divisor for a requested interval, rounded down to a multiple (S0 A7).
 
     25 ms of a 10 ms variable is every 2nd slot. The interval is exact too, since 66,666,666 ns
     would just miss every 2nd slot of thirty a second, and Period(1, 15) does not.
@@ -100,22 +100,22 @@ def every_for(interval: Period, period: Period) -> int:
     every = (interval.seconds * period.per_seconds) // (interval.per_seconds * period.seconds)
     if every < 1:
         raise IntervalNotSatisfiable(
-            f"asked for every {interval} of a variable that is published every {period}"
+            f"requested every {interval} of a variable that is published every {period}"
         )
     return min(every, EVERY_MAX)
 
 
 def minimal_divisors(
-    asked: Iterable[int], divisors_max: int = CHANNEL_DIVISORS_MAX
+    requested: Iterable[int], divisors_max: int = CHANNEL_DIVISORS_MAX
 ) -> tuple[int, ...]:
-    """The divisors that a channel needs to serve all asked ones, ascending, at most 12.
+    """Return the divisors that a channel needs for all requested ones, ascending, at most 12.
 
-    A multiple of another adds nothing and goes (S0 A7, lemma). If too many are left, two are
-    replaced by their greatest common divisor, which sees all that both see: never slower than
-    asked. Those two have the largest common divisor, as one n-th is a bound on what is added.
+    A multiple of another adds nothing and is dropped (S0 A7, lemma). If too many are left, two are
+    replaced by their greatest common divisor, which covers both: never slower than requested. The
+    pair with the largest common divisor is chosen, since 1/n bounds the added rate.
     """
     assert divisors_max >= 1
-    divisors = _without_multiples(asked)
+    divisors = _without_multiples(requested)
     if len(divisors) <= divisors_max:
         return tuple(divisors)
     pairs = [(-gcd(a, b), a, b) for a, b in combinations(divisors, 2)]
@@ -133,13 +133,13 @@ def minimal_divisors(
     return tuple(sorted(alive))
 
 
-def modal_divisors(asked: Mapping[int, Iterable[int]]) -> dict[int, tuple[int, ...]]:
-    """The divisors that a channel keeps for each mode; mode 0, the baseline, is always active.
+def modal_divisors(requested: Mapping[int, Iterable[int]]) -> dict[int, tuple[int, ...]]:
+    """Return the divisors of a channel for each mode; mode 0, the baseline, is always active.
 
-    A mode keeps nothing that the baseline serves. Where all modes together would need more
-    divisors than a row holds, each keeps its part of them, at least one: never slower than asked.
+    A mode has no divisor that the baseline covers. Where all modes together would need more
+    divisors than a row holds, each gets its share, at least one: never slower than requested.
     """
-    everys = {mode: _without_multiples(divisors) for mode, divisors in asked.items()}
+    everys = {mode: _without_multiples(divisors) for mode, divisors in requested.items()}
     kept = _modal_divisors(everys, CHANNEL_DIVISORS_MAX)
     if len({every for own in kept.values() for every in own}) > MODAL_DIVISORS_MAX:
         kept = _modal_divisors(everys, max(1, MODAL_DIVISORS_MAX // len(everys)))
@@ -159,21 +159,24 @@ def _modal_divisors(
 
 
 def _few_divisors(divisors: list[int], divisors_max: int) -> tuple[int, ...]:
-    """The best choice takes the longer the more there are, and nobody may make a broker or router
-    slow by asking for a thousand odd intervals: for very many it is their common divisor."""
+    """Return at most `divisors_max` divisors; for very many, their common divisor.
+
+    The search for the best merge takes longer with more divisors, and a thousand odd intervals
+    must not slow down a broker or router.
+    """
     if len(divisors) > DIVISORS_CHOSEN_MAX:
         return (gcd(*divisors),)
     return minimal_divisors(divisors, divisors_max)
 
 
-def union_rate(asked: Iterable[int]) -> Fraction:
-    """The exact share of a variable's slots that a channel carries for these divisors (S0 A28).
+def union_rate(requested: Iterable[int]) -> Fraction:
+    """Return the exact share of slots that a channel carries for these divisors (S0 A28).
 
     Inclusion and exclusion over the minimal divisors; there are at most 12, hence at most 4,096
-    terms whatever is asked, and 90 + 240 ms of 30 ms is 5/12 and not the 1/3 of the faster alone.
+    terms for any request, and 90 + 240 ms of 30 ms is 5/12 and not the 1/3 of the faster alone.
     """
     counted: dict[int, int] = {}
-    for divisor in minimal_divisors(asked):
+    for divisor in minimal_divisors(requested):
         both = {divisor: 1}
         for common, sign in counted.items():
             multiple = lcm(common, divisor)
@@ -184,9 +187,9 @@ def union_rate(asked: Iterable[int]) -> Fraction:
     return Fraction(sum(sign * (whole // multiple) for multiple, sign in counted.items()), whole)
 
 
-def _without_multiples(asked: Iterable[int]) -> list[int]:
+def _without_multiples(requested: Iterable[int]) -> list[int]:
     kept: list[int] = []
-    for divisor in sorted(set(asked)):
+    for divisor in sorted(set(requested)):
         assert divisor >= 1, "a divisor counts slots"
         if all(divisor % smaller for smaller in kept):
             kept.append(divisor)

@@ -1,4 +1,4 @@
-"""Short texts of objects, for people: one line that fits into a log or a terminal."""
+"""Short texts of objects for people: one line for a log or a terminal."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ NAME_CHARS_MAX: Final = 64
 
 
 def short_repr(kind: object, name: str, *facts: str) -> str:
-    """`<Kind name, fact, fact>` of an object, on one line of at most 120 characters."""
-    said = ", ".join([_middle_cut(name, NAME_CHARS_MAX), *(fact for fact in facts if fact)])
-    text = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in said)
+    """Return `<Kind name, fact, fact>` on one line of at most 120 characters."""
+    joined = ", ".join([_middle_cut(name, NAME_CHARS_MAX), *(fact for fact in facts if fact)])
+    text = "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in joined)
     kind_name = type(kind).__name__
-    room = TEXT_CHARS_MAX - len(f"<{kind_name} >")
-    return f"<{kind_name} {text if len(text) <= room else f'{text[: room - 1]}…'}>"
+    chars_max = TEXT_CHARS_MAX - len(f"<{kind_name} >")
+    return f"<{kind_name} {text if len(text) <= chars_max else f'{text[: chars_max - 1]}…'}>"
 
 
 def counted(number: int, what: str) -> str:
-    """`1 path`, `2 paths`, `3 matches`."""
+    """Return a number with its noun: `1 path`, `2 paths`, `3 matches`."""
     ending = "es" if what.endswith("ch") else "s"
     return f"{number} {what}{'' if number == 1 else ending}"
 
 
 def _middle_cut(text: str, chars_max: int) -> str:
-    """The text, without its middle if it is too long: names differ at both ends."""
+    """Return the text without its middle if it is too long, since names differ at both ends."""
     if len(text) <= chars_max:
         return text
     half = (chars_max - 1) // 2

@@ -1,10 +1,10 @@
-"""Streams so sparse that a core cannot tell the next event from a forged stamp.
+"""Sparse streams: divisors so large that a core cannot tell the next event from a forged stamp.
 
-A core remembers the last 256 slots of a variable, and takes what is further ahead only as far as
-the time since its last event has brought the stream there: early by less than the window. Events
-may then come with delays that differ by as much, whatever divisors meet in a core and whichever of
-them leave it. Where 256 slots are too short for that, a divisor beyond the window is carried as one
-of its own divisors below it. So whatever is below a divisor that is carried is carried too.
+A core remembers the last 256 slots of a variable. It accepts a slot further ahead only if the time
+since the last event explains it, within less than the window. Delays of events may therefore differ
+by as much as the window, with any mix of divisors in a core. Where 256 slots are too short a time
+for that, a divisor above the window is replaced by one of its own divisors below the window. Every
+divisor below a carried one is carried too.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 WINDOW_SLOTS: Final = 256
 WINDOW_MS_MIN: Final = 200
-"""Delays of one path, or of several, differ by less."""
+"""Shortest sufficient window: delays on one or several paths differ by less."""
 LOWERED_MIN: Final = 32
-"""The least divisor that is carried in the place of another; beyond that it is refused."""
+"""Smallest divisor that may replace another; below it the request is refused."""
 MS_PER_S: Final = 1_000
 
 
 def is_carried(every: int, period: Period | None) -> bool:
-    """Whether the events of every n-th slot are taken by every core on their way."""
+    """Return whether every core on the path accepts the events of every n-th slot."""
     if every < WINDOW_SLOTS or period is None:
         return True
     return WINDOW_SLOTS * period.seconds * MS_PER_S >= WINDOW_MS_MIN * period.per_seconds
 
 
 def carried_every(every: int, period: Period | None) -> int:
-    """The divisor itself, or its largest divisor that is carried; refused if that is tiny."""
+    """Return the divisor, or its largest carried divisor; raise if that is too small."""
     if is_carried(every, period):
         return every
     found = next(each for each in range(WINDOW_SLOTS - 1, 0, -1) if every % each == 0)
@@ -40,7 +40,7 @@ def carried_every(every: int, period: Period | None) -> int:
         return found
     raise IntervalNotSatisfiable(
         f"every {every:,}th slot of a variable that is published every {period} is too sparse to "
-        f"be told from forged stamps, and the next divisor of it that is not is {found}",
+        f"be distinguished from forged stamps, and its largest divisor that is not is {found}",
         hint=f"take every {WINDOW_SLOTS - 1}th slot or more of them, or a multiple of a number "
         f"between {LOWERED_MIN} and {WINDOW_SLOTS - 1}",
     )

@@ -23,8 +23,8 @@ OPTION_BYTES: Final = 24
 OPTIONS_MAX: Final = 255
 PAYLOAD_BYTES_MAX: Final = VALUE_BYTES + OPTIONS_MAX * OPTION_BYTES
 DERIVED_BYTES: Final = 8
-WORD_CHARS_MAX: Final = 128
-"""Of the names of records, their fields and derived values."""
+NAME_CHARS_MAX: Final = 128
+"""Maximum length of names of records, fields and derived values."""
 REPLAY_SPEED_MAX: Final = 1_000
 U16_MAX: Final = 2**16 - 1
 U32_MAX: Final = 2**32 - 1
@@ -35,7 +35,7 @@ Value: TypeAlias = int | float | bool | Mapping[str, FieldValue]
 
 
 class TimeQuality(IntEnum):
-    """How far an event's time stamp may be trusted; lateness is judged only when it is good."""
+    """Quality of an event's time stamp; lateness is judged only when it is good."""
 
     GOOD = 0
     DEGRADED = 1
@@ -44,7 +44,7 @@ class TimeQuality(IntEnum):
 
 
 class EventFlag(IntFlag, boundary=STRICT):
-    """What a subscriber must know of an event beside its value; several may hold at once."""
+    """Properties of an event beside its value; several may be set at once."""
 
     NONE = 0
     SUBSTITUTED = 1 << 2
@@ -62,7 +62,7 @@ class BuiltinType(Enum):
 
 
 class FieldKind(Enum):
-    """What one field of a record holds."""
+    """Type of one field of a record."""
 
     INT8 = "int8"
     INT16 = "int16"
@@ -103,7 +103,7 @@ class Field:
     length_bytes: int = 0
 
     def __post_init__(self) -> None:
-        _check_word(self.name)
+        _check_name_length(self.name)
         if not self.name.isidentifier():
             raise LayoutError(f"field {self.name!r} is not a name", hint="use letters, digits, _")
         object.__setattr__(self, "length_bytes", whole_number("length_bytes", self.length_bytes))
@@ -133,7 +133,7 @@ class RecordType:
     fields: tuple[Field, ...]
 
     def __post_init__(self) -> None:
-        _check_word(self.name)
+        _check_name_length(self.name)
         names = [field.name for field in self.fields]
         if len(set(names)) != len(names):
             raise LayoutError(f"record {self.name} names a field twice: {', '.join(names)}")
@@ -160,7 +160,7 @@ class DerivedValue:
     value_type: BuiltinType
 
     def __post_init__(self) -> None:
-        _check_word(self.name)
+        _check_name_length(self.name)
 
 
 @checked_calls()
@@ -171,7 +171,7 @@ class StatusVariable:
     Without a period it is aperiodic: the rate law does not apply, the minimum interval does. An
     alert is such a variable, and being one is registered here, never claimed by an event. So is
     being replayed: stamped in the past, and sent at up to `replay_speed` times the period's rate.
-    A belated alert is about something that was found out later, and is stamped when it was.
+    A belated alert reports something that was detected later, and is stamped with its own time.
     """
 
     variable_id: VariableId
@@ -209,7 +209,7 @@ class StatusVariable:
 
     @property
     def kind_text(self) -> str:
-        """Its type and how often it comes: `float64 every 1/60 s`, `bool alert`."""
+        """Type and rate as text: `float64 every 1/60 s`, `bool alert`."""
         kind = self.value_type
         text = kind.value if isinstance(kind, BuiltinType) else f"record {kind.name}"
         if self.is_alert:
@@ -241,12 +241,12 @@ class StatusVariable:
 
     @property
     def is_replay(self) -> bool:
-        """Whether its events are old ones, sent again: best effort, below all live traffic."""
+        """True if its events are replayed: best effort, below all live traffic."""
         return self.replay_speed > 0
 
     @property
     def replay_interval_ns(self) -> int:
-        """How far its events are apart on the average when it is replayed; 0 for a live one."""
+        """Average time between replayed events; 0 for a live variable."""
         if self.period is None or not self.is_replay:
             return 0
         return max(1, self.period.period_ns // self.replay_speed)
@@ -267,7 +267,7 @@ class StatusVariable:
 
     @property
     def option_count(self) -> int:
-        """How many option fields every event of this variable has."""
+        """Number of option fields of every event of this variable."""
         return -(-(self.payload_bytes - VALUE_BYTES) // OPTION_BYTES)
 
 
@@ -302,9 +302,9 @@ class StatusEvent:
         return (len(self.payload) - VALUE_BYTES) // OPTION_BYTES
 
 
-def _check_word(name: str) -> None:
-    if len(name) > WORD_CHARS_MAX:
-        raise LayoutError(f"name {name[:40]}… has {len(name):,} characters, {WORD_CHARS_MAX} fit")
+def _check_name_length(name: str) -> None:
+    if len(name) > NAME_CHARS_MAX:
+        raise LayoutError(f"name {name[:40]}… has {len(name):,} characters, {NAME_CHARS_MAX} fit")
 
 
 def _check_range(name: str, number: int, number_max: int) -> None:

@@ -1,4 +1,4 @@
-"""Value types in words, for logs and tables."""
+"""Value types as text, for logs and tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def type_text(value_type: ValueType) -> str:
-    """A type in words: `float64`, or a record's name and fields."""
+    """Return a type as text: `float64`, or a record's name and fields."""
     if isinstance(value_type, BuiltinType):
         return value_type.value
     fields = ", ".join(

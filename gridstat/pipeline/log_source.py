@@ -138,7 +138,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             case "newest":
                 place = end
             case number:
-                place = self._reader.place_at(int(number))
+                place = self._reader.position_at(int(number))
         return self._offset(place)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name.
@@ -159,7 +159,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 hint="give the log's folder, or a new checkpoint to read this one from its start",
             )
         if isinstance(limit, ReadMaxRows) and end > here:
-            end = min(end, self._reader.place_after(here, limit.max_rows))
+            end = min(end, self._reader.position_after(here, limit.max_rows))
         return self._offset(end) if end > here else start
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name.

@@ -1,7 +1,7 @@
-"""How the pipeline tells a recorder what it has taken over: one number in a file of the log.
+"""Mark of the archived part of a log: one record number in a file, written by the pipeline.
 
-Only the recorder removes segments, for it alone holds the log's lock; it looks here now and then
-and releases every closed segment that lies wholly before the number.
+Only the recorder removes segments, since it holds the log's lock. It reads the mark periodically
+and releases every closed segment that lies wholly before it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ARCHIVED_FILE: Final = "archived"
 
 
 def note_archived(folder: Path, kind: RecordKind, before_record: int) -> None:
-    """All records of this kind before that one are safe elsewhere; the number never falls."""
+    """Mark all records of this kind before a number as archived; the mark never decreases."""
     if before_record <= archived_before(folder, kind):
         return
     path = folder / kind.name / ARCHIVED_FILE
@@ -35,12 +35,12 @@ def note_archived(folder: Path, kind: RecordKind, before_record: int) -> None:
         sync_folder(path.parent)
     except OSError as error:
         raise StorageFailed(
-            f"{path}: {error.strerror}", hint="the log keeps its segments until it is told again"
+            f"{path}: {error.strerror}", hint="the log keeps its segments until the mark is written"
         ) from error
 
 
 def archived_before(folder: Path, kind: RecordKind) -> int:
-    """The number of the first record that is not known to be archived, 0 before any is."""
+    """Return the number of the first record not marked as archived, 0 without a mark."""
     path = folder / kind.name / ARCHIVED_FILE
     try:
         return int(path.read_text(encoding="ascii"))
@@ -48,5 +48,5 @@ def archived_before(folder: Path, kind: RecordKind) -> int:
         return 0
     except (OSError, ValueError) as error:
         raise StorageFailed(
-            f"{path} says no number: {error}", hint="remove the file; it is written again"
+            f"{path} contains no number: {error}", hint="remove the file; it is written again"
         ) from error

@@ -1,4 +1,4 @@
-"""Whether a disk has room for a recorder: asked before it starts, and again and again after."""
+"""Check of free disk space for a recorder, before it starts and while it runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ log = logging.getLogger(__name__)
 
 
 def check_disk(folder: Path, grows_by_bytes: int) -> None:
-    """Raises if next to nothing can be recorded; says if the disk is full before the log is."""
+    """Raise if hardly anything can be recorded; warn if the disk may fill up before the log."""
     found_bytes = free_bytes(folder)
     if found_bytes < FREE_BYTES_MIN:
         raise StorageFailed(
             f"{folder}: the disk has {found_bytes // MIB} MiB left, and a recorder begins with "
             f"{FREE_BYTES_MIN // MIB} MiB at least",
-            hint="make room on the disk, or record into another one: --into",
+            hint="free space on the disk, or record into another one: --into",
         )
     if found_bytes < grows_by_bytes:
         log.warning(
@@ -33,25 +33,25 @@ def check_disk(folder: Path, grows_by_bytes: int) -> None:
 
 
 def free_bytes(folder: Path) -> int:
-    """What may still be written to its file system, by anybody but root."""
+    """Return the free space of the file system for users other than root."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize
 
 
 class DiskWatch:
-    """Looks how much room is left; below `alarm_bytes` it is short, which is said once."""
+    """Measures free disk space; below `alarm_bytes` it is short, which is logged once."""
 
     def __init__(self, folder: Path, alarm_bytes: int) -> None:
         self._folder = folder
         self._alarm_bytes = alarm_bytes
         self.free_bytes: int | None = None
-        """At the last look; None if the file system does not tell."""
+        """Free space at the last check; None if it could not be read."""
         self.is_short = False
 
-    def look(self) -> None:
+    def check(self) -> None:
         try:
             self.free_bytes = free_bytes(self._folder)
-        except OSError:  # The disk itself is in trouble, of which the logs complain.
+        except OSError:  # The disk is failing, which the logs report themselves.
             self.free_bytes = None
             return
         was_short, self.is_short = self.is_short, self.free_bytes < self._alarm_bytes

@@ -1,6 +1,6 @@
-"""Between whoever delivers and whoever writes: batches of events, bounded by their number.
+"""Bounded queue of event batches between the receiving threads and the writing thread.
 
-What finds no room is turned away and counted; the one who delivers never waits for the disk.
+A batch that does not fit is rejected and counted by the caller, which never waits for the disk.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from gridstat.record.event_rows import EventRows
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PRESSING_EVENTS: Final = 65_536
-"""So many are a frame of their own, and need not wait for the next sync."""
+FRAME_EVENTS: Final = 65_536
+"""Number of waiting events that fill a frame and wake the writer before the next sync."""
 FRAME_OPTION_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class EventRing:
-    """Holds at most so many events, and bytes of events, that are not written yet."""
+    """Events that are not written yet, bounded in number and in bytes."""
 
     def __init__(self, events_max: int, bytes_max: int, wake: Callable[[], object]) -> None:
         self._events_max = events_max
@@ -34,26 +34,26 @@ class EventRing:
         self.events = 0
 
     def put(self, rows: EventRows) -> bool:
-        """Whether there was room for all of them; else none of them is in."""
+        """Add all rows and return True, or return False if they do not all fit."""
         with self._lock:
             events, size = self.events + len(rows), self._bytes + rows.size_bytes
             if events > self._events_max or size > self._bytes_max:
                 return False
             self._parts.append(rows)
             self.events, self._bytes = events, size
-        if events >= PRESSING_EVENTS:
+        if events >= FRAME_EVENTS:
             self._wake()
         return True
 
     def take(self) -> EventRows | None:
-        """The oldest ones, about as many as a frame holds; they are gone from here."""
+        """Remove and return the oldest events, about as many as a frame holds."""
         taken: list[EventRows] = []
         count = option_bytes = 0
         with self._lock:
             while self._parts:
                 count += len(self._parts[0])
                 option_bytes += len(self._parts[0].options)
-                is_much = count > PRESSING_EVENTS or option_bytes > FRAME_OPTION_BYTES_MAX
+                is_much = count > FRAME_EVENTS or option_bytes > FRAME_OPTION_BYTES_MAX
                 if taken and is_much:
                     break
                 taken.append(self._parts.popleft())

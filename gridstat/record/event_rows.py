@@ -1,4 +1,4 @@
-"""Events as a receiver hands them over, turned into columns of the log without a loop."""
+"""Received events, and their conversion to columns of the log without a Python loop."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     """Rows with the fields of `gs_sample` in the core."""
 
 BINARY_BYTES_MAX: Final = (1 << 31) - 1
-"""Of all options of a batch."""
+"""Maximum size of all options of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventRows:
-    """Events in the order of arrival, each with its stream; `options` are those of all of them."""
+    """Events in the order of arrival, each with its stream; `options` joins those of all events."""
 
     samples: Samples
     streams: Streams
@@ -35,11 +35,11 @@ class EventRows:
 
     @property
     def size_bytes(self) -> int:
-        """What they take in memory."""
+        """Size in memory."""
         return int(self.samples.nbytes + self.streams.nbytes) + len(self.options)
 
     def only(self, kept: NDArray[np.bool_]) -> EventRows:
-        """Some of them, with their options."""
+        """Return the events selected by `kept`, with their options."""
         if kept.all():
             return self
         options = self.options
@@ -49,13 +49,13 @@ class EventRows:
         return EventRows(self.samples[kept], self.streams[kept], options)
 
     def received_ns(self) -> tuple[int, int]:
-        """When the first and the last of them arrived, by the clock of then."""
+        """Return the earliest and the latest time of arrival."""
         received = self.samples["received_ns"]
         return int(received.min()), int(received.max())
 
 
 def event_batch(rows: EventRows) -> pa.RecordBatch:
-    """The columns of the log; an event without options has none, not empty ones."""
+    """Return the columns of the log; an event without options has null, not empty bytes."""
     samples = rows.samples
     return pa.record_batch(
         [

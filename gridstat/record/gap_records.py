@@ -1,4 +1,4 @@
-"""What could not be recorded: gathered by reason until it can be written down."""
+"""Gaps in the record, collected by reason until they are written to the log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class GapReason(Enum):
-    """Why events are missing in a log."""
+    """Reason why events are missing in a log."""
 
     DOWN = "recorder down"
     DETACHED = "not attached"
@@ -24,7 +24,7 @@ class GapReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A time without a record of what came; None: it is not known how many events."""
+    """An interval with unrecorded events; `events` is None if their number is unknown."""
 
     reason: GapReason
     from_ns: int
@@ -33,26 +33,26 @@ class Gap:
 
 
 class GapRecords:
-    """One open gap for each reason; read out, the next one begins anew."""
+    """Open gaps, one for each reason at most; `take` removes them."""
 
     def __init__(self) -> None:
         self._open: dict[GapReason, Gap] = {}
         self.events: dict[GapReason, int] = dict.fromkeys(GapReason, 0)
-        """All events that are known to be missing, since the start."""
+        """Number of events known to be missing since the start, by reason."""
 
     def add(self, reason: GapReason, from_ns: int, to_ns: int, events: int | None) -> None:
-        """Between these times so many events were not recorded; None: it is not known how many."""
+        """Add unrecorded events between two times; None if their number is unknown."""
         self.events[reason] += events or 0
         self._merge(Gap(reason, from_ns, to_ns, events))
 
     def take(self) -> list[Gap]:
-        """The gaps that are not written down yet; they are gone from here."""
+        """Remove and return the gaps that are not written yet."""
         taken = list(self._open.values())
         self._open.clear()
         return taken
 
     def put_back(self, gaps: Iterable[Gap]) -> None:
-        """They could not be written down."""
+        """Add gaps again that could not be written."""
         for gap in gaps:
             self._merge(gap)
 
@@ -69,7 +69,7 @@ class GapRecords:
 
 
 def gap_row(gap: Gap) -> dict[str, Any]:
-    """As it stands in the log."""
+    """Return the gap as a row of the log."""
     return {
         "from_ns": gap.from_ns,
         "to_ns": gap.to_ns,

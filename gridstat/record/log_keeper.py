@@ -1,7 +1,8 @@
-"""One log of a recorder that goes on whatever the disk does: it counts instead of raising.
+"""One log of a recorder that continues after disk errors: it counts failures instead of raising.
 
-A log that is full, or a disk without room, takes nothing until there is room again. After a failed
-sync nobody knows what the disk holds, so the log is opened anew, which cuts it to what is recorded.
+A full log or a full disk takes no records until there is free space again. After a failed sync the
+contents of the disk are unknown, so the log is opened again, which truncates it to the recorded
+part.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ if TYPE_CHECKING:
     from gridstat.record.log_settings import LogSettings
     from gridstat.record.record_kinds import RecordKind
 
-ROOM_SHARE: Final = 0.9
-"""Of the alarm's share of the bound a log may take that releases by itself."""
+KEPT_SHARE: Final = 0.9
+"""Share of the alarm size that a log with `keep_s` may reach before it drops old segments."""
 
 log = logging.getLogger(__name__)
 
 
 class LogKeeper:
-    """Opened once with an error for the person who starts it, and from then on kept going.
+    """A log whose opening may raise, and whose later operations do not.
 
-    With `keep_s`, closed segments go when they are older, and the oldest when the log nears its
-    bound; without, only what the archive has taken over.
+    With `keep_s`, closed segments are removed when they are older, and the oldest when the log
+    nears its bound. Without it, only archived segments are removed.
     """
 
     def __init__(
@@ -53,15 +54,15 @@ class LogKeeper:
         self._recorded = self._writer.recorded
         self._was_nearly_full = False
         self.complaint = ""
-        """Why nothing is taken at the moment, if so."""
+        """Reason why no records are taken at present; empty if they are."""
         self.is_full = False
         self.failures = 0
         self.released_bytes = 0
-        """What was removed since the start."""
+        """Bytes of removed segments since the start."""
 
     @property
     def recorded(self) -> int:
-        """How many records are safe, those of earlier times included."""
+        """Number of records on the disk, those of earlier runs included."""
         return self._recorded if self._writer is None else self._writer.recorded
 
     @property
@@ -73,20 +74,20 @@ class LogKeeper:
         return self._writer is not None and self._writer.is_nearly_full
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Add records; how many of them, the first ones, were taken."""
+        """Add records; return how many of them, from the first on, were taken."""
         writer = self._writer
         if writer is None:
             return 0
         before = writer.appended
         try:
             writer.append(batch)
-            self._is_well()
+            self._clear_failure()
         except GridStatError as error:
-            self._complain(error)
+            self._record_failure(error)
         return writer.appended - before
 
     def sync(self) -> int:
-        """Make safe what was taken; how many of the newest were lost instead."""
+        """Bring taken records to the disk; return how many of the newest were lost instead."""
         writer = self._writer
         if writer is None:
             self._reopen()
@@ -94,9 +95,9 @@ class LogKeeper:
         try:
             writer.sync()
         except GridStatError as error:
-            self._complain(error)
+            self._record_failure(error)
         if not writer.is_failed:
-            self._warn()
+            self._warn_once()
             return 0
         lost = writer.appended - writer.recorded
         self._recorded = writer.recorded
@@ -106,7 +107,7 @@ class LogKeeper:
         return lost
 
     def tend(self) -> None:
-        """Close a segment that is old, and release what is archived or outdated."""
+        """Close an old segment, and release archived or outdated ones."""
         if self._writer is None:
             return
         try:
@@ -115,7 +116,7 @@ class LogKeeper:
             outdated = self._outdated_before(self._writer)
             freed = self._writer.release(max(archived, outdated))
         except GridStatError as error:
-            self._complain(error)
+            self._record_failure(error)
             return
         self.released_bytes += freed
         if freed:
@@ -133,7 +134,7 @@ class LogKeeper:
             if self._writer is not None:
                 self._writer.rotate()
         except GridStatError as error:
-            self._complain(error)
+            self._record_failure(error)
 
     def close(self) -> None:
         if self._writer is not None:
@@ -141,16 +142,16 @@ class LogKeeper:
             try:
                 self._writer.close()
             except GridStatError as error:
-                self._complain(error)
+                self._record_failure(error)
             self._recorded = self._writer.recorded
             self._writer = None
 
     def _outdated_before(self, writer: LogWriter) -> int:
         if self._keep_s is None:
             return 0
-        room_bytes = ROOM_SHARE * self._settings.alarm_share * self._settings.log_bytes_max
+        kept_bytes = KEPT_SHARE * self._settings.alarm_share * self._settings.log_bytes_max
         return writer.outdated_before(
-            self._now_ns() - round(self._keep_s * NS_PER_S), round(room_bytes)
+            self._now_ns() - round(self._keep_s * NS_PER_S), round(kept_bytes)
         )
 
     def _opened(self) -> LogWriter:
@@ -160,22 +161,22 @@ class LogKeeper:
         try:
             self._writer = self._opened()
         except GridStatError as error:
-            self._complain(error)
+            self._record_failure(error)
 
-    def _complain(self, error: GridStatError) -> None:
+    def _record_failure(self, error: GridStatError) -> None:
         self.failures += 1
         self.is_full = isinstance(error, LogFull)
         if str(error) != self.complaint:
             log.error("not_recorded log=%s reason=%s", self._kind.name, str(error))
         self.complaint = str(error)
 
-    def _is_well(self) -> None:
+    def _clear_failure(self) -> None:
         if self.complaint:
             log.info("recorded_again log=%s", self._kind.name)
         self.complaint, self.is_full = "", False
 
-    def _warn(self) -> None:
-        """Once, when the alarm share of the bound is passed."""
+    def _warn_once(self) -> None:
+        """Log a warning once, when the log passes the alarm share of its bound."""
         if self.is_nearly_full and not self._was_nearly_full:
             log.warning(
                 "log_nearly_full log=%s bytes=%d of=%d",

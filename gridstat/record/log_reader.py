@@ -1,6 +1,6 @@
-"""Reads a log while it is written: what the manifest names, and nothing beyond.
+"""Reader of a log that may be written at the same time: the part listed in the manifest.
 
-A place in a log is the number of a record at which a frame begins; it means the same after a
+A position in a log is the number of a record at which a frame begins. It stays valid after a
 restart, a rotation, and the removal of older segments.
 """
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from gridstat.record.manifest import Extent
     from gridstat.record.record_kinds import RecordKind
 
-_LONG_AGO_NS: Final = -(1 << 63)
-_FAR_AWAY_NS: Final = (1 << 63) - 1
+_EARLIEST_NS: Final = -(1 << 63)
+_LATEST_NS: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Neighbouring frames of one segment: what a reader on another machine needs to know."""
+    """Consecutive frames of one segment, with all that a reader on another machine needs."""
 
     segment: int
     start_byte: int
@@ -55,8 +55,8 @@ class Slice:
 class LogReader:
     """One log, read only.
 
-    Remembers where the frames lie of what was last asked for, so that who reads on from place to
-    place, as a stream does, looks at each frame once and holds only those to come.
+    The positions of the last requested frames are cached, so that a sequential reader, such as a
+    stream, examines each frame once and caches only the following ones.
     """
 
     def __init__(self, folder: Path, kind: RecordKind) -> None:
@@ -66,26 +66,26 @@ class LogReader:
         self._frames: dict[int, list[Frame]] = {}
 
     def extents(self) -> list[Extent]:
-        """The segments and how far they count, oldest first."""
+        """Return the valid extents of the segments, oldest first."""
         return self._manifest.extents()
 
     def ends(self) -> tuple[int, int]:
-        """The number of the oldest record that is still here, and the one after the newest."""
+        """Return the number of the oldest record, and the number after the newest."""
         extents = self.extents()
         return (extents[0].first_record, extents[-1].end_record) if extents else (0, 0)
 
-    def began_ns(self, place: int) -> int:
-        """When the segment began that ends at this place or goes on there; 0 if it is gone.
+    def began_ns(self, position: int) -> int:
+        """Return when the segment at or before this position began; 0 if it was removed.
 
-        By that another log in the same folder is found out.
+        A different time reveals another log in the same folder.
         """
         for extent in reversed(self.extents()):
-            if extent.first_record < place <= extent.end_record:
+            if extent.first_record < position <= extent.end_record:
                 return extent.began_ns
         return 0
 
-    def place_after(self, start: int, records_max: int) -> int:
-        """The farthest place at most so many records after `start`; at least one frame on."""
+    def position_after(self, start: int, records_max: int) -> int:
+        """Return the last position at most `records_max` records on; at least one frame on."""
         assert records_max > 0
         extents = self._from(start)
         for extent in extents:
@@ -100,8 +100,8 @@ class LogReader:
             return before if before > start else farther[0] if farther else start
         return start
 
-    def place_at(self, record: int) -> int:
-        """Where the frame begins that holds this record, or the end of the log."""
+    def position_at(self, record: int) -> int:
+        """Return the position of the frame with this record, or the end of the log."""
         for extent in self._from(record):
             for frame in self._frames_of(extent):
                 if frame.end_record > record:
@@ -114,15 +114,15 @@ class LogReader:
         end: int,
         records_max: int,
         *,
-        earliest_ns: int = _LONG_AGO_NS,
-        latest_ns: int = _FAR_AWAY_NS,
+        earliest_ns: int = _EARLIEST_NS,
+        latest_ns: int = _LATEST_NS,
     ) -> list[Slice]:
-        """The frames from one place to another, cut at segments and after so many records.
+        """Return the frames between two positions as slices of at most `records_max` records.
 
-        Frames with no record between the two times are left out; a frame that has one is whole.
-        Without times, the frames are all of those records, or it raises.
+        A slice lies in one segment. Frames without a record between the two times are left out.
+        Without times, raise unless the frames hold exactly these records.
         """
-        is_whole = (earliest_ns, latest_ns) == (_LONG_AGO_NS, _FAR_AWAY_NS)
+        is_whole = (earliest_ns, latest_ns) == (_EARLIEST_NS, _LATEST_NS)
         found: list[Slice] = []
         for extent in self._from(start):
             if extent.first_record >= end:
@@ -134,7 +134,7 @@ class LogReader:
                 for frame in _between(self._frames_of(extent), start, end)
                 if frame.latest_ns >= earliest_ns and frame.earliest_ns <= latest_ns
             ]
-            found += _cut(extent.first_record, kept, records_max)
+            found += _slices(extent.first_record, kept, records_max)
         if is_whole and sum(piece.records for piece in found) != end - start:
             raise DamagedLog(
                 f"{self._folder} does not hold exactly the records {start:,} to {end:,}",
@@ -143,7 +143,7 @@ class LogReader:
         return found
 
     def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
-        """The batches of a slice, each checked before it is handed out."""
+        """Yield the batches of a slice, each after a check of its checksum."""
         name = segment_name(piece.segment)
         with self._mapped(piece.segment, piece.end_byte) as data:
             decode_head(data[:ALIGNMENT], self._kind, name)
@@ -159,11 +159,11 @@ class LogReader:
             raise RecordsGone(
                 f"{self._folder} begins at record {extents[0].first_record:,}, not at {start:,}"
             )
-        to_come = [extent for extent in extents if extent.end_record > start]
-        first = to_come[0].first_record if to_come else start
+        following = [extent for extent in extents if extent.end_record > start]
+        first = following[0].first_record if following else start
         for segment in [segment for segment in self._frames if segment < first]:
             del self._frames[segment]
-        return to_come
+        return following
 
     def _frames_of(self, extent: Extent) -> list[Frame]:
         known = self._frames.setdefault(extent.first_record, [])
@@ -188,19 +188,19 @@ class LogReader:
                 size = path.stat().st_size
                 if size < end_byte:
                     raise DamagedLog(f"{path} has {size:,} bytes instead of {end_byte:,}")
-                # Not closed here: batches keep the map alive as long as anybody holds them.
+                # Not closed here: batches refer to the map and keep it open.
                 yield memoryview(mmap.mmap(file.fileno(), end_byte, prot=mmap.PROT_READ))
         except FileNotFoundError as error:
             raise RecordsGone(f"{path} is not there any more") from error
 
 
 def _between(known: list[Frame], start: int, end: int) -> list[Frame]:
-    """The frames that begin from one record on and before another."""
+    """Return the frames that begin at or after one record and before another."""
     first = bisect_left(known, start, key=lambda frame: frame.first_record)
     return known[first : bisect_left(known, end, key=lambda frame: frame.first_record)]
 
 
-def _cut(segment: int, kept: list[Frame], records_max: int) -> Iterator[Slice]:
+def _slices(segment: int, kept: list[Frame], records_max: int) -> Iterator[Slice]:
     start = 0
     for index in range(1, len(kept) + 1):
         records = kept[index - 1].end_record - kept[start].first_record

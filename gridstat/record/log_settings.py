@@ -1,4 +1,4 @@
-"""What may be set of a log; every bound has a name and a default."""
+"""Settings of logs and recorders; every bound has a name and a default."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final
 
 MIB: Final = 1024 * 1024
 LEDGER_S: Final = 60.0
-"""So old the newest reading of a ledger in the log may be, if nothing was lost meanwhile."""
+"""Maximum age of the newest ledger reading in a log without losses."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
     """Bounds of one log.
 
-    A segment is closed when it has grown or aged enough. Near `log_bytes_max` the recorder raises
-    an alarm; at it, appending is refused until segments are released: nothing is thrown away that
-    the pipeline has not yet taken over.
+    A segment is closed when it reaches a size or an age. Near `log_bytes_max` the recorder raises
+    an alarm; at it, appending is refused until segments are released: no record is dropped before
+    the pipeline has archived it.
     """
 
     segment_bytes_max: int = 128 * MIB
@@ -32,11 +32,11 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecorderSettings:
-    """Bounds of a whole recorder: its logs, how long an event may be unsafe, how many may wait.
+    """Bounds of a whole recorder: its logs, the time between syncs, and the waiting events.
 
-    Beside the events, `side` bounds each of the small logs. Ledgers and counters are released when
-    they are `account_s_max` old, and the oldest before the alarm of their log; streams, contracts
-    and gaps never, for every reader of the events needs them.
+    `side` bounds each of the logs beside the events. Ledgers and counters are released when they
+    are `account_s_max` old, and the oldest before the alarm of their log. Streams, contracts and
+    gaps are never released, since every reader of the events needs them.
     """
 
     events: LogSettings = field(default_factory=LogSettings)
@@ -51,7 +51,7 @@ class RecorderSettings:
     rows_bytes_max: int = 64 * MIB
     account_s_max: float = 7 * 86_400.0
     free_bytes_alarm: int = 512 * MIB
-    """With less room on the file system the alarm is raised, however small the logs are."""
+    """Free space of the file system below which an alarm is raised."""
 
     def __post_init__(self) -> None:
         assert self.sync_s > 0

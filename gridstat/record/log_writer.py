@@ -1,8 +1,8 @@
-"""Appends batches to a log and makes them safe; the only writer of its folder.
+"""Writer of one log; it holds the lock of its folder.
 
-`append` hands bytes to the operating system, `sync` brings them to the disk and into the manifest:
-from then on they are recorded. A writer that is killed leaves bytes behind which the manifest does
-not name; the next one cuts them off.
+`append` passes bytes to the operating system. `sync` brings them to the disk and into the manifest;
+from then on they are recorded. A killed writer leaves bytes that the manifest does not list; the
+next writer truncates them.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ LOCK_FILE: Final = "lock"
 NS_PER_S: Final = 1_000_000_000
 _NEVER_NS: Final = (1 << 63) - 1
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_RESTORE: Final = "restore the file from a copy, or move the whole folder away to begin anew"
+_RESTORE: Final = "restore the file from a copy, or move the whole folder away to start a new log"
 
 
 class LogWriter:
     """One log, open for appending.
 
-    Invariant: everything up to `recorded` is safe and in the manifest; everything between that and
-    `appended` is with the operating system and follows at the next `sync`.
+    Invariant: all records up to `recorded` are on the disk and in the manifest; records from there
+    up to `appended` are with the operating system and follow at the next `sync`.
     """
 
     def __init__(
@@ -87,10 +87,10 @@ class LogWriter:
             self._lock = self._take_lock()
             self._resume()
         except OSError as error:
-            self._let_go()
+            self._close_files()
             raise _failed(self._folder, error) from error
         except BaseException:
-            self._let_go()
+            self._close_files()
             raise
 
     def __enter__(self) -> Self:
@@ -106,7 +106,7 @@ class LogWriter:
 
     @property
     def log_bytes(self) -> int:
-        """What all segments take."""
+        """Size of all segments."""
         grown = 0 if self._open_extent is None else self._open_extent.end_byte
         return sum(extent.end_byte for extent in self._extents) + grown
 
@@ -115,31 +115,33 @@ class LogWriter:
         return self.log_bytes >= self._settings.alarm_share * self._settings.log_bytes_max
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Adds records of the log's kind, in frames; where it raises, `appended` says how far."""
+        """Add records of the log's kind, in frames; after an error, `appended` shows how far."""
         if self.is_failed:
-            raise StorageFailed(f"{self._folder} could not be written before", hint="start anew")
+            raise StorageFailed(
+                f"{self._folder} could not be written before", hint="restart the recorder"
+            )
         for start in range(0, batch.num_rows, FRAME_RECORDS_MAX):
             self._append_frame(batch.slice(start, FRAME_RECORDS_MAX))
 
     def sync(self) -> int:
-        """Makes safe what was appended; returns how many records are recorded altogether."""
+        """Bring appended records to the disk; return the number of all recorded ones."""
         if self.appended > self.recorded and not self.is_failed:
             self._commit(is_closed=False)
         return self.recorded
 
     def rotate(self) -> None:
-        """Closes the open segment, if anything is in it."""
+        """Close the open segment, unless it is empty."""
         if self._open_extent is not None and self._open_extent.records and not self.is_failed:
             self._commit(is_closed=True)
 
     def tend(self) -> None:
-        """Closes the open segment if it is old, also while nothing comes."""
+        """Close the open segment if it is old, also when no records come."""
         extent = self._open_extent
         if extent is not None and self._is_old_or_large(extent, 0, self._now_ns()):
             self.rotate()
 
     def outdated_before(self, before_ns: int, log_bytes_max: int) -> int:
-        """Where a log begins that keeps no closed segment from before then, nor so many bytes."""
+        """Return the first record to keep, given an oldest time and a maximum size of the log."""
         log_bytes = self.log_bytes
         for extent in self._extents:
             if extent.latest_ns >= before_ns and log_bytes <= log_bytes_max:
@@ -148,39 +150,40 @@ class LogWriter:
         return self._extents[-1].end_record if self._extents else 0
 
     def release(self, before_record: int) -> int:
-        """Removes closed segments that lie wholly before this record; returns the bytes freed."""
-        gone = [extent for extent in self._extents if extent.end_record <= before_record]
-        if self._open_recorded is None:  # The last one tells where the numbers go on.
-            gone = gone[: len(self._extents) - 1]
-        if not gone or self.is_failed:
+        """Remove closed segments that lie wholly before this record; return the bytes freed."""
+        released = [extent for extent in self._extents if extent.end_record <= before_record]
+        if self._open_recorded is None:  # The last segment says at which number the log continues.
+            released = released[: len(self._extents) - 1]
+        if not released or self.is_failed:
             return 0
-        names = [segment_name(extent.first_record) for extent in gone]
-        self._extents, before = [each for each in self._extents if each not in gone], self._extents
+        names = [segment_name(extent.first_record) for extent in released]
+        before = self._extents
+        self._extents = [each for each in before if each not in released]
         try:
             try:
-                self._write_manifest_anew()
-            except OSError:  # A disk without room for a few bytes gets it by what must go anyway.
+                self._rewrite_manifest()
+            except OSError:  # A full disk gets space from segments that are removed anyway.
                 self._unlink(names)
-                self._write_manifest_anew()
+                self._rewrite_manifest()
             self._unlink(names)
         except OSError as error:
             self._extents = before
-            self.is_failed = True  # The manifest may be another file now than the one open here.
+            self.is_failed = True  # The manifest may now be another file than the open one.
             raise _failed(self._folder, error) from error
-        return sum(extent.end_byte for extent in gone)
+        return sum(extent.end_byte for extent in released)
 
     def _unlink(self, names: list[str]) -> None:
         for name in names:
             (self._folder / name).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Makes safe what was appended, and lets another writer in."""
+        """Bring appended records to the disk, and release the lock."""
         if self._lock < 0:
             return
         try:
             self.sync()
         finally:
-            self._let_go()
+            self._close_files()
 
     def _take_lock(self) -> int:
         lock = os.open(self._folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -199,20 +202,20 @@ class LogWriter:
             self._folder / name, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
         )
 
-    def _let_go(self) -> None:
+    def _close_files(self) -> None:
         for descriptor in (self._segment, self._manifest, self._lock):
             if descriptor >= 0:
                 os.close(descriptor)
         self._segment = self._manifest = self._lock = -1
 
     def _resume(self) -> None:
-        """Cuts off what the manifest does not name, and goes on in the last segment."""
+        """Truncate what the manifest does not list, and continue the last segment."""
         self._extents, entry_bytes = read_extents(self._folder / MANIFEST_FILE)
         self._manifest = self._open(MANIFEST_FILE)
         os.ftruncate(self._manifest, entry_bytes)
         self._entries = entry_bytes // ENTRY_BYTES
         self.appended = self.recorded = self._extents[-1].end_record if self._extents else 0
-        self._remove_strays()
+        self._remove_unlisted()
         if self._extents:
             version = self._version_of(self._extents[-1])
             if not self._extents[-1].is_closed:
@@ -221,7 +224,7 @@ class LogWriter:
                 self.rotate()  # A segment holds records of one version.
 
     def _version_of(self, extent: Extent) -> int:
-        """Of what version its records are; raises if a newer release has written here."""
+        """Return the version of a segment's records; raise if a newer release has written them."""
         path = self._folder / segment_name(extent.first_record)
         try:
             with path.open("rb") as file:
@@ -230,7 +233,7 @@ class LogWriter:
             raise StorageFailed(f"{path} is missing", hint=_RESTORE) from error
         return decode_head(head, self._kind, str(path)).kind_version
 
-    def _remove_strays(self) -> None:
+    def _remove_unlisted(self) -> None:
         named = {segment_name(extent.first_record) for extent in self._extents}
         for path in self._folder.glob(f"*{SUFFIX}"):
             if path.name not in named:
@@ -254,7 +257,7 @@ class LogWriter:
     def _append_frame(self, batch: pa.RecordBatch) -> None:
         parts = encode_frame(batch, self._kind, self.appended)
         size = sum(map(len, parts))
-        self._make_room(size)
+        self._prepare_segment(size)
         extent = self._open_extent
         assert extent is not None
         self._write(parts, size, extent.end_byte)
@@ -268,7 +271,7 @@ class LogWriter:
             latest_ns=max(extent.latest_ns, int(times.max())),
         )
 
-    def _make_room(self, size: int) -> None:
+    def _prepare_segment(self, size: int) -> None:
         now_ns = self._now_ns()
         if self.log_bytes + size + ALIGNMENT > self._settings.log_bytes_max:
             raise LogFull(f"{self._folder} has reached {self._settings.log_bytes_max:,} bytes")
@@ -280,7 +283,7 @@ class LogWriter:
 
     def _is_old_or_large(self, extent: Extent, size: int, now_ns: int) -> bool:
         age_ns = now_ns - extent.began_ns
-        # A clock that was set back would keep it open for long; one that was set on closes it.
+        # A clock set back would keep the segment open for long; a negative age closes it.
         is_young = 0 <= age_ns < self._settings.segment_s_max * NS_PER_S
         has_room = extent.end_byte + size <= self._settings.segment_bytes_max
         return extent.records > 0 and not (is_young and has_room)
@@ -289,7 +292,7 @@ class LogWriter:
         head = SegmentHead(self._kind.code, self._kind.version, self.appended, now_ns)
         try:
             self._segment = self._open(segment_name(self.appended))
-            os.ftruncate(self._segment, 0)  # What an attempt that failed has left.
+            os.ftruncate(self._segment, 0)  # A failed attempt may have left bytes.
             self._write([encode_head(head)], ALIGNMENT, 0)
             sync_folder(self._folder)
         except (OSError, StorageFailed) as error:
@@ -304,23 +307,23 @@ class LogWriter:
         )
 
     def _write(self, parts: list[bytes], size: int, position: int) -> None:
-        """All parts, or the segment is as it was, or it is not written any more."""
+        """Write all parts; on failure, restore the segment or mark the writer as failed."""
         written = 0
         try:
             rest = [memoryview(part) for part in parts]
             while written < size:
                 count = os.writev(self._segment, rest)
                 written += count
-                rest = _after(rest, count)
+                rest = _remaining(rest, count)
         except OSError as error:
-            self._cut(position)
+            self._truncate(position)
             raise _failed(self._folder, error) from error
 
-    def _cut(self, position: int) -> None:
+    def _truncate(self, position: int) -> None:
         try:
             os.ftruncate(self._segment, position)
         except OSError:
-            self.is_failed = True  # Nothing may follow half a frame; the next start cuts it off.
+            self.is_failed = True  # No frame may follow half a frame; the next start truncates it.
 
     def _commit(self, *, is_closed: bool) -> None:
         assert self._open_extent is not None
@@ -329,7 +332,7 @@ class LogWriter:
             os.fdatasync(self._segment)
             self._append_entry(extent)
         except OSError as error:
-            self.is_failed = True  # What the disk holds now is known to the next start only.
+            self.is_failed = True  # The contents of the disk are unknown until the next start.
             raise StorageFailed(
                 f"{self._folder}: {error.strerror}", hint="look at the disk; it may be failing"
             ) from error
@@ -343,7 +346,7 @@ class LogWriter:
 
     def _append_entry(self, extent: Extent) -> None:
         if self._entries >= ENTRIES_MAX:
-            self._write_manifest_anew()
+            self._rewrite_manifest()
         position = self._entries * ENTRY_BYTES
         try:
             count = os.write(self._manifest, encode_extent(extent))
@@ -357,7 +360,7 @@ class LogWriter:
             sync_folder(self._folder)
         self._entries += 1
 
-    def _write_manifest_anew(self) -> None:
+    def _rewrite_manifest(self) -> None:
         kept = list(self._extents)
         if self._open_recorded is not None:
             kept.append(self._open_recorded)
@@ -370,12 +373,12 @@ class LogWriter:
 
 def _failed(folder: Path, error: OSError) -> StorageFailed:
     is_full = error.errno in _FULL
-    hint = "make room on the disk" if is_full else "see that the folder can be written"
+    hint = "free space on the disk" if is_full else "make the folder writable"
     return StorageFailed(f"{folder}: {error.strerror}", hint=f"{hint}; what was recorded is safe")
 
 
-def _after(parts: list[memoryview], count: int) -> list[memoryview]:
-    """What is left to write of the parts."""
+def _remaining(parts: list[memoryview], count: int) -> list[memoryview]:
+    """Return the parts that remain to be written."""
     while parts and count >= len(parts[0]):
         count -= len(parts[0])
         parts = parts[1:]

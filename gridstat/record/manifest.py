@@ -1,13 +1,13 @@
-"""The manifest of a log: how far each segment counts. What it does not name was never recorded.
+"""The manifest of a log: the valid extent of each segment.
 
-A file of entries, one for each time that the open segment was brought to the disk, and the last of
-each segment counts. An entry is written only after the bytes that it names are safe, so whatever
-follows them in the segment is the torn tail of a writer that was killed.
+The manifest is a file of entries. Each sync of the open segment adds one, and the last entry of
+each segment is the valid one. An entry is written only after its bytes are on the disk, so all
+further bytes of the segment are the torn tail of a killed writer, and were never recorded.
 
 offset | size | field of an entry, little-endian
      0 |    8 | number of the segment's first record, its name
-     8 |    8 | number after its last record that counts
-    16 |    8 | its bytes that count
+     8 |    8 | number after its last valid record
+    16 |    8 | its valid bytes
     24 |    8 | when the segment began, ns since 1970
     32 |    8 | earliest time of a record in the segment
     40 |    8 | latest time of a record in the segment
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 MANIFEST_FILE: Final = "manifest"
 ENTRY_BYTES: Final = 64
 ENTRIES_MAX: Final = 100_000
-"""After so many the file is written anew, with one entry for each segment."""
+"""Number of entries after which the file is rewritten with one entry for each segment."""
 _ENTRY: Final = struct.Struct("<QQQqqqI8s")
 _CHECKSUM: Final = struct.Struct("<I")
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much of a segment counts."""
+    """The valid part of a segment."""
 
     first_record: int
     end_record: int
@@ -70,10 +70,10 @@ def encode_extent(extent: Extent) -> bytes:
 
 
 class ManifestReader:
-    """The manifest as it grows: each look reads what was added since the last one.
+    """Incremental reader of a manifest: each call reads only the added entries.
 
-    A manifest that was written anew has fewer entries, so the last one known lies elsewhere in it;
-    then all of it is read again.
+    A rewritten manifest has fewer entries, so the last known entry lies elsewhere in it; then the
+    whole file is read again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,14 +84,14 @@ class ManifestReader:
 
     @property
     def entry_bytes(self) -> int:
-        """The bytes that hold whole entries."""
+        """Number of bytes that hold whole entries."""
         return self._position
 
     def extents(self) -> list[Extent]:
-        """The last entry of each segment, oldest segment first.
+        """Return the last entry of each segment, oldest segment first.
 
-        A writer killed in the middle leaves a torn entry at the end; sound entries behind a bad one
-        mean that the file was damaged later, and then it is not guessed what it said.
+        A killed writer leaves a torn entry at the end. Sound entries after a bad one mean that the
+        file was damaged later, and raise `DamagedLog`.
         """
         try:
             with self._path.open("rb") as file:
@@ -123,7 +123,7 @@ class ManifestReader:
 
 
 def read_extents(path: Path) -> tuple[list[Extent], int]:
-    """The last entry of each segment, oldest first, and the bytes that hold whole entries."""
+    """Return the last entry of each segment, oldest first, and the bytes of whole entries."""
     reader = ManifestReader(path)
     return reader.extents(), reader.entry_bytes
 
@@ -145,7 +145,7 @@ def _check_torn_only(data: bytes, position: int, in_file: int, path: Path) -> No
 
 
 def rewrite(path: Path, extents: Iterable[Extent]) -> None:
-    """The same log in fewer entries; a reader sees the old file or the new one."""
+    """Replace the manifest atomically by one with these entries."""
     fresh = path.with_suffix(".new")
     with fresh.open("wb") as file:
         file.writelines(encode_extent(extent) for extent in extents)
@@ -156,7 +156,7 @@ def rewrite(path: Path, extents: Iterable[Extent]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes new, renamed and removed names of a folder safe."""
+    """Bring new, renamed and removed names of a folder to the disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""The kinds of records that a log holds, each a folder of its own, and their columns.
+"""Kinds of records in a log, each with its own folder and columns.
 
-A kind's version goes up when its columns change. Readers know every version up to their own; a
-newer one is refused with a hint. Spark has no unsigned numbers, so there are none here.
+A kind's version increases when its columns change. Readers know every version up to their own, and
+refuse a newer one with a hint. Spark has no unsigned numbers, so all columns are signed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecordKind:
-    """A schema by name and number; `time` is the column that says when a record was true."""
+    """A schema by name and code; `time` is the column with the time of a record."""
 
     name: str
     code: int
@@ -65,7 +65,7 @@ EVENTS: Final = _kind(
         "options": pa.binary(),
     },
 )
-"""Status events as they came; `word` is the value's eight bytes, read by the stream's type."""
+"""Received status events; `word` is the value's eight bytes, decoded by the stream's type."""
 
 STREAMS: Final = _kind(
     "streams",
@@ -83,11 +83,11 @@ STREAMS: Final = _kind(
         "subscription": pa.int64(),
     },
 )
-"""What the number of a stream stands for; on the disk before the stream's first event.
+"""Meaning of each stream number, on the disk before the stream's first event.
 
-A stream is one variable under one contract: when its period, type or `every` changes, or another
-subscription takes over, what follows has a new number, be it on terms of old. Aperiodic variables
-(alerts) have no period.
+A stream is one variable under one contract. When its period, type or `every` changes, or another
+subscription replaces it, a new number begins, even with earlier terms. Aperiodic variables (alerts)
+have no period.
 """
 
 LEDGERS: Final = _kind(
@@ -114,11 +114,11 @@ LEDGERS: Final = _kind(
         "gap_ended_ns": pa.int64(),
     },
 )
-"""Counts of subscribers since each subscription began; they never fall.
+"""Counts of subscribers since each subscription began; they never decrease.
 
-One with a `path` counts what came by that path. `latency_counts` is the histogram of delivered
-events by powers of two of a microsecond; `gap_slots_max` slots were lost in a row up to that of
-`gap_ended_ns`, the worst gap of the newest hour that has one.
+A row with a `path` counts events on that path. `latency_counts` is the histogram of delivered
+events by powers of two of a microsecond. `gap_slots_max` slots were lost in a row up to that of
+`gap_ended_ns`, the worst gap of the newest hour with a gap.
 """
 
 COUNTERS: Final = _kind(
@@ -146,7 +146,7 @@ GAPS: Final = _kind(
         "events": pa.int64(),
     },
 )
-"""When something was not recorded, and why; `events` if it is known how many."""
+"""Intervals with unrecorded events, and the reason; `events` is null if unknown."""
 
 CONTRACTS: Final = _kind(
     "contracts",
@@ -169,7 +169,7 @@ CONTRACTS: Final = _kind(
         "is_over": pa.bool_(),
     },
 )
-"""Every contract of the cloud, as granted; again whenever it has changed, and when it is over."""
+"""Every contract of the cloud as granted, again after each change, and when it has ended."""
 
 KINDS: Final[Mapping[str, RecordKind]] = MappingProxyType(
     {kind.name: kind for kind in (EVENTS, STREAMS, LEDGERS, COUNTERS, GAPS, CONTRACTS)}
@@ -177,7 +177,7 @@ KINDS: Final[Mapping[str, RecordKind]] = MappingProxyType(
 
 
 def kind_named(name: str) -> RecordKind:
-    """The kind of this name; raises if there is none."""
+    """Return the kind of this name; raise if there is none."""
     if name not in KINDS:
         raise UnknownName(f"no record kind {name!r}", hint=f"one of {', '.join(KINDS)}")
     return KINDS[name]

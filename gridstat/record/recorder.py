@@ -1,8 +1,8 @@
-"""A recorder without its surroundings: events and rows in, logs on the disk out.
+"""Core of a recorder: takes events and rows, and writes logs to the disk.
 
-`take` and `put` are called by whoever delivers and never wait; `write` and `sync` belong to one
-thread of their own, which may wait for the disk as long as it takes. Recorded is what `sync` has
-made safe and put into the manifest; all else that came appears as a gap.
+`take` and `put` are called on any thread and never wait. `write` and `sync` run on one writing
+thread, which may wait for the disk. Events are recorded once `sync` has brought them to the disk
+and into the manifest; all other received events appear as a gap.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecorderFigures:
-    """What is told of a recorder; `recorded` counts since the log began, the rest since the start.
+    """Figures of a recorder; `recorded` counts since the log began, all others since the start.
 
     `state` is recording, nearly full, full or failing, by the worst of its logs and the disk.
     """
@@ -57,21 +57,21 @@ class RecorderFigures:
     missing: dict[str, int]
     log_bytes: dict[str, int]
     free_bytes: int | None
-    """Of the file system."""
+    """Free space of the file system."""
     released_bytes: dict[str, int]
     dropped_rows: dict[str, int]
-    """Of side logs, that could not wait for the disk any longer."""
+    """Rows of side logs dropped from memory while the disk did not take them."""
     failures: int
 
 
 class Recorder:
-    """Owns all logs of a folder from its making to `close`."""
+    """Owner of all logs of a folder from construction to `close`."""
 
     def __init__(
         self, folder: Path, *, now_ns: Callable[[], int], settings: RecorderSettings
     ) -> None:
         self.woken = threading.Event()
-        """Set when there is enough to write before the next sync is due."""
+        """Set when there is enough to write before the next sync."""
         self._folder = folder
         self._now_ns = now_ns
         self._settings = settings
@@ -81,7 +81,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._gaps_due_ns = 0
         self._rows = WaitingRows(settings.rows_bytes_max)
-        self._unsafe: tuple[int, int] | None = None
+        self._unsynced: tuple[int, int] | None = None
         self.taken = 0
         self._logs: dict[str, LogKeeper] = {}
         try:
@@ -93,26 +93,26 @@ class Recorder:
                 )
             held_bytes = self._logs[EVENTS.name].log_bytes
             check_disk(folder, settings.events.log_bytes_max - held_bytes)
-            self._disk.look()
+            self._disk.check()
             self._streams = StreamRegistry(read_rows(folder, STREAMS))
             self.last_received_ns = last_received_ns(folder)
         except BaseException:
-            self._let_go()
+            self._close_logs()
             raise
 
     # On any thread.
 
     def begin(self, variable: StatusVariable, every: int, subscription_id: int) -> int:
-        """Events of this identifier come under these terms; the answer is their stream.
+        """Begin a stream for this identifier under these terms, and return its number.
 
-        What is replayed was recorded when it was new, and is left out.
+        Replayed variables were recorded when they were new, and are left out.
         """
         if variable.is_replay:
             return self._streams.leave_out(variable.variable_id)
         return self._streams.begin(variable, every, subscription_id, self._now_ns())
 
     def take(self, samples: Samples, options: bytes = b"") -> None:
-        """Events as they arrive, of any variables; never waits."""
+        """Queue received events of any variables; never waits."""
         streams = self._streams.streams_of(samples["variable_id"])
         rows = EventRows(samples, streams, options)
         if self._streams.has_left_out:
@@ -124,11 +124,11 @@ class Recorder:
             self.miss(GapReason.RING_FULL, *rows.received_ns(), len(rows))
 
     def put(self, kind: RecordKind, rows: list[dict[str, Any]]) -> None:
-        """Records of another kind; they wait for the disk, within a bound."""
+        """Queue records of another kind, within a bound."""
         self._rows.put(kind, rows)
 
     def miss(self, reason: GapReason, from_ns: int, to_ns: int, events: int | None) -> None:
-        """Events that came, or should have come, and are not recorded."""
+        """Note events that came, or should have come, and are not recorded."""
         with self._lock:
             self._gaps.add(reason, from_ns, to_ns, events)
 
@@ -159,10 +159,10 @@ class Recorder:
     # On the writing thread, or before there is one.
 
     def note_downtime(self) -> int | None:
-        """Write down that nothing was recorded since the newest event, before there is a newer one.
+        """Record a gap from the newest event until now, and return its end.
 
-        Until when, None if nothing was ever recorded. Raises if it is not safe: events that were
-        recorded after it would hide the outage for good.
+        Return None if nothing was ever recorded. Raise if the gap cannot be written: events that
+        were recorded after it would hide the outage.
         """
         if self.last_received_ns is None:
             return None
@@ -172,33 +172,33 @@ class Recorder:
             raise StorageFailed(
                 f"{self._folder} does not take the gap since the last event: "
                 f"{self._logs[GAPS.name].complaint}",
-                hint="make room, or record into another folder: --into",
+                hint="free space, or record into another folder: --into",
             )
         return now_ns
 
     def write(self) -> None:
-        """Bring what waits to the operating system."""
+        """Pass waiting events to the operating system."""
         self.woken.clear()
         while (rows := self._ring.take()) is not None:
             self._append_events(rows)
 
     def sync(self) -> int:
-        """Bring everything to the disk; the answer is how many events are recorded altogether."""
+        """Bring everything to the disk, and return the number of all recorded events."""
         self.write()
         events = self._logs[EVENTS.name]
         lost = events.sync()
-        if lost and self._unsafe is not None:
-            self.miss(GapReason.DISK, *self._unsafe, lost)
-        self._unsafe = None
+        if lost and self._unsynced is not None:
+            self.miss(GapReason.DISK, *self._unsynced, lost)
+        self._unsynced = None
         self._write_rows()
         self._write_gaps()
         return events.recorded
 
     def tend(self) -> None:
-        """Close old segments, release archived ones, and look at the disk; once in a while."""
+        """Close old segments, release archived ones, and check the disk; called periodically."""
         for keeper in self._logs.values():
             keeper.tend()
-        self._disk.look()
+        self._disk.check()
 
     def rotate(self) -> None:
         """Close all open segments, so that they can be copied away."""
@@ -206,13 +206,13 @@ class Recorder:
             keeper.rotate()
 
     def close(self) -> None:
-        """Write down what waits, and let another recorder in."""
+        """Write everything that waits, and release the logs."""
         self.sync()
         self._gaps_due_ns = 0
         self._write_gaps()
-        self._let_go()
+        self._close_logs()
 
-    def _let_go(self) -> None:
+    def _close_logs(self) -> None:
         for keeper in self._logs.values():
             keeper.close()
 
@@ -224,20 +224,20 @@ class Recorder:
             return
         taken = events.append(event_batch(rows))
         if taken:
-            before = self._unsafe or (first_ns, last_ns)
-            self._unsafe = min(before[0], first_ns), max(before[1], last_ns)
+            before = self._unsynced or (first_ns, last_ns)
+            self._unsynced = min(before[0], first_ns), max(before[1], last_ns)
         if taken < len(rows):
             reason = GapReason.LOG_FULL if events.is_full else GapReason.DISK
             self.miss(reason, first_ns, last_ns, len(rows) - taken)
 
     def _write_streams(self) -> bool:
-        """What the numbers mean is safe before the first event that bears them."""
-        news = self._streams.news()
-        if not news:
+        """Write new streams, which must be on the disk before their first events."""
+        rows = self._streams.unwritten()
+        if not rows:
             return True
-        safe = self._write_safely(STREAMS, news)
-        self._streams.noted(safe)
-        return safe == len(news)
+        written = self._write_safely(STREAMS, rows)
+        self._streams.mark_written(written)
+        return written == len(rows)
 
     def _write_rows(self) -> None:
         left: list[Waiting] = []
@@ -247,7 +247,7 @@ class Recorder:
             safe = 0 if name in refused else self._write_batch(each.kind, each.batch)
             if safe < each.batch.num_rows:
                 left.append(each._replace(batch=each.batch.slice(safe)))
-                refused.add(name)  # What is younger may not overtake it.
+                refused.add(name)  # Later rows must not overtake it.
         self._rows.put_back(left)
 
     def _write_gaps(self) -> None:
@@ -268,14 +268,14 @@ class Recorder:
         return self._write_batch(kind, pa.RecordBatch.from_pylist(rows, schema=kind.schema))
 
     def _write_batch(self, kind: RecordKind, batch: pa.RecordBatch) -> int:
-        """How many of them, the first ones, are on the disk now."""
+        """Write a batch; return how many of its rows, from the first on, are on the disk."""
         keeper = self._logs[kind.name]
         taken = keeper.append(batch)
         return max(0, taken - keeper.sync())
 
 
 def read_rows(folder: Path, kind: RecordKind) -> Iterator[dict[str, Any]]:
-    """All records of a small log, oldest first."""
+    """Yield all records of a small log, oldest first."""
     reader = LogReader(folder, kind)
     for piece in reader.slices(*reader.ends(), READ_RECORDS_MAX):
         for batch in reader.read(piece):
@@ -283,17 +283,17 @@ def read_rows(folder: Path, kind: RecordKind) -> Iterator[dict[str, Any]]:
 
 
 def last_received_ns(folder: Path) -> int | None:
-    """When the newest recorded events arrived, None if there are none."""
+    """Return when the newest recorded events arrived, None if there are none."""
     reader = LogReader(folder, EVENTS)
     start, end = reader.ends()
     try:
-        pieces = reader.slices(reader.place_at(end - 1), end, READ_RECORDS_MAX) if end else []
+        pieces = reader.slices(reader.position_at(end - 1), end, READ_RECORDS_MAX) if end else []
         times = [
             int(batch.column("received_ns").to_numpy().max())
             for piece in pieces
             for batch in reader.read(piece)
         ]
-    except GridStatError as error:  # Damaged or gone; recording goes on all the same.
+    except GridStatError as error:  # Damaged or missing; recording continues nevertheless.
         log.warning("last_event_unreadable reason=%s", str(error))
         times = [extent.latest_ns for extent in reader.extents()[-1:]]
     return max(times, default=None) if end > start else None

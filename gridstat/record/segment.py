@@ -12,14 +12,14 @@ offset | size | field of the head, little-endian
     60 |    4 | CRC-32 of the 60 bytes before
 
 offset | size | field of a frame, little-endian
-     0 |    4 | bytes of the body, without the fill to a multiple of 64
+     0 |    4 | bytes of the body, without the padding to a multiple of 64
      4 |    4 | records
      8 |    8 | number of the first record
     16 |    8 | earliest time of a record, ns since 1970
     24 |    8 | latest time of a record
     32 |   28 | 0
     60 |    4 | CRC-32 of the 60 bytes before and of the body
-    64 |      | the body: an encapsulated record batch of Arrow, whose schema the kind tells
+    64 |      | the body: an encapsulated record batch of Arrow, whose schema is that of the kind
 
 Everything lies at a multiple of 64 bytes, so a batch is read in place from a mapped file.
 """
@@ -49,12 +49,12 @@ _MAGIC: Final = b"GRIDSLOG"
 _HEAD: Final = struct.Struct("<8sHHHHQQ28s")
 _FRAME: Final = struct.Struct("<IIQqq28s")
 _CHECKSUM: Final = struct.Struct("<I")
-_ROOM: Final = bytes(28)
+_RESERVED: Final = bytes(28)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentHead:
-    """What the first 64 bytes say."""
+    """Fields of the first 64 bytes."""
 
     kind_code: int
     kind_version: int
@@ -64,7 +64,7 @@ class SegmentHead:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where a batch lies in its segment, and what it holds; its checksum is looked at when read."""
+    """Position and contents of a batch in its segment; the checksum is verified when read."""
 
     position: int
     body_bytes: int
@@ -75,8 +75,8 @@ class Frame:
 
     @property
     def end(self) -> int:
-        """Where the next frame begins."""
-        return self.position + ALIGNMENT + filled(self.body_bytes)
+        """Position of the next frame."""
+        return self.position + ALIGNMENT + padded(self.body_bytes)
 
     @property
     def end_record(self) -> int:
@@ -96,13 +96,13 @@ def encode_head(head: SegmentHead) -> bytes:
         0,
         head.first_record,
         head.began_ns,
-        _ROOM,
+        _RESERVED,
     )
     return fields + _CHECKSUM.pack(crc32(fields))
 
 
 def decode_head(data: bytes | memoryview, kind: RecordKind, name: str) -> SegmentHead:
-    """The head, if it is one of this kind that this release can read."""
+    """Return the head; raise unless it is of this kind and this release can read it."""
     if len(data) < ALIGNMENT:
         raise DamagedLog(f"{name} ends within its head")
     magic, layout, code, version, _, first_record, began_ns, _ = _HEAD.unpack_from(data)
@@ -124,21 +124,21 @@ def decode_head(data: bytes | memoryview, kind: RecordKind, name: str) -> Segmen
 
 
 def encode_frame(batch: pa.RecordBatch, kind: RecordKind, first_record: int) -> list[bytes]:
-    """A batch as bytes to append; the caller has given it the kind's schema."""
+    """Return a batch with the kind's schema as bytes to append."""
     assert batch.schema == kind.schema
     assert 0 < batch.num_rows <= FRAME_RECORDS_MAX
     body = batch.serialize()
     times = batch.column(kind.time).to_numpy()
     fields = _FRAME.pack(
-        len(body), batch.num_rows, first_record, int(times.min()), int(times.max()), _ROOM
+        len(body), batch.num_rows, first_record, int(times.min()), int(times.max()), _RESERVED
     )
     checksum = crc32(body, crc32(fields))
-    fill = bytes(filled(len(body)) - len(body))
+    fill = bytes(padded(len(body)) - len(body))
     return [fields + _CHECKSUM.pack(checksum), body, fill]
 
 
 def frame_at(data: memoryview, position: int, end: int, name: str) -> Frame:
-    """The frame at this place of a segment that counts up to `end`."""
+    """Return the frame at a position of a segment that is valid up to `end`."""
     if position + ALIGNMENT > end:
         raise DamagedLog(f"{name} ends within a frame at byte {position}")
     body_bytes, records, first_record, earliest_ns, latest_ns, _ = _FRAME.unpack_from(
@@ -153,7 +153,7 @@ def frame_at(data: memoryview, position: int, end: int, name: str) -> Frame:
 
 
 def frames(data: memoryview, start: int, end: int, name: str) -> Iterator[Frame]:
-    """All frames from one frame's start to another's end; what they hold is not looked at."""
+    """Yield all frames between two positions, without reading their bodies."""
     position, expected = start, None
     while position < end:
         frame = frame_at(data, position, end, name)
@@ -164,7 +164,7 @@ def frames(data: memoryview, start: int, end: int, name: str) -> Iterator[Frame]
 
 
 def decode_frame(data: memoryview, frame: Frame, kind: RecordKind, name: str) -> pa.RecordBatch:
-    """The batch of a frame, in place; raises if a bit of it has changed."""
+    """Return the batch of a frame without copying; raise if any bit has changed."""
     start = frame.position + ALIGNMENT
     body = data[start : start + frame.body_bytes]
     (checksum,) = _CHECKSUM.unpack_from(data, frame.position + _FRAME.size)
@@ -180,8 +180,8 @@ def decode_frame(data: memoryview, frame: Frame, kind: RecordKind, name: str) ->
     return batch
 
 
-def filled(size: int) -> int:
-    """The size with its fill."""
+def padded(size: int) -> int:
+    """Return the size with padding."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 

@@ -1,7 +1,7 @@
-"""What a recorder says of itself, in a file of its log, for whoever reads the log.
+"""Status file of a recorder, in the folder of its log, for readers of the log.
 
-It is written about once a second and is no record: it may be missing, or of a recorder that is
-long gone.
+It is written about once a second and is no record: it may be missing, or stem from a recorder that
+ended long ago.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STATUS_FILE: Final = "status.json"
 
 
 def write_status(folder: Path, figures: RecorderFigures, now_ns: int) -> None:
-    """Replace the file; a disk that takes no more keeps the old one."""
+    """Replace the file; a full disk keeps the old one."""
     text = json.dumps({"time_ns": now_ns, **asdict(figures)})
     fresh = folder / f"{STATUS_FILE}.new"
     with suppress(OSError):
@@ -29,7 +29,7 @@ def write_status(folder: Path, figures: RecorderFigures, now_ns: int) -> None:
 
 
 def read_status(folder: Path) -> dict[str, Any] | None:
-    """What it said last, None if nothing readable is there."""
+    """Return the last status, None if there is no readable file."""
     try:
         found = json.loads((folder / STATUS_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):

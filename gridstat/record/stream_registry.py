@@ -1,8 +1,8 @@
-"""The numbers of streams: which one an identifier stands for now, and what each has ever meant.
+"""Registry of stream numbers: the current stream of each identifier, and the terms of each stream.
 
-A number is given once, to one variable under one contract and its terms, and means the same after
-a restart. A contract that comes later, or terms that come back, have a number of their own: what
-is due under a number is one stretch of time, from its row to the end of its contract.
+A number belongs to one variable under one contract and its terms, also after a restart. A later
+contract, or terms that return, get a new number: events under a number are due in one interval,
+from its row to the end of its contract.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 UNKNOWN_STREAM: Final = -1
 LEFT_OUT: Final = -2
 VARIABLE_ID_MAX: Final = 1 << 24
-"""Identifiers are counted from 1; one beyond has no stream, and its events no name."""
-_ROOM: Final = 1_024
+"""Highest identifier with a stream; events of higher ones have an unknown stream."""
+_SIZE_INITIAL: Final = 1_024
 
 
 class Terms(NamedTuple):
-    """What makes a stream: when one of these changes, another stream begins."""
+    """Terms of a stream: when one of them changes, another stream begins."""
 
     variable: str
     value_type: str
@@ -41,27 +41,27 @@ class Terms(NamedTuple):
 
 
 class StreamRegistry:
-    """Told by whoever subscribes, asked with every batch, and read out by the writer."""
+    """Streams begin on subscription, are looked up with every batch, and written by the writer."""
 
     def __init__(self, known: Iterable[dict[str, Any]] = ()) -> None:
         self._newest: dict[str, tuple[Terms, int]] = {}
-        """By variable, its newest stream."""
+        """Newest stream of each variable."""
         self._next = 0
         for row in known:
             terms = Terms(*(row[name] for name in Terms._fields))
             self._newest[terms.variable] = terms, int(row["stream"])
             self._next = max(self._next, int(row["stream"]) + 1)
-        self._current: NDArray[np.int32] = np.full(_ROOM, UNKNOWN_STREAM, np.int32)
-        self._news: list[dict[str, Any]] = []
+        self._current: NDArray[np.int32] = np.full(_SIZE_INITIAL, UNKNOWN_STREAM, np.int32)
+        self._unwritten: list[dict[str, Any]] = []
         self._lock = threading.Lock()
         self.has_left_out = False
-        """Whether any identifier was ever left out."""
+        """True if any identifier was ever left out."""
 
     def __len__(self) -> int:
         return self._next
 
     def begin(self, variable: StatusVariable, every: int, subscription: int, now_ns: int) -> int:
-        """Events of this identifier are of this stream from now on; the answer is its number."""
+        """Begin or continue a stream for this identifier, and return its number."""
         number = variable.variable_id
         with self._lock:
             stream = self._number_of(_terms(variable, every, subscription), now_ns)
@@ -69,14 +69,14 @@ class StreamRegistry:
         return stream
 
     def leave_out(self, variable_id: int) -> int:
-        """Events of this identifier are not to be recorded."""
+        """Exclude events of this identifier from the record."""
         with self._lock:
             self._set(variable_id, LEFT_OUT)
             self.has_left_out = True
         return LEFT_OUT
 
     def streams_of(self, variable_ids: NDArray[np.uint32]) -> NDArray[np.int32]:
-        """The stream of each event."""
+        """Return the stream of each event."""
         current = self._current
         is_known = variable_ids < len(current)
         if is_known.all():
@@ -84,15 +84,15 @@ class StreamRegistry:
         found = current[np.where(is_known, variable_ids, 0)]
         return np.where(is_known, found, np.int32(UNKNOWN_STREAM))
 
-    def news(self) -> list[dict[str, Any]]:
-        """The rows of streams that are not on the disk yet."""
+    def unwritten(self) -> list[dict[str, Any]]:
+        """Return the rows of streams that are not on the disk yet."""
         with self._lock:
-            return list(self._news)
+            return list(self._unwritten)
 
-    def noted(self, count: int) -> None:
-        """So many of the news are on the disk."""
+    def mark_written(self, count: int) -> None:
+        """Drop the first `count` unwritten rows, which are on the disk now."""
         with self._lock:
-            del self._news[:count]
+            del self._unwritten[:count]
 
     def _number_of(self, terms: Terms, now_ns: int) -> int:
         newest = self._newest.get(terms.variable)
@@ -100,7 +100,7 @@ class StreamRegistry:
             return newest[1]
         stream, self._next = self._next, self._next + 1
         self._newest[terms.variable] = terms, stream
-        self._news.append({"stream": stream, "since_ns": now_ns} | terms._asdict())
+        self._unwritten.append({"stream": stream, "since_ns": now_ns} | terms._asdict())
         return stream
 
     def _set(self, number: int, stream: int) -> None:

@@ -1,7 +1,7 @@
-"""Records of the side logs that wait for the disk, in the order in which they came.
+"""Queue of side-log records that wait for the disk, in order of arrival.
 
-They wait as Arrow batches, whose size is known, within a bound in bytes. Beyond it the oldest
-accounts are dropped first: their counts never fall, so a later one makes up for them.
+They wait as Arrow batches, whose size is known, within a bound in bytes. Above it, the oldest
+accounts are dropped first: their counts never decrease, so a later reading replaces them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from gridstat.record.record_kinds import RecordKind
 
 ACCOUNTS: Final = (LEDGERS, COUNTERS)
-"""Readings of counts: many, soon outdated, and summed up in the audit's table. The other side logs
-say what readers need to understand any event, and each of their records is there once."""
+"""Kinds with readings of counts: many, soon outdated, and summarised in the audit's table. Readers
+need the other side logs to understand any event, and each of their records exists once."""
 
 log = logging.getLogger(__name__)
 
 
 class Waiting(NamedTuple):
-    """Records of one kind that came together, and the memory that they take."""
+    """Records of one kind that came together, and their size in memory."""
 
     kind: RecordKind
     batch: pa.RecordBatch
@@ -33,7 +33,7 @@ class Waiting(NamedTuple):
 
 
 class WaitingRows:
-    """On any thread; holds at most so many bytes, and counts what had to go by the log's name."""
+    """Queue for any thread, bounded in bytes; `dropped` counts dropped rows by log name."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -43,20 +43,20 @@ class WaitingRows:
         self.dropped = dict.fromkeys((kind.name for kind in ACCOUNTS), 0)
 
     def put(self, kind: RecordKind, rows: list[dict[str, Any]]) -> None:
-        """These are the newest."""
+        """Add the newest rows."""
         batch = pa.RecordBatch.from_pylist(rows, schema=kind.schema)
         with self._lock:
             self._waiting.append(Waiting(kind, batch, batch.nbytes))
             self._drop()
 
     def take(self) -> list[Waiting]:
-        """All of them, the oldest first; they are gone from here."""
+        """Remove and return all batches, the oldest first."""
         with self._lock:
             taken, self._waiting = self._waiting, []
         return taken
 
     def put_back(self, waiting: list[Waiting]) -> None:
-        """The disk did not take these; they are older than what came since."""
+        """Add batches again that the disk did not take, before all newer ones."""
         with self._lock:
             self._waiting = waiting + self._waiting
             self._is_dropping = self._is_dropping and bool(waiting)
@@ -66,7 +66,7 @@ class WaitingRows:
         over_bytes = sum(each.size_bytes for each in self._waiting) - self._bytes_max
         if over_bytes <= 0:
             return
-        gone = set()
+        dropped = set()
         # Accounts first; the order among them stays.
         for number, each in sorted(
             enumerate(self._waiting), key=lambda one: one[1].kind not in ACCOUNTS
@@ -74,10 +74,10 @@ class WaitingRows:
             if over_bytes <= 0:
                 break
             over_bytes -= each.size_bytes
-            gone.add(number)
+            dropped.add(number)
             name = each.kind.name
             self.dropped[name] = self.dropped.get(name, 0) + each.batch.num_rows
-        self._waiting = [each for number, each in enumerate(self._waiting) if number not in gone]
+        self._waiting = [each for number, each in enumerate(self._waiting) if number not in dropped]
         if not self._is_dropping:
             log.warning("rows_dropped bytes_max=%d so_far=%s", self._bytes_max, self.dropped)
         self._is_dropping = True

@@ -1,4 +1,4 @@
-"""The thread of a recorder that waits for the disk, so that nobody else has to."""
+"""Writing thread of a recorder, the only one that waits for the disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class WritingThread:
-    """Syncs every `sync_s`; `on_tended` is called about once a second, after the logs were."""
+    """Syncs every `sync_s`; calls `on_tended` about once a second, after `Recorder.tend`."""
 
     def __init__(
         self, recorder: Recorder, sync_s: float, on_tended: Callable[[], object] = lambda: None
@@ -26,7 +26,7 @@ class WritingThread:
         self._recorder = recorder
         self._sync_s = sync_s
         self._on_tended = on_tended
-        self._is_over = threading.Event()
+        self._is_closing = threading.Event()
         self._wants_rotation = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gs-recorder")
 
@@ -34,20 +34,20 @@ class WritingThread:
         self._thread.start()
 
     def rotate(self) -> None:
-        """Close all open segments, soon."""
+        """Request that all open segments are closed soon."""
         self._wants_rotation.set()
         self._recorder.woken.set()
 
     def close(self) -> None:
-        """Write down what has come, and end."""
-        self._is_over.set()
+        """Write everything that has come, and end the thread."""
+        self._is_closing.set()
         self._recorder.woken.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
         sync_s = tend_s = time.monotonic()
-        while not self._is_over.is_set():
+        while not self._is_closing.is_set():
             self._recorder.woken.wait(max(0.0, sync_s - time.monotonic()))
             try:
                 self._recorder.write()
@@ -62,7 +62,7 @@ class WritingThread:
                     self._on_tended()
                     tend_s = time.monotonic() + TEND_EVERY_S
             except Exception:
-                # Our bug, or a disk that fails in a new way: events go on into the ring, and what
-                # finds no room there is a gap.
+                # A bug, or an unexpected disk failure: events still enter the ring, and those
+                # that do not fit become a gap.
                 log.exception("writing_failed")
                 time.sleep(self._sync_s)

@@ -284,6 +284,6 @@ def test_any_broker_killed_after_any_word_ends_in_a_state_that_all_agree_on(
             assert isinstance(outcome, GrantedOutcome), f"{where}: {outcome}"
             assert len(outcome.paths) == 2, where
             (holding,) = [one for one, _ in family.brokers["root"].broker.state.holdings.all()]
-            assert len(body_of(holding).ways) == 2, where
+            assert len(body_of(holding).scope_paths) == 2, where
             ask(family, "d", Unsubscribe())
         assert residue(family) == [], where

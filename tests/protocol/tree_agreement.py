@@ -65,7 +65,7 @@ def _between_brokers(family: Family) -> Iterator[str]:
         if asked.granted is not None
     }
     owned = {
-        holding.key: len(body_of(holding).ways)
+        holding.key: len(body_of(holding).scope_paths)
         for node in family.brokers.values()
         for holding, _ in node.broker.state.holdings.all()
         if holding.is_owned

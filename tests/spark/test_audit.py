@@ -260,7 +260,7 @@ def test_the_contract_of_a_restarted_recorder_is_audited_from_its_own_events(
     for subscription, since_ns in ((7, BEGAN_NS), (8, again_ns)):
         book = StreamRegistry(lives)
         book.begin(of, 2, subscription, since_ns)
-        lives += book.news()
+        lives += book.unwritten()
     terms = {"variable": of.name, "phase_ns": 0, "endpoint": "c1/recorder"}
     held = [
         contract(7, 0, **terms),

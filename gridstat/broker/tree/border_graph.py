@@ -1,8 +1,21 @@
-"""The graph of borders: ways through children, channels between them, and how near all is.
+"""The graph of border routers: abstract links through children, and channels between them.
 
-Distances are worked out once for each border of interest and kept until the graph changes, so that
-a request costs a few look-ups, however many clouds there are. The same graph, seen from above, is
-what this broker tells its own parent: ways between the parent's borders.
+Nodes are border routers. Edges are this broker's own channels, and the abstract links that each
+child reports: the nearest path between two of its borders, with latency and free capacity.
+
+Messages. A child sends `AbstractLinksReported`, in pages; the last page replaces all that the child
+reported before. This broker sends the same message to its parent: one abstract link for each pair
+of the parent's borders, computed over its own graph, and the traps among those borders. A trap is
+a pair of entries and a pair of exits without two disjoint paths between them.
+
+A report to the parent is idle, pending (`ABSTRACT_LINKS_TIMER` is set) or in progress (some rows
+are done, and the timer continues the rest, so that one call stays short). A change starts the
+timer; several changes within `abstract_links_after_ns` are sent together, and only if some value
+has moved by more than a tenth. When the parent joins, a report is sent in any case. Nothing here is
+durable: after a restart, children report again when they join, and so does this broker.
+
+Distances are computed once for each border of interest and cached until `version` changes, so that
+a request costs a few look-ups, however many clouds there are.
 """
 
 from __future__ import annotations
@@ -29,31 +42,31 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.tree_borders import TreeBorders
     from gridstat.broker.tree.tree_context import TreeContext
 
-NEAR_US: Final = 100
-"""What is assumed of a way that nobody has told of: a router or two."""
+ASSUMED_LATENCY_US: Final = 100
+"""Latency assumed for a path of unknown latency: about that of two routers."""
 TRAP_BORDERS_MAX: Final = 6
-"""Of more borders than these, traps are not looked for; whoever meets one plans round it."""
-TOLD_AGAIN_SHARE: Final = 10
-"""A hint is told anew when it has moved by more than a tenth."""
+"""Maximum number of borders with a search for traps; above it, planning finds traps by refusal."""
+REPORT_CHANGE_DIVISOR: Final = 10
+"""A value is reported again when it has moved by more than a tenth."""
 ABSTRACT_LINKS_TIMER: Final = "abstract_links"
-LOOKED_AT_MAX: Final = 500_000
-"""Ways that are looked at in one turn for what the parent is told; with more it takes turns."""
+EDGES_PER_CALL_MAX: Final = 500_000
+"""Maximum number of edges examined in one call for the report to the parent."""
 _FAR_US: Final = LATENCY_TOLD_MAX
 
 Distances = dict[str, int]
 Free = tuple[dict[int, int] | None, dict[int, int] | None]
-"""Bytes and events a second, by mode; None where nobody has named a bound."""
+"""Free bytes and events a second, by mode; None where no bound is declared."""
 
 
 class Reach(NamedTuple):
-    """How far routers are from one, and by which other each is reached."""
+    """Distances from one router to others, and the predecessor of each on its shortest path."""
 
     distances: Distances
     before: dict[str, str]
 
 
 class BorderGraph:
-    """`version` grows with every change of the graph; what is free is read when it is needed."""
+    """Cached distances belong to one `version` of the graph; free capacity is read when needed."""
 
     def __init__(self, context: TreeContext, borders: TreeBorders) -> None:
         self._context = context
@@ -65,22 +78,22 @@ class BorderGraph:
         self._seen: tuple[int, int, int] = (-1, -1, -1)
         self._out: dict[str, list[tuple[str, int]]] = {}
         self._into: dict[str, list[tuple[str, int]]] = {}
-        self._way_count = 0
+        self._edge_count = 0
         self._from: dict[str, Reach] = {}
         self._to: dict[str, Reach] = {}
         self._channels: dict[str, list[int]] = {}
-        self._told: AbstractLinksReported | None = None
+        self._last_report: AbstractLinksReported | None = None
         self._rows: dict[str, list[AbstractLink]] = {}
-        """What is about to be told, by the border that is entered by."""
-        self._looking_at: list[str] = []
+        """Rows of the report that is being computed, by entry border."""
+        self._computed_borders: list[str] = []
         self._is_forced = False
         self._is_changed = False
         self._is_timer_set = False
 
-    # What children tell.
+    # Reports of children.
 
-    def tell(self, child: str, message: AbstractLinksReported) -> bool:
-        """Whether that was the last page, so that there may be other ways now."""
+    def receive(self, child: str, message: AbstractLinksReported) -> bool:
+        """Take one page of a child's report; return True once the report is complete."""
         arriving = self._arriving.setdefault(child, Arriving(BORDERS_MAX**2))
         whole = arriving.take(message.page, message.abstract_links, is_last=message.is_last)
         if whole is None:
@@ -116,12 +129,12 @@ class BorderGraph:
         return self._version, state.channels.version, state.families.version
 
     def channels_of(self, child: str) -> list[int]:
-        """Own channels from or to routers below a child, as far as they can be used."""
+        """Return this broker's usable channels from or to routers below a child."""
         self._refresh()
         return self._channels.get(child, [])
 
     def neighbours(self, child: str) -> set[str]:
-        """The children at the other ends of those channels."""
+        """Return the children at the other ends of the channels of a child."""
         channels, families = self._context.state.channels, self._context.state.families
         ends = {
             families.child_at(end) or ""
@@ -134,7 +147,7 @@ class BorderGraph:
         return ends - {child, ""}
 
     def part(self, children: Iterable[str]) -> PathGraph:
-        """All borders of these children, for the first look at a pair of ends."""
+        """Return the graph of all borders of these children."""
         self._refresh()
         routers = {router for child in children for router in self._borders.wanted(child)}
         return PathGraph(
@@ -153,17 +166,22 @@ class BorderGraph:
     # Distances.
 
     def ends_above(self, child: str, ends: Iterable[Nearness]) -> tuple[Nearness, ...]:
-        """From the parent's borders to a subscriber below a child, who is so near to its own."""
+        """Return the distances from the parent's borders to a subscriber below a child.
+
+        `ends` are the subscriber's distances from the borders of that child.
+        """
         near = {found.router: found.latency_us for found in ends}
         return self._nearness(
-            child, near, {border: self._reach(border).distances for border in self._above()}
+            child,
+            near,
+            {border: self._reach(border).distances for border in self._parent_borders()},
         )
 
     def starts_above(self, child: str, starts: Iterable[Nearness]) -> tuple[Nearness, ...]:
-        """From a publisher below a child to the parent's borders."""
+        """Return the distances from a publisher below a child to the parent's borders."""
         near = {found.router: found.latency_us for found in starts}
         return self._nearness(
-            child, near, {border: self.distances_to(border) for border in self._above()}
+            child, near, {border: self.distances_to(border) for border in self._parent_borders()}
         )
 
     def _nearness(
@@ -179,7 +197,9 @@ class BorderGraph:
                 for router, latency_us in near.items()
                 if router in reached
             ]
-            if sums and min(sums) <= LATENCY_TOLD_MAX:  # The parent takes no more for a word.
+            if (
+                sums and min(sums) <= LATENCY_TOLD_MAX
+            ):  # The parent refuses a larger value as malformed.
                 found.append(Nearness(router=border, latency_us=min(sums)))
         return tuple(found)
 
@@ -187,17 +207,17 @@ class BorderGraph:
         self._refresh()
         known = self._from.get(border)
         if known is None:
-            known = self._from[border] = _reached(self._out, border)
+            known = self._from[border] = _shortest_paths(self._out, border)
         return known
 
     def distances_to(self, border: str) -> Distances:
         self._refresh()
         known = self._to.get(border)
         if known is None:
-            known = self._to[border] = _reached(self._into, border)
+            known = self._to[border] = _shortest_paths(self._into, border)
         return known.distances
 
-    def _above(self) -> list[str]:
+    def _parent_borders(self) -> list[str]:
         return sorted(self._borders.wanted_above)
 
     def _refresh(self) -> None:
@@ -209,29 +229,29 @@ class BorderGraph:
             index.clear()
         self._from.clear()
         self._to.clear()
-        self._way_count = 0
+        self._edge_count = 0
         self._channels.clear()
         channels, families = self._context.state.channels, self._context.state.families
         for number, account in channels.accounts.items():
             channel = account.channel
             if not account.is_usable or not self._borders.is_open(channel):
                 continue
-            self._join(channel.from_router, channel.to_router, channels.latency_us(number))
+            self._add_edge(channel.from_router, channel.to_router, channels.latency_us(number))
             for router in (channel.from_router, channel.to_router):
                 self._channels.setdefault(families.child_at(router) or "", []).append(number)
-        for told in self._abstract_links.values():
-            for (from_router, to_router), abstract_link in told.items():
-                self._join(from_router, to_router, abstract_link.latency_us)
+        for links in self._abstract_links.values():
+            for (from_router, to_router), abstract_link in links.items():
+                self._add_edge(from_router, to_router, abstract_link.latency_us)
 
-    def _join(self, from_router: str, to_router: str, latency_us: int) -> None:
+    def _add_edge(self, from_router: str, to_router: str, latency_us: int) -> None:
         self._out.setdefault(from_router, []).append((to_router, latency_us))
         self._into.setdefault(to_router, []).append((from_router, latency_us))
-        self._way_count += 1
+        self._edge_count += 1
 
-    # What the parent is told.
+    # Reports to the parent.
 
     def changed(self) -> None:
-        """Something may be other than it was told; the parent hears of it in a little while."""
+        """Schedule a report to the parent, since the graph may differ from the last report."""
         self._is_changed = True
         if self._context.has_parent and not self._is_timer_set:
             self._set_timer()
@@ -242,72 +262,72 @@ class BorderGraph:
             ABSTRACT_LINKS_TIMER, self._context.settings.abstract_links_after_ns
         )
 
-    def tell_parent(self, *, is_forced: bool = False) -> None:
-        """Look at all, or on where the last turn ended, and tell when all is seen."""
+    def report_to_parent(self, *, is_forced: bool = False) -> None:
+        """Compute the report, or continue it, and send it once all rows are complete."""
         self._is_timer_set = False
         if not self._context.is_parent_joined:
-            self._looking_at = []
+            self._computed_borders = []
             return
-        borders = self._above()
-        if is_forced or not self._looking_at or self._looking_at != borders:
-            self._looking_at, self._rows = borders, {}
+        borders = self._parent_borders()
+        if is_forced or not self._computed_borders or self._computed_borders != borders:
+            self._computed_borders, self._rows = borders, {}
             self._is_forced, self._is_changed = self._is_forced or is_forced, False
-        self._look(borders)
+        self._compute_rows(borders)
         if len(self._rows) < len(borders):
             self._set_timer()
             return
-        self._tell(borders)
-        self._looking_at, self._rows = [], {}
+        self._send_report(borders)
+        self._computed_borders, self._rows = [], {}
         if self._is_changed:
             self._set_timer()
 
-    def _look(self, borders: list[str]) -> None:
+    def _compute_rows(self, borders: list[str]) -> None:
         self._refresh()
-        count = len(self._rows) + max(1, LOOKED_AT_MAX // max(1, self._way_count))
+        count = len(self._rows) + max(1, EDGES_PER_CALL_MAX // max(1, self._edge_count))
         for entry in borders[len(self._rows) : count]:
             self._rows[entry] = self._row(entry, borders)
 
-    def _tell(self, borders: list[str]) -> None:
+    def _send_report(self, borders: list[str]) -> None:
         abstract_links = tuple(found for row in self._rows.values() for found in row)
         traps = self._traps_above(borders)
-        told = AbstractLinksReported(
+        report = AbstractLinksReported(
             term=self._context.term, abstract_links=abstract_links, traps=traps
         )
-        if self._is_forced or self._told is None or _has_moved(self._told, told):
-            self._told = told
-            for page in pages_of_abstract_links(told):
+        if self._is_forced or self._last_report is None or _has_moved(self._last_report, report):
+            self._last_report = report
+            for page in pages_of_abstract_links(report):
                 self._context.send_parent(page)
         self._is_forced = False
 
     def _row(self, entry: str, borders: list[str]) -> list[AbstractLink]:
-        """The nearest ways from one border to all others."""
+        """Return the shortest paths from one border to all others as abstract links."""
         reach = self._reach(entry)
         free: dict[str, Free] = {entry: (None, None)}
         row = []
-        for leaving in borders:
-            if leaving != entry and leaving in reach.distances:
-                free_bytes, free_events = self._free_on_the_way(leaving, reach, free)
+        for exit_router in borders:
+            if exit_router != entry and exit_router in reach.distances:
+                free_bytes, free_events = self._free_along_path(exit_router, reach, free)
                 found = AbstractLink(
                     from_router=entry,
-                    to_router=leaving,
-                    latency_us=reach.distances[leaving],
+                    to_router=exit_router,
+                    latency_us=reach.distances[exit_router],
                     free_bytes_per_s=free_bytes,
                     free_events_per_s=free_events,
                 )
                 row.append(found)
         return row
 
-    def _free_on_the_way(self, leaving: str, reach: Reach, free: dict[str, Free]) -> Free:
-        """The least of all steps; `free` has that of routers on ways that were seen before."""
-        way, at = [], leaving
+    def _free_along_path(self, exit_router: str, reach: Reach, free: dict[str, Free]) -> Free:
+        """Return the minimum over all hops to `exit_router`; `free` caches results for routers."""
+        hops, at = [], exit_router
         while at not in free:
-            way.append(at)
+            hops.append(at)
             at = reach.before[at]
-        for onward in reversed(way):
+        for onward in reversed(hops):
             bytes_here, events_here = self._free(at, onward)
             free[onward] = _least(free[at][0], bytes_here), _least(free[at][1], events_here)
             at = onward
-        return free[leaving]
+        return free[exit_router]
 
     def _free(self, from_router: str, to_router: str) -> Free:
         channels = self._context.state.channels
@@ -325,17 +345,17 @@ class BorderGraph:
             return ()
         graph = self.part(self._context.state.families.children)
         if not set(borders) <= set(graph.number_of):
-            return ()  # Where a border has no way at all, there is nothing to say of two.
+            return ()  # Pairs with a border that has no path at all are no traps.
         return tuple(
             Trap(entries=(first, second), exits=(third, fourth))
             for first, second in combinations(borders, 2)
             for third, fourth in combinations(borders, 2)
             if not {first, second} & {third, fourth}
-            and not _has_two_ways(graph, (first, second), (third, fourth))
+            and not _has_disjoint_pair(graph, (first, second), (third, fourth))
         )
 
 
-def _has_two_ways(graph: PathGraph, entries: tuple[str, str], exits: tuple[str, str]) -> bool:
+def _has_disjoint_pair(graph: PathGraph, entries: tuple[str, str], exits: tuple[str, str]) -> bool:
     found = disjoint_paths(graph, entries, exits, (_FAR_US, _FAR_US), clock=_no_clock)
     return isinstance(found, Found) and found.is_node_disjoint and not found.shares_edge
 
@@ -344,7 +364,7 @@ def _no_clock() -> float:
     return 0.0
 
 
-def _reached(out: Mapping[str, list[tuple[str, int]]], origin: str) -> Reach:
+def _shortest_paths(out: Mapping[str, list[tuple[str, int]]], origin: str) -> Reach:
     found: Distances = {origin: 0}
     before: dict[str, str] = {}
     heap = [(0, origin)]
@@ -362,7 +382,7 @@ def _reached(out: Mapping[str, list[tuple[str, int]]], origin: str) -> Reach:
 
 
 def _least(one: dict[int, int] | None, other: dict[int, int] | None) -> dict[int, int] | None:
-    """The lesser in every mode that either names; an absent mode is as the baseline."""
+    """Return the minimum for every mode that either names; an absent mode counts as baseline."""
     if one is None or other is None:
         return one if other is None else other
     return {
@@ -376,25 +396,25 @@ def _has_moved(before: AbstractLinksReported, now: AbstractLinksReported) -> boo
     new = {(found.from_router, found.to_router): found for found in now.abstract_links}
     if old.keys() != new.keys() or before.traps != now.traps:
         return True
-    return any(_is_other(old[ends], found) for ends, found in new.items())
+    return any(_has_link_moved(old[ends], found) for ends, found in new.items())
 
 
-def _is_other(before: AbstractLink, now: AbstractLink) -> bool:
+def _has_link_moved(before: AbstractLink, now: AbstractLink) -> bool:
     return (
-        _is_far(before.latency_us, now.latency_us)
-        or _is_freer(before.free_bytes_per_s, now.free_bytes_per_s)
-        or _is_freer(before.free_events_per_s, now.free_events_per_s)
+        _differs(before.latency_us, now.latency_us)
+        or _has_free_moved(before.free_bytes_per_s, now.free_bytes_per_s)
+        or _has_free_moved(before.free_events_per_s, now.free_events_per_s)
     )
 
 
-def _is_freer(before: dict[int, int] | None, now: dict[int, int] | None) -> bool:
-    """Freer or fuller, in any mode."""
+def _has_free_moved(before: dict[int, int] | None, now: dict[int, int] | None) -> bool:
+    """Return whether free capacity has grown or shrunk noticeably in any mode."""
     if before is None or now is None:
         return before is not now
     return before.keys() != now.keys() or any(
-        _is_far(before[mode], free) for mode, free in now.items()
+        _differs(before[mode], free) for mode, free in now.items()
     )
 
 
-def _is_far(before: int, now: int) -> bool:
-    return abs(now - before) * TOLD_AGAIN_SHARE > max(before, now)
+def _differs(before: int, now: int) -> bool:
+    return abs(now - before) * REPORT_CHANGE_DIVISOR > max(before, now)

@@ -1,8 +1,9 @@
-"""What the numbers of a broker's channels begin with: unlike at any broker above or below it.
+"""Prefixes of channel numbers: every broker has one that no broker above or below it has.
 
-A cloud knows channels of all brokers above it by their numbers alone. Each broker is told which
-prefixes are taken above it, and has another, or does not join. It tells those of its scope upwards,
-so that a broker that holds nothing yet makes room for one that cannot change any more.
+A cloud identifies channels of all brokers above it by number alone. A parent sends each child the
+prefixes that are taken above; the child chooses another one, or does not join. A child reports the
+prefixes in its scope upwards, so that a broker without holdings gives way to one that cannot change
+its prefix any more.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
     from gridstat.net.command.tree_messages import TreeJoined
 
 
-def told_above(message: TreeJoined) -> tuple[int, ...]:
-    """Earlier releases do not tell, and number their channels by their depth."""
+def taken_above(message: TreeJoined) -> tuple[int, ...]:
+    """Return the prefixes above; a parent of an earlier release sends none and uses depths."""
     return message.prefixes or tuple(range(message.depth))
 
 
-def chosen(state: TreeState, above: Collection[int], below: Collection[int], *, depth: int) -> int:
-    """The present one while anything is held; raises if a broker above has it.
+def choose(state: TreeState, above: Collection[int], below: Collection[int], *, depth: int) -> int:
+    """Return the prefix for a broker at this depth; raise if a broker above has the present one.
 
-    Else it changes only if it must. Of other brokers the depth is the usual one, so what has to be
-    unusual is taken from the other end.
+    A broker with holdings keeps its prefix. Others change it only if they must. Most brokers have
+    their depth as prefix, so an unusual prefix is taken from the other end of the range.
     """
     present: int = state.channels.prefix
     if state.is_holding:
@@ -44,13 +45,13 @@ def chosen(state: TreeState, above: Collection[int], below: Collection[int], *, 
 
 
 def in_scope(state: TreeState) -> tuple[int, ...]:
-    """Those of brokers below, and the own one unless nobody has heard of it yet."""
+    """Return the prefixes of brokers below, and the own one if other brokers may know it."""
     own = {state.channels.prefix} if state.placed is not None or state.is_holding else set()
     return tuple(sorted(own | state.families.prefixes()))
 
 
-def below_parent(state: TreeState) -> tuple[int, ...]:
-    """Those that no broker below this one may have."""
+def taken_for_children(state: TreeState) -> tuple[int, ...]:
+    """Return the prefixes that no broker below this one may have."""
     placed = state.placed
     above = () if placed is None else placed.prefixes or tuple(range(placed.depth))
     return tuple(sorted({*above, state.channels.prefix}))
@@ -58,7 +59,6 @@ def below_parent(state: TreeState) -> tuple[int, ...]:
 
 def _taken(prefix: int) -> LayoutError:
     return LayoutError(
-        f"a broker above numbers its channels from prefix {prefix} on, and so does this one, whose "
-        "contracts and floods keep those numbers: end them, or let this broker join the other "
-        "before that one has any"
+        f"a broker above uses channel prefix {prefix}, and so does this one, whose contracts and "
+        "floods keep those numbers: end them, or let this broker join before the one above has any"
     )

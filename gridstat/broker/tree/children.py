@@ -1,4 +1,4 @@
-"""The children of a broker, the clouds below each, and the highest term heard of each."""
+"""Children of a broker above clouds: the clouds below each, and the highest known term of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Child(msgspec.Struct):
-    """What is durably known of a child; term 0 before it has ever joined."""
+    """Durable facts about a child; term 0 before its first join."""
 
     name: str
     term: int = 0
@@ -28,7 +28,7 @@ class Child(msgspec.Struct):
 
 
 class Children:
-    """Every cloud lies below one child at most."""
+    """Children by name; every cloud lies below one child at most."""
 
     def __init__(self, children: Iterable[str]) -> None:
         self.children: dict[str, Child] = {name: Child(name) for name in children}
@@ -38,11 +38,11 @@ class Children:
         self._child_of: dict[str, str] = {}
 
     def child_of(self, cloud: str) -> str | None:
-        """The child below which a cloud lies."""
+        """Return the child below which a cloud lies."""
         return self._child_of.get(cloud)
 
     def child_at(self, name: str) -> str | None:
-        """The child below which a router, a variable or an end-point lies, by its name."""
+        """Return the child below which a router, variable or end-point of this name lies."""
         return self._child_of.get(name.partition("/")[0])
 
     def clouds(self) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ class Children:
 
     @property
     def height(self) -> int:
-        """How far it is to the farthest cloud; no more than may be said of it."""
+        """Number of levels down to the farthest cloud, at most `HEIGHT_MAX`."""
         if self._height_version != self.version:
             self._height_version = self.version
             highest = max((child.height for child in self.children.values()), default=0)
@@ -58,11 +58,11 @@ class Children:
         return self._height
 
     def prefixes(self) -> frozenset[int]:
-        """Those that channels of brokers below have, as far as it was told."""
+        """Return the channel prefixes that children have reported for brokers below."""
         return frozenset(one for child in self.children.values() for one in child.prefixes)
 
     def check(self, name: str, clouds: Iterable[str]) -> None:
-        """Raises if another child has one of these clouds."""
+        """Raise if another child has one of these clouds."""
         for cloud in clouds:
             found = self._child_of.get(cloud, name)
             if found != name:
@@ -76,7 +76,7 @@ class Children:
         before = self.children.get(name)
         match operation:
             case ChildReported():
-                self._put(name, _child_of(operation))
+                self._put(name, _child_from(operation))
             case ChildAdded():
                 self._put(name, before or Child(name))
             case ChildRemoved():
@@ -110,5 +110,5 @@ class Children:
                 self._child_of[cloud] = name
 
 
-def _child_of(heard: ChildReported) -> Child:
-    return Child(heard.name, heard.term, heard.clouds, heard.height, heard.prefixes)
+def _child_from(report: ChildReported) -> Child:
+    return Child(report.name, report.term, report.clouds, report.height, report.prefixes)

@@ -76,7 +76,7 @@ class Components:
         self.holding_release.resume()
         self.contracts.resume()
         self.failures.resume()
-        for number in self.context.state.file_channels.gone():
+        for number in self.context.state.file_channels.missing_in_file():
             self.failures.channel_changed(number)
 
     def _child_joined(self, child: str) -> None:
@@ -107,17 +107,17 @@ class Components:
         self.membership.send_away(child, LimitReached(text, hint="it joins, and says it again"))
 
     def _clouds_changed(self, child: str) -> None:
-        self.borders.lay_anew([child])
-        self.watches.say_all(child)
+        self.borders.refresh([child])
+        self.watches.send_all(child)
 
     def _moved(self) -> None:
         """Whatever was ordered may go by other numbers now, and floods by another depth."""
-        self.borders.lay_anew(sorted(self.context.joined))
+        self.borders.refresh(sorted(self.context.joined))
         self.flooding.moved()
 
     def _parent_joined(self) -> None:
         self.borders.parent_joined()
-        self.graph.tell_parent(is_forced=True)
+        self.graph.report_to_parent(is_forced=True)
         self.segments.parent_joined()
         self.moved_parts.parent_joined()
         self.failures.parent_joined()

@@ -1,7 +1,7 @@
-"""The channels of a broker's file, and the number that each has for good, by its ends.
+"""Channels in a broker's configuration file, and the permanent number of each.
 
-Holdings, and borders of clouds, name channels by their numbers. So a number is made durable when
-its channel is seen for the first time, and the order of the file means nothing from then on.
+Holdings and clouds identify channels by number. A channel's number therefore becomes durable when
+the channel is first seen in the file; from then on the order of the file has no meaning.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gridstat.broker.records.operation import Applied
-    from gridstat.broker.tree.owned_channels import OwnChannels
+    from gridstat.broker.tree.owned_channels import OwnedChannels
 
 Ends = tuple[str, str]
 
 
 class ConfiguredChannels:
-    """Until something is replayed, channels are numbered in the order of the file."""
+    """Numbers by the two ends of a channel; in the order of the file before any replay."""
 
-    def __init__(self, channels: OwnChannels) -> None:
+    def __init__(self, channels: OwnedChannels) -> None:
         self._channels = channels
         self._of_file: dict[Ends, EventChannel] = {
             (found.channel.from_router, found.channel.to_router): found.channel
@@ -35,12 +35,12 @@ class ConfiguredChannels:
         self._is_numbered = False
 
     def begin_replay(self) -> None:
-        """A journal that numbers channels follows: what the file's order suggests is void."""
+        """Drop the numbers by file order, since a journal with durable numbers follows."""
         if not self._is_numbered:
             self._channels.clear()
 
     def apply(self, operation: ChannelsNumbered, done: Applied) -> list[int]:
-        """The channels that are new by this."""
+        """Apply the numbers, and return those of channels that are new."""
         was_numbered, self._is_numbered = self._is_numbered, True
         before, index_before = dict(self._numbered), self._channels.index_last
         self._channels.index_last = max(self._channels.index_last, operation.index_last)
@@ -80,10 +80,10 @@ class ConfiguredChannels:
         return number
 
     def unnumbered(self, unused: list[int]) -> list[ChannelsNumbered]:
-        """Numbers for what has none yet; and the unused of those that are gone are forgotten."""
+        """Return the operation that numbers new channels and drops these unused ones."""
         index_next = self._channels.next_number() & CHANNELS_MAX
-        going = [self._channels.accounts[number].channel for number in unused]
-        numbers = [(found.from_router, found.to_router, 0) for found in going]
+        dropped = [self._channels.accounts[number].channel for number in unused]
+        numbers = [(found.from_router, found.to_router, 0) for found in dropped]
         for ends in self._of_file:
             known = self._channels.between.get(ends)
             if ends in self._numbered:
@@ -95,13 +95,13 @@ class ConfiguredChannels:
             return []
         return [ChannelsNumbered(numbers=tuple(numbers))]
 
-    def gone(self) -> list[int]:
-        """Those that the file names no more."""
+    def missing_in_file(self) -> list[int]:
+        """Return the numbers of channels that are no longer in the file."""
         accounts = self._channels.accounts
         return [number for number, found in accounts.items() if NOT_IN_FILE in found.down_at]
 
     def operations(self) -> Iterator[ChannelsNumbered | ChannelAdded | ChannelRemoved]:
-        """All numbers, then what operators have changed."""
+        """Return all numbers as operations, then the changes that operators have made."""
         if self._is_numbered:
             numbers = tuple((*ends, index) for ends, index in self._numbered.items())
             yield ChannelsNumbered(numbers=numbers, index_last=self._channels.index_last)

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Final
 from gridstat.broker.capacity.allocation import everys
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.deadlines import Deadlines
-from gridstat.broker.tree.latency_bounds import kept_within
-from gridstat.broker.tree.latency_shares import are_own, divide, is_answered, join
-from gridstat.broker.tree.path_planner import END, START, Question
-from gridstat.broker.tree.path_refusals import no_way, not_found, too_slow, unfit
+from gridstat.broker.tree.latency_shares import (
+    divide,
+    fit_to_bounds,
+    join,
+    lie_below_child,
+    match_request,
+)
+from gridstat.broker.tree.path_planner import END, START, PathQuery
+from gridstat.broker.tree.path_refusals import join_refusal, no_path, not_found, too_slow
 from gridstat.model.errors import DeadlinePassed, NoSuchSubscription, Refused
 from gridstat.model.paths import NotFound
 from gridstat.net.command.segment_messages import Reserve
@@ -85,7 +90,9 @@ class Coordinator:
     def _uncharge(self, transaction: Transaction) -> None:
         if transaction.charged is not None and transaction.division is not None:
             self._context.state.channels.uncharge(
-                transaction.variable, everys(transaction.charged, 0), transaction.division.ways
+                transaction.variable,
+                everys(transaction.charged, 0),
+                transaction.division.scope_paths,
             )
             transaction.charged = None
 
@@ -96,7 +103,7 @@ class Coordinator:
         if charged is not None:
             transaction.charged = charged
             self._context.state.channels.charge(
-                transaction.variable, everys(charged, 0), division.ways
+                transaction.variable, everys(charged, 0), division.scope_paths
             )
 
     # What children say.
@@ -109,8 +116,8 @@ class Coordinator:
         assert transaction.division is not None
         part = transaction.division.parts[child]
         self._hear(transaction, child)
-        is_own = are_own(child, message.paths, self._context.state.families)
-        if not is_own or not is_answered(part, message.paths):
+        is_own = lie_below_child(child, message.paths, self._context.state.families)
+        if not is_own or not match_request(part, message.paths):
             self._context.note("not_as_asked", child=child, contract=message.contract)
             strange = Refused(f"broker {child} has reserved other ways than it was asked for")
             self._refused(transaction, part, refused(strange), transaction.children())
@@ -191,12 +198,12 @@ class Coordinator:
             self._park(transaction)
             return
         self._close(transaction)
-        transaction.finished(transaction, transaction.refusal or no_way(transaction))
+        transaction.finished(transaction, transaction.refusal or no_path(transaction))
 
     def _park(self, transaction: Transaction) -> None:
         """Somebody has come or gone just now: the way that is missing may yet be told of."""
         if not self._parked:
-            self._context.set_timer(PARKED_TIMER, self._context.settings.patience_ns)
+            self._context.set_timer(PARKED_TIMER, self._context.settings.path_retry_ns)
         self._parked[transaction.key] = None
 
     def park_all(self) -> None:
@@ -219,7 +226,7 @@ class Coordinator:
         assert starts is not None
         assert ends is not None
         quality = transaction.bounded()
-        question = Question(
+        question = PathQuery(
             starts=starts,
             ends=ends,
             count=max(qos.redundancy for qos in quality.values()),
@@ -239,12 +246,12 @@ class Coordinator:
             self._remember(transaction, too_slow("with its load on their channels"))
             transaction.exclude(self._uses(numbers[:EXCLUDED_AT_ONCE]), excluded)
             return None
-        channels.charge(variable, taken, division.ways)
+        channels.charge(variable, taken, division.scope_paths)
         broken = channels.obstacles(numbers, is_replay=variable.is_replay)
         if not broken:
             transaction.charged = quality
             return division
-        channels.uncharge(variable, taken, division.ways)
+        channels.uncharge(variable, taken, division.scope_paths)
         self._remember(transaction, refused(broken[0].refusal()))
         full = {obstacle.element for obstacle in broken}
         uses = self._uses([number for number in numbers if number in full])
@@ -301,8 +308,8 @@ class Coordinator:
         channels, owner = self._context.state.channels, self._context.settings.name
         joined = join(division, transaction.all_paths(), channels, owner)
         bound_us = min(qos.latency_us for qos in bounded.values())
-        ways = None if joined is None else kept_within(division, joined[1], bounded, channels)
-        why = unfit(transaction, joined, ways, bound_us)
+        ways = None if joined is None else fit_to_bounds(division, joined[1], bounded, channels)
+        why = join_refusal(transaction, joined, ways, bound_us)
         if why is not None:
             self._remember(transaction, why)
             self._take_back(transaction, transaction.children())
@@ -312,7 +319,7 @@ class Coordinator:
         assert joined is not None
         assert ways is not None
         if ways != joined[1]:
-            self._recharge(transaction, replace(division, ways=ways))
+            self._recharge(transaction, replace(division, scope_paths=ways))
         transaction.result = (joined[0], ways)
         self._close(transaction)
         transaction.finished(transaction, None)
@@ -321,7 +328,7 @@ class Coordinator:
         """Whether a channel of the plan cannot be used any more; it is then planned round."""
         assert transaction.division is not None
         accounts = self._context.state.channels.accounts
-        numbers = [number for way in transaction.division.ways for number in way.channel_ids]
+        numbers = [number for way in transaction.division.scope_paths for number in way.channel_ids]
         dead = self._uses([number for number in numbers if not accounts[number].is_usable])
         if dead:
             self._take_back(transaction, transaction.children())

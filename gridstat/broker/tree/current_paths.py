@@ -1,7 +1,7 @@
-"""The paths of something that is held as they are now, after children have led their parts anew.
+"""Current paths of a holding, after children have moved their segments.
 
-The paths are cut at this broker's own channels; the parts of a child that has said others are
-replaced by those, and all are joined again. Which entry leads to which exit may be another.
+The paths are split at this broker's own channels, the segments of a child are replaced by those in
+the child's latest report, and all are joined again. An entry may lead to another exit than before.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from gridstat.net.command.segment_messages import PathSegment, Reserved
 
 
-def led(body: HoldingBody, words: Iterable[Reserved]) -> HoldingBody:
-    """The same with what children have said since; what does not fit is not believed."""
-    inner = {number for way in body.ways for number in way.channel_ids}
-    # One that said so without a router in sight that two paths share has its own reasons.
+def with_moved_segments(body: HoldingBody, reports: Iterable[Reserved]) -> HoldingBody:
+    """Return the body with the segments in these reports; reports that do not fit are ignored."""
+    inner = {number for path in body.scope_paths for number in path.channel_ids}
+    # A body may be not disjoint though no shared router is visible in its paths; it stays so.
     is_disjoint = body.is_node_disjoint or not share_no_router(body.paths)
     paths = body.paths
-    for word in words:
-        paths = _replaced(paths, word.paths, inner)
-        is_disjoint = is_disjoint and word.is_node_disjoint
+    for report in reports:
+        paths = _replaced(paths, report.paths, inner)
+        is_disjoint = is_disjoint and report.is_node_disjoint
     return structs.replace(
         body, paths=paths, is_node_disjoint=is_disjoint and share_no_router(paths)
     )
 
 
 def share_no_router(paths: Iterable[SegmentedPath]) -> bool:
-    """Whether each router is on one path only; but for the edges at which they begin and end."""
+    """Return whether each router, apart from edge routers at both ends, is on one path only."""
     found: set[str] = set()
     for path in paths:
         routers = [name for piece in path.pieces for name in piece.routers]
@@ -46,24 +46,28 @@ def share_no_router(paths: Iterable[SegmentedPath]) -> bool:
 
 
 def _replaced(
-    paths: tuple[SegmentedPath, ...], theirs: Sequence[SegmentedPath], inner: set[int]
+    paths: tuple[SegmentedPath, ...], reported: Sequence[SegmentedPath], inner: set[int]
 ) -> tuple[SegmentedPath, ...]:
-    parts: list[SegmentedPath] = []
+    segments: list[SegmentedPath] = []
     channels: dict[int, PathSegment] = {}
     for path in paths:
-        parts += _cut(path, inner, channels)
-    entries = {path.entry for path in theirs} - {0}
-    exits = {path.exit for path in theirs} - {0}
-    kept = [part for part in parts if part.entry not in entries and part.exit not in exits]
-    if len(kept) + len(theirs) != len(parts):
+        segments += _split(path, inner, channels)
+    entries = {path.entry for path in reported} - {0}
+    exits = {path.exit for path in reported} - {0}
+    kept = [
+        segment
+        for segment in segments
+        if segment.entry not in entries and segment.exit not in exits
+    ]
+    if len(kept) + len(reported) != len(segments):
         return paths
-    order = [_name(part) for part in parts if part.entry not in inner]
-    now = [*kept, *theirs]
-    firsts = [part for part in now if part.entry not in inner]
-    if sorted(map(_name, firsts)) != sorted(order):
+    order = [_identity(segment) for segment in segments if segment.entry not in inner]
+    now = [*kept, *reported]
+    firsts = [segment for segment in now if segment.entry not in inner]
+    if sorted(map(_identity, firsts)) != sorted(order):
         return paths
-    firsts.sort(key=lambda part: order.index(_name(part)))
-    by_entry = {part.entry: part for part in now if part.entry in inner}
+    firsts.sort(key=lambda segment: order.index(_identity(segment)))
+    by_entry = {segment.entry: segment for segment in now if segment.entry in inner}
     ends_us = paths[0].latency_us - sum(piece.latency_us for piece in paths[0].pieces)
     joined = [_joined(first, by_entry, channels) for first in firsts]
     found = [
@@ -74,46 +78,46 @@ def _replaced(
     return tuple(found) if len(found) == len(paths) else paths
 
 
-def _cut(
+def _split(
     path: SegmentedPath, inner: set[int], channels: dict[int, PathSegment]
 ) -> list[SegmentedPath]:
-    """Its parts in the children, in order; the channels between them go to `channels`."""
-    parts = []
+    """Return the segments of a path in order; add the channels between them to `channels`."""
+    segments = []
     entry = path.entry
     pieces: list[PathSegment] = []
     for piece in path.pieces:
         number = piece.channel_ids[0] if len(piece.channel_ids) == 1 else 0
         if number in inner:
-            parts.append(_path(entry, number, pieces))
+            segments.append(_path(entry, number, pieces))
             channels[number] = piece
             entry, pieces = number, []
         else:
             pieces.append(piece)
-    return [*parts, _path(entry, path.exit, pieces)]
+    return [*segments, _path(entry, path.exit, pieces)]
 
 
 def _joined(
     first: SegmentedPath, by_entry: dict[int, SegmentedPath], channels: dict[int, PathSegment]
 ) -> SegmentedPath | None:
-    """None if the parts do not make a way."""
-    pieces, part = list(first.pieces), first
+    """Return the path that begins with this segment; None if segments are missing."""
+    pieces, segment = list(first.pieces), first
     for _ in channels:
-        if part.exit not in channels:
+        if segment.exit not in channels:
             break
-        after = by_entry.get(part.exit)
+        after = by_entry.get(segment.exit)
         if after is None:
             return None
-        pieces += (channels[part.exit], *after.pieces)
-        part = after
-    return None if part.exit in channels else _path(first.entry, part.exit, pieces)
+        pieces += (channels[segment.exit], *after.pieces)
+        segment = after
+    return None if segment.exit in channels else _path(first.entry, segment.exit, pieces)
 
 
-def _path(entry: int, leaving: int, pieces: Iterable[PathSegment]) -> SegmentedPath:
+def _path(entry: int, exit_channel: int, pieces: Iterable[PathSegment]) -> SegmentedPath:
     found = tuple(pieces)
     latency_us = sum(piece.latency_us for piece in found)
-    return SegmentedPath(entry=entry, exit=leaving, latency_us=latency_us, pieces=found)
+    return SegmentedPath(entry=entry, exit=exit_channel, latency_us=latency_us, pieces=found)
 
 
-def _name(part: SegmentedPath) -> int:
-    """What tells the first parts from each other: how they come in, or else go on."""
-    return part.entry or part.exit
+def _identity(segment: SegmentedPath) -> int:
+    """Return the channel that identifies a first segment: its entry, or else its exit."""
+    return segment.entry or segment.exit

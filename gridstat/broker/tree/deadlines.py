@@ -1,6 +1,7 @@
-"""What is to be looked at when, by the nearest first, whatever the order in which it was added.
+"""A priority queue of deadlines with one timer.
 
-How long an answer may take depends on how high the tree below is, and that changes.
+Deadlines are added in any order: the time allowed for a reply depends on the height of the tree
+below, which changes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ KeyT = TypeVar("KeyT", int, tuple[str, int])
 
 
 class Deadlines(Generic[KeyT]):
-    """The timer is set for the nearest; what is over before then is only passed by."""
+    """The timer runs for the nearest deadline; callers ignore keys that have ended meanwhile."""
 
     def __init__(self, context: TreeContext, timer: str) -> None:
         self._context = context
@@ -28,7 +29,7 @@ class Deadlines(Generic[KeyT]):
             self._set_timer()
 
     def take_due(self) -> list[tuple[int, KeyT]]:
-        """All that is due now, the oldest first; what is added from here on waits its turn."""
+        """Remove and return all deadlines that are due, oldest first."""
         due = []
         while self._heap and self._heap[0][0] <= self._context.now_ns:
             due.append(heappop(self._heap))

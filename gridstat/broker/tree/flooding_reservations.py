@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.capacity.flooding_admission import slow_refusal
-from gridstat.broker.tree.tree_operations import Way
+from gridstat.broker.tree.tree_operations import ScopePath
 from gridstat.model.flooding import everys_of
 from gridstat.model.qos import LATENCY_US_MAX
 from gridstat.net.command.tree_messages import FloodedVariable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gridstat.broker.capacity.allocation import Refusal
     from gridstat.broker.records.operation import Applied
     from gridstat.broker.tree.flooding_operations import FloodingHeld
-    from gridstat.broker.tree.owned_channels import OwnChannels
+    from gridstat.broker.tree.owned_channels import OwnedChannels
     from gridstat.model.flooding import FloodTerm
     from gridstat.model.status import StatusVariable
 
@@ -35,7 +35,7 @@ TERM_SHIFT: Final = 32
 class FloodingReservations:
     """Every channel of this broker carries all that floods its scope, and is charged for it."""
 
-    def __init__(self, channels: OwnChannels) -> None:
+    def __init__(self, channels: OwnedChannels) -> None:
         self._channels = channels
         self.floods: dict[str, FloodingHeld] = {}
         self.number_last = 0
@@ -123,11 +123,11 @@ class FloodingReservations:
             if terms:
                 self._channels.uncharge(held.variable, everys_of(terms), self._ways(channel_id))
 
-    def _ways(self, channel_id: int) -> tuple[Way, ...]:
+    def _ways(self, channel_id: int) -> tuple[ScopePath, ...]:
         """One channel or all of them; nobody relies on how long a flooded event takes."""
         numbers = (channel_id,) if channel_id else tuple(sorted(self._channels.accounts))
         shares = (LATENCY_US_MAX,) * len(numbers)
-        return (Way(NO_CHANNEL, NO_CHANNEL, numbers, shares),)
+        return (ScopePath(NO_CHANNEL, NO_CHANNEL, numbers, shares),)
 
 
 def flooded_of(held: FloodingHeld, number: int, terms: dict[int, FloodTerm]) -> FloodedVariable:

@@ -1,4 +1,4 @@
-"""All that a broker above clouds holds: contracts of its own, and segments for its parent."""
+"""Table of all holdings of a broker above clouds: own contracts, and segments for its parent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from gridstat.broker.tree.current_paths import led
+from gridstat.broker.tree.current_paths import with_moved_segments
 from gridstat.broker.tree.tree_operations import HoldingMoved, Stage, body_of
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Holdings:
-    """By contract, oldest generation first; nearly all have one that is committed.
+    """Holdings by contract, oldest generation first.
 
-    Only stages other than that are written down apart.
+    Nearly all contracts have one committed generation, so only other stages are stored.
     """
 
     def __init__(self) -> None:
@@ -28,11 +28,11 @@ class Holdings:
         self._stages: dict[tuple[str, int], Stage] = {}
         self._over_channel: dict[int, set[str]] = {}
         self._of_child: dict[str, set[str]] = {}
-        self._known: dict[Any, Any] = {}
+        self._interned_tuples: dict[Any, Any] = {}
         self.owned_count = 0
-        """Contracts of which this broker is the owner; the others are segments for its parent."""
+        """Number of contracts that this broker owns; all others are segments for its parent."""
         self.moved: dict[tuple[str, int], dict[str, Reserved]] = {}
-        """What children have said of their parts since those were decided, in this life."""
+        """Latest report of each child that has moved its segment since the last start."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -47,7 +47,7 @@ class Holdings:
         return self._held.get(contract, ())
 
     def current(self, contract: str) -> Holding | None:
-        """The newest generation that counts, of a contract that this broker owns."""
+        """Return the newest committed generation of a contract that this broker owns."""
         for holding in reversed(self._held.get(contract, ())):
             if holding.is_owned and self.stage(holding) is Stage.COMMITTED:
                 return holding
@@ -57,22 +57,26 @@ class Holdings:
         return self._stages.get(holding.key, Stage.COMMITTED) if self._stages else Stage.COMMITTED
 
     def body(self, holding: Holding) -> HoldingBody:
-        """The rest of it, with its paths as children lead them now."""
-        words = self.moved.get(holding.key)
-        return body_of(holding) if words is None else led(body_of(holding), words.values())
+        """Return the decoded body, with the paths as children route them now."""
+        reports = self.moved.get(holding.key)
+        return (
+            body_of(holding)
+            if reports is None
+            else with_moved_segments(body_of(holding), reports.values())
+        )
 
-    def lead(self, holding: Holding, child: str, word: Reserved) -> bool:
-        """Take how a child leads its part now; whether that is news."""
-        words = self.moved.setdefault(holding.key, {})
-        is_news = words.get(child) != word
-        words[child] = word
-        return is_news
+    def record_move(self, holding: Holding, child: str, report: Reserved) -> bool:
+        """Record how a child routes its segment now; return whether that is a change."""
+        reports = self.moved.setdefault(holding.key, {})
+        is_changed = reports.get(child) != report
+        reports[child] = report
+        return is_changed
 
     def over_channel(self, channel_id: int) -> set[str]:
         return self._over_channel.get(channel_id, set())
 
     def of_child(self, child: str) -> set[str]:
-        """Contracts of which this child holds, or held, a part."""
+        """Return the contracts of which this child holds, or held, a segment."""
         return self._of_child.get(child, set())
 
     def all(self) -> Iterator[tuple[Holding, Stage]]:
@@ -81,12 +85,15 @@ class Holdings:
                 yield holding, self.stage(holding)
 
     def unsettled(self) -> list[tuple[Holding, Stage]]:
-        """Those that are reserved or leaving."""
+        """Return the holdings that are reserved or being released."""
         found = [(self.find(*key), stage) for key, stage in self._stages.items()]
         return [(holding, stage) for holding, stage in found if holding is not None]
 
     def superseded(self) -> list[Holding]:
-        """Owned and committed, with a newer generation that is so too; after a restart only."""
+        """Return owned, committed holdings with a newer committed generation.
+
+        They exist only after a restart.
+        """
         return [
             holding
             for contract, held in self._held.items()
@@ -98,7 +105,7 @@ class Holdings:
         ]
 
     def moves(self, holdings: Iterable[Holding], stage: Stage) -> list[HoldingMoved]:
-        """What brings these to a later stage, as far as they are there and have not reached it."""
+        """Return the operations that bring these holdings to a later stage."""
         return [
             HoldingMoved(contract=found.contract, generation=found.generation, stage=stage)
             for found in holdings
@@ -108,7 +115,7 @@ class Holdings:
     # Changes.
 
     def take(self, holding: Holding, stage: Stage) -> None:
-        holding = self._sharing(holding)
+        holding = self._interned(holding)
         others = self._held.get(holding.contract, ())
         self.owned_count += holding.is_owned and not _is_any_owned(others)
         self._held[holding.contract] = tuple(
@@ -121,14 +128,14 @@ class Holdings:
         for child in holding.children:
             self._of_child.setdefault(child, set()).add(holding.contract)
 
-    def _sharing(self, holding: Holding) -> Holding:
-        """The same with the names and numbers that others have too, not copies of them."""
-        children = self._known.setdefault(holding.children, holding.children)
-        channel_ids = self._known.setdefault(holding.channel_ids, holding.channel_ids)
+    def _interned(self, holding: Holding) -> Holding:
+        """Return an equal holding that shares its tuples with other holdings, to save memory."""
+        children = self._interned_tuples.setdefault(holding.children, holding.children)
+        channel_ids = self._interned_tuples.setdefault(holding.channel_ids, holding.channel_ids)
         return structs.replace(holding, children=children, channel_ids=channel_ids)
 
     def drop(self, contract: str, generation: int) -> Stage:
-        """The stage that it had."""
+        """Remove a holding, and return the stage that it had."""
         holding = self.find(contract, generation)
         assert holding is not None
         stage = self._stages.pop(holding.key, Stage.COMMITTED)

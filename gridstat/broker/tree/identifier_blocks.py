@@ -1,8 +1,8 @@
-"""Blocks of identifiers of variables: what was leased from above, and what was given to whom.
+"""Durable blocks of variable identifiers: leased from the parent, and given to children.
 
-The root counts up from 1. A broker in the middle leases larger blocks and hands out parts. Nothing
-that was given out is given again, whatever happens to whom it was given to: a child that has lost
-its journal is given other blocks, and those that it had stay leased.
+The root counts up from 1. A broker in the middle leases larger blocks and gives out parts. No
+identifier is given out twice: a child that has lost its journal gets other blocks, and its former
+blocks stay leased.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never
 
 from gridstat.broker.tree.tree_operations import (
-    NumbersAsked,
-    NumbersGiven,
-    NumbersHeld,
-    NumbersKept,
+    BlockGiven,
+    BlockLeased,
+    BlockRequested,
+    IdentifiersKept,
 )
 from gridstat.model.status import U32_MAX
 
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
 
 NUMBER_MAX: Final = U32_MAX
 REMEMBERED_MAX: Final = 16
-"""Answers kept for each child; it asks again only what it has not heard the answer of."""
+"""Number of replies kept for each child, which repeats only requests without a reply."""
 
 Block = tuple[int, int]
-"""The first of them, and how many."""
+"""First identifier, and count."""
 
 
 class _Answers(NamedTuple):
-    """What a child was given, by its questions, as one journal of it counts them."""
+    """Blocks given to a child, by request number of one of its journals."""
 
     journal: str
     blocks: dict[int, Block]
 
 
 class IdentifierBlocks:
-    """`last` is the highest that this broker, as a root, has given out."""
+    """`last` is the highest identifier that this broker has given out as a root."""
 
     def __init__(self) -> None:
         self.last = 0
-        self.kept: NumbersKept | None = None
+        self.kept: IdentifiersKept | None = None
         self.free: list[Block] = []
         self.asked: dict[int, int] = {}
         self.request_last = 0
@@ -54,7 +54,7 @@ class IdentifierBlocks:
         return self._known(child, journal).get(request)
 
     def is_of(self, child: str, journal: str) -> bool:
-        """Whether the child has been given nothing in another journal than this."""
+        """Return whether all known blocks of the child belong to this journal."""
         return child not in self._given or self._given[child].journal == journal
 
     def _known(self, child: str, journal: str) -> dict[int, Block]:
@@ -63,7 +63,7 @@ class IdentifierBlocks:
 
     @property
     def is_leased(self) -> bool:
-        """Whether any of what is free, or was given, is another broker's to count."""
+        """True if any free or given block was leased from another broker."""
         known = [block for answers in self._given.values() for block in answers.blocks.values()]
         return bool(self.free) or any(first > self.last for first, _ in known)
 
@@ -72,29 +72,29 @@ class IdentifierBlocks:
         return bool(self._given)
 
     def total(self, child: str) -> int:
-        """How many a child has been given in all its life."""
+        """Return the number of identifiers ever given to a child."""
         return self._totals.get(child, 0)
 
     def is_outdated(self, child: str, journal: str, request: int) -> bool:
-        """A question older than all that are remembered; its answer was heard long ago."""
+        """Return whether a request is older than all remembered replies, and so was answered."""
         known = self._known(child, journal)
         return len(known) >= REMEMBERED_MAX and request < min(known)
 
     def next_of_root(self, count: int) -> Block:
-        """The next block of the root; of none, where they are used up."""
+        """Return the next block of a root; an empty one if all are used up."""
         if self.last + count > NUMBER_MAX:
             return 0, 0
         return self.last + 1, count
 
     def next_of_lease(self, count: int) -> Block | None:
-        """From a leased block with room for all, or None."""
+        """Return a part of a leased block that is large enough, or None."""
         for first, left in self.free:
             if left >= count:
                 return first, count
         return None
 
     def apply(
-        self, operation: NumbersKept | NumbersGiven | NumbersAsked | NumbersHeld, done: Applied
+        self, operation: IdentifiersKept | BlockGiven | BlockRequested | BlockLeased, done: Applied
     ) -> None:
         before = (self.last, self.kept, list(self.free), dict(self.asked), self.request_last)
 
@@ -103,15 +103,15 @@ class IdentifierBlocks:
 
         done.undo.append(undo)
         match operation:
-            case NumbersKept(count=count):
+            case IdentifiersKept(count=count):
                 self.kept = operation
                 self.last = max(self.last, count)
-            case NumbersGiven():
+            case BlockGiven():
                 self._give(operation, done)
-            case NumbersAsked(request=request, count=count):
+            case BlockRequested(request=request, count=count):
                 self.asked[request] = count
                 self.request_last = max(self.request_last, request)
-            case NumbersHeld(request=request, first=first, count=count):
+            case BlockLeased(request=request, first=first, count=count):
                 self.asked.pop(request, None)
                 self.request_last = max(self.request_last, request)
                 if count:
@@ -122,29 +122,29 @@ class IdentifierBlocks:
     def operations(self) -> Iterator[TreeOperation]:
         if self.kept is not None:
             yield self.kept
-        # A block of request 0 stands for all that was given out and is not remembered singly.
-        yield NumbersGiven(child="", request=0, first=1, count=self.last)
+        # A block of request 0 stands for all that was given out and is not listed singly.
+        yield BlockGiven(child="", request=0, first=1, count=self.last)
         for first, count in self.free:
-            yield NumbersHeld(request=self.request_last, first=first, count=count)
+            yield BlockLeased(request=self.request_last, first=first, count=count)
         for child, (journal, known) in sorted(self._given.items()):
             forgotten = self.total(child) - sum(count for _, count in known.values())
             if forgotten:
-                yield NumbersGiven(child=child, request=0, first=0, count=forgotten)
+                yield BlockGiven(child=child, request=0, first=0, count=forgotten)
             for request, (first, count) in sorted(known.items()):
-                if first > self.last:  # Of a lease: not to be taken for one of a root.
-                    yield NumbersHeld(request=self.request_last, first=first, count=count)
-                yield NumbersGiven(
+                if first > self.last:  # Replay must not count a leased block as a root's.
+                    yield BlockLeased(request=self.request_last, first=first, count=count)
+                yield BlockGiven(
                     child=child, request=request, first=first, count=count, journal=journal
                 )
         for request, count in sorted(self.asked.items()):
-            yield NumbersAsked(request=request, count=count)
+            yield BlockRequested(request=request, count=count)
 
-    def _give(self, given: NumbersGiven, done: Applied) -> None:
+    def _give(self, given: BlockGiven, done: Applied) -> None:
         before = self.total(given.child)
         self._totals[given.child] = before + given.count
         done.undo.append(lambda: self._totals.__setitem__(given.child, before))
         if given.child and not given.request:
-            return  # Of a snapshot: how many they were, and no longer which.
+            return  # From a snapshot: only the count is known.
         end = given.first + given.count - 1
         for index, (first, count) in enumerate(self.free):
             if first <= given.first and end < first + count:
@@ -162,7 +162,7 @@ class IdentifierBlocks:
         self._remember(given.child, _Answers(given.journal, known), done)
 
     def _remember(self, child: str, answers: _Answers, done: Applied) -> None:
-        """In place of those of another journal, which nobody asks for any more."""
+        """Store the replies for a child, in place of those of an earlier journal."""
         before = self._given.get(child)
         self._given[child] = answers
 

@@ -1,8 +1,13 @@
-"""What a plan asks of each child, and what it may take of the latency; and the answers, joined.
+"""Division of a contract's latency among children and channels, and the check of their replies.
 
-Each part of a way gets its estimate, and of the slack the share that it has of all estimates; of a
-channel only what its load makes of it counts, since the rest of its latency never grows. Of several
-ways through one child the least share counts: nobody knows which entry it joins to which exit.
+`divide` turns a plan into one request for each child. Each segment and channel of a path gets its
+estimated latency and a share of the slack in proportion to its estimate. For a channel only the
+part of the latency that comes from load counts, since the rest never grows. Where several paths
+cross one child, the smallest share counts, since the child may join any entry to any exit.
+
+`join` puts the children's replies together to whole paths. Such a path may consist of segments that
+were planned for two different paths, so `fit_to_bounds` checks the sums again, and reduces shares
+of channels that are larger than needed.
 """
 
 from __future__ import annotations
@@ -10,25 +15,27 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.tree.tree_operations import Way
+from msgspec import structs
+
+from gridstat.broker.tree.tree_operations import ScopePath
 from gridstat.net.command.segment_messages import Gate, PathSegment, SegmentedPath
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gridstat.broker.capacity.negotiation import Quality
     from gridstat.broker.tree.children import Children
-    from gridstat.broker.tree.owned_channels import OwnChannels, Prediction
-    from gridstat.broker.tree.path_planner import PlannedWay, Step, Use
+    from gridstat.broker.tree.owned_channels import OwnedChannels, Prediction
+    from gridstat.broker.tree.path_planner import PlannedPath, Step, Use
     from gridstat.model.qos import Qos
 
 BURST_US: Final = 20
-"""A channel without load gets a share of the slack as if it took so long for it."""
+"""Load latency assumed for an idle channel, so that it gets a share of the slack too."""
 
 
 @dataclass(slots=True)
 class Part:
-    """What is asked of one child."""
+    """The request to one child."""
 
     child: str
     entries: tuple[Gate, ...]
@@ -39,33 +46,33 @@ class Part:
 
 @dataclass(slots=True)
 class Division:
-    """A plan with all its shares; the ways are those of the holding that may come of it."""
+    """A plan with all its shares; `scope_paths` are those of the resulting holding."""
 
     parts: dict[str, Part]
-    ways: tuple[Way, ...]
+    scope_paths: tuple[ScopePath, ...]
 
 
 def divide(
-    planned: Sequence[PlannedWay], quality: Quality, predictions: Mapping[int, Prediction]
+    planned: Sequence[PlannedPath], quality: Quality, predictions: Mapping[int, Prediction]
 ) -> Division | None:
-    """`quality` has the latencies that this scope may take, the ends' own part deducted.
+    """Return the requests and shares of a plan; None if a path is too slow.
 
-    `predictions` are those of the channels, with the newcomer on them; None if that makes a way
-    too slow.
+    `quality` has the latencies that this scope may take, without the part of the two ends.
+    `predictions` are the latencies of the channels with the new contract on them.
     """
     least_us: dict[tuple[str, int], int] = {}
     steps_of: dict[str, list[Step]] = {}
     bound_us = min(qos.latency_us for qos in quality.values())
-    ways = []
-    for way in planned:
-        if _slack_us(way, bound_us, predictions) < 0:
+    scope_paths = []
+    for path in planned:
+        if _slack_us(path, bound_us, predictions) < 0:
             return None
-        for step in way.steps:
+        for step in path.steps:
             steps_of.setdefault(step.child, []).append(step)
-        ways.append(_way(way, _shares_us(way, bound_us, predictions)[1]))
+        scope_paths.append(_scope_path(path, _shares_us(path, bound_us, predictions)[1]))
         for mode, qos in quality.items():
-            shares_us, _ = _shares_us(way, qos.latency_us, predictions)
-            for step, share_us in zip(way.steps, shares_us, strict=True):
+            shares_us, _ = _shares_us(path, qos.latency_us, predictions)
+            for step, share_us in zip(path.steps, shares_us, strict=True):
                 key = (step.child, mode)
                 least_us[key] = min(least_us.get(key, share_us), share_us)
     parts = {
@@ -81,21 +88,21 @@ def divide(
         )
         for child, steps in steps_of.items()
     }
-    return Division(parts, tuple(ways))
+    return Division(parts, tuple(scope_paths))
 
 
-def _slack_us(way: PlannedWay, bound_us: int, predictions: Mapping[int, Prediction]) -> int:
-    steps_us = sum(step.estimate_us for step in way.steps)
-    return bound_us - steps_us - sum(predictions[number].latency_us for number in way.channel_ids)
+def _slack_us(path: PlannedPath, bound_us: int, predictions: Mapping[int, Prediction]) -> int:
+    steps_us = sum(step.estimate_us for step in path.steps)
+    return bound_us - steps_us - sum(predictions[number].latency_us for number in path.channel_ids)
 
 
 def _shares_us(
-    way: PlannedWay, bound_us: int, predictions: Mapping[int, Prediction]
+    path: PlannedPath, bound_us: int, predictions: Mapping[int, Prediction]
 ) -> tuple[list[int], tuple[int, ...]]:
-    """For each child and each channel its estimate, and of the slack the share that is its due."""
-    steps_us = [step.estimate_us for step in way.steps]
-    channels = [predictions[number] for number in way.channel_ids]
-    slack_us = _slack_us(way, bound_us, predictions)
+    """Return the shares of the children and of the channels: estimates, and parts of the slack."""
+    steps_us = [step.estimate_us for step in path.steps]
+    channels = [predictions[number] for number in path.channel_ids]
+    slack_us = _slack_us(path, bound_us, predictions)
     weights = [found.of_load_us + BURST_US for found in channels]
     total = sum(steps_us) + sum(weights)
     return [max(1, us + slack_us * us // total) for us in steps_us], tuple(
@@ -106,30 +113,30 @@ def _shares_us(
     )
 
 
-def _way(way: PlannedWay, shares_us: tuple[int, ...]) -> Way:
-    first, last = way.steps[0], way.steps[-1]
-    return Way(
+def _scope_path(path: PlannedPath, shares_us: tuple[int, ...]) -> ScopePath:
+    first, last = path.steps[0], path.steps[-1]
+    return ScopePath(
         entry=0 if first.entry is None else first.entry.channel_id,
         exit=0 if last.exit is None else last.exit.channel_id,
-        channel_ids=way.channel_ids,
+        channel_ids=path.channel_ids,
         shares_us=shares_us,
     )
 
 
-def is_answered(part: Part, paths: Sequence[SegmentedPath]) -> bool:
-    """Whether they are what was asked: a path from each entry, to each exit, or at the ends."""
+def match_request(part: Part, paths: Sequence[SegmentedPath]) -> bool:
+    """Return whether the paths have the requested entries and exits, each of them once."""
     count = max(qos.redundancy for qos in part.granted.values())
     return all(
-        sorted(said) == (sorted(gate.channel_id for gate in gates) or [0] * count)
-        for said, gates in (
+        sorted(channels) == (sorted(gate.channel_id for gate in gates) or [0] * count)
+        for channels, gates in (
             ([path.entry for path in paths], part.entries),
             ([path.exit for path in paths], part.exits),
         )
     )
 
 
-def are_own(child: str, paths: Sequence[SegmentedPath], families: Children) -> bool:
-    """Whether a child leads them over routers of its own, with a channel between two at most."""
+def lie_below_child(child: str, paths: Sequence[SegmentedPath], families: Children) -> bool:
+    """Return whether all routers lie below the child, with at most one channel between two."""
     pieces = [piece for path in paths for piece in path.pieces]
     return all(
         len(piece.channel_ids) < len(piece.routers)
@@ -141,17 +148,17 @@ def are_own(child: str, paths: Sequence[SegmentedPath], families: Children) -> b
 def join(
     division: Division,
     answers: Mapping[str, tuple[SegmentedPath, ...]],
-    channels: OwnChannels,
+    channels: OwnedChannels,
     owner: str,
-) -> tuple[tuple[SegmentedPath, ...], tuple[Way, ...]] | None:
-    """Whole paths of the children's answers, and the ways as they are now; None if they do not fit.
+) -> tuple[tuple[SegmentedPath, ...], tuple[ScopePath, ...]] | None:
+    """Join the children's replies to whole paths; return None if they do not fit.
 
-    Children choose which entry leads to which exit, so a way may change its channels on its way.
+    Children choose which entry leads to which exit, so a path may use other channels than planned.
     """
     shares_us = {
         number: share_us
-        for way in division.ways
-        for number, share_us in zip(way.channel_ids, way.shares_us, strict=True)
+        for path in division.scope_paths
+        for number, share_us in zip(path.channel_ids, path.shares_us, strict=True)
     }
     by_entry = {(child, path.entry): path for child, paths in answers.items() for path in paths}
     firsts = _firsts(division, answers)
@@ -159,43 +166,43 @@ def join(
         gate.channel_id: child for child, part in division.parts.items() for gate in part.entries
     }
     joined = []
-    ways = []
+    scope_paths = []
     for first in firsts:
-        path: SegmentedPath | None = first
+        segment: SegmentedPath | None = first
         pieces: list[PathSegment] = []
         numbers: list[int] = []
-        while path is not None:
-            pieces.extend(path.pieces)
-            if path.exit not in shares_us:
+        while segment is not None:
+            pieces.extend(segment.pieces)
+            if segment.exit not in shares_us:
                 break
-            numbers.append(path.exit)
+            numbers.append(segment.exit)
             if len(numbers) > len(shares_us):
-                return None  # They lead round in a circle.
-            pieces.append(_channel_piece(channels, path.exit, owner))
-            path = by_entry.get((child_after[path.exit], path.exit))
-        if path is None:
+                return None  # The replies form a cycle.
+            pieces.append(_channel_piece(channels, segment.exit, owner))
+            segment = by_entry.get((child_after[segment.exit], segment.exit))
+        if segment is None:
             return None
         latency_us = sum(piece.latency_us for piece in pieces)
         joined.append(
             SegmentedPath(
-                entry=first.entry, exit=path.exit, latency_us=latency_us, pieces=tuple(pieces)
+                entry=first.entry, exit=segment.exit, latency_us=latency_us, pieces=tuple(pieces)
             )
         )
         shares = tuple(shares_us[number] for number in numbers)
-        ways.append(Way(first.entry, path.exit, tuple(numbers), shares))
-    is_whole = sum(len(way.channel_ids) for way in ways) == len(shares_us)
-    return (tuple(joined), tuple(ways)) if is_whole else None
+        scope_paths.append(ScopePath(first.entry, segment.exit, tuple(numbers), shares))
+    is_whole = sum(len(path.channel_ids) for path in scope_paths) == len(shares_us)
+    return (tuple(joined), tuple(scope_paths)) if is_whole else None
 
 
 def _firsts(
     division: Division, answers: Mapping[str, tuple[SegmentedPath, ...]]
 ) -> list[SegmentedPath]:
-    """The answers with which ways begin: those that no channel of ours leads to."""
-    inner = {number for way in division.ways for number in way.channel_ids}
+    """Return the replies that begin a path: those that no own channel leads to."""
+    inner = {number for path in division.scope_paths for number in path.channel_ids}
     return [path for paths in answers.values() for path in paths if path.entry not in inner]
 
 
-def _channel_piece(channels: OwnChannels, channel_id: int, owner: str) -> PathSegment:
+def _channel_piece(channels: OwnedChannels, channel_id: int, owner: str) -> PathSegment:
     channel = channels.accounts[channel_id].channel
     return PathSegment(
         owner=owner,
@@ -204,3 +211,58 @@ def _channel_piece(channels: OwnChannels, channel_id: int, owner: str) -> PathSe
         latency_us=channels.latency_us(channel_id),
         detection_ms=channels.detection_ms(channel_id),
     )
+
+
+def fit_to_bounds(
+    division: Division, paths: Iterable[ScopePath], quality: Quality, channels: OwnedChannels
+) -> tuple[ScopePath, ...] | None:
+    """Return the paths with shares that keep the bounds; None if no shares do."""
+    found = []
+    for path in paths:
+        kept = _reduced(path, _excess_us(division, path, quality), channels)
+        if kept is None:
+            return None
+        found.append(kept)
+    return tuple(found)
+
+
+def _excess_us(division: Division, path: ScopePath, quality: Quality) -> int:
+    """Return by how much the sum of all promises on a path exceeds its bound."""
+    parts = [division.parts[child] for child in _children_on(division, path)]
+    return max(
+        sum(part.granted[mode].latency_us for part in parts) + sum(path.shares_us) - qos.latency_us
+        for mode, qos in quality.items()
+    )
+
+
+def _children_on(division: Division, path: ScopePath) -> list[str]:
+    """Return the children on a path, in order."""
+    ends = {
+        (gate.channel_id, is_entry): child
+        for child, part in division.parts.items()
+        for gates, is_entry in ((part.entries, True), (part.exits, False))
+        for gate in gates
+    }
+    if not path.channel_ids:
+        return [ends[path.entry, True] if path.entry else ends[path.exit, False]]
+    return [
+        ends[path.channel_ids[0], False],
+        *(ends[number, True] for number in path.channel_ids),
+    ]
+
+
+def _reduced(path: ScopePath, excess_us: int, channels: OwnedChannels) -> ScopePath | None:
+    if excess_us <= 0:
+        return path
+    spare_us = [
+        max(0, share_us - channels.latency_us(number))
+        for number, share_us in zip(path.channel_ids, path.shares_us, strict=True)
+    ]
+    total_us = sum(spare_us)
+    if total_us < excess_us:
+        return None
+    shares_us = tuple(
+        share_us - -(-excess_us * one_us // total_us)
+        for share_us, one_us in zip(path.shares_us, spare_us, strict=True)
+    )
+    return structs.replace(path, shares_us=shares_us)

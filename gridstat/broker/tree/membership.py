@@ -117,11 +117,11 @@ class Membership:
             families.check(name, message.clouds)
             if not message.height and message.clouds != (name,):
                 raise LayoutError(f"{name} is a cloud's broker, and may have no cloud but its own")
-            kept = self._leases.joining(name, message.numbers_used)
+            kept = self._leases.identifiers_kept_by(name, message.numbers_used)
         except GridStatError as error:
             self._close(name, error)
             return
-        self._leases.hear_journal(name, message.journal)
+        self._leases.record_journal(name, message.journal)
         heard = ChildReported(
             name=name,
             term=message.term,
@@ -157,9 +157,9 @@ class Membership:
         own = state.channels.prefix
         if own not in taken or state.is_holding or not self._context.is_placed:
             return []
-        above = set(channel_prefixes.below_parent(state)) - {own}
+        above = set(channel_prefixes.taken_for_children(state)) - {own}
         below = state.families.prefixes() | set(taken)
-        prefix = channel_prefixes.chosen(state, above, below, depth=state.depth)
+        prefix = channel_prefixes.choose(state, above, below, depth=state.depth)
         return [] if prefix == own else [state.standing(prefix)]
 
     def _joined(self, name: str, term: int, *, has_changed: bool) -> None:
@@ -236,7 +236,7 @@ class Membership:
                 term=self._context.term,
                 depth=self._context.state.depth + 1,
                 above=above,
-                prefixes=channel_prefixes.below_parent(self._context.state),
+                prefixes=channel_prefixes.taken_for_children(self._context.state),
             ),
         )
 
@@ -267,7 +267,7 @@ class Membership:
         if self._early is None:
             self._early = []
         is_other = before[0] is not None and not before[0].is_below(wanted.parent)
-        parted = self._context.state.parted() if is_other else []
+        parted = self._context.state.release_parent_holdings() if is_other else []
         self._context.decide(
             [] if is_known else [wanted, *parted],
             partial(self._take_place, self._parent_session, before, has_parted=bool(parted)),
@@ -276,14 +276,14 @@ class Membership:
 
     def _wanted(self, message: TreeJoined) -> Placed:
         """Where this broker is to stand; raises if it cannot."""
-        state, above = self._context.state, channel_prefixes.told_above(message)
+        state, above = self._context.state, channel_prefixes.taken_above(message)
         self._leases.check_tree(message.above)
         below = state.families.prefixes()
         return Placed(
             term=message.term,
             depth=message.depth,
             above=message.above,
-            numbered_at=channel_prefixes.chosen(state, above, below, depth=message.depth),
+            numbered_at=channel_prefixes.choose(state, above, below, depth=message.depth),
             prefixes=message.prefixes,
             parent=self._context.settings.parent,
         )

@@ -1,8 +1,8 @@
-"""Channels between clouds, at the broker that owns them: what is promised on each, and its state.
+"""Channels between clouds at the broker that owns them: capacity charged on each, and its state.
 
-An account is charged like a channel inside a cloud; the routers at its ends are the children's to
-judge. What a channel may come to take of each contract's latency is remembered by amount, so that
-nobody who comes later makes an earlier one late.
+An account is charged like a channel inside a cloud; capacity of the routers at its ends is checked
+by the children. Each account counts the latency shares that contracts rely on, so that no later
+contract can make an earlier one late.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gridstat.broker.capacity.admission import Limit, Obstacle, channel_obstacles, congested
-from gridstat.broker.tree.shared_stream_costs import SharedCarriage
+from gridstat.broker.tree.shared_stream_costs import SharedHopAccount
 from gridstat.model.errors import LayoutError, LimitReached, NoSuchChannel, StillInUse
 from gridstat.model.identifiers import ChannelId
 from gridstat.model.latency_model import LATENCY_MODEL_DEFAULT
@@ -22,7 +22,7 @@ from gridstat.net.command.tree_messages import PREFIX_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from gridstat.broker.tree.tree_operations import Way
+    from gridstat.broker.tree.tree_operations import ScopePath
     from gridstat.model.cloud import EventChannel
     from gridstat.model.latency_model import LatencyModel
     from gridstat.model.status import StatusVariable
@@ -33,33 +33,33 @@ CHANNELS_MAX: Final = (1 << _PREFIX_SHIFT) - 1
 
 
 def channel_number(prefix: int, index: int) -> ChannelId:
-    """The identifier of the n-th channel of a broker with this prefix; unlike any in a cloud."""
+    """Return the identifier of the n-th channel of a broker; it differs from all inside clouds."""
     assert 0 <= prefix <= PREFIX_MAX
     assert 1 <= index <= CHANNELS_MAX
     return ChannelId(BETWEEN_CLOUDS | prefix << _PREFIX_SHIFT | index)
 
 
 NOT_IN_FILE: Final = "(file)"
-"""At this end a channel is down that the file names no more, while something still holds it."""
+"""Pseudo end at which a channel is down while it is in use and no longer in the file."""
 
 
 class Prediction(NamedTuple):
-    """What a channel takes, and how much of it comes from load and may grow."""
+    """Latency of a channel, and the part of it that comes from load and may grow."""
 
     latency_us: int
     of_load_us: int
 
 
 class ChannelAccount:
-    """One channel: its charges, who relies on which latency, and what its two ends have said."""
+    """One channel: its charges, the latency that contracts rely on, and the state of its ends."""
 
-    __slots__ = ("carriage", "down_at", "is_pressed", "relied_us")
+    __slots__ = ("carriage", "down_at", "is_back_pressured", "relied_us")
 
     def __init__(self, channel: EventChannel) -> None:
-        self.carriage = SharedCarriage(channel)
+        self.carriage = SharedHopAccount(channel)
         self.relied_us: dict[int, int] = {}
         self.down_at: set[str] = set()
-        self.is_pressed = False
+        self.is_back_pressured = False
 
     @property
     def channel(self) -> EventChannel:
@@ -68,10 +68,10 @@ class ChannelAccount:
 
     @property
     def is_usable(self) -> bool:
-        return not self.down_at and not self.is_pressed
+        return not self.down_at and not self.is_back_pressured
 
     def free_bytes_per_s(self) -> dict[int, int] | None:
-        """What is left in each mode; None where no bandwidth is declared."""
+        """Return the free bandwidth in each mode; None if no bandwidth is declared."""
         bandwidth = self.channel.bandwidth_bytes_per_s
         if not bandwidth:
             return None
@@ -84,8 +84,8 @@ class ChannelAccount:
         return free
 
 
-class OwnChannels:
-    """Every charge is that of a holding, or of a plan that is being tried."""
+class OwnedChannels:
+    """Every charge belongs to a holding, or to a plan that is being tried."""
 
     def __init__(
         self, channels: Iterable[EventChannel], *, model: LatencyModel = LATENCY_MODEL_DEFAULT
@@ -98,12 +98,12 @@ class OwnChannels:
         self.version = 0
         self.layout_version = 0
         self.is_charging = False
-        """Whether charges are being made, or were when something failed."""
+        """True while charges are being made; stays True if an exception interrupts that."""
         self._prefix = 0
         self.index_last = 0
-        """The highest that any channel has had; none is given again."""
-        self.silent_ms_told: dict[str, int] = {}
-        """By border router, the shortest silence limit of its cloud; 0 where it is not known."""
+        """Highest index that any channel has had; no index is used twice."""
+        self.silent_ms_reported: dict[str, int] = {}
+        """Shortest silence limit of the cloud of each border router; 0 if unknown."""
         for channel in channels:
             self.add(replace(channel, channel_id=self.next_number()))
 
@@ -147,18 +147,21 @@ class OwnChannels:
         return channel
 
     def take_back(self, channel_id: int, index_last: int) -> None:
-        """It was never there: nobody has heard its number."""
+        """Undo `add` of a channel whose number was never sent to others."""
         self.remove(channel_id)
         self.index_last = index_last
 
     def clear(self) -> None:
-        """As if there were none; nothing is charged yet."""
+        """Remove all channels, before anything is charged."""
         for number in list(self.accounts):
             self.remove(number)
         self.index_last = 0
 
     def renumber(self, prefix: int) -> None:
-        """Another broker above or below has the present prefix, and nothing is held here."""
+        """Give all channels another prefix, since another broker has the present one.
+
+        Nothing may be charged.
+        """
         accounts = list(self.accounts.values())
         self.accounts.clear()
         self.between.clear()
@@ -171,7 +174,7 @@ class OwnChannels:
 
     @property
     def prefix(self) -> int:
-        """What their numbers begin with; no broker above or below has the same."""
+        """Prefix of all channel numbers; no broker above or below has the same."""
         return self._prefix
 
     def account(self, channel_id: int) -> ChannelAccount:
@@ -183,10 +186,10 @@ class OwnChannels:
     def back_channel(self, channel: EventChannel) -> int:
         return self.between.get((channel.to_router, channel.from_router), 0)
 
-    # What their ends say.
+    # Reports of their ends.
 
     def mark(self, channel_id: int, end: str, *, is_up: bool) -> bool:
-        """Whether it falls silent by this, or is heard again, be it congested or not."""
+        """Record that one end reports the channel up or down; return whether this changes it."""
         account = self.accounts[channel_id]
         was_down = bool(account.down_at)
         if is_up:
@@ -195,25 +198,25 @@ class OwnChannels:
             account.down_at.add(end)
         return self._changed(is_changed=bool(account.down_at) != was_down)
 
-    def press(self, channel_id: int, *, is_pressed: bool) -> bool:
-        """Whether this changes what may be admitted on it."""
+    def set_back_pressure(self, channel_id: int, *, is_back_pressured: bool) -> bool:
+        """Record back-pressure; return whether this changes if the channel is usable."""
         account = self.accounts[channel_id]
         was_usable = account.is_usable
-        account.is_pressed = is_pressed
+        account.is_back_pressured = is_back_pressured
         return self._changed(is_changed=account.is_usable != was_usable)
 
     def _changed(self, *, is_changed: bool) -> bool:
         self.version += is_changed
         return is_changed
 
-    # What is promised on them.
+    # Charges.
 
     def charge(
-        self, variable: StatusVariable, everys: Mapping[int, int], ways: Iterable[Way]
+        self, variable: StatusVariable, everys: Mapping[int, int], paths: Iterable[ScopePath]
     ) -> None:
         self.is_charging = True
-        for way in ways:
-            for number, share_us in zip(way.channel_ids, way.shares_us, strict=True):
+        for path in paths:
+            for number, share_us in zip(path.channel_ids, path.shares_us, strict=True):
                 account = self.accounts[number]
                 if account.carriage.take(variable, everys):
                     account.carriage.latency_us = account.carriage.predicted_us(self.model)
@@ -221,12 +224,12 @@ class OwnChannels:
         self.is_charging = False
 
     def uncharge(
-        self, variable: StatusVariable, everys: Mapping[int, int], ways: Iterable[Way]
+        self, variable: StatusVariable, everys: Mapping[int, int], paths: Iterable[ScopePath]
     ) -> None:
-        """Exactly undo `charge` of the same."""
+        """Undo `charge` with the same arguments."""
         self.is_charging = True
-        for way in ways:
-            for number, share_us in zip(way.channel_ids, way.shares_us, strict=True):
+        for path in paths:
+            for number, share_us in zip(path.channel_ids, path.shares_us, strict=True):
                 account = self.accounts[number]
                 if account.carriage.give_back(variable, everys):
                     account.carriage.latency_us = account.carriage.predicted_us(self.model)
@@ -236,9 +239,9 @@ class OwnChannels:
         self.is_charging = False
 
     def obstacles(self, channel_ids: Iterable[int], *, is_replay: bool = False) -> list[Obstacle]:
-        """What the charges just made have broken: bandwidth, queue, or an earlier contract."""
+        """Return the limits that the present charges exceed: bandwidth, queue, promised latency."""
         if is_replay:
-            return []  # Replay gets what others leave.
+            return []  # Replay is best effort: nothing is promised to it.
         found: list[Obstacle] = []
         for number in channel_ids:
             account = self.accounts[number]
@@ -253,17 +256,17 @@ class OwnChannels:
         return found
 
     def congested(self) -> list[Obstacle]:
-        """The channels that admit nothing for now; one that is down is no obstacle to a flood."""
+        """Return the back-pressured channels; a channel that is down is no obstacle to a flood."""
         return [
             congested(account.channel.label, number)
             for number, account in sorted(self.accounts.items())
-            if account.is_pressed and not account.down_at
+            if account.is_back_pressured and not account.down_at
         ]
 
     def predictions(
         self, variable: StatusVariable, everys: Mapping[int, int], channel_ids: Iterable[int]
     ) -> dict[int, Prediction]:
-        """What these channels would take with the variable on them."""
+        """Return the latency that these channels would have with the variable on them."""
         found = {}
         self.is_charging = True
         for number in channel_ids:
@@ -277,13 +280,13 @@ class OwnChannels:
         return found
 
     def detection_ms(self, channel_id: int) -> int | None:
-        """How long a silence makes the channel dead; None unless both of its ends have told it."""
+        """Return the silence after which the channel counts as dead; None if an end is unknown."""
         channel = self.accounts[channel_id].channel
         ends = (channel.from_router, channel.to_router)
-        told = [self.silent_ms_told.get(end, 0) for end in ends]
-        if 0 in told:
+        reported = [self.silent_ms_reported.get(end, 0) for end in ends]
+        if 0 in reported:
             return None
-        return max(PROBES_DEFAULT.silent_ms_max_of(channel.bandwidth_bytes_per_s), *told)
+        return max(PROBES_DEFAULT.silent_ms_max_of(channel.bandwidth_bytes_per_s), *reported)
 
     def latency_us(self, channel_id: int) -> int:
         return self.accounts[channel_id].carriage.latency_us

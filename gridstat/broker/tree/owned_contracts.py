@@ -549,7 +549,7 @@ def holding_of(asked: AskContract, done: Transaction) -> Holding:
     body = HoldingBody(
         variable=done.variable,
         granted=done.quality,
-        ways=ways,
+        scope_paths=ways,
         paths=tuple(
             structs.replace(path, latency_us=path.latency_us + done.ends_us) for path in paths
         ),

@@ -1,8 +1,9 @@
-"""Which children a contract crosses, and by which channels: disjoint paths over the border graph.
+"""Path planning across children: disjoint paths over the border graph.
 
-The graph of one question is small: the two ends, and the children on the ways that a first look at
-the pair has found. Only if that yields nothing is everything searched. What a plan asks of each
-child is worked out in `shares.py`.
+A plan says which children a contract crosses and over which channels. The graph of one query is
+small: the two ends, and the children on the paths that a first search between the ends has found.
+All children are searched only if that yields no plan. `latency_shares.py` turns a plan into
+requests to children.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from gridstat.broker.tree.border_graph import NEAR_US
+from gridstat.broker.tree.border_graph import ASSUMED_LATENCY_US
 from gridstat.model.paths import Found, NotFound, disjoint_paths
 from gridstat.model.paths.graph import Arc, PathGraph
 from gridstat.model.qos import PATH_ROUTERS_MAX
@@ -29,26 +30,26 @@ END: Final = "(end)"
 ATTEMPTS_MAX: Final = 8
 LAYOUTS_MAX: Final = 4_096
 ALL_CHILDREN_MAX: Final = 8
-"""So many children, or fewer, are always looked at all."""
+"""Maximum number of children for which every query searches all of them."""
 FIRST_LOOK_PATHS: Final = 3
 NEIGHBOURS_MAX: Final = 64
 _FAR_US: Final = 1 << 34
 _HOP_COST: Final = 1_000
 
 Use = tuple[str, str, int]
-"""One element of a plan: an abstract link (from, to, 0), a channel or gate (from, to, number)."""
+"""One edge of a plan: an abstract link (from, to, 0), or a channel or gate (from, to, number)."""
 
 
 class Ends(Struct, frozen=True):
-    """Where ways begin, or end: at an end-point below a child, or at gates of the parent."""
+    """One side of a query: an end-point below a child, or gates of the parent."""
 
     child: str = ""
     near: tuple[tuple[str, int], ...] = ()
     gates: tuple[Gate, ...] = ()
 
 
-class Question(Struct, frozen=True):
-    """So many disjoint ways, none slower than the bound, without what is excluded."""
+class PathQuery(Struct, frozen=True):
+    """A request for `count` disjoint paths, none slower than `bound_us`."""
 
     starts: Ends
     ends: Ends
@@ -57,7 +58,7 @@ class Question(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """One child on a way: how it is entered and left, what that may take, and by what uses."""
+    """One child on a path: its entry and exit, its estimated latency, and the edges used."""
 
     child: str
     entry: Gate | None
@@ -66,15 +67,15 @@ class Step(Struct, frozen=True):
     uses: tuple[Use, ...]
 
 
-class PlannedWay(Struct, frozen=True):
-    """Children and the channels between them, in order; there is one child more than channels."""
+class PlannedPath(Struct, frozen=True):
+    """Children and the channels between them, in order; one child more than channels."""
 
     steps: tuple[Step, ...]
     channel_ids: tuple[int, ...]
 
 
 class _Layout(Struct):
-    """The graph of one question; `uses` are its arcs in the order of their numbers."""
+    """The graph of one query; `uses` are its arcs in the order of their numbers."""
 
     graph: PathGraph
     uses: list[Use]
@@ -83,37 +84,37 @@ class _Layout(Struct):
 
 
 class PathPlanner:
-    """Layouts are remembered while the border graph stands: most questions are asked often."""
+    """Layouts and answers are cached until the border graph changes, since most queries repeat."""
 
     def __init__(self, context: TreeContext, graph: BorderGraph) -> None:
         self._context = context
         self._graph = graph
         self._version = graph.version
         self._layouts: dict[tuple[Ends, Ends, bool], _Layout] = {}
-        self._answers: dict[tuple[Question, frozenset[Use]], list[PlannedWay] | NotFound] = {}
+        self._answers: dict[tuple[PathQuery, frozenset[Use]], list[PlannedPath] | NotFound] = {}
         self._corridors: dict[tuple[tuple[str, ...], tuple[str, ...]], frozenset[str]] = {}
 
-    def find(self, question: Question, excluded: frozenset[Use]) -> list[PlannedWay] | NotFound:
+    def find(self, query: PathQuery, excluded: frozenset[Use]) -> list[PlannedPath] | NotFound:
         if self._version != self._graph.version or len(self._layouts) > LAYOUTS_MAX:
             self._version = self._graph.version
             self._layouts.clear()
             self._corridors.clear()
             self._answers.clear()
-        known = self._answers.get((question, excluded))
+        known = self._answers.get((query, excluded))
         if known is not None:
             return known
-        answer = self._search(question, excluded, is_whole=False)
+        answer = self._search(query, excluded, is_whole=False)
         if isinstance(answer, NotFound) and len(self._children()) > ALL_CHILDREN_MAX:
-            answer = self._search(question, excluded, is_whole=True)
+            answer = self._search(query, excluded, is_whole=True)
         if len(self._answers) > LAYOUTS_MAX:
             self._answers.clear()
-        self._answers[question, excluded] = answer
+        self._answers[query, excluded] = answer
         return answer
 
     def _search(
-        self, question: Question, excluded: frozenset[Use], *, is_whole: bool
-    ) -> list[PlannedWay] | NotFound:
-        layout = self._layout(question, is_whole=is_whole)
+        self, query: PathQuery, excluded: frozenset[Use], *, is_whole: bool
+    ) -> list[PlannedPath] | NotFound:
+        layout = self._layout(query, is_whole=is_whole)
         closed = {layout.number_of[use] for use in excluded if use in layout.number_of}
         answer: NotFound = NotFound("disconnected")
         for _ in range(ATTEMPTS_MAX):
@@ -121,7 +122,7 @@ class PathPlanner:
                 layout.graph,
                 (START,),
                 (END,),
-                (question.bound_us,) * question.count,
+                (query.bound_us,) * query.count,
                 clock=_no_clock,
                 excluded_channels=closed,
             )
@@ -130,31 +131,31 @@ class PathPlanner:
             longest = max(len(path.routers) for path in found.paths) - len((START, END))
             if longest > PATH_ROUTERS_MAX:
                 return NotFound("length", routers=longest)
-            ways = [self._way(question, layout, path) for path in found.paths]
-            fault = self._fault(ways)
+            planned = [self._planned(query, layout, path) for path in found.paths]
+            fault = self._fault(planned)
             if fault is None:
-                return ways
-            answer = NotFound("disjoint", paths_max=question.count - 1)
+                return planned
+            answer = NotFound("disjoint", paths_max=query.count - 1)
             closed.add(layout.number_of[fault])
         return answer
 
     def _children(self) -> Collection[str]:
         return self._context.state.families.children
 
-    # The graph of a question.
+    # The graph of a query.
 
-    def _layout(self, question: Question, *, is_whole: bool) -> _Layout:
-        key = (question.starts, question.ends, is_whole)
+    def _layout(self, query: PathQuery, *, is_whole: bool) -> _Layout:
+        key = (query.starts, query.ends, is_whole)
         known = self._layouts.get(key)
         if known is None:
-            known = self._layouts[key] = self._lay_out(question, is_whole=is_whole)
+            known = self._layouts[key] = self._lay_out(query, is_whole=is_whole)
         return known
 
-    def _lay_out(self, question: Question, *, is_whole: bool) -> _Layout:
-        children = frozenset(self._children()) if is_whole else self._corridor(question)
+    def _lay_out(self, query: PathQuery, *, is_whole: bool) -> _Layout:
+        children = frozenset(self._children()) if is_whole else self._corridor(query)
         uses: list[Use] = []
         estimates: list[int] = []
-        for use, estimate_us in self._uses(question, children):
+        for use, estimate_us in self._uses(query, children):
             uses.append(use)
             estimates.append(estimate_us)
         arcs = [
@@ -164,9 +165,9 @@ class PathPlanner:
         graph = PathGraph(arcs, {START: 0, END: 0})
         return _Layout(graph, uses, {use: at for at, use in enumerate(uses)}, estimates)
 
-    def _uses(self, question: Question, children: frozenset[str]) -> Iterator[tuple[Use, int]]:
+    def _uses(self, query: PathQuery, children: frozenset[str]) -> Iterator[tuple[Use, int]]:
         channels, families = self._context.state.channels, self._context.state.families
-        ends = {question.starts.child, question.ends.child}
+        ends = {query.starts.child, query.ends.child}
         numbers = {number for child in children for number in self._graph.channels_of(child)}
         for number in sorted(numbers):
             channel = channels.accounts[number].channel
@@ -179,21 +180,21 @@ class PathPlanner:
                 child
             ).items():
                 yield (from_router, to_router, 0), abstract_link.latency_us
-        for router, latency_us in question.starts.near:
+        for router, latency_us in query.starts.near:
             yield (START, router, 0), latency_us
-        for gate in question.starts.gates:
+        for gate in query.starts.gates:
             yield (START, gate.router, gate.channel_id), 0
-        for router, latency_us in question.ends.near:
+        for router, latency_us in query.ends.near:
             yield (router, END, 0), latency_us
-        for gate in question.ends.gates:
+        for gate in query.ends.gates:
             yield (gate.router, END, gate.channel_id), 0
 
-    def _corridor(self, question: Question) -> frozenset[str]:
-        """The children on the best few ways between the two ends, whatever is full there."""
+    def _corridor(self, query: PathQuery) -> frozenset[str]:
+        """Return the children on the best few paths between the two ends, full or not."""
         families = self._context.state.families
         if len(families.children) <= ALL_CHILDREN_MAX:
             return frozenset(families.children)
-        sources, targets = _routers(question.starts), _routers(question.ends)
+        sources, targets = _routers(query.starts), _routers(query.ends)
         known = self._corridors.get((sources, targets))
         if known is not None:
             return known
@@ -219,29 +220,29 @@ class PathPlanner:
         return corridor
 
     def _between(self, starts: set[str], ends: set[str]) -> set[str]:
-        """The children around both ends, as far as they meet, and one step farther if few."""
+        """Return the children around both ends until they meet, and one step farther if few."""
         seen = [set(starts), set(ends)]
         edges = [set(starts), set(ends)]
         while not seen[0] & seen[1] and edges[0] and edges[1]:
             side = 0 if len(edges[0]) <= len(edges[1]) else 1
-            edges[side] = self._beyond(edges[side], seen[side])
+            edges[side] = self._expand(edges[side], seen[side])
         for side in (0, 1):
             if len(seen[0] | seen[1]) <= NEIGHBOURS_MAX:
-                self._beyond(edges[side], seen[side])
+                self._expand(edges[side], seen[side])
         return seen[0] | seen[1]
 
-    def _beyond(self, edge: set[str], seen: set[str]) -> set[str]:
-        """One channel farther, as far as that is not seen yet."""
+    def _expand(self, edge: set[str], seen: set[str]) -> set[str]:
+        """Return the unseen neighbours of these children, and add them to `seen`."""
         onward = {other for child in edge for other in self._graph.neighbours(child)} - seen
         seen |= onward
         return onward
 
-    # From paths to ways.
+    # From router paths to plans.
 
-    def _way(self, question: Question, layout: _Layout, path: FoundPath) -> PlannedWay:
+    def _planned(self, query: PathQuery, layout: _Layout, path: FoundPath) -> PlannedPath:
         families, own = self._context.state.families, self._context.state.channels.accounts
         first = layout.uses[path.channel_ids[0]]
-        child = question.starts.child or families.child_at(first[1]) or ""
+        child = query.starts.child or families.child_at(first[1]) or ""
         entry = Gate(router=first[1], channel_id=first[2]) if first[2] else None
         uses, estimate_us = [first], layout.estimates_us[path.channel_ids[0]]
         steps: list[Step] = []
@@ -249,9 +250,11 @@ class PathPlanner:
         for number in path.channel_ids[1:]:
             use = layout.uses[number]
             if use[2] in own and use[1] != END:
-                leaving = Gate(router=use[0], channel_id=use[2])
+                exit_gate = Gate(router=use[0], channel_id=use[2])
                 uses.append(use)
-                steps.append(Step(child, entry, leaving, estimate_us or NEAR_US, tuple(uses)))
+                steps.append(
+                    Step(child, entry, exit_gate, estimate_us or ASSUMED_LATENCY_US, tuple(uses))
+                )
                 child = families.child_at(use[1]) or ""
                 entry = Gate(router=use[1], channel_id=use[2])
                 channel_ids.append(use[2])
@@ -260,16 +263,16 @@ class PathPlanner:
                 uses.append(use)
                 estimate_us += layout.estimates_us[number]
         last = layout.uses[path.channel_ids[-1]]
-        leaving_gate = Gate(router=last[0], channel_id=last[2]) if last[2] else None
-        steps.append(Step(child, entry, leaving_gate, estimate_us or NEAR_US, tuple(uses)))
-        return PlannedWay(tuple(steps), tuple(channel_ids))
+        last_gate = Gate(router=last[0], channel_id=last[2]) if last[2] else None
+        steps.append(Step(child, entry, last_gate, estimate_us or ASSUMED_LATENCY_US, tuple(uses)))
+        return PlannedPath(tuple(steps), tuple(channel_ids))
 
-    def _fault(self, ways: list[PlannedWay]) -> Use | None:
-        """What must not be used so: a child that one way crosses twice, or a trap."""
+    def _fault(self, paths: list[PlannedPath]) -> Use | None:
+        """Return an edge to exclude: of a child that one path crosses twice, or of a trap."""
         crossed: dict[str, list[Step]] = {}
-        for way in ways:
+        for path in paths:
             seen: set[str] = set()
-            for step in way.steps:
+            for step in path.steps:
                 if step.child in seen:
                     return step.uses[0]
                 seen.add(step.child)

@@ -1,4 +1,4 @@
-"""Why there is no such way across clouds, in words: nothing found, too slow, or too long."""
+"""Refusals for contracts across clouds: no path found, too slow, or too long."""
 
 from __future__ import annotations
 
@@ -11,44 +11,45 @@ from gridstat.model.qos import PATH_ROUTERS_MAX
 from gridstat.net.command.segment_messages import PIECES_MAX, joined_routers
 
 if TYPE_CHECKING:
-    from gridstat.broker.tree.path_planner import Question
+    from gridstat.broker.tree.path_planner import PathQuery
     from gridstat.broker.tree.transaction import Transaction
-    from gridstat.broker.tree.tree_operations import Way
+    from gridstat.broker.tree.tree_operations import ScopePath
     from gridstat.model.paths import NotFound
     from gridstat.net.command.endpoint_messages import RefusedOutcome
     from gridstat.net.command.segment_messages import SegmentedPath
 
 
-def not_found(transaction: Transaction, answer: NotFound, question: Question) -> RefusedOutcome:
-    """What the graph of borders does not offer."""
+def not_found(transaction: Transaction, answer: NotFound, query: PathQuery) -> RefusedOutcome:
+    """Return the refusal for a query to which the border graph has no answer."""
     ends = _ends(transaction)
     if answer.reason == "length":
         return _too_long(transaction, f"{answer.routers} border routers", answer.routers)
     if answer.reason == "latency":
         takes_us = answer.latency_us_best + transaction.ends_us
-        missing_us = max(1, answer.latency_us_best - question.bound_us)
-        text = f"{question.count} ways {ends} take {takes_us} µs at best, {missing_us} µs too much"
+        missing_us = max(1, answer.latency_us_best - query.bound_us)
+        text = f"{query.count} paths {ends} take {takes_us} µs at best, {missing_us} µs too much"
         found = Refusal.of(
             LatencyNotSatisfiable, text, bottleneck=ends, shortfall=f"{missing_us} µs"
         )
         return refused(found)
-    missing = max(1, question.count - answer.paths_max)
-    text = f"{ends} {question.count} disjoint ways are asked, and {answer.paths_max} are there"
+    missing = max(1, query.count - answer.paths_max)
+    text = f"{query.count} disjoint paths {ends} are requested, and {answer.paths_max} exist"
     unit = "path" if missing == 1 else "paths"
     return refused(
         Refusal.of(RedundancyNotSatisfiable, text, bottleneck=ends, shortfall=f"{missing} {unit}")
     )
 
 
-def unfit(
+def join_refusal(
     transaction: Transaction,
-    joined: tuple[tuple[SegmentedPath, ...], tuple[Way, ...]] | None,
-    ways: tuple[Way, ...] | None,
+    joined: tuple[tuple[SegmentedPath, ...], tuple[ScopePath, ...]] | None,
+    scope_paths: tuple[ScopePath, ...] | None,
     bound_us: int,
 ) -> RefusedOutcome | None:
-    """Why what the children have reserved is no contract, if it is none.
+    """Return the refusal for replies that do not make a contract; None if they do.
 
-    What passes here is made durable and told to others, so it keeps the bounds of their words.
+    A result without refusal becomes durable and is sent to others, so it keeps the bounds that
+    messages have.
     """
     if joined is None:
         return too_slow("as they do not join to whole paths")
@@ -57,31 +58,33 @@ def unfit(
         return _too_long(transaction, f"{routers} routers", routers)
     if any(len(path.pieces) > PIECES_MAX for path in joined[0]):
         return _too_long(transaction, f"more than {PIECES_MAX} pieces", 0)
-    if ways is None or any(path.latency_us > bound_us for path in joined[0]):
+    if scope_paths is None or any(path.latency_us > bound_us for path in joined[0]):
         return too_slow("all together")
     return None
 
 
-def too_slow(words: str) -> RefusedOutcome:
-    text = f"the ways that the clouds have left are too slow, {words}"
+def too_slow(detail: str) -> RefusedOutcome:
+    text = f"the paths that the clouds can offer are too slow, {detail}"
     return refused(LatencyNotSatisfiable(text))
 
 
-def no_way(transaction: Transaction) -> RefusedOutcome:
-    text = f"no way {_whither(transaction)} was found in {transaction.rounds} rounds"
+def no_path(transaction: Transaction) -> RefusedOutcome:
+    text = f"no path to {_destination(transaction)} was found in {transaction.rounds} rounds"
     return refused(Refusal.of(RedundancyNotSatisfiable, text))
 
 
 def _too_long(transaction: Transaction, crossed: str, routers: int) -> RefusedOutcome:
     ends = _ends(transaction)
-    text = f"a way {ends} crosses {crossed}, and a contract names {PATH_ROUTERS_MAX} routers a path"
+    text = (
+        f"a path {ends} crosses {crossed}, and a contract names {PATH_ROUTERS_MAX} routers a path"
+    )
     shortfall = f"{routers - PATH_ROUTERS_MAX} routers" if routers else ""
     return refused(Refusal.of(PathTooLong, text, bottleneck=ends, shortfall=shortfall))
 
 
 def _ends(transaction: Transaction) -> str:
-    return f"from the cloud of {transaction.variable.name} to {_whither(transaction)}"
+    return f"from the cloud of {transaction.variable.name} to {_destination(transaction)}"
 
 
-def _whither(transaction: Transaction) -> str:
+def _destination(transaction: Transaction) -> str:
     return transaction.subscriber.partition("/")[0] or "the next cloud"

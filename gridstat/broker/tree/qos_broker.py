@@ -12,7 +12,7 @@ from gridstat.broker.tree.border_graph import ABSTRACT_LINKS_TIMER
 from gridstat.broker.tree.components import Components
 from gridstat.broker.tree.coordinator import PARKED_TIMER, RESERVE_TIMER
 from gridstat.broker.tree.flooding_changes import FLOOD_TIMER
-from gridstat.broker.tree.owned_channels import OwnChannels
+from gridstat.broker.tree.owned_channels import OwnedChannels
 from gridstat.broker.tree.publication_lookups import LOOKUP_TIMER
 from gridstat.broker.tree.replanning import RAISE_TIMER, REPLAN_TIMER
 from gridstat.broker.tree.segment_commits import UP_TIMER
@@ -60,7 +60,7 @@ class QosBroker:
         children: Iterable[str],
         channels: Iterable[EventChannel],
     ) -> None:
-        self.state = TreeState(children, OwnChannels(channels))
+        self.state = TreeState(children, OwnedChannels(channels))
         self._context = TreeContext(settings, outside, self.state)
         self._parts = Components(self._context)
         self._operators = TreeOperatorCommands(self._parts)
@@ -75,7 +75,7 @@ class QosBroker:
             RELEASE_TIMER: self._parts.releases.say_again,
             REPLAN_TIMER: self._parts.failures.replan_some,
             RAISE_TIMER: self._parts.failures.raise_some,
-            ABSTRACT_LINKS_TIMER: self._parts.graph.tell_parent,
+            ABSTRACT_LINKS_TIMER: self._parts.graph.report_to_parent,
         }
         self._early: list[Event] | None = []
         self._has_begun = False

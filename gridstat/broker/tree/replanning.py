@@ -288,7 +288,7 @@ class Replanning:
         bad = {*broken, *((trouble,) if isinstance(trouble, int) else ())}
         found = [
             number
-            for way in body_of(holding).ways
+            for way in body_of(holding).scope_paths
             if bad & {way.entry, way.exit, *way.channel_ids}
             for number in (way.entry, way.exit)
             if number
@@ -370,7 +370,7 @@ class ReplanQueue:
             again_ns = now_ns + (settings.retry_after_ns << attempts)
             self._due_ns[contract] = self._not_before_ns[contract] = again_ns
         if self._is_crowded:
-            self._set_timer(now_ns + settings.patience_ns)
+            self._set_timer(now_ns + settings.path_retry_ns)
         elif self._due_ns:
             self._set_timer(min(self._due_ns.values()))
         return taken

@@ -1,7 +1,7 @@
-"""A channel's account where a million variables may be charged: those alike share what is known.
+"""Account of a channel on which a million variables may be charged: equal streams are shared.
 
-Most variables are published as often and are as large as many others, and are taken alike. A stream
-is therefore one immutable value for all of its kind, and a variable costs a place in a dictionary.
+Most variables have the period, size and divisors of many others. A stream is therefore one
+immutable value for all variables of its kind, and a variable costs one dictionary entry.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 KINDS_MAX: Final = 65_536
 
 Counts = tuple[tuple[int, int, int], ...]
-"""Mode, divisor and how many take it so, ascending."""
+"""Mode, divisor and number of contracts with both, ascending."""
 Kind = tuple[object, ...]
-"""All of a variable that decides what it costs."""
+"""Properties of a variable that determine its cost."""
 
 
 class SharedStream(Stream):
-    """Never changed once it is made: another count is another stream."""
+    """Immutable stream: another count of contracts is another stream."""
 
     __slots__ = ("count_of", "kind")
 
@@ -44,11 +44,12 @@ class SharedStream(Stream):
         self.burst_modes = burst_modes(self.counts.modes())
 
 
-class SharedCarriage(HopAccount):
-    """Takes and gives back by variable; every number is as if each had a stream of its own.
+class SharedHopAccount(HopAccount):
+    """Charges by variable; every sum is as if each variable had a stream of its own.
 
-    A publisher may change how often it sends while a contract of before is still leaving. Its
-    identifier stays, so whoever takes it at another price has another stream beside the first.
+    A publisher may change its period while an earlier contract is still being released. The
+    variable keeps its identifier, so contracts at the new cost have a second stream beside the
+    first.
     """
 
     __slots__ = ("_known", "_others")
@@ -57,26 +58,26 @@ class SharedCarriage(HopAccount):
         super().__init__((), MODE_SETS_DEFAULT, channel)
         self._known: dict[tuple[Kind, Counts], SharedStream] = {}
         self._others: dict[int, dict[Kind, SharedStream]] = {}
-        """Streams of an identifier beside the one in `streams`, which is there while any is."""
+        """Further streams of an identifier; one in `streams` exists while any does."""
 
     def take(self, variable: StatusVariable, everys: Mapping[int, int]) -> bool:
-        """One more contract takes the variable here; whether that changes any number."""
+        """Charge one more contract on the variable; return whether any sum changes."""
         return self._change(variable, everys, 1)
 
     def give_back(self, variable: StatusVariable, everys: Mapping[int, int]) -> bool:
-        """Exactly undo `take` of the same."""
+        """Undo `take` with the same arguments."""
         return self._change(variable, everys, -1)
 
     def _change(self, variable: StatusVariable, everys: Mapping[int, int], by: int) -> bool:
         number, kind = variable.variable_id, _kind(variable)
         before = self._find(number, kind)
         assert before is not None or by > 0, f"variable {number} was not taken so"
-        after = self._with(variable, before, everys, by)
+        after = self._changed_stream(variable, before, everys, by)
         if after is not None:
             self._keep(number, after)
         else:
             self._drop(number, kind)
-        return self._pass(before, after)
+        return self._recharge(before, after)
 
     def _find(self, number: int, kind: Kind) -> SharedStream | None:
         found = self.streams.get(number)
@@ -105,7 +106,7 @@ class SharedCarriage(HopAccount):
         if not others:
             self._others.pop(number, None)
 
-    def _with(
+    def _changed_stream(
         self,
         variable: StatusVariable,
         before: SharedStream | None,
@@ -131,8 +132,8 @@ class SharedCarriage(HopAccount):
             found = self._known[key] = SharedStream(StreamCost(variable), self, *key)
         return found
 
-    def _pass(self, before: Stream | None, after: Stream | None) -> bool:
-        """Charge the one instead of the other."""
+    def _recharge(self, before: Stream | None, after: Stream | None) -> bool:
+        """Charge `after` instead of `before`; return whether any sum changes."""
         some = after or before
         assert some is not None
         if some.stream_cost.is_replay:

@@ -1,10 +1,10 @@
-"""How near subscribers are to the borders of their child, as they were last heard to be."""
+"""Distances of subscribers from the borders of their child, as last reported."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gridstat.broker.tree.border_graph import NEAR_US
+from gridstat.broker.tree.border_graph import ASSUMED_LATENCY_US
 from gridstat.broker.tree.path_planner import Ends
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ SUBSCRIBERS_MAX: Final = 65_536
 
 
 class SubscriberDistances:
-    """Hints only: what counts is what is reserved."""
+    """Hints for planning only; the latency of a contract comes from its reservations."""
 
     def __init__(self, context: TreeContext, borders: TreeBorders) -> None:
         self._context = context
@@ -44,13 +44,13 @@ class SubscriberDistances:
     def _completed(
         self, child: str, near: tuple[tuple[str, int], ...]
     ) -> tuple[tuple[str, int], ...]:
-        """The borders of a child and no other routers, whatever was said.
+        """Return distances for exactly the borders of a child.
 
-        Those of which nothing was said may be unknown to who said it: they count as far.
+        A border without a reported distance may be unknown to the reporter: it counts as far.
         """
         wanted = self._borders.wanted(child)
         known = dict(near)
         if len(near) == len(wanted) and known.keys() == set(wanted):
             return near
-        far_us = 2 * max(known.values(), default=NEAR_US)
+        far_us = 2 * max(known.values(), default=ASSUMED_LATENCY_US)
         return tuple([(router, known.get(router, far_us)) for router in wanted])

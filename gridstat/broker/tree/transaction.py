@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.latency_shares import Division
     from gridstat.broker.tree.path_planner import Ends, Use
     from gridstat.broker.tree.segment_releases import Key
-    from gridstat.broker.tree.tree_operations import Way
+    from gridstat.broker.tree.tree_operations import ScopePath
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import RefusedOutcome
     from gridstat.net.command.segment_messages import Reserved, SegmentedPath
@@ -97,7 +97,7 @@ class Transaction:
         self.refusal: RefusedOutcome | None = None
         self.is_lost = False
         """Whether the first thing that it met was that there is no way at all."""
-        self.result: tuple[tuple[SegmentedPath, ...], tuple[Way, ...]] | None = None
+        self.result: tuple[tuple[SegmentedPath, ...], tuple[ScopePath, ...]] | None = None
         self.deadline_ns = 0
 
     @property

@@ -1,8 +1,22 @@
-"""Border routers: which ones matter, where they listen, and the channels that are ordered there.
+"""Border routers of a broker above clouds, and the channels that are opened at them.
 
-The owner of a channel opens it at both ends as soon as both have said where they listen. Brokers in
-the middle pass all this up and down by the router's cloud, and remember it for a child or a parent
-that comes later.
+A channel between clouds belongs to the lowest broker above both ends. It is usable once both ends
+have reported addresses and a common datagram version.
+
+Messages down, to the child with the router's cloud below it:
+- `WantBorders` lists all routers whose addresses this broker and brokers above need.
+- `OpenBorder` opens channels at a router; with `is_whole` it lists all of them, in pages, and the
+  child closes every other channel.
+- `CloseBorder` closes one channel.
+Messages up:
+- `BorderReported` carries a router's address, datagram versions and silence limit.
+- `BorderChannelReported` says that a channel is up or down, or back-pressured.
+
+A broker in the middle forwards all of them, and keeps the last of each for a child or a parent that
+joins later. Nothing is acknowledged and nothing has a timeout: a link delivers in order, and after
+every join both sides send everything again. Nothing is durable. After a restart a broker sends no
+whole list to a child until all ends of its channels, and its parent, have reported; a shorter list
+would close channels that carry contracts.
 """
 
 from __future__ import annotations
@@ -41,7 +55,7 @@ class TreeBorders:
 
     def __init__(self, context: TreeContext) -> None:
         self._context = context
-        self._told: dict[str, BorderReported] = {}
+        self._reported: dict[str, BorderReported] = {}
         self._open_above: dict[int, BorderChannel] = {}
         self._arriving: Arriving[BorderChannel] = Arriving(BORDER_CHANNELS_MAX)
         self._is_above_whole = not context.has_parent
@@ -60,25 +74,25 @@ class TreeBorders:
         self._open_all(child)
 
     def child_left(self, child: str) -> None:
-        """What it told holds until it tells otherwise: its routers forward without it."""
+        """Keep the child's reports, since its routers forward without their broker."""
         self._whole_at.discard(child)
         self._context.unsettle()
 
     def parent_joined(self) -> None:
         for router in sorted(self.wanted_above):
-            if router in self._told:
+            if router in self._reported:
                 self._context.send_parent(
-                    structs.replace(self._told[router], term=self._context.term)
+                    structs.replace(self._reported[router], term=self._context.term)
                 )
 
     def wanted(self, child: str) -> tuple[str, ...]:
-        """Own channels' routers below a child, and those that brokers above want."""
+        """Return the routers below a child that this broker or brokers above have channels at."""
         families = self._context.state.families
         above = [router for router in self.wanted_above if families.child_at(router) == child]
         return tuple(sorted({*self.own_routers(child), *above}))
 
     def own_routers(self, child: str) -> tuple[str, ...]:
-        """Routers below a child at which own channels begin or end."""
+        """Return the routers below a child at which own channels begin or end."""
         families, channels = self._context.state.families, self._context.state.channels
         version = (families.version, channels.layout_version)
         if self._routers_version != version:
@@ -94,8 +108,8 @@ class TreeBorders:
         numbers = {number for router in routers for number in channels.at_router[router]}
         return [channels.accounts[number].channel for number in sorted(numbers)]
 
-    def lay_anew(self, children: Iterable[str | None]) -> None:
-        """Channels were added or removed, or clouds have moved: say what is wanted now."""
+    def refresh(self, children: Iterable[str | None]) -> None:
+        """Send current orders to children after channels were added or removed, or clouds moved."""
         for child in sorted({found for found in children if found is not None}):
             if child in self._context.joined:
                 self._want(child)
@@ -103,11 +117,11 @@ class TreeBorders:
         self.changed()
 
     def is_open(self, channel: EventChannel) -> bool:
-        """Whether both ends are known, and speak a common version of datagrams."""
+        """Return whether both ends have reported, with a common datagram version."""
         return self._ordered(channel, channel.from_router) is not None
 
     def is_at(self, child: str, channel_id: int) -> bool:
-        """Whether a channel, an own one or one from above, begins or ends below a child."""
+        """Return whether a channel of this broker or of one above has an end below a child."""
         account = self._context.state.channels.accounts.get(channel_id)
         if account is not None:
             return child in self._children_at(account.channel)
@@ -152,18 +166,18 @@ class TreeBorders:
 
     # From children.
 
-    def border_told(self, message: BorderReported) -> None:
+    def border_reported(self, message: BorderReported) -> None:
         router = message.router
         if router not in self.wanted_above and router not in self._context.state.channels.at_router:
-            return  # Nobody has asked for it, or nobody wants it any more.
-        before = self._told.get(router)
-        self._told[router] = structs.replace(message, term=0)
+            return  # No channel needs this router, or none does any more.
+        before = self._reported.get(router)
+        self._reported[router] = structs.replace(message, term=0)
         is_probed = max(message.datagram_versions, default=0) >= PROBED_VERSION_MIN
         silent_ms_max = message.silent_ms_max if is_probed else 0
-        self._context.state.channels.silent_ms_told[router] = silent_ms_max
+        self._context.state.channels.silent_ms_reported[router] = silent_ms_max
         if router in self.wanted_above:
             self._context.send_parent(structs.replace(message, term=self._context.term))
-        if before == self._told[router]:
+        if before == self._reported[router]:
             return
         channels = self._context.state.channels
         touched = [
@@ -181,7 +195,7 @@ class TreeBorders:
         channels.version += 1
         self.changed()
 
-    def channel_told(self, child: str, message: BorderChannelReported) -> None:
+    def channel_reported(self, child: str, message: BorderChannelReported) -> None:
         channels = self._context.state.channels
         number = message.channel_id
         if number not in channels.accounts:
@@ -190,11 +204,11 @@ class TreeBorders:
             return
         is_changed = False
         if message.is_up is not None:
-            # By the router, not by the child: its cloud may lie below another one later.
+            # Marked per router, not per child: its cloud may lie below another child later.
             for end in self._ends_at(child, channels.accounts[number].channel):
                 is_changed |= channels.mark(number, end, is_up=message.is_up)
         if message.is_pressed is not None:
-            is_changed |= channels.press(number, is_pressed=message.is_pressed)
+            is_changed |= channels.set_back_pressure(number, is_back_pressured=message.is_pressed)
         if is_changed:
             self._context.note(
                 "border_channel_changed",
@@ -205,7 +219,7 @@ class TreeBorders:
             self.changed()
 
     def closed(self, channel: EventChannel) -> None:
-        """An own channel is no more."""
+        """Close an own channel that was removed."""
         self._close(channel)
 
     # Orders.
@@ -214,15 +228,15 @@ class TreeBorders:
         self._context.unsettle()
         wanted = self.wanted(child)
         if wanted[BORDERS_MAX:]:
-            # Channels at the rest stay closed, since nobody tells where those listen.
+            # Channels at the other routers stay closed, since no child reports their addresses.
             self._context.note("borders_too_many", child=child, count=len(wanted), most=BORDERS_MAX)
         routers = wanted[:BORDERS_MAX]
         self._context.send_child(child, WantBorders(term=self._context.term, routers=routers))
 
     def _open_all(self, child: str) -> None:
-        """All channels at a child; the whole of them only once nothing about them is unknown.
+        """Send all channels at a child, as a whole list only once all their ends are known.
 
-        A list that lacks one for which the other end has not been heard yet would close it.
+        A whole list without a channel whose other end has not reported yet would close it.
         """
         own = self.own_at(child)
         orders = [found for one in own for found in self._orders(one, child)]
@@ -232,7 +246,7 @@ class TreeBorders:
             if child in self._children_at(found.channel)
         ]
         is_whole = self._is_above_whole and all(
-            end in self._told for one in own for end in (one.from_router, one.to_router)
+            end in self._reported for one in own for end in (one.from_router, one.to_router)
         )
         if is_whole:
             self._whole_at.add(child)
@@ -265,10 +279,10 @@ class TreeBorders:
         return [end for end in ends if families.child_at(end) == child]
 
     def _ordered(self, channel: EventChannel, end: str) -> BorderChannel | None:
-        """The order for the broker of one end, which needs to know where the other listens."""
-        own = self._told.get(end)
+        """Return the order for one end, with the address of the other; None if it is unknown."""
+        own = self._reported.get(end)
         other = channel.to_router if end == channel.from_router else channel.from_router
-        peer = self._told.get(other)
+        peer = self._reported.get(other)
         if own is None or peer is None or not peer.data_port or not own.data_port:
             return None
         if not self._context.is_placed:

@@ -125,16 +125,16 @@ class TreeDispatcher:
                 return True
 
     def _hear_of_ways(self, child: str, message: AbstractLinksReported) -> None:
-        if self._parts.graph.tell(child, message):
+        if self._parts.graph.receive(child, message):
             self._parts.failures.try_again()
 
     def _hear_child(self, child: str, message: TreeMessageBase) -> bool:
         parts = self._parts
         match message:
             case BorderReported():
-                parts.borders.border_told(message)
+                parts.borders.border_reported(message)
             case BorderChannelReported():
-                parts.borders.channel_told(child, message)
+                parts.borders.channel_reported(child, message)
             case AbstractLinksReported():
                 self._hear_of_ways(child, message)
             case CloudsChanged():
@@ -192,7 +192,7 @@ class TreeDispatcher:
         match message:
             case WantBorders():
                 parts.borders.want(message)
-                parts.graph.tell_parent(is_forced=True)
+                parts.graph.report_to_parent(is_forced=True)
             case OpenBorder():
                 parts.borders.open_above(message)
             case CloseBorder():

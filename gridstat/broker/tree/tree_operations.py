@@ -1,8 +1,8 @@
-"""What a broker above clouds makes durable, replayed at its next start.
+"""Journal operations of a broker above clouds, replayed at its next start.
 
-A *holding* is one generation of a contract, or of a segment for the parent, with everything that it
-takes: children that hold parts of it, and channels between them. An unknown field is ignored and a
-missing one has its default, as in the journal of a cloud.
+A *holding* is one generation of a contract, or of a segment for the parent, with all its resources:
+the children that hold segments of it, and the channels between them. An unknown field is ignored
+and a missing one has its default, as in the journal of a cloud.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ if TYPE_CHECKING:
 
 
 class Stage(IntEnum):
-    """Reserved: the parent has not decided. Leaving: children are being asked to give it back."""
+    """Stage of a holding; it only moves forward.
+
+    RESERVED: the parent has not decided. LEAVING: children are releasing their segments.
+    """
 
     RESERVED = 0
     COMMITTED = 1
     LEAVING = 2
 
 
-class Way(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One path in this broker's scope: the channels by which it comes and goes, and between.
+class ScopePath(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One path in this broker's scope: the channels at which it enters and leaves, and between.
 
-    `shares_us` is what each of the channels between may come to take of the path's latency.
+    `shares_us` is the latency that each of the channels between may reach.
     """
 
     entry: int
@@ -45,9 +48,10 @@ class Way(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Holding(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A million of these fit into a root, so what is seldom looked at stays encoded in `body`.
+    """One generation of a contract or segment; rarely read fields stay encoded in `body`.
 
-    `is_lowered` of one that has been promised more than it has, and is to get it back.
+    A root holds a million of these. `is_lowered` is True while the contract has less than it was
+    promised.
     """
 
     contract: str
@@ -64,15 +68,15 @@ class Holding(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class HoldingBody(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The rest of a holding. `asked` is the generation that the subscriber's cloud asked for.
+    """Encoded fields of a holding. `asked` is the generation that the subscriber's cloud requested.
 
-    `type_encoded` is the type that the subscriber expects, empty for any. `promised` is what was
-    granted when it was asked, where a failure has left less of it.
+    `type_encoded` is the type that the subscriber expects, empty for any. `promised` is the quality
+    granted at first, if a failure has lowered it since.
     """
 
     variable: StatusVariable
     granted: dict[int, Qos]
-    ways: tuple[Way, ...]
+    scope_paths: tuple[ScopePath, ...] = msgspec.field(name="ways")
     paths: tuple[SegmentedPath, ...]
     is_node_disjoint: bool = True
     degraded: tuple[str, ...] = ()
@@ -98,13 +102,13 @@ class TermBegan(_Operation, frozen=True):
 
 
 class Placed(_Operation, frozen=True):
-    """The parent has said where this broker stands; no lower term of it is obeyed any more.
+    """The parent has placed this broker in the tree; messages of a lower parent term are ignored.
 
-    `parent` is its name; in journals of earlier releases only the last of those above is it.
+    `parent` is the parent's name; journals of earlier releases have it only as the last of `above`.
 
-    `numbered_at` is the prefix of the numbers of its channels; in journals of earlier releases -1,
-    which stands for the depth, or for the prefix from before while anything is held. `prefixes` are
-    those above, none in such journals.
+    `numbered_at` is the prefix of this broker's channel numbers. Journals of earlier releases have
+    -1, which stands for the depth, or for the former prefix while anything is held. `prefixes` are
+    the prefixes above, empty in such journals.
     """
 
     term: int
@@ -115,16 +119,16 @@ class Placed(_Operation, frozen=True):
     parent: str = ""
 
     def is_below(self, name: str) -> bool:
-        """Whether it was this parent who has said so, or nobody knows better."""
+        """Return whether this parent has placed the broker, or no parent is known."""
         known = self.parent or (self.above[-1] if self.above else name)
         return known == name
 
 
 class Unplaced(_Operation, frozen=True):
-    """No parent has said where this broker stands, or none counts any more.
+    """No parent has placed this broker, or its parent was removed.
 
-    `numbered_at` is the prefix of the numbers of its channels, `tree` the root that it stood below
-    last, if it ever did.
+    `numbered_at` is the prefix of its channel numbers, `tree` the root of the last tree that it was
+    part of, if any.
     """
 
     numbered_at: int
@@ -132,7 +136,7 @@ class Unplaced(_Operation, frozen=True):
 
 
 class ChildReported(_Operation, frozen=True, tag="ChildHeard"):
-    """A child has joined, or its clouds are others."""
+    """A child has joined, or the clouds below it have changed."""
 
     name: str
     term: int
@@ -148,7 +152,7 @@ class ChildAdded(_Operation, frozen=True):
 
 
 class ChildRemoved(_Operation, frozen=True):
-    """A child that the broker's file may still name is none any more."""
+    """A child was removed; the broker's file may still name it."""
 
     name: str
 
@@ -160,33 +164,33 @@ class ChannelAdded(_Operation, frozen=True):
 
 
 class ChannelRemoved(_Operation, frozen=True):
-    """A channel that the broker's file may still name is gone."""
+    """A channel was removed; the broker's file may still name it."""
 
     channel_id: int
 
 
 class ChannelsNumbered(_Operation, frozen=True):
-    """Channels of the broker's file are seen for the first time: their ends, and their numbers.
+    """Channels of the broker's file were seen for the first time: their ends and numbers.
 
-    With the number 0 one is forgotten that the file names no more. `index_last` is, in a snapshot,
-    the highest that any channel has had, also one that is gone.
+    Number 0 removes a channel that is no longer in the file. `index_last` is, in a snapshot, the
+    highest index that any channel has had, removed channels included.
     """
 
     numbers: tuple[tuple[str, str, int], ...]
     index_last: int = 0
 
 
-class NumbersKept(_Operation, frozen=True):
-    """A cloud that was alone before has given out the identifiers up to here."""
+class IdentifiersKept(_Operation, frozen=True, tag="NumbersKept"):
+    """A cloud keeps the identifiers up to `count` that it gave out before it had a parent."""
 
     child: str
     count: int
 
 
-class NumbersGiven(_Operation, frozen=True):
-    """A block of identifiers is a child's; `request` is the child's number for its question.
+class BlockGiven(_Operation, frozen=True, tag="NumbersGiven"):
+    """A block of identifiers was given to a child for its request number `request`.
 
-    `journal` is that of the child, which counts its questions.
+    `journal` is the journal in which the child numbers its requests.
     """
 
     child: str
@@ -196,15 +200,15 @@ class NumbersGiven(_Operation, frozen=True):
     journal: str = ""
 
 
-class NumbersAsked(_Operation, frozen=True):
-    """A block is being asked of the parent."""
+class BlockRequested(_Operation, frozen=True, tag="NumbersAsked"):
+    """A block was requested from the parent."""
 
     request: int
     count: int
 
 
-class NumbersHeld(_Operation, frozen=True):
-    """The parent's answer."""
+class BlockLeased(_Operation, frozen=True, tag="NumbersHeld"):
+    """The parent's reply to a request for a block."""
 
     request: int
     first: int
@@ -212,14 +216,14 @@ class NumbersHeld(_Operation, frozen=True):
 
 
 class HoldingTaken(_Operation, frozen=True):
-    """Reserved for the parent; or, of a contract of its own, decided."""
+    """A segment was reserved for the parent, or an own contract was decided."""
 
     holding: Holding
     stage: Stage
 
 
 class HoldingMoved(_Operation, frozen=True):
-    """Committed by the parent, or to be given back."""
+    """A holding was committed by the parent, or is to be released."""
 
     contract: str
     generation: int
@@ -227,7 +231,7 @@ class HoldingMoved(_Operation, frozen=True):
 
 
 class HoldingGone(_Operation, frozen=True):
-    """No child holds any of it any more."""
+    """All children have released their segments of a holding."""
 
     contract: str
     generation: int
@@ -243,10 +247,10 @@ TreeOperation: TypeAlias = (
     | ChannelAdded
     | ChannelRemoved
     | ChannelsNumbered
-    | NumbersKept
-    | NumbersGiven
-    | NumbersAsked
-    | NumbersHeld
+    | IdentifiersKept
+    | BlockGiven
+    | BlockRequested
+    | BlockLeased
     | HoldingTaken
     | HoldingMoved
     | HoldingGone
@@ -258,7 +262,7 @@ _USUAL: Final = (
     b"redundancy priority ways paths entry exit pieces owner routers channel_ids is_node_disjoint "
     b"degraded subscriber qos modes asked PiecedPath Piece type"
 )
-"""What nearly every body holds; part of the format, so it never changes."""
+"""Compression dictionary with strings of nearly every body; part of the format: never changes."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final[msgspec.msgpack.Decoder[TreeOperation]] = msgspec.msgpack.Decoder(TreeOperation)
@@ -279,7 +283,7 @@ def holding_with(key: tuple[str, int], children: Iterable[str], body: HoldingBod
         contract=key[0],
         generation=key[1],
         children=tuple(children),
-        channel_ids=tuple(number for way in body.ways for number in way.channel_ids),
+        channel_ids=tuple(number for path in body.scope_paths for number in path.channel_ids),
         body=packed.compress(_ENCODER.encode(body)) + packed.flush(),
         is_owned=body.qos is not None,
         is_lowered=body.promised is not None,

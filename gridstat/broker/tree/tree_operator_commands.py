@@ -1,6 +1,6 @@
-"""What operators may do with a broker above clouds: change what is below it, and look into it.
+"""Commands of operators to a broker above clouds: change its children and channels, and inspect it.
 
-A repeated command is answered as the first, for what it asks is then the case already.
+Commands are idempotent: a repeated command gets the answer of the first.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ if TYPE_CHECKING:
     from gridstat.net.command.operator_messages import OperatorCommand, TreeCommand
 
 EXPLAINED_MAX: Final = 10_000
-"""Contracts that one explanation looks at, and shows at most."""
+"""Maximum number of contracts that one explanation examines."""
 EXPLAINED_BYTES_MAX: Final = 1024 * 1024
-"""And so much of them: a frame holds this and the longest contract beside it."""
+"""Maximum size of one explanation; a frame holds this and one contract of maximum length."""
 
 Facts = dict[str, Any]
 
 
 class TreeOperatorCommands:
-    """Nothing is removed while contracts depend on it."""
+    """A child or channel is not removed while contracts depend on it."""
 
     def __init__(self, parts: Components) -> None:
         self._parts = parts
@@ -94,11 +94,11 @@ class TreeOperatorCommands:
             case SetFlooding() | RemoveFlooding() | ListFlooding():
                 self._parts.flooding.take(peer, command)
             case _:
-                word = type(command).__name__
+                name = type(command).__name__
                 raise LayoutError(
-                    f"{self._context.settings.name} is a broker above clouds, and has nothing to "
-                    f"do with {word}",
-                    hint="ask the broker of the cloud that it is about",
+                    f"{self._context.settings.name} is a broker above clouds, and does not "
+                    f"support {name}",
+                    hint="send the command to the broker of the cloud concerned",
                 )
 
     # Children.
@@ -124,14 +124,14 @@ class TreeOperatorCommands:
         if flooding:
             raise StillInUse(
                 f"{len(flooding)} variables flood the scope of this broker, and {name} would not "
-                "hear when they end",
+                "be notified when they end",
                 hint="stop the flooding first: `gridstat flood --list`",
             )
-        leading = self._parts.borders.own_at(name)
-        if leading:
-            labels = ", ".join(channel.label for channel in leading[:8])
+        attached = self._parts.borders.own_at(name)
+        if attached:
+            labels = ", ".join(channel.label for channel in attached[:8])
             raise StillInUse(
-                f"{len(leading)} channels lead from or to {name}: {labels}",
+                f"{len(attached)} channels lead from or to {name}: {labels}",
                 hint="remove them first",
             )
 
@@ -165,20 +165,20 @@ class TreeOperatorCommands:
         for end in (channel.from_router, channel.to_router):
             self._check_borders(end)
         numbered = replace(channel, channel_id=state.channels.next_number())
-        no = flooding_refusal(numbered, state.flooding.taken())
-        if no is not None:
-            answer = OperatorAnswer(request_id=command.request_id, refused=refused(no))
+        refusal = flooding_refusal(numbered, state.flooding.taken())
+        if refusal is not None:
+            answer = OperatorAnswer(request_id=command.request_id, refused=refused(refusal))
             self._context.send(peer, answer)
             return
 
         def added() -> None:
-            self._lay_anew(numbered)
+            self._refresh_borders(numbered)
             self._answer(peer, command.request_id, _added(numbered))
 
         self._commit(peer, command.request_id, ChannelAdded(channel=numbered), added)
 
     def _check_borders(self, router: str) -> None:
-        """Raises if a child would have more border routers than it can tell of."""
+        """Raise if a child would have more border routers than it can report."""
         child = self._context.state.families.child_at(router) or ""
         wanted = self._parts.borders.wanted(child)
         if router not in wanted and len(wanted) >= BORDERS_MAX:
@@ -208,19 +208,19 @@ class TreeOperatorCommands:
 
         def removed() -> None:
             self._parts.borders.closed(channel)
-            self._lay_anew(channel)
+            self._refresh_borders(channel)
             self._answer(peer, command.request_id, {})
 
         self._commit(peer, command.request_id, ChannelRemoved(channel_id=number), removed)
 
-    def _lay_anew(self, channel: EventChannel) -> None:
+    def _refresh_borders(self, channel: EventChannel) -> None:
         child_at = self._context.state.families.child_at
-        self._parts.borders.lay_anew([child_at(channel.from_router), child_at(channel.to_router)])
+        self._parts.borders.refresh([child_at(channel.from_router), child_at(channel.to_router)])
 
-    # Looking.
+    # Inspection.
 
     def survey(self) -> Facts:
-        """Everything but the contracts themselves, which may be a million."""
+        """Return all facts except the contracts, of which there may be a million."""
         state, settings = self._context.state, self._context.settings
         placed = state.placed
         return {
@@ -263,7 +263,7 @@ class TreeOperatorCommands:
             "level": self._context.state.depth,
             "is_open": self._parts.borders.is_open(channel),
             "is_up": not account.down_at,
-            "is_pressed": account.is_pressed,
+            "is_pressed": account.is_back_pressured,
             "bandwidth_bytes_per_s": channel.bandwidth_bytes_per_s,
             "promised_bytes_per_s": float(account.carriage.bytes.value),
             **probe_facts(account.carriage),
@@ -272,7 +272,7 @@ class TreeOperatorCommands:
         }
 
     def explain(self, name: str) -> Facts:
-        """A contract by its name, or all to a variable: every piece, and whose it is."""
+        """Return the segments and owners of a contract, or of all contracts on a variable."""
         holdings = self._context.state.holdings
         if "#" in name:
             found = list(holdings.of(name))
@@ -287,15 +287,15 @@ class TreeOperatorCommands:
             ]
         if not found:
             raise NoSuchVariable(f"nothing of {name[:80]} is held here")
-        told: list[Facts] = []
+        shown: list[Facts] = []
         size_bytes = 0
         for one in found:
             facts = self._contract_facts(one)
             size_bytes += len(msgspec.msgpack.encode(facts))
-            if told and size_bytes > EXPLAINED_BYTES_MAX:
+            if shown and size_bytes > EXPLAINED_BYTES_MAX:
                 break
-            told.append(facts)
-        return {"name": name, "contracts": told, "left_out": len(found) - len(told)}
+            shown.append(facts)
+        return {"name": name, "contracts": shown, "left_out": len(found) - len(shown)}
 
     def _contract_facts(self, holding: Holding) -> Facts:
         body = self._context.state.holdings.body(holding)
@@ -344,7 +344,7 @@ class TreeOperatorCommands:
 
 
 def check_between(child_at: Callable[[str], str | None], channel: EventChannel) -> None:
-    """Raises unless the channel leads from one child's scope to another's."""
+    """Raise unless the channel connects the scopes of two children."""
     ends = [child_at(end) for end in (channel.from_router, channel.to_router)]
     for end, child in zip((channel.from_router, channel.to_router), ends, strict=True):
         if child is None:

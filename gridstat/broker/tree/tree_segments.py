@@ -168,7 +168,7 @@ class TreeSegments:
         body = HoldingBody(
             variable=done.variable,
             granted=done.quality,
-            ways=ways,
+            scope_paths=ways,
             paths=paths,
             is_node_disjoint=done.is_node_disjoint,
             subscriber=message.subscriber,
@@ -321,7 +321,7 @@ class TreeSegments:
 
 def _is_met(body: HoldingBody, message: Reserve) -> bool:
     """Whether what is held is what is asked."""
-    ways = body.ways
+    ways = body.scope_paths
     return (
         body.variable == message.variable
         and body.granted == evened(message.granted)

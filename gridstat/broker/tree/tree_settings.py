@@ -1,4 +1,4 @@
-"""What an operator may set of a broker above clouds; every bound and interval has a name."""
+"""Settings of a broker above clouds; every bound and interval has a name."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ class TreeSettings:
     name: str
     parent: str = ""
     term_min: int = 0
-    """A broker whose journal is lost begins at this term, above all that others know of it."""
+    """Lowest term at start; a broker with a lost journal starts above all terms others know."""
     reserve_within_ns: int = 5 * NS_PER_S
-    """So long may a child take to answer, and each level below it as long again."""
+    """Time for a child's reply, and as much again for each level below it."""
     up_within_ns: int = 5 * NS_PER_S
-    """After so long a contract is granted though not all routers have confirmed it."""
+    """Time after which a contract is granted although routers have not all confirmed it."""
     retry_after_ns: int = NS_PER_S
     abstract_links_after_ns: int = 200 * NS_PER_MS
-    """Changes of what lies between borders are told upwards together, this long after the first."""
+    """Delay of a report on abstract links, so that several changes are sent together."""
     settle_after_ns: int = 2 * NS_PER_S
-    """So long after somebody has come or gone, a way that is missing is waited for."""
-    patience_ns: int = 200 * NS_PER_MS
-    """And looked for anew so often."""
+    """Time after a join or leave during which a request waits for a missing path."""
+    path_retry_ns: int = 200 * NS_PER_MS
+    """Interval at which a missing path is searched again meanwhile."""
     rounds_max: int = 8
-    """Plans that are tried for one generation of a contract."""
+    """Number of plans tried for one generation of a contract."""
     transactions_max: int = 100_000
     unknown_child_max: int = 1 << 20
-    """Segments that one child may tell of and nobody here knows; for more it is sent away."""
+    """Unknown segments that one child may report; a child with more is disconnected."""
     snapshot_after: int = 100_000
     replan_at_once: int = 64
     numbers_block: int = 1 << 20
-    """Identifiers that a broker in the middle leases at once, to hand out parts of them."""
+    """Identifiers that a broker in the middle leases at once, to give out parts of them."""
     numbers_child_max: int = 1 << 28
-    """Identifiers that one child is ever given: a sixteenth of all, since none comes back."""
+    """Identifiers that one child gets at most: a sixteenth of all, since none is returned."""
     modes_defined: frozenset[int] = frozenset()
     """Operating modes that requests may name beside the baseline, as in `BrokerSettings`."""

@@ -1,7 +1,7 @@
-"""The durable state of a broker above clouds, and what each operation does to it.
+"""Durable state of a broker above clouds, and the effect of each operation on it.
 
-The same code serves a live decision and the replay at a start. Every change comes with its undoing,
-for the case that the journal cannot take the operation.
+The same code applies a live decision and replays the journal at a start. Every change records how
+to undo it, in case the journal cannot be written.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from gridstat.broker.tree.flooding_reservations import FloodingReservations
 from gridstat.broker.tree.holdings import Holdings
 from gridstat.broker.tree.identifier_blocks import IdentifierBlocks
 from gridstat.broker.tree.tree_operations import (
+    BlockGiven,
+    BlockLeased,
+    BlockRequested,
     ChannelAdded,
     ChannelRemoved,
     ChannelsNumbered,
@@ -28,10 +31,7 @@ from gridstat.broker.tree.tree_operations import (
     HoldingGone,
     HoldingMoved,
     HoldingTaken,
-    NumbersAsked,
-    NumbersGiven,
-    NumbersHeld,
-    NumbersKept,
+    IdentifiersKept,
     Placed,
     Stage,
     TermBegan,
@@ -42,19 +42,19 @@ from gridstat.broker.tree.tree_operations import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from gridstat.broker.tree.owned_channels import OwnChannels
+    from gridstat.broker.tree.owned_channels import OwnedChannels
     from gridstat.broker.tree.tree_operations import Holding, TreeOperation
 
 
 class TreeState:
-    """Only `apply` changes what is durable; the file's children and channels are given."""
+    """State that only `apply` changes, beside the children and channels of the broker's file."""
 
-    def __init__(self, children: Iterable[str], channels: OwnChannels) -> None:
+    def __init__(self, children: Iterable[str], channels: OwnedChannels) -> None:
         self.term = 0
         self.journal = ""
         self.placed: Placed | None = None
         self.tree = ""
-        """The root that this broker stands below, or stood below last; empty if it never did."""
+        """Root of the tree that this broker is, or was last, part of; empty if there is none."""
         self.channels = channels
         self.families = Children(children)
         self.holdings = Holdings()
@@ -63,7 +63,7 @@ class TreeState:
         self.unwritten: list[Applied] = []
         self._is_applying = False
         self.charged: set[tuple[str, int]] = set()
-        """Holdings that are about to be taken, and that their plan has charged for already."""
+        """Keys of holdings about to be taken whose plan is charged already."""
         self.renumbering: Callable[[], None] = _nothing
         """Told before channels get other numbers: what plans have charged for must be undone."""
         self._file_children = tuple(self.families.children)
@@ -75,7 +75,7 @@ class TreeState:
 
     @property
     def is_holding(self) -> bool:
-        """Whether numbers of channels are in use below, and cannot change."""
+        """True if channel numbers are in use below, and so cannot change."""
         return bool(len(self.holdings) or self.flooding.floods)
 
     def replay(self, operation: TreeOperation) -> None:
@@ -86,7 +86,7 @@ class TreeState:
 
     @property
     def is_torn(self) -> bool:
-        """Whether something was left half way, which nobody can undo: only the journal is right."""
+        """True if an exception interrupted a change, so that only the journal is consistent."""
         return self._is_applying or self.channels.is_charging
 
     def apply(self, operation: TreeOperation, done: Applied) -> None:
@@ -107,12 +107,12 @@ class TreeState:
                 self.families.apply(operation, done)
             case ChannelAdded() | ChannelRemoved() | ChannelsNumbered():
                 self._change_channels(operation, done)
-            case NumbersKept() | NumbersGiven() | NumbersAsked() | NumbersHeld():
+            case IdentifiersKept() | BlockGiven() | BlockRequested() | BlockLeased():
                 self.numbers.apply(operation, done)
             case HoldingTaken() | HoldingMoved():
                 self._hold(operation, done)
             case HoldingGone():
-                self._let_go(operation, done)
+                self._release(operation, done)
             case FloodingHeld():
                 self.flooding.apply(operation, done)
             case _:
@@ -138,9 +138,9 @@ class TreeState:
                     self.flooding.channel_added(number, done)
 
     def numbering(self) -> list[ChannelsNumbered]:
-        """What a new life makes durable of its file, before anybody hears of its channels."""
-        gone = self.file_channels.gone()
-        unused = [number for number in gone if not self.holdings.over_channel(number)]
+        """Return the operations that number the file's channels, before others learn of them."""
+        missing = self.file_channels.missing_in_file()
+        unused = [number for number in missing if not self.holdings.over_channel(number)]
         return self.file_channels.unnumbered(unused)
 
     def _place(self, standing: Placed | Unplaced, done: Applied) -> None:
@@ -166,20 +166,20 @@ class TreeState:
         self.channels.renumber(prefix)
 
     def standing(self, prefix: int) -> Placed | Unplaced:
-        """The operation that keeps this broker's place, with this prefix for its channels."""
+        """Return the operation that keeps this broker's place, with this channel prefix."""
         if self.placed is None:
             return Unplaced(numbered_at=prefix, tree=self.tree)
         return structs.replace(self.placed, numbered_at=prefix)
 
     def orphaned(self) -> list[TreeOperation]:
-        """Without a parent nothing counts that is held for one, and nobody will ask for it back."""
-        found = self.parted()
+        """Return the operations that release everything held for a parent, if there is none."""
+        found = self.release_parent_holdings()
         if self.placed is not None:
             found.append(Unplaced(numbered_at=self.channels.prefix, tree=self.tree))
         return found
 
-    def parted(self) -> list[TreeOperation]:
-        """What was held for a parent that is none any more is given back."""
+    def release_parent_holdings(self) -> list[TreeOperation]:
+        """Return the operations that release all segments held for a former parent."""
         held = [holding for holding, _ in self.holdings.all() if not holding.is_owned]
         return [*self.holdings.moves(held, Stage.LEAVING)]
 
@@ -202,7 +202,7 @@ class TreeState:
 
         done.undo.append(undo)
 
-    def _let_go(self, gone: HoldingGone, done: Applied) -> None:
+    def _release(self, gone: HoldingGone, done: Applied) -> None:
         holding = self.holdings.find(gone.contract, gone.generation)
         if holding is None:
             return
@@ -218,17 +218,17 @@ class TreeState:
     def _charge(self, holding: Holding) -> None:
         if holding.channel_ids:
             body = body_of(holding)
-            self.channels.charge(body.variable, everys(body.granted, 0), body.ways)
+            self.channels.charge(body.variable, everys(body.granted, 0), body.scope_paths)
 
     def _uncharge(self, holding: Holding) -> None:
         if holding.channel_ids:
             body = body_of(holding)
-            self.channels.uncharge(body.variable, everys(body.granted, 0), body.ways)
+            self.channels.uncharge(body.variable, everys(body.granted, 0), body.scope_paths)
 
-    # The whole of it.
+    # Snapshot.
 
     def operations(self) -> Iterator[TreeOperation]:
-        """The shortest journal that leads here."""
+        """Return the shortest journal that results in this state."""
         yield TermBegan(term=self.term, journal=self.journal)
         if self.placed is not None or self.channels.prefix or self.tree:
             yield self.standing(self.channels.prefix)

@@ -1,7 +1,11 @@
-"""Patterns across clouds: passed to whoever may have what they stand for, and the finds back.
+"""Watches of name patterns across clouds.
 
-A watch is named by the cloud that keeps it, and said again by it after every join; so nothing of it
-needs to be durable here, and what is not said again has ended meanwhile.
+Messages. `WatchNames` travels from the watching cloud to every child and parent that may have
+matching names; `NamesFound` travels back; `EndWatch` follows the path of the watch.
+
+A watch is identified by the cloud that owns it and a number. The owner sends all its watches again
+after every join, so nothing is durable here: when a child or the parent joins, its former watches
+end, and come again if they still exist. There is no timeout.
 """
 
 from __future__ import annotations
@@ -22,11 +26,11 @@ WATCHES_MAX: Final = 100_000
 class _Watch(Struct, frozen=True):
     pattern: str
     from_child: str
-    """Empty if it came from above."""
+    """Empty if the watch came from the parent."""
 
 
 class TreeWatches:
-    """Each is with all children, but the one it came from, that have a cloud it may match."""
+    """Each watch is known to all children, except its sender, with a cloud that it may match."""
 
     def __init__(self, context: TreeContext) -> None:
         self._context = context
@@ -36,13 +40,13 @@ class TreeWatches:
         return len(self._watches)
 
     def watch(self, child: str, message: WatchNames) -> None:
-        """From a child, or from above if that is empty."""
+        """Begin a watch from a child, or from the parent if `child` is empty."""
         if message.watch not in self._watches and len(self._watches) >= WATCHES_MAX:
             self._context.note("watches_full", watch=message.watch)
             return
         found = self._watches[message.watch] = _Watch(message.pattern, child)
         for other in self._targets(found):
-            self._say(other, message.watch, found)
+            self._send(other, message.watch, found)
         if child and self._climbs(found):
             self._context.send_parent(structs.replace(message, term=self._context.term))
 
@@ -51,39 +55,39 @@ class TreeWatches:
         if found is not None:
             self._end(message.watch, found)
         elif child:
-            # Somebody above may know it yet from an earlier life of this broker.
+            # A broker above may still know the watch from before a restart of this broker.
             self._context.send_parent(structs.replace(message, term=self._context.term))
 
     def _end(self, name: str, found: _Watch) -> None:
         del self._watches[name]
-        over = EndWatch(term=self._context.term, watch=name)
+        ended = EndWatch(term=self._context.term, watch=name)
         for other in self._targets(found):
-            self._context.send_child(other, over)
+            self._context.send_child(other, ended)
         if found.from_child and self._climbs(found):
-            self._context.send_parent(over)
+            self._context.send_parent(ended)
 
     def found(self, message: NamesFound) -> None:
-        """Down to the cloud that watches, or up if that is not below."""
-        told = structs.replace(message, term=self._context.term)
+        """Send finds down to the watching cloud, or up if that cloud is not below."""
+        forwarded = structs.replace(message, term=self._context.term)
         child = self._context.state.families.child_of(message.watch.partition("#")[0])
         if child is not None:
-            self._context.send_child(child, told)
+            self._context.send_child(child, forwarded)
         else:
-            self._context.send_parent(told)
+            self._context.send_parent(forwarded)
 
     def child_joined(self, child: str) -> None:
-        """Its own it says anew; an end that came while it was away was heard by nobody."""
+        """End the child's watches, which it sends again if they exist, and send it all others."""
         self.forget(child)
-        self.say_all(child)
+        self.send_all(child)
 
-    def say_all(self, child: str) -> None:
-        """All that a child may have finds for."""
+    def send_all(self, child: str) -> None:
+        """Send a child all watches that its clouds may match."""
         for name, found in self._watches.items():
             if child in self._targets(found):
-                self._say(child, name, found)
+                self._send(child, name, found)
 
     def parent_joined(self) -> None:
-        """Those from above it says anew."""
+        """End the parent's watches, since it sends them again, and send it those from below."""
         self.forget("")
         for name, found in self._watches.items():
             if found.from_child and self._climbs(found):
@@ -92,12 +96,12 @@ class TreeWatches:
                 )
 
     def forget(self, child: str) -> None:
-        """All that came from a child, or from above if that is empty."""
+        """End all watches from a child, or from the parent if `child` is empty."""
         for name, found in list(self._watches.items()):
             if found.from_child == child:
                 self._end(name, found)
 
-    def _say(self, child: str, name: str, found: _Watch) -> None:
+    def _send(self, child: str, name: str, found: _Watch) -> None:
         self._context.send_child(
             child, WatchNames(term=self._context.term, watch=name, pattern=found.pattern)
         )

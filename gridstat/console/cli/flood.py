@@ -13,7 +13,7 @@ from gridstat.console.cli.command_errors import print_plainly
 from gridstat.console.cli.options import AsJson, Folder, Operator
 from gridstat.console.operator_session import ask_once
 from gridstat.model.errors import Misuse
-from gridstat.model.flooding import asked_modes
+from gridstat.model.flooding import requested_modes
 from gridstat.model.rate_law import EVERY_MAX
 from gridstat.net.command.operator_messages import ListFlooding, RemoveFlooding, SetFlooding
 
@@ -113,7 +113,7 @@ def command_of(
 def mode_numbers(text: str) -> tuple[int, ...]:
     """`2,3` as numbers; raises `Misuse` for anything else."""
     try:
-        return asked_modes(int(part) for part in text.split(",")) if text else ()
+        return requested_modes(int(part) for part in text.split(",")) if text else ()
     except ValueError:
         raise Misuse(f"modes {text!r} are not numbers", hint="as in --modes 2,3") from None
 

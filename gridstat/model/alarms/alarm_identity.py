@@ -1,8 +1,8 @@
-"""What makes an alarm the same alarm: its onset and a number of its rule and variable.
+"""Identity of an alarm: its onset, and a number from its rule and variable.
 
-The number is 16 bits of a checksum, the same on every machine and in every run. Where two alarms
-begin in the same nanosecond with the same number, the later by name takes the next free one: all
-alarms of one instant are found together, so that is the same whenever it is computed.
+The number is 16 bits of a checksum, equal on every machine and in every run. Where two alarms begin
+in the same nanosecond with the same number, the later by name gets the next free one. All alarms of
+one instant are found together, so the result is always the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SEQUENCES: Final = 1 << 16
 
 
 def sequence_of(rule: str, variable: str) -> int:
-    """The 16-bit number of a rule's alarms on a variable."""
+    """Return the 16-bit number of a rule's alarms on a variable."""
     checksum = crc32(f"{rule}\0{variable}".encode())
     return (checksum >> 16) ^ (checksum & (SEQUENCES - 1))
 
@@ -25,7 +25,7 @@ def sequence_of(rule: str, variable: str) -> int:
 def distinct_sequences(
     alarms: Iterable[tuple[int, str, str]],
 ) -> dict[tuple[int, str, str], int]:
-    """For each (onset, rule, variable) its number, no two the same at one onset."""
+    """Return the number of each (onset, rule, variable), distinct at each onset."""
     taken: set[tuple[int, int]] = set()
     numbers: dict[tuple[int, str, str], int] = {}
     for onset_ns, rule, variable in sorted(set(alarms)):

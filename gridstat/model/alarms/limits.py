@@ -1,8 +1,8 @@
 """Alarms of values: above or below a limit, outside a band, changing too fast.
 
-The rate of change is the difference of the medians of the two halves of a window, over the time
-between them: exact for a ramp, and blind to single wild samples, of which a half would have to be
-full before its median moves. A straight line through the window would follow each of them.
+The rate of change is the difference of the medians of the two halves of a window, divided by the
+time between them: exact for a ramp, and robust against single outliers, since a median moves only
+when half of its samples do. A straight line fitted to the window would follow every outlier.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from gridstat.model.alarms.runs import Finding, Flags, Memory, Series, Values, o
 from gridstat.model.rate_law import NS_PER_S
 
 HALF_EVENTS_MIN: Final = 3
-"""Fewer have no median that one wild sample cannot move."""
+"""Minimum events of half a window; a median of fewer follows a single outlier."""
 WINDOW_EVENTS_MAX: Final = 4_096
-"""Events of half a window that are looked at, the newest."""
+"""Maximum events of half a window; only the newest are used."""
 _CELLS: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Outside low … high for a time; a threshold is a band without one of its ends."""
+    """Values outside low … high for a time; a threshold is a band with one end."""
 
     low: float
     high: float
     memory: Memory
 
     def look_back_ns(self, slot_ns: int) -> int:
-        del slot_ns  # Values are judged one by one, whenever they come.
+        del slot_ns  # Values are checked one by one, at any rate.
         return self.memory.look_back_ns
 
     def findings(self, series: Series, from_ns: int, to_ns: int) -> list[Finding]:
@@ -49,7 +49,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class RateOfChange:
-    """Rising or falling by `per_s_max` a second or more, over a window."""
+    """A rise or fall of `per_s_max` a second or more, over a window."""
 
     per_s_max: float
     window_ns: int
@@ -72,7 +72,7 @@ class RateOfChange:
 
 
 def slopes_of(series: Series, window_ns: int) -> Values:
-    """At each event the change a second over the window that ends there; NaN where too few are."""
+    """Return, for each event, the change a second over the window before; NaN with too few."""
     times_ns = series.times_ns
     ends = np.arange(1, len(times_ns) + 1)
     middles = np.searchsorted(times_ns, times_ns - window_ns // 2, side="right")
@@ -86,7 +86,7 @@ def slopes_of(series: Series, window_ns: int) -> Values:
 def _medians(
     series: Series, starts: np.ndarray[tuple[int], np.dtype[np.intp]], ends: np.ndarray
 ) -> tuple[Values, Values]:
-    """Median time and median value of the events from each start to before each end."""
+    """Return median time and median value of the events from each start to before each end."""
     starts = np.maximum(starts, ends - WINDOW_EVENTS_MAX)
     counts = ends - starts
     times, values = np.full((2, len(starts)), np.nan)
@@ -102,7 +102,7 @@ def _medians(
         rows = np.arange(len(part))
         low, high = (counts[part] - 1) // 2, counts[part] // 2
         values[part] = (found[rows, low] + found[rows, high]) / 2
-        # Times are in order already, and differences of them are exact where they are not huge.
+        # Times are sorted already, and their differences are exact unless they are huge.
         first_ns = series.times_ns[starts[part] + low]
         last_ns = series.times_ns[starts[part] + high]
         origin_ns = series.times_ns[0]

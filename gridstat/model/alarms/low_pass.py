@@ -1,9 +1,9 @@
-"""Samples of any rate as few equal ones, without the swings that few would take for slower ones.
+"""Low-pass filter and resampling: samples of any rate to few equidistant ones, without aliasing.
 
-A mean over each tenth of a second lets a fifth of 8 Hz through, which ten samples a second show as
-2 Hz. Here samples are joined by lines on a grid of 10 ms and pass a windowed sinc (Kaiser): what
-is faster than 7.5 Hz is a hundred times smaller after it, what is slower than 2.5 Hz is as before.
-An output knows what lies `REACH_NS` around it and nothing else, so no batch sees another one.
+A mean over each tenth of a second passes a fifth of 8 Hz, which ten samples a second show as 2 Hz.
+Here samples are interpolated linearly on a grid of 10 ms and pass a windowed sinc (Kaiser), which
+attenuates frequencies above 7.5 Hz by a hundred and leaves those below 2.5 Hz unchanged. An output
+depends only on samples within `REACH_NS`, so batches are independent.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ HALF_TAPS: Final = 40
 CUT_HZ: Final = 5.0
 KAISER_BETA: Final = 6.0
 GAP_NS_MAX: Final = 160_000_000
-"""Samples further apart are not joined: a line is no guess at a swing of 2 Hz any more."""
+"""Maximum gap for interpolation: across a longer one, a line is no estimate of 2 Hz."""
 REACH_NS: Final = HALF_TAPS * FINE_NS + 2 * NS_PER_S // 10
 KNOWN_SHARE_MIN: Final = 0.5
-"""Of the weight of an output, that must fall on known values."""
+"""Minimum share of an output's weight on known values."""
 
 
 def _taps() -> Values:
-    places = np.arange(-HALF_TAPS, HALF_TAPS + 1)
-    taps: Values = np.sinc(2 * CUT_HZ * places * FINE_NS / NS_PER_S)
-    taps *= np.kaiser(len(places), KAISER_BETA)
+    positions = np.arange(-HALF_TAPS, HALF_TAPS + 1)
+    taps: Values = np.sinc(2 * CUT_HZ * positions * FINE_NS / NS_PER_S)
+    taps *= np.kaiser(len(positions), KAISER_BETA)
     taps /= taps.sum()
     return taps
 
@@ -40,7 +40,7 @@ TAPS: Final = _taps()
 
 
 def low_passed(series: Series, first_ns: int, count: int, step_ns: int) -> Values:
-    """Values at `count` instants from `first_ns` on; NaN where too little is known around."""
+    """Return values at `count` instants from `first_ns` on; NaN where too few are known."""
     assert step_ns % FINE_NS == 0
     fine = np.arange((count - 1) * (step_ns // FINE_NS) + len(TAPS), dtype=np.int64) * FINE_NS
     fine += first_ns - HALF_TAPS * FINE_NS
@@ -58,7 +58,7 @@ def low_passed(series: Series, first_ns: int, count: int, step_ns: int) -> Value
 
 
 def _weighed(lines: Values, known: Values, stride: int) -> Values:
-    # Each sum in the same order wherever it stands, which a product of matrices does not promise.
+    # The order of each sum is the same everywhere, which a matrix product does not guarantee.
     sums, weights = (
         np.einsum(
             "kn,n->k", np.lib.stride_tricks.sliding_window_view(each, len(TAPS))[::stride], TAPS

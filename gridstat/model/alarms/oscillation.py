@@ -1,17 +1,18 @@
-"""The alarm of a swing that does not die: amplitude and damping over a sliding window.
+"""Alarm of a sustained oscillation: amplitude and damping over a sliding window.
 
-At instants that are whole multiples of `step`, the last `window` is looked at, ten values a second
-behind a low-pass. An instant is true in one of two cases, by the dominant mode:
+At instants that are whole multiples of `step`, the last `window` is evaluated, with ten low-passed
+values a second. The condition is true in one of two cases, by the dominant mode:
 
-- It stays: damped less than the limit, as large as the limit, and at both ends of the window not
-  much smaller; what has only just begun is a disturbance, not yet a swing that stays. If an end is
-  quieter than the mode says, modes only cancel there. One smaller than twice the limit must have
-  been the same in the window before, since noise keeps well damped modes up for one.
-- It grows: damped negatively and larger than the limit at the late end, and each of the last
-  periods is as high as the mode says. Waiting for the early end would take as long as the swing
-  needs to grow by as much again. What begins at once has no such row of periods.
+- The oscillation stays: its damping is below the limit, its amplitude reaches the limit, and it is
+  not much smaller at both ends of the window. An oscillation that has just begun is a disturbance.
+  If an end is quieter than the mode predicts, modes only cancel there. An oscillation below twice
+  the limit must have been the same in the previous window, since noise sustains well damped modes
+  for one window.
+- The oscillation grows: its damping is negative, its amplitude exceeds the limit at the late end,
+  and each of the last periods is as high as the mode predicts. Waiting for the early end would take
+  as long as the oscillation needs to grow as much again. A sudden step has no such periods.
 
-Nothing is fitted where it is quiet, nor at an instant that cannot change what is told.
+No mode is fitted in quiet windows, nor at instants that cannot change the result.
 """
 
 from __future__ import annotations
@@ -32,32 +33,32 @@ if TYPE_CHECKING:
     from gridstat.model.alarms.runs import Times
 
 EMPTY_SHARE_MAX: Final = 0.2
-"""Of the values of a window; with more unknown, nothing is said about it."""
+"""Maximum share of unknown values in an evaluated window."""
 ENDS_SHARE_MIN: Final = 0.7
-"""Of the limit, that a swing must have at both ends of a window."""
+"""Minimum amplitude at both ends of a window, as a share of the limit."""
 QUARTER_SHARE_MIN: Final = 0.8
-"""Of a mode's amplitude, that a quarter of the window at each end goes up and down: it holds half
-a period, at least, of what the window is long enough for."""
+"""Minimum range of values in the first and last quarter of a window, as a share of the amplitude: a
+quarter holds at least half a period of all oscillations that the window is long enough for."""
 LARGE_SHARE_MIN: Final = 2.0
-"""Of the limit, that a swing must have to be told by one window. Noise keeps a well damped mode at
-its limit for a window, now and then; what is smaller must have been there in the window before."""
+"""Minimum amplitude for an alarm from one window, as a share of the limit. Noise sometimes sustains
+a well damped mode at the limit for a window; smaller oscillations need the previous window too."""
 SMALL_ENDS_SHARE_MIN: Final = 0.9
 SAME_SHARE_MAX: Final = 0.03
-"""Of its frequency, by which a small swing may differ from window to window."""
+"""Maximum change of a small oscillation's frequency from window to window, as a share."""
 PEAK_SHARE: Final = 0.9
-"""Of a swing's height that is left where its peak falls between two values."""
+"""Share of an oscillation's height that is visible if its peak lies between two values."""
 GROWTH_MIN: Final = 0.015
 GROWTH_MAX: Final = 0.2
-"""Damping ratios, their sign turned, of what grows and does not just begin."""
+"""Range of negated damping ratios of a growing oscillation, without sudden steps."""
 GROWN_SHARE_MIN: Final = 2.5
-"""Of the limit, that a growing swing must have at the late end: noise, too, makes a well damped
-mode grow for a while, and seldom as far as this."""
+"""Minimum amplitude of a growing oscillation at the late end, as a share of the limit: noise makes
+a well damped mode grow for a while too, but seldom this far."""
 GROWN_PERIODS: Final = 4
 GROWN_HEIGHTS: Final = (0.7, 1.4)
-"""Of the height that the mode says a period has."""
+"""Range of a period's height, as a share of the height that the mode predicts."""
 GROWN_HOLD_NS: Final = NS_PER_S
-"""Or the rule's own, if that is shorter."""
-ASKED_AT_ONCE: Final = 4
+"""Hold time of growing oscillations, unless the rule's own is shorter."""
+EVALUATED_AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,25 +87,25 @@ class Oscillation:
 
     @property
     def steps_before(self) -> int:
-        """From a window to the one before it."""
+        """Number of steps from a window to the previous one."""
         return -(-self.window_ns // self.step_ns)
 
     def findings(self, series: Series, from_ns: int, to_ns: int) -> list[Finding]:
         first = -(-(from_ns - self.memory.look_back_ns) // self.step_ns) - self.steps_before
         instants_ns = np.arange(first, to_ns // self.step_ns + 1, dtype=np.int64) * self.step_ns
         new = int(np.searchsorted(instants_ns, from_ns, side="right"))
-        if new == len(instants_ns) or not self._may_swing(series.values):
+        if new == len(instants_ns) or not self._may_oscillate(series.values):
             return []
-        looked = _Windows(self, series, instants_ns)
-        is_held = self._held(looked, new)
+        windows = _Windows(self, series, instants_ns)
+        is_held = self._held(windows, new)
         return [
             self._finding(int(instants_ns[at]), mode)
             for at in begins(instants_ns, is_held, self.memory, from_ns, to_ns)
-            if (mode := looked.modes[at]) is not None
+            if (mode := windows.modes[at]) is not None
         ]
 
-    def _may_swing(self, values: Values) -> bool:
-        """Whether the low-pass can make a swing of the values at all."""
+    def _may_oscillate(self, values: Values) -> bool:
+        """Return whether the range of values suffices for an oscillation after the low-pass."""
         gain = float(np.abs(TAPS).sum()) / KNOWN_SHARE_MIN
         return len(values) > 0 and gain * float(np.ptp(values)) >= self.height_min
 
@@ -112,31 +113,31 @@ class Oscillation:
     def height_min(self) -> float:
         return 2 * self.amplitude_min * PEAK_SHARE
 
-    def _held(self, looked: _Windows, new: int) -> Flags:
-        """Which instants are held, as far as it has a say on what is told of the new ones."""
+    def _held(self, windows: _Windows, new: int) -> Flags:
+        """Return which instants are held, evaluated as far as new instants depend on it."""
         reach = -(-self.memory.hold_ns // self.step_ns)
         oldest = self.steps_before
-        asked = max(oldest, new - 1)
-        looked.ask([asked])
-        if looked.is_true[asked]:
-            looked.ask(range(max(oldest, asked - reach), new))
-            is_held = looked.held()
-            lasts_ns = int(looked.instants_ns[-1] - looked.instants_ns[asked])
-            if is_held[asked] and lasts_ns <= self.memory.clear_ns:
-                return is_held  # It goes on: nothing begins, whatever the new ones are.
-        looked.ask(range(new, len(looked.instants_ns)))
-        if not looked.is_true[new:].any():
-            return looked.is_true
-        looked.ask(range(max(oldest, asked - reach), new))
-        is_held = looked.held()
+        evaluated = max(oldest, new - 1)
+        windows.evaluate([evaluated])
+        if windows.is_true[evaluated]:
+            windows.evaluate(range(max(oldest, evaluated - reach), new))
+            is_held = windows.held()
+            lasts_ns = int(windows.instants_ns[-1] - windows.instants_ns[evaluated])
+            if is_held[evaluated] and lasts_ns <= self.memory.clear_ns:
+                return is_held  # The alarm continues: no new one begins.
+        windows.evaluate(range(new, len(windows.instants_ns)))
+        if not windows.is_true[new:].any():
+            return windows.is_true
+        windows.evaluate(range(max(oldest, evaluated - reach), new))
+        is_held = windows.held()
         if not is_held[new:].any():
             return is_held
         earliest = new + int(np.argmax(is_held[new:])) - self.memory.clear_ns // self.step_ns
         earliest = max(oldest, earliest)
-        while asked > earliest and not is_held[earliest:new].any():
-            asked -= ASKED_AT_ONCE
-            looked.ask(range(max(oldest, asked - reach), new))
-            is_held = looked.held()
+        while evaluated > earliest and not is_held[earliest:new].any():
+            evaluated -= EVALUATED_AT_ONCE
+            windows.evaluate(range(max(oldest, evaluated - reach), new))
+            is_held = windows.held()
         return is_held
 
     def stays(self, window: Values, mode: Mode) -> bool:
@@ -163,7 +164,7 @@ class Oscillation:
             return False
         ends = len(window) - np.rint(np.arange(GROWN_PERIODS) * period).astype(int)
         seen = np.array([np.ptp(window[end - int(period) : end]) for end in ends])
-        # From a trough to the next peak it has grown by half a period.
+        # From a trough to the next peak, the amplitude grows by half a period.
         growth = np.exp(2 * np.pi * mode.damping_ratio * (0.25 + np.arange(GROWN_PERIODS)))
         shares = seen / (2 * mode.amplitude_last * growth)
         return bool(((shares >= GROWN_HEIGHTS[0]) & (shares <= GROWN_HEIGHTS[1])).all())
@@ -175,7 +176,7 @@ class Oscillation:
 
 
 class _Windows:
-    """The windows of one series, each looked at when it is asked for, once."""
+    """Windows of one series, each evaluated at most once, on demand."""
 
     def __init__(self, law: Oscillation, series: Series, instants_ns: Times) -> None:
         self._law = law
@@ -189,28 +190,32 @@ class _Windows:
         count = (len(instants_ns) - 1) * stride + width
         values = low_passed(series, first_ns, count, law.bin_ns)
         self._windows = np.lib.stride_tricks.sliding_window_view(values, width)[::stride]
-        self._is_due = self._swings(self._windows[:, width // 2 :])
+        self._is_due = self._has_range(self._windows[:, width // 2 :])
         self._is_due &= np.isnan(self._windows).mean(axis=1) <= EMPTY_SHARE_MAX
 
-    def ask(self, places: Sequence[int]) -> None:
-        """Says which of these instants are true."""
-        self._fit(places)
-        small = [place for place in places if self._stays[place] and not self._is_large[place]]
+    def evaluate(self, positions: Sequence[int]) -> None:
+        """Evaluate the condition at these instants."""
+        self._fit(positions)
+        small = [
+            position
+            for position in positions
+            if self._stays[position] and not self._is_large[position]
+        ]
         before = self._law.steps_before
-        self._fit([place - back for place in small for back in (before, before // 2)])
-        self.is_true[places] = (self._stays & self._is_large | self._grows)[places]
-        for place in small:
-            self.is_true[place] |= self._stayed(place)
+        self._fit([position - back for position in small for back in (before, before // 2)])
+        self.is_true[positions] = (self._stays & self._is_large | self._grows)[positions]
+        for position in small:
+            self.is_true[position] |= self._stayed(position)
 
-    def _stayed(self, place: int) -> bool:
-        """Whether a small swing was the same in the window before, or large a moment ago."""
+    def _stayed(self, position: int) -> bool:
+        """Return whether a small oscillation was equal one window ago, or large half of one ago."""
         before = self._law.steps_before
-        now, halfway, early = (self.modes[place - back] for back in (0, before // 2, before))
-        if now is None or halfway is None or not self._stays[place - before // 2]:
+        now, halfway, early = (self.modes[position - back] for back in (0, before // 2, before))
+        if now is None or halfway is None or not self._stays[position - before // 2]:
             return False
-        if self._is_large[place - before // 2]:
+        if self._is_large[position - before // 2]:
             return True
-        if early is None or not self._stays[place - before]:
+        if early is None or not self._stays[position - before]:
             return False
         least = self._law.amplitude_min * SMALL_ENDS_SHARE_MIN
         apart_hz = max(abs(each.frequency_hz - now.frequency_hz) for each in (halfway, early))
@@ -226,24 +231,24 @@ class _Windows:
             self.instants_ns, self._grows & self.is_true, quick
         )
 
-    def _fit(self, places: Sequence[int]) -> None:
-        """Finds the modes of those that are due, side by side."""
-        due = sorted({place for place in places if self._is_due[place]})
+    def _fit(self, positions: Sequence[int]) -> None:
+        """Find the modes of all pending windows among these, in one batch."""
+        due = sorted({position for position in positions if self._is_due[position]})
         if not due:
             return
         self._is_due[due] = False
         law = self._law
-        windows = np.array([_filled(self._windows[place]) for place in due])
+        windows = np.array([_filled(self._windows[position]) for position in due])
         found = dominant_modes(windows, law.bin_ns / NS_PER_S, law.low_hz, law.high_hz)
-        for place, window, mode in zip(due, windows, found, strict=True):
+        for position, window, mode in zip(due, windows, found, strict=True):
             if mode is not None:
-                self.modes[place] = mode
-                self._grows[place] = law.grows(window, mode)
-                self._stays[place] = law.stays(window, mode)
-                self._is_large[place] = law.is_large(mode)
+                self.modes[position] = mode
+                self._grows[position] = law.grows(window, mode)
+                self._stays[position] = law.stays(window, mode)
+                self._is_large[position] = law.is_large(mode)
 
-    def _swings(self, windows: Values) -> Flags:
-        """Whether it goes up and down as far as a swing at the limit would."""
+    def _has_range(self, windows: Values) -> Flags:
+        """Return which windows have the range of an oscillation at the limit."""
         highest = np.where(np.isnan(windows), -np.inf, windows).max(axis=1)
         lowest = np.where(np.isnan(windows), np.inf, windows).min(axis=1)
         is_wide: Flags = highest - lowest >= self._law.height_min
@@ -251,9 +256,9 @@ class _Windows:
 
 
 def _filled(window: Values) -> Values:
-    """With lines over what is unknown."""
+    """Return the window with unknown values interpolated linearly."""
     is_known = ~np.isnan(window)
     if is_known.all():
         return window
-    places = np.arange(len(window))
-    return np.interp(places, places[is_known], window[is_known])
+    positions = np.arange(len(window))
+    return np.interp(positions, positions[is_known], window[is_known])

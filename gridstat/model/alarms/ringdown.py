@@ -1,10 +1,10 @@
-"""The swings that a signal is made of, by the matrix pencil: frequency, damping, amplitude.
+"""Modes of a signal by the matrix pencil: frequency, damping and amplitude of each oscillation.
 
-Equal samples of a sum of damped sines obey a linear recurrence, and its roots are the modes (Hua
-and Sarkar, 1990). Taken from the singular vectors of the signal's Hankel matrix it stands far more
-noise than Prony's equations, and unlike a Fourier transform it tells a mode that dies away from one
-that does not, within a few periods of it. Windows are taken apart side by side, each by itself: how
-many there are changes nothing in any of them.
+Equidistant samples of a sum of damped sines obey a linear recurrence whose roots are the modes (Hua
+and Sarkar, 1990). Computed from the singular vectors of the signal's Hankel matrix, the method
+tolerates far more noise than Prony's equations. Unlike a Fourier transform it distinguishes a
+decaying mode from a sustained one within a few periods. Windows are processed in a batch, each
+independently of the others.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
 MODES_MAX: Final = 12
 SINGULAR_SHARE_MIN: Final = 0.04
-"""Weaker directions of the signal are taken for noise."""
+"""Minimum singular value as a share of the largest; weaker directions count as noise."""
 POLE_MIN: Final = 0.3
 POLE_MAX: Final = 1.25
-"""Poles outside die within a few samples, or grow without measure: neither is a swing."""
-UNTOLD_SHARE_MAX: Final = 0.2
-"""Of the signal's energy; if the modes leave more untold, they do not describe it."""
+"""Range of poles; those outside decay within a few samples, or grow without bound."""
+RESIDUAL_SHARE_MAX: Final = 0.2
+"""Maximum share of the signal's energy in the residual; with more, the modes do not fit."""
 SAMPLES_MIN: Final = 18
 LAGS_MAX: Final = 24
-"""The recurrence reaches over a third of the samples or so, at which noise moves the modes least,
-and looks at each of them: with every second one, what is faster than a quarter of the sampling rate
-would be taken for something slower. From 26 rows on, the library of matrices starts threads."""
+"""Maximum order of the recurrence. About a third of the samples minimises the influence of noise.
+All samples are used: with every second one, frequencies above a quarter of the sampling rate
+would be aliased. From 26 rows on, the linear-algebra library starts threads."""
 RIDGE: Final = 1e-11
-"""Keeps two poles of the same place from having weights without end."""
+"""Regularisation that bounds the weights of two equal poles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """A damped sine; its amplitude is that in the middle of the samples."""
+    """A damped sine; `amplitude` is that in the middle of the samples."""
 
     frequency_hz: float
     damping_ratio: float
@@ -55,19 +55,19 @@ class Mode:
 
 
 def modes_of(samples: Values, step_s: float) -> list[Mode]:
-    """The modes that swing, the strongest first; none if modes do not describe the signal."""
+    """Return the oscillating modes, strongest first; none if modes do not fit the signal."""
     return modes_of_each(samples[None, :], step_s)[0]
 
 
 def dominant_mode(samples: Values, step_s: float, low_hz: float, high_hz: float) -> Mode | None:
-    """The strongest swing between two frequencies."""
+    """Return the strongest mode between two frequencies."""
     return dominant_modes(samples[None, :], step_s, low_hz, high_hz)[0]
 
 
 def dominant_modes(
     windows: Values, step_s: float, low_hz: float, high_hz: float
 ) -> list[Mode | None]:
-    """The strongest swing of each window, a row each, between two frequencies."""
+    """Return the strongest mode of each window (a row) between two frequencies."""
     return [
         next((mode for mode in modes if low_hz <= mode.frequency_hz <= high_hz), None)
         for modes in modes_of_each(windows, step_s)
@@ -75,7 +75,7 @@ def dominant_modes(
 
 
 def modes_of_each(windows: Values, step_s: float) -> list[list[Mode]]:
-    """What `modes_of` says of each row."""
+    """Return the result of `modes_of` for each row."""
     assert windows.shape[1] >= SAMPLES_MIN
     signals = windows - windows.mean(axis=1, keepdims=True)
     poles = _poles(signals)
@@ -83,24 +83,24 @@ def modes_of_each(windows: Values, step_s: float) -> list[list[Mode]]:
     is_kept = (sizes >= POLE_MIN) & (sizes <= POLE_MAX)
     sines = _sines(np.where(is_kept, poles, 0.0), signals.shape[1])
     weights = _weights(sines, signals)
-    untold = signals - (sines @ weights[:, :, None])[:, :, 0].real
-    is_told = (untold**2).sum(axis=1) <= UNTOLD_SHARE_MAX * (signals**2).sum(axis=1)
+    residual = signals - (sines @ weights[:, :, None])[:, :, 0].real
+    is_fitting = (residual**2).sum(axis=1) <= RESIDUAL_SHARE_MAX * (signals**2).sum(axis=1)
     envelopes = 2 * np.abs(weights)[:, None, :] * np.abs(sines)
     energies = (envelopes**2).sum(axis=1) / 2
-    # A swing has two poles, one above the other.
-    is_swing = is_kept & is_told[:, None] & (poles.imag > 0)
+    # An oscillation has two conjugate poles; the upper one is used.
+    is_oscillating = is_kept & is_fitting[:, None] & (poles.imag > 0)
     return [
         [
             _mode(complex(poles[row, at]), envelopes[row, :, at], float(energies[row, at]), step_s)
             for at in np.argsort(-energies[row], kind="stable")
-            if is_swing[row, at]
+            if is_oscillating[row, at]
         ]
         for row in range(len(windows))
     ]
 
 
 def _poles(signals: Values) -> Poles:
-    """A row for each signal; what belongs to noise is 0."""
+    """Return a row of poles for each signal; poles of noise are 0."""
     lags = min(LAGS_MAX, signals.shape[1] // 3)
     hankel = np.lib.stride_tricks.sliding_window_view(signals, lags + 1, axis=1)
     # The right singular vectors.
@@ -119,11 +119,11 @@ def _poles(signals: Values) -> Poles:
 
 
 def _sines(poles: Poles, count: int) -> Poles:
-    """The powers of each pole, down a column of length 1."""
+    """Return the powers of each pole as a column of norm 1."""
     sines: Poles = np.empty((len(poles), count, poles.shape[1]), np.complex128)
     sines[:, 0] = poles != 0.0
     known, power = 1, poles
-    while known < count:  # What is known, once more, so many powers higher.
+    while known < count:  # Double the known powers by one multiplication.
         more = min(known, count - known)
         sines[:, known : known + more] = sines[:, :more] * power[:, None, :]
         known, power = known + more, power * power
@@ -132,12 +132,12 @@ def _sines(poles: Poles, count: int) -> Poles:
 
 
 def _weights(sines: Poles, signals: Values) -> Poles:
-    """How much of each sine makes up the signal, by least squares."""
+    """Return the weight of each sine in the signal by least squares."""
     adjoint = sines.conj().transpose(0, 2, 1)
-    alike = adjoint @ sines
-    places = np.arange(alike.shape[1])
-    alike[:, places, places] = 1.0 + RIDGE
-    found = np.linalg.solve(alike, adjoint @ signals[:, :, None])
+    gram = adjoint @ sines
+    positions = np.arange(gram.shape[1])
+    gram[:, positions, positions] = 1.0 + RIDGE
+    found = np.linalg.solve(gram, adjoint @ signals[:, :, None])
     return found[:, :, 0].astype(np.complex128)
 
 

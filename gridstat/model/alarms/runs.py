@@ -1,9 +1,9 @@
-"""When an alarm begins: a condition that was held, after a time in which none was.
+"""Onset of an alarm: a condition that holds for a time, after a time without it.
 
-Law: a run is a row of true instants no further apart than `gap`. An instant is held when its run
-has lasted for `hold` or longer. An alarm begins at a held instant that has no held one in the
-`clear` before it. So runs closer than `clear` are one alarm, one that lasts is told once, and
-nothing older than hold + gap + clear has a say.
+Law: a run is a sequence of true instants no further apart than `gap`. An instant is held when its
+run has lasted for `hold` or longer. An alarm begins at a held instant without another held instant
+in the `clear` before it. Runs closer than `clear` are therefore one alarm, a lasting alarm is
+reported once, and no data older than hold + gap + clear matter.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Series:
     since_ns: int = LONG_AGO_NS
 
     def between(self, after_ns: int, to_ns: int) -> Series:
-        """What was created after one instant and up to another."""
+        """Return the events created after one instant and up to another."""
         low, high = np.searchsorted(self.times_ns, [after_ns, to_ns], side="right")
         part = slice(int(low), int(high))
         return Series(self.times_ns[part], self.values[part], self.slots_ns[part], self.since_ns)
@@ -46,7 +46,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """An alarm that begins: when, what was seen, which limit it broke, and a note for people."""
+    """Onset of an alarm: its time, the value, the exceeded limit, and a note for people."""
 
     onset_ns: int
     value: float
@@ -56,7 +56,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """How long a condition must hold, how long it must be gone, and what ends a run of events."""
+    """Durations: how long a condition must hold, must be absent, and what gap ends a run."""
 
     hold_ns: int
     clear_ns: int
@@ -73,19 +73,19 @@ class Memory:
 
 
 class AlarmLaw(Protocol):
-    """What all kinds of alarms have in common."""
+    """Interface of all kinds of alarms."""
 
     def look_back_ns(self, slot_ns: int) -> int:
-        """How far before an instant the data reach that decide on it."""
+        """Return how far before an instant data matter for it."""
 
     def findings(self, series: Series, from_ns: int, to_ns: int) -> Sequence[Finding]:
-        """The alarms that begin in (from_ns, to_ns], given all data of the look-back before."""
+        """Return the alarms that begin in (from_ns, to_ns], given all data of the look-back."""
 
 
 def onsets(
     instants_ns: Times, is_true: Flags, memory: Memory, from_ns: int, to_ns: int
 ) -> NDArray[np.intp]:
-    """The places of those instants in (from_ns, to_ns] at which an alarm begins."""
+    """Return the indices of instants in (from_ns, to_ns] at which an alarm begins."""
     if not is_true.any():
         return np.empty(0, np.intp)
     return begins(instants_ns, held(instants_ns, is_true, memory), memory, from_ns, to_ns)
@@ -94,18 +94,18 @@ def onsets(
 def begins(
     instants_ns: Times, is_held: Flags, memory: Memory, from_ns: int, to_ns: int
 ) -> NDArray[np.intp]:
-    """The same, where it is known already which instants are held."""
-    places = np.flatnonzero(is_held)
-    moments = instants_ns[places]
+    """Return the same as `onsets`, for known held instants."""
+    indices = np.flatnonzero(is_held)
+    moments = instants_ns[indices]
     before = np.concatenate(([LONG_AGO_NS], moments[:-1]))
     is_new = (moments - before > memory.clear_ns) & (moments > from_ns) & (moments <= to_ns)
-    return places[is_new]
+    return indices[is_new]
 
 
 def held(instants_ns: Times, is_true: Flags, memory: Memory) -> Flags:
-    """Which instants end a run that has lasted long enough."""
+    """Return which instants end a run that has lasted long enough."""
     begins = is_true.copy()
     begins[1:] &= ~is_true[:-1] | (np.diff(instants_ns) > memory.gap_ns)
-    places = np.arange(len(instants_ns))
-    first = np.maximum.accumulate(np.where(begins, places, 0))
+    indices = np.arange(len(instants_ns))
+    first = np.maximum.accumulate(np.where(begins, indices, 0))
     return is_true & (instants_ns - instants_ns[first] >= memory.hold_ns)

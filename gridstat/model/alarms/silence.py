@@ -1,9 +1,9 @@
-"""The alarm of missing data: no event for so many slots in which one was due.
+"""Alarm of missing data: no event for a number of due slots.
 
-Law: after an event, silence is an alarm from half a slot after the n-th due instant that stayed
-empty, until the next event. Half a slot is what a stamp may be off its slot's middle. The look-back
-sees two silences: one that begins, and one that may have ended just before it. One that was excused
-to its end, since nobody listened or nothing was owed, is no reason not to tell the next.
+Law: after an event, silence is an alarm from half a slot after the n-th empty due instant until the
+next event. A stamp may differ from its slot's middle by half a slot. The look-back covers two
+silences: one that begins, and one that may have ended just before. A silence excused to its end
+(no subscriber, or no event due) does not suppress the next alarm.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Nothing for `slots` due instants; what began to be recorded and never came is silent too."""
+    """No event for `slots` due instants, also from the start of a recording on."""
 
     slots: int
     clear_ns: int
@@ -31,7 +31,7 @@ class Silence:
         assert self.clear_ns > 0
 
     def silence_ns(self, slot_ns: int) -> int:
-        """The time without an event after which it is an alarm."""
+        """Return the time without an event after which an alarm begins."""
         return self.slots * slot_ns + slot_ns // 2
 
     def look_back_ns(self, slot_ns: int) -> int:
@@ -44,8 +44,11 @@ class Silence:
         to_ns: int,
         is_excused: Callable[[int], bool] = lambda _: False,
     ) -> list[Finding]:
-        """Signs of life that are no events (the start of a recording) stand in the series, too:
-        among them every end of what is excused."""
+        """Return the onsets of silence in (from_ns, to_ns].
+
+        The series also contains signs of life that are no events: the start of a recording, and
+        the end of every excused silence.
+        """
         slot_ns = int(series.slots_ns.max(initial=0))
         if slot_ns == 0:
             return []
@@ -53,16 +56,18 @@ class Silence:
         seen = series.between(start_ns, to_ns)
         times_ns, slots_ns = seen.times_ns, seen.slots_ns
         if series.since_ns <= start_ns:
-            # Recorded before: what was silent up to the first event in sight had been silent.
+            # Recorded earlier: silence up to the first visible event began before the look-back.
             times_ns = np.concatenate(([start_ns], times_ns))
             slots_ns = np.concatenate(([slot_ns], slots_ns))
         begins_ns = times_ns + self.slots * slots_ns + slots_ns // 2
         ends_ns = np.concatenate((times_ns[1:], [np.iinfo(np.int64).max]))
         is_long = (slots_ns > 0) & (ends_ns > begins_ns)
         begins_ns, ends_ns = begins_ns[is_long], ends_ns[is_long]
-        # By its last instant, which is in sight however the interval was cut.
-        told_ns = [LONG_AGO_NS if is_excused(int(end) - 1) else int(end) for end in ends_ns[:-1]]
-        before_ns = np.maximum.accumulate([LONG_AGO_NS, *told_ns])[: len(begins_ns)]
+        # Checked at the last instant, which is visible for every division into intervals.
+        reported_ns = [
+            LONG_AGO_NS if is_excused(int(end) - 1) else int(end) for end in ends_ns[:-1]
+        ]
+        before_ns = np.maximum.accumulate([LONG_AGO_NS, *reported_ns])[: len(begins_ns)]
         is_new = (before_ns <= begins_ns - self.clear_ns) & (begins_ns > from_ns)
         return [
             Finding(int(onset_ns), float(self.slots), float(self.slots))

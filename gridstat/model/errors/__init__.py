@@ -1,4 +1,4 @@
-"""Everything that can go wrong, in one picture. Codes are stable, words and hints may improve.
+"""The tree of all errors. Codes are stable; texts and hints may change.
 
 GridStatError
 ├── Refused                    the grid works, and says no              1xxx

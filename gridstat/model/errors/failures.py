@@ -1,4 +1,4 @@
-"""What fails in the world outside: peers, disks."""
+"""Failures outside the process: peers, disks."""
 # ruff: noqa: N818
 # A name says what happened (`Refused`, `LinkDown`); an ending `Error` would add only noise.
 

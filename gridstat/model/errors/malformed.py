@@ -1,4 +1,4 @@
-"""Bytes that are not ours."""
+"""Bytes that are not in the format of gridstat."""
 # ruff: noqa: N818
 # A name says what happened (`Refused`, `LinkDown`); an ending `Error` would add only noise.
 

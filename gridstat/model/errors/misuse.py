@@ -1,4 +1,4 @@
-"""Calls and files that ask for nonsense."""
+"""Calls and configuration files that cannot be fulfilled."""
 # ruff: noqa: N818
 # A name says what happened (`Refused`, `LinkDown`); an ending `Error` would add only noise.
 

@@ -1,4 +1,4 @@
-"""What the grid says no to: it works, and the answer is no."""
+"""Refusals: the grid works, and the answer to a request is no."""
 # ruff: noqa: N818
 # A name says what happened (`Refused`, `LinkDown`); an ending `Error` would add only noise.
 
@@ -202,7 +202,7 @@ class PathTooLong(Refused):
     """A path would cross more routers than a contract may name."""
 
     code = 1106
-    remedy = "add channels that make the way shorter, or ask for fewer disjoint paths"
+    remedy = "add channels that make the path shorter, or ask for fewer disjoint paths"
 
 
 class ModeNotDefined(Refused):

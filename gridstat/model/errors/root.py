@@ -6,9 +6,9 @@ from typing import ClassVar
 
 
 class GridStatError(Exception):
-    """Anything that gridstat raises on purpose.
+    """Base class of all errors that gridstat raises.
 
-    `remedy` is the hint of last resort; whoever raises usually knows a better one.
+    `remedy` is the default hint; code that raises an error usually passes a better one.
     """
 
     code: ClassVar[int] = 0

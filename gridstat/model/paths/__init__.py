@@ -1,7 +1,7 @@
 """Shortest and disjoint paths within latency bounds.
 
-Start reading at `search.py`; `graph.py` is what is searched, `flow.py` finds disjoint paths without
-bounds, `branching.py` finds them with bounds.
+Start reading at `search.py`; `graph.py` is the searched graph, `flow.py` finds disjoint paths
+without bounds, `branching.py` finds them with bounds.
 """
 
 from gridstat.model.paths.graph import Arc, PathGraph

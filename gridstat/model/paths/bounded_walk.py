@@ -1,8 +1,8 @@
-"""The cheapest single walk within a latency bound, exactly.
+"""Exact search for the cheapest single walk within a latency bound.
 
-Labels (cost, latency) are settled in the order of cost plus its lower bound to the sink; at one
-place a later label is worth keeping only if it is faster than all before it, and only if the bound
-can still be met from there.
+Labels (cost, latency) are settled in the order of cost plus its lower bound to the sink. At one
+node a later label is kept only if it is faster than all earlier ones, and if the bound can still be
+met from there.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def bounded_walk(
     bound_us: int,
     budget: Budget,
 ) -> list[int] | None:
-    """The arcs of the cheapest walk from the one origin to the sink; None if none is in time.
+    """Return the arcs of the cheapest walk from the only origin to the sink; None if all are late.
 
-    Cost and latency are given as weights of the arcs and potentials of the labels each. A budget
-    that ends also ends the search without a walk.
+    Cost and latency are each given as weights of the arcs and potentials of the labels. A spent
+    budget ends the search without a walk.
     """
     cost_of, cost_to = costs
     latency_of, latency_to = latencies_us

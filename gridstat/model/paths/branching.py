@@ -1,8 +1,9 @@
-"""Disjoint paths with a bound each, exactly: relax, and divide where the relaxed answer fails.
+"""Exact branch and bound for disjoint paths with one bound each.
 
-The relaxation forgets that every path has its own bound and keeps their sum: a flow, priced by
-cost, by latency or by a mixture (Lagrange). A flow whose least latency exceeds the sum proves that
-a space is empty; one that costs no less than the best answer known proves that it is not needed.
+The relaxation replaces the bounds of the paths by their sum: a flow, weighted by cost, by latency
+or by a mixture (Lagrange). Where the relaxed answer violates a bound, its space is divided. A flow
+whose least latency exceeds the sum proves that a space is empty; a flow that costs no less than the
+best known answer proves that the space can be skipped.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from gridstat.model.paths.bounded_walk import bounded_walk
-from gridstat.model.paths.crossings import swap_ends
+from gridstat.model.paths.end_swaps import swap_ends
 from gridstat.model.paths.flow import Limits, flow, walks
 from gridstat.model.paths.graph import NEVER
 from gridstat.model.paths.problem import bounds_left_us, fits
-from gridstat.model.paths.spaces import Space, SpaceNetwork, Walk, parts
+from gridstat.model.paths.spaces import Space, SpaceNetwork, Walk, subspaces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from gridstat.model.paths.problem import Problem, Route
 
 STEPS_PER_SPACE: Final = 16
-"""A flow through a space takes about as long as so many labels of a single walk."""
+"""Steps charged for a flow through a space, in labels of a single walk."""
 
 PRICE_MAX: Final = 1 << 12
 PRICE_ROUNDS_MAX: Final = 8
@@ -34,7 +35,7 @@ PRICE_ROUNDS_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """A flow, and its walk that breaks its bound most: None if every one keeps its own."""
+    """A flow, and the walk that exceeds its bound most; None if every walk keeps its bound."""
 
     worst: Walk | None
     excess_us: int
@@ -43,7 +44,7 @@ class Relaxed:
 
 
 class Branching:
-    """The search in one problem: `best` is the cheapest answer so far."""
+    """Search in one problem; `best` is the cheapest answer so far."""
 
     __slots__ = (
         "_bounds_us",
@@ -72,9 +73,9 @@ class Branching:
         self.best_cost = NEVER
 
     def find_any(self, whole: tuple[Route, ...]) -> None:
-        """Divide, the least excess first, until some answer is found or none is left.
+        """Divide spaces, least excess first, until an answer is found or no space is left.
 
-        Answers hold the `whole` paths and as many more as the problem asks for.
+        Answers contain the `whole` paths and as many more as the problem requires.
         """
         heap: list[tuple[int, int, Space, Walk]] = []
         waiting, count = [self._root(whole)], 0
@@ -89,10 +90,10 @@ class Branching:
             waiting = []
             if heap:
                 _, _, space, worst = heappop(heap)
-                waiting = list(parts(self._problem, space, worst))
+                waiting = list(subspaces(self._problem, space, worst))
 
     def improve(self, whole: tuple[Route, ...]) -> None:
-        """Divide, the least cost first, until nothing cheaper than the best answer can be left."""
+        """Divide spaces, least cost first, until none can hold a cheaper answer than the best."""
         heap: list[tuple[int, int, Space, Walk]] = []
         waiting, count = [self._root(whole)], 0
         self._price(waiting[0])
@@ -107,21 +108,21 @@ class Branching:
             waiting = []
             if heap and heap[0][0] < self.best_cost:
                 _, _, space, worst = heappop(heap)
-                waiting = list(parts(self._problem, space, worst))
+                waiting = list(subspaces(self._problem, space, worst))
 
     def _root(self, whole: tuple[Route, ...]) -> Space:
-        return Space(whole, (), self._problem.places.units, frozenset())
+        return Space(whole, (), self._problem.terminals.units, frozenset())
 
     def _fastest(self, space: Space) -> Relaxed | None:
-        """The relaxed answer of least latency; None if the space is empty or all settled."""
-        if self._is_hopeless(space) or self._is_settled(space):
+        """Return the relaxed answer of least latency; None if the space is empty or solved."""
+        if self._is_infeasible(space) or self._is_solved(space):
             return None
         left = SpaceNetwork(self._problem, space)
         return self._relax_in_time(space, left)
 
     def _cheapest(self, space: Space) -> tuple[int, Walk] | None:
-        """A lower bound of the cost in the space and a walk to divide it by; None if not needed."""
-        if self._is_hopeless(space) or self._is_settled(space):
+        """Return a lower bound of the cost and a walk to divide by; None to skip the space."""
+        if self._is_infeasible(space) or self._is_solved(space):
             return None
         problem, left = self._problem, SpaceNetwork(self._problem, space)
         if self._relax_in_time(space, left) is None:
@@ -141,7 +142,7 @@ class Branching:
         return (bound, worst) if bound < self.best_cost else None
 
     def _price(self, root: Space) -> None:
-        """The mixture of cost and latency whose flow bounds the cost best (LARAC)."""
+        """Find the mixture of cost and latency whose flow bounds the cost best (LARAC)."""
         problem, left = self._problem, SpaceNetwork(self._problem, root)
         allowed_us = sum(self._bounds_us)
         cheap = self._relax(root, left, problem.prices, self._price_to)
@@ -169,7 +170,7 @@ class Branching:
                 cheap = mixed
 
     def _mix(self, cost_price: int, latency_price: int) -> None:
-        """Weigh cost and latency; a price is divided by the unit to leave the cost alone."""
+        """Set the mixture; a price divided by the unit cost is the cost alone."""
         problem, unit_cost = self._problem, self._problem.graph.unit_cost
         self._cost_price, self._latency_price = cost_price, latency_price
         self._mixed, self._mixed_to = (
@@ -184,7 +185,7 @@ class Branching:
         )
 
     def _relax_in_time(self, space: Space, left: SpaceNetwork) -> Relaxed | None:
-        """The fastest flow, unless its fastest one, two, … units are too slow for their bounds."""
+        """Return the fastest flow; None if its first one, two, … units exceed their bounds."""
         free_us = bounds_left_us([route.latency_us for route in space.whole], self._bounds_us)
         limits = Limits(left.entries_us(), list(accumulate(free_us)))
         latencies_us, potentials = self._problem.latencies_us, self._latency_to
@@ -198,37 +199,37 @@ class Branching:
         potentials: list[int],
         limits: Limits | None = None,
     ) -> Relaxed | None:
-        """The flow of least weight through what is left; an answer among it is taken note of."""
+        """Return the flow of least weight in the remaining network; keep it if it is an answer."""
         network = left.network
         carrying = flow(network, left.weights(weights), left.potentials(potentials), limits)
         if carrying is None:
             return None
-        ways = [left.walk(label, arcs) for label, arcs in walks(network, carrying)]
-        if not network.lone:
-            ways = self._uncrossed(space, ways)
-        return self._judged(space, ways)
+        unit_walks = [left.walk(label, arcs) for label, arcs in walks(network, carrying)]
+        if not network.node_disjoint:
+            unit_walks = self._with_swapped_ends(space, unit_walks)
+        return self._evaluated(space, unit_walks)
 
-    def _uncrossed(self, space: Space, ways: list[Walk]) -> list[Walk]:
+    def _with_swapped_ends(self, space: Space, unit_walks: list[Walk]) -> list[Walk]:
         heads, latencies_us = self._problem.graph.heads, self._problem.latencies_us
         timed = []
-        for way in ways:
-            passed_us, reached = self._begun_us(space, way), []
-            for arc in way.arcs:
+        for walk in unit_walks:
+            passed_us, reached = self._prefix_us(space, walk), []
+            for arc in walk.arcs:
                 passed_us += latencies_us[arc]
                 reached.append((heads[arc], passed_us))
             timed.append(reached)
         known_us = [route.latency_us for route in space.whole]
-        swapped = swap_ends([way.arcs for way in ways], timed, known_us, self._bounds_us)
-        return [replace(way, arcs=arcs) for way, arcs in zip(ways, swapped, strict=True)]
+        swapped = swap_ends([walk.arcs for walk in unit_walks], timed, known_us, self._bounds_us)
+        return [replace(walk, arcs=arcs) for walk, arcs in zip(unit_walks, swapped, strict=True)]
 
-    def _judged(self, space: Space, ways: list[Walk]) -> Relaxed:
-        routes = [self._problem.route(space.arcs(way)) for way in ways]
+    def _evaluated(self, space: Space, unit_walks: list[Walk]) -> Relaxed:
+        routes = [self._problem.route(space.arcs(walk)) for walk in unit_walks]
         complete = [*space.whole, *(route for route in routes if route is not None)]
         cost = sum(route.cost for route in complete)
         latency_us = sum(route.latency_us for route in complete)
-        for way, route in zip(ways, routes, strict=True):
+        for walk, route in zip(unit_walks, routes, strict=True):
             if route is None:
-                return Relaxed(way, NEVER, cost, latency_us)
+                return Relaxed(walk, NEVER, cost, latency_us)
         order = sorted(range(len(complete)), key=lambda index: complete[index].latency_us)
         excess_us, worst = 0, None
         most_us = 0
@@ -236,41 +237,41 @@ class Branching:
             over_us = complete[index].latency_us - bound_us
             excess_us += max(over_us, 0)
             if over_us > most_us and index >= len(space.whole):
-                most_us, worst = over_us, ways[index - len(space.whole)]
+                most_us, worst = over_us, unit_walks[index - len(space.whole)]
         if excess_us == 0:
             self._consider(tuple(complete), cost)
         elif worst is None:
-            worst = ways[0]
+            worst = unit_walks[0]
         return Relaxed(worst, excess_us, cost, latency_us)
 
     def _consider(self, routes: tuple[Route, ...], cost: int) -> None:
         if cost < self.best_cost:
             self.best, self.best_cost = routes, cost
 
-    def _is_hopeless(self, space: Space) -> bool:
-        """Whether some path is too slow even if nothing stood in its way."""
+    def _is_infeasible(self, space: Space) -> bool:
+        """Return whether some path is too slow even without the other paths."""
         problem = self._problem
         latency_of, latency_to = problem.latencies_us, problem.latencies_to
         least_us = [route.latency_us for route in space.whole]
-        for begun in space.beginnings:
+        for prefix in space.prefixes:
             onward_us = [
                 latency_of[arc] + latency_to[head]
-                for arc, head in problem.arcs_out[begun.end]
-                if arc not in begun.forbidden
+                for arc, head in problem.arcs_out[prefix.end]
+                if arc not in prefix.forbidden
             ]
-            least_us.append(begun.latency_us + min(onward_us, default=NEVER))
+            least_us.append(prefix.latency_us + min(onward_us, default=NEVER))
         if space.open_units:
             onward_us = [
                 problem.graph.router_latencies_us[start] + latency_of[arc] + latency_to[head]
-                for start, _ in problem.places.starts
+                for start, _ in problem.terminals.starts
                 for arc, head in problem.arcs_out[start]
                 if arc not in space.forbidden
             ]
             least_us += [min(onward_us, default=NEVER)] * space.open_units
         return not fits(least_us, self._bounds_us)
 
-    def _is_settled(self, space: Space) -> bool:
-        """Whether at most one path was left to find; then it has been, exactly."""
+    def _is_solved(self, space: Space) -> bool:
+        """Return whether at most one path was missing, and solve the space exactly if so."""
         if space.units == 0:
             if fits((route.latency_us for route in space.whole), self._bounds_us):
                 self._consider(space.whole, sum(route.cost for route in space.whole))
@@ -288,16 +289,16 @@ class Branching:
         )
         if arcs is None:
             return True
-        way = left.walk(left.network.origins[0][0], arcs)
-        route = problem.route(space.arcs(way))
+        walk = left.walk(left.network.origins[0][0], arcs)
+        route = problem.route(space.arcs(walk))
         if route is None:
             return False
         complete = (*space.whole, route)
         self._consider(complete, sum(route.cost for route in complete))
         return True
 
-    def _begun_us(self, space: Space, way: Walk) -> int:
-        if way.beginning is not None:
-            return space.beginnings[way.beginning].latency_us
+    def _prefix_us(self, space: Space, walk: Walk) -> int:
+        if walk.prefix is not None:
+            return space.prefixes[walk.prefix].latency_us
         graph = self._problem.graph
-        return graph.router_latencies_us[graph.tails[way.arcs[0]]]
+        return graph.router_latencies_us[graph.tails[walk.arcs[0]]]

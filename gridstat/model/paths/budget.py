@@ -1,4 +1,4 @@
-"""How much a search may take: time by the caller's clock, and steps so that it ends without one."""
+"""Budget of a search: time by the caller's clock, and steps in case the clock stands still."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 STEPS_PER_S_MAX: Final = 400_000
-"""A clock that stands still, as a simulator's does, must not let a search run for ever."""
+"""Maximum steps a second, since a simulator's clock stands still during a search."""
 
-STEPS_PER_LOOK: Final = 16
+STEPS_PER_CLOCK_READ: Final = 16
 
 
 class Budget:
-    """Once spent it stays spent."""
+    """Once spent, a budget stays spent."""
 
     __slots__ = ("_clock", "_ends_at_s", "_steps", "_steps_max", "was_spent")
 
@@ -26,13 +26,13 @@ class Budget:
         self.was_spent = False
 
     def share(self, parts: int) -> Budget:
-        """A budget of the time that is left, divided by so many."""
+        """Return a budget of the remaining time divided by `parts`."""
         return Budget(self._clock, max(0.0, self._ends_at_s - self._clock()) / parts)
 
     def is_spent(self, steps: int = 1) -> bool:
-        """Count some steps; the clock is looked at now and then only."""
-        before = self._steps // STEPS_PER_LOOK
+        """Count some steps, and return whether the budget is spent; the clock is read rarely."""
+        before = self._steps // STEPS_PER_CLOCK_READ
         self._steps += steps
-        if self._steps // STEPS_PER_LOOK != before:
+        if self._steps // STEPS_PER_CLOCK_READ != before:
             self.was_spent |= self._steps > self._steps_max or self._clock() >= self._ends_at_s
         return self.was_spent

@@ -1,8 +1,8 @@
-"""The cheapest way to send several units at once, none of them sharing an arc (or a router).
+"""Minimum-cost flow of several units that share no arc (or no router).
 
-Successive shortest paths in the manner of Suurballe: each new unit may push earlier ones aside.
-The potentials are lower bounds of the distance to the sink, so each search walks towards it and
-visits little else; a router is split in two only while a unit passes through it.
+Successive shortest paths after Suurballe: each new unit may reroute earlier ones. The potentials
+are lower bounds of the distance to the sink, so each search is directed towards it; a router is
+split in two only while a unit passes through it.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 FAR: Final = NEVER >> 1
-"""Farther than any label that can be reached, nearer than any that cannot."""
+"""Distance above that of all reachable labels and below that of unreachable ones."""
 
 PLAIN: Final = 0
 SHARED: Final = 1
 ENTRY: Final = 2
 EXIT: Final = 3
-"""What a label is to the search: PLAIN carries no unit; SHARED carries some and has room for more;
-ENTRY and EXIT are the two halves of a router that is full."""
+"""Marks of labels: PLAIN carries no unit; SHARED carries some and has free capacity; ENTRY and EXIT
+are the two halves of a full router."""
 
 INSIDE: Final = NEVER
-"""In place of an arc: the step from a full router's exit back to its entry."""
+"""Pseudo arc: the step from a full router's exit back to its entry."""
 
 TAKEN_OVER: Final = NEVER + 1
-"""Added to an arc: the step to a twin whose arc one takes over, so that it must find another."""
+"""Offset of an arc: the step to a twin label whose arc is taken over and must be replaced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What a flow runs through: labels 0 to `routers` - 1 are routers, then come their exits.
+    """Network of a flow: labels 0 to `routers` - 1 are routers, followed by their exits.
 
-    Labels from 2 · `routers` on are places where units start or end. `lone` says whether a router
-    takes one unit only; those in `ends` take many. `twins` are labels that leave by the same arcs.
+    Labels from 2 · `routers` on are terminals of units. `node_disjoint` says that a router takes
+    one unit only, except those in `ends`. `twins` are labels that leave by the same arcs.
     """
 
     routers: int
@@ -47,7 +47,7 @@ class Network:
     origins: list[tuple[int, int]]
     sink: int
     ends: frozenset[int]
-    lone: bool
+    node_disjoint: bool
     twins: dict[int, tuple[int, ...]]
 
     @property
@@ -61,9 +61,9 @@ Flow = dict[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a flow's first unit, first two units and so on may weigh at most.
+    """Maximum weights of a flow's first unit, first two units and so on.
 
-    `entries` is what a unit of an origin weighs before it starts.
+    `entries` is the weight of a unit before it leaves its origin.
     """
 
     entries: dict[int, int]
@@ -76,11 +76,11 @@ def flow(
     potentials: list[int],
     limits: Limits | None = None,
 ) -> Flow | None:
-    """The flow of least weight that carries all units of all origins, or None if there is none.
+    """Return the flow of least weight that carries all units of all origins; None if there is none.
 
-    `potentials` holds for each label a consistent lower bound of the weight from there to the
-    sink; the list is changed. Any number of units is carried at its least weight before the next
-    one is added, so a flow that exceeds a limit on the way will not keep it later.
+    `potentials` has a consistent lower bound of the weight from each label to the sink; the list
+    is changed. Every number of units is carried at its least weight before the next one is added,
+    so a flow that exceeds a limit at one unit cannot keep it later.
     """
     residual = _Residual(network, weights, potentials, limits.entries if limits else {})
     carried = 0
@@ -97,9 +97,9 @@ def flow(
 
 
 def walks(network: Network, carrying: Flow) -> list[tuple[int, list[int]]]:
-    """A flow as one walk a unit: (label of the origin, arcs) each.
+    """Return a flow as one walk for each unit: (label of the origin, arcs).
 
-    Where routers take one unit there is a single reading; else walks that meet might swap ends.
+    The walks are unique if routers take one unit; otherwise walks that meet might swap ends.
     """
     leaving: dict[int, list[int]] = {}
     for arc in sorted(carrying, reverse=True):
@@ -116,7 +116,7 @@ def walks(network: Network, carrying: Flow) -> list[tuple[int, list[int]]]:
 
 
 class _Residual:
-    """A flow in the making: every arc that carries a unit is tight under the potentials."""
+    """A growing flow: every arc with a unit has reduced weight 0 under the potentials."""
 
     __slots__ = (
         "_entering",
@@ -154,7 +154,7 @@ class _Residual:
         self.carrying: Flow = {}
 
     def augment(self) -> int | None:
-        """Send one more unit, and tell what it adds to the weight; None if no way is left."""
+        """Send one more unit, and return its additional weight; None if no path is left."""
         potentials, weights, marks, out = self._potentials, self._weights, self._marks, self._out
         shift, mask, sink = self._shift, self._mask, self._network.sink
         reached = [FAR] * len(out)
@@ -193,7 +193,7 @@ class _Residual:
         return None
 
     def _steps(self, label: int) -> Iterator[tuple[int, int, int]]:
-        """Steps from a label that carries units: over free arcs, or back against a unit's way."""
+        """Yield steps from a label with units: over free arcs, or back against a unit."""
         mark, carrying, weights = self._marks[label], self.carrying, self._weights
         if mark != ENTRY:
             for arc, head in self._out[label]:
@@ -216,7 +216,7 @@ class _Residual:
             potentials[label] += distance - reached[label]
 
     def _carry(self, before: dict[int, tuple[int, int]]) -> None:
-        """Lay the new unit along the steps found."""
+        """Add the new unit along the steps found."""
         routers, carrying, label = self._network.routers, self.carrying, self._network.sink
         while label in before:
             label, step = before[label]
@@ -229,14 +229,14 @@ class _Residual:
         self._remaining[label] -= 1
 
     def settle(self) -> None:
-        """Mark who carries what, before one more unit is sent."""
+        """Mark the labels with units, before one more unit is sent."""
         network, marks, was_split = self._network, bytearray(len(self._out)), self._split
         self._marks, self._entering, self._split = marks, {}, set()
         for arc, tail in self.carrying.items():
             head = network.heads[arc]
             self._entering.setdefault(head, []).append(arc)
             for label in (tail, head, *network.twins.get(tail, ())):
-                if network.lone and label < network.routers and label not in network.ends:
+                if network.node_disjoint and label < network.routers and label not in network.ends:
                     marks[label], marks[label + network.routers] = ENTRY, EXIT
                     self._split.add(label)
                 else:

@@ -1,7 +1,7 @@
-"""A cloud as a path search sees it: numbered routers and arcs, with cost and latency each.
+"""Graph of a path search: numbered routers and arcs, with cost and latency each.
 
-Built once from channels and the routers' own latencies, then searched many times under different
-masks. The distances towards a router are remembered: under any mask they are still lower bounds.
+The graph is built once from channels and the routers' own latencies, then searched many times under
+different masks. Distances towards a router are cached: under any mask they are lower bounds.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 NEVER: Final = 1 << 160
-"""The weight of an arc that may not be taken, and the distance from where nothing is reached."""
+"""Weight of an excluded arc, and distance of an unreachable router."""
 
 WEIGHT_MAX: Final = 1 << 36
-"""Above any cost or latency of an arc, so that no sum of weights comes near to NEVER."""
+"""Bound of any cost or latency of an arc, so that no sum of weights comes near NEVER."""
 
 Neighbours = tuple[tuple[int, int], ...]
 """Pairs of an arc and the router (or label) at its other end."""
@@ -93,14 +93,14 @@ class PathGraph:
         return cost * self.unit_cost + latency_us
 
     def prices_to(self, router: int) -> list[int]:
-        """The least price from each router to this one, were nothing excluded."""
+        """Return the least price from each router to this one, without exclusions."""
         found = self._prices_to.get(router)
         if found is None:
             found = self._prices_to[router] = distances(self.arcs_into, self.prices, {router: 0})
         return found
 
     def latencies_to(self, router: int) -> list[int]:
-        """The least latency from each router, without its own, to this one."""
+        """Return the least latency from each router, without its own, to this one."""
         found = self._latencies_to.get(router)
         if found is None:
             into, latencies_us = self.arcs_into, self.latencies_us
@@ -127,9 +127,9 @@ def distances(
     start_at: Mapping[int, int],
     bound: int = NEVER - 1,
 ) -> list[int]:
-    """The distance of every router from the starts, each of which has a distance to begin with.
+    """Return the distance of every router from the starts, which have initial distances.
 
-    Routers beyond the bound count as out of reach.
+    Routers beyond the bound count as unreachable.
     """
     found = [NEVER] * len(neighbours)
     heap: list[tuple[int, int]] = []
@@ -151,7 +151,7 @@ def distances(
 def lowered(
     graph: PathGraph, distances_to: list[int], prices: Sequence[int], cheaper: Iterable[int]
 ) -> list[int]:
-    """Distances that hold again after some arcs became cheaper; only what changed is visited."""
+    """Return distances updated for cheaper arcs; only changed routers are visited."""
     found = distances_to.copy()
     heap: list[tuple[int, int]] = []
     for arc in cheaper:

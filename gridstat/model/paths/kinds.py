@@ -1,8 +1,8 @@
-"""What "disjoint" may mean, best first, and where the paths of each kind start and end.
+"""Kinds of disjointness, best first, and the terminals of paths of each kind.
 
 Kinds: no router shared and edges spread evenly; no inner router shared; no channel shared and edges
 spread; no channel shared. A path starts and ends at an edge router of publisher and subscriber and
-passes through none of them: whoever could pass through one could as well start or end there.
+passes through none of them: a path through one could start or end there instead.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from gridstat.model.paths.mask import Places
+from gridstat.model.paths.mask import Terminals
 from gridstat.model.paths.problem import Route
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """The edges of both ends by number, and the bounds in ascending order."""
+class SearchQuery:
+    """Edge routers of both ends by number, and the latency bounds in ascending order."""
 
     sources: tuple[int, ...]
     targets: tuple[int, ...]
@@ -29,43 +29,43 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How disjoint: edges spread evenly or used at will, inner routers shared or not."""
+    """Kind of disjointness: edges spread evenly or not, inner routers shared or not."""
 
     is_spread: bool
-    is_lone: bool
+    is_node_disjoint: bool
 
 
-LEAST = Kind(is_spread=False, is_lone=False)
+LEAST = Kind(is_spread=False, is_node_disjoint=False)
 
 
-def kinds_of(question: Question) -> list[Kind]:
-    """The kinds that differ for this question, best first; the last is always the least strict."""
-    if len(question.bounds_us) == 1:
+def kinds_of(query: SearchQuery) -> list[Kind]:
+    """Return the kinds that differ for this query, best first; the last is the least strict."""
+    if len(query.bounds_us) == 1:
         return [LEAST]
-    has_choice = len(question.sources) > 1 or len(question.targets) > 1
+    has_choice = len(query.sources) > 1 or len(query.targets) > 1
     return [
-        Kind(is_spread, is_lone)
-        for is_lone in (True, False)
+        Kind(is_spread, is_node_disjoint)
+        for is_node_disjoint in (True, False)
         for is_spread in ((True, False) if has_choice else (False,))
     ]
 
 
-def whole_choices(mask: Mask, question: Question, kind: Kind) -> list[list[tuple[Route, ...]]]:
-    """Which routers common to both ends stand for a path by themselves, in groups to be tried.
+def whole_choices(mask: Mask, query: SearchQuery, kind: Kind) -> list[list[tuple[Route, ...]]]:
+    """Return choices of routers common to both ends, each a path by itself, in groups to try.
 
-    Such a path costs nothing, so an answer without it can be exchanged for one with it, as long as
-    the bounds admit it: most of them first, then fewer. Spread edges demand all of them.
+    Such a path costs nothing, so an answer without it can be replaced by one with it if the bounds
+    allow: most of them first, then fewer. Spread edges require all of them.
     """
     latencies_us = mask.graph.router_latencies_us
-    common = [router for router in question.sources if router in question.targets]
+    common = [router for router in query.sources if router in query.targets]
     routes = [Route(router, (), latencies_us[router], 0) for router in common]
-    units = len(question.bounds_us)
+    units = len(query.bounds_us)
     if mask.is_timed:
         sizes = range(min(len(routes), units) + 1)
         return [[some for size in sizes for some in combinations(routes, size)]]
     if kind.is_spread:
         return [[tuple(routes)]]
-    routes = [route for route in routes if route.latency_us <= question.bounds_us[-1]]
+    routes = [route for route in routes if route.latency_us <= query.bounds_us[-1]]
     routes.sort(key=lambda route: route.latency_us)
     if units == 1:
         return [[tuple(routes[:1])]]
@@ -73,21 +73,24 @@ def whole_choices(mask: Mask, question: Question, kind: Kind) -> list[list[tuple
     return [[tuple(routes)], fewer]
 
 
-def places_of(question: Question, kind: Kind, whole: tuple[Route, ...]) -> list[Places]:
-    """Where the other paths may start and end; nowhere if no other is needed."""
-    count = len(question.bounds_us)
+def terminals_of(query: SearchQuery, kind: Kind, whole: tuple[Route, ...]) -> list[Terminals]:
+    """Return the terminals of the other paths; an empty list if no other path is needed."""
+    count = len(query.bounds_us)
     units = count - len(whole)
     used = {route.start for route in whole}
     starts, ends = (
         tuple(
-            (router, room)
+            (router, capacity)
             for router in routers
-            if (room := _room(count, len(routers), kind) - (kind.is_spread and router in used))
+            if (
+                capacity := _capacity(count, len(routers), kind)
+                - (kind.is_spread and router in used)
+            )
         )
-        for routers in (question.sources, question.targets)
+        for routers in (query.sources, query.targets)
     )
-    edges = frozenset(question.sources + question.targets)
-    # From a router round to itself there are only rings: a lone start is no end, and vice versa.
+    edges = frozenset(query.sources + query.targets)
+    # A path from a router to itself is a cycle: a single start is no end, and vice versa.
     if len(starts) == 1:
         ends = tuple(end for end in ends if end[0] != starts[0][0])
     if len(ends) == 1:
@@ -95,14 +98,14 @@ def places_of(question: Question, kind: Kind, whole: tuple[Route, ...]) -> list[
     if not units or not starts or not ends:
         return []
     if units > 1 or not {router for router, _ in starts} & {router for router, _ in ends}:
-        return [Places(starts, ends, units, edges, kind.is_lone)]
-    # Several units are searched for rings; for a single one, ask for each start by itself.
+        return [Terminals(starts, ends, units, edges, kind.is_node_disjoint)]
+    # Cycles are removed from several units; a single unit is searched for each start.
     return [
-        Places((start,), others, units, edges, kind.is_lone)
+        Terminals((start,), others, units, edges, kind.is_node_disjoint)
         for start in starts
         if (others := tuple(end for end in ends if end[0] != start[0]))
     ]
 
 
-def _room(count: int, routers: int, kind: Kind) -> int:
+def _capacity(count: int, routers: int, kind: Kind) -> int:
     return -(-count // routers) if kind.is_spread else count

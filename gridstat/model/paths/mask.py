@@ -1,4 +1,4 @@
-"""A path graph as one search may use it: less what is excluded, at that search's prices."""
+"""View of a path graph for one search: without excluded parts, and with that search's prices."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Routers where paths may start and end, each with how many may.
+class Terminals:
+    """Routers at which paths may start and end, each with its capacity.
 
-    `edges` are not to be passed through; `lone` says that no other router is passed twice.
+    No path passes through `edges`; `node_disjoint` says that no other router is passed twice.
     """
 
     starts: tuple[tuple[int, int], ...]
     ends: tuple[tuple[int, int], ...]
     units: int
     edges: frozenset[int]
-    lone: bool
+    node_disjoint: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The arcs on paths within a bound, and exact distances over them to the nearest end."""
+    """Arcs on paths within a bound, and exact distances over them to the nearest end."""
 
     arcs_out: list[Neighbours]
     latencies_to: list[int]
@@ -40,7 +40,7 @@ class Reach:
 
 
 class Mask:
-    """A graph less what is excluded, at the prices of one search."""
+    """A graph without excluded parts, with the prices of one search."""
 
     __slots__ = (
         "_cheaper",
@@ -89,41 +89,41 @@ class Mask:
         self._cheaper = [arc for arc in cheap if self.prices[arc] < graph.prices[arc]]
 
     def timed(self) -> Mask:
-        """The same graph, in which time is the only price."""
+        """Return the same graph with latency as the only price."""
         found = copy(self)
         found.costs = found.prices = self.latencies_us
         found.is_timed = True
         return found
 
     def prices_to(self, ends: Sequence[int]) -> list[int]:
-        """Lower bounds of the price from each router to the nearest end."""
+        """Return lower bounds of the price from each router to the nearest end."""
         if self.is_timed:
             return nearest([self.graph.latencies_to(end) for end in ends])
         found = nearest([self.graph.prices_to(end) for end in ends])
         return lowered(self.graph, found, self.prices, self._cheaper) if self._cheaper else found
 
-    def dead_in(self, places: Places) -> set[int]:
-        """Routers that no path passes through: whoever could pass an edge might as well end."""
-        return self.dead | places.edges.difference(router for router, _ in places.ends)
+    def dead_in(self, terminals: Terminals) -> set[int]:
+        """Return the routers that no path passes: excluded ones, and edges that are no ends."""
+        return self.dead | terminals.edges.difference(router for router, _ in terminals.ends)
 
-    def reach(self, places: Places, bound_us: int) -> Reach:
-        """What is within reach between these places; the same for all kinds, so it is kept."""
-        starts = frozenset(router for router, _ in places.starts)
-        ends = frozenset(router for router, _ in places.ends)
+    def reach(self, terminals: Terminals, bound_us: int) -> Reach:
+        """Return what is within reach between these terminals; cached, since all kinds share it."""
+        starts = frozenset(router for router, _ in terminals.starts)
+        ends = frozenset(router for router, _ in terminals.ends)
         key = (starts, ends, bound_us, self.is_timed)
         found = self._reaches.get(key)
         if found is None:
-            found = self._reaches[key] = self._reach(places, bound_us)
+            found = self._reaches[key] = self._reach(terminals, bound_us)
         return found
 
-    def _reach(self, places: Places, bound_us: int) -> Reach:
+    def _reach(self, terminals: Terminals, bound_us: int) -> Reach:
         graph = self.graph
         latencies_us = self.latencies_us.copy()
-        for router in self.dead_in(places):
+        for router in self.dead_in(terminals):
             for arc, _ in graph.arcs_into[router]:
                 latencies_us[arc] = NEVER
-        starts = {router: graph.router_latencies_us[router] for router, _ in places.starts}
-        ends = {router: 0 for router, _ in places.ends}
+        starts = {router: graph.router_latencies_us[router] for router, _ in terminals.starts}
+        ends = {router: 0 for router, _ in terminals.ends}
         latencies_to = distances(graph.arcs_into, latencies_us, ends, bound_us)
         from_starts = distances(graph.arcs_out, latencies_us, starts, bound_us)
         arcs_out: list[Neighbours] = [()] * len(graph.routers)

@@ -1,4 +1,4 @@
-"""What a path search answers: the paths, or why there are none."""
+"""Answers of a path search: the paths, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class FoundPath:
-    """One path: its routers in order, the channels between them, and what it takes in all."""
+    """One path: its routers in order, the channels between them, total latency and cost."""
 
     routers: tuple[str, ...]
     channel_ids: tuple[int, ...]
@@ -35,11 +35,11 @@ Reason = Literal["disconnected", "disjoint", "latency", "budget", "length"]
 
 @dataclass(frozen=True, slots=True)
 class NotFound:
-    """No such paths, and what stands against them.
+    """No such paths, and the reason.
 
     "disconnected": there is no path at all. "disjoint": only `paths_max` share no channel.
-    "latency": there are enough, once all lower bounds are raised to `latency_us_best`, that of path
-    `path_index` last; hardly less would do. "budget": the search was ended without a verdict.
+    "latency": there are enough once all lower bounds are raised to `latency_us_best`, that of path
+    `path_index` last; about the least such value. "budget": the search ended without a verdict.
     "length": one of the paths crosses `routers` routers, which are too many for a contract.
     """
 

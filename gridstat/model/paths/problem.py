@@ -1,7 +1,7 @@
-"""One question to the search, in arrays: from where, to where, how often, over what.
+"""One search problem in arrays: terminals, number of paths, and a masked graph.
 
-A problem is a path graph under a mask, with its places of start and end spread out as labels of a
-network; the weights it holds are shared with the graph unless the mask touches them.
+The terminals are labels of a flow network. Weights are shared with the graph unless the mask
+changes them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gridstat.model.paths.graph import Neighbours
-    from gridstat.model.paths.mask import Mask, Places
+    from gridstat.model.paths.mask import Mask, Terminals
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path by numbers: its first router, then arcs; none if publisher and subscriber share it."""
+    """A path by numbers: its first router, and its arcs; none if both ends share that router."""
 
     start: int
     arcs: tuple[int, ...]
@@ -30,10 +30,10 @@ class Route:
 
 
 class Problem:
-    """Places in a masked graph, as a network of labels with potentials for cost and latency.
+    """Terminals in a masked graph, as a network of labels with potentials for cost and latency.
 
     Pseudo arcs, numbered after the graph's, lead from several ends to a common sink and from a
-    common origin to several starts, as many side by side as may be used.
+    common origin to several starts, as many in parallel as the capacity.
     """
 
     __slots__ = (
@@ -45,33 +45,33 @@ class Problem:
         "latencies_to",
         "latencies_us",
         "network",
-        "places",
         "prices",
         "prices_to",
         "start_labels",
+        "terminals",
     )
 
-    def __init__(self, mask: Mask, places: Places) -> None:
+    def __init__(self, mask: Mask, terminals: Terminals) -> None:
         self._mask = mask
         self.graph = mask.graph
-        self.places = places
+        self.terminals = terminals
         self.arcs_out = mask.graph.arcs_out
         self.costs = mask.costs
         self.prices = mask.prices
         self.latencies_us = mask.latencies_us
-        ends = [router for router, _ in places.ends]
+        ends = [router for router, _ in terminals.ends]
         self.prices_to = mask.prices_to(ends)
         self.latencies_to: list[int] = []
-        self.dead = mask.dead_in(places)
+        self.dead = mask.dead_in(terminals)
         self.start_labels: dict[int, int] = {}
         self.network = self._network(mask.graph.labels_out.copy())
 
     def narrow(self, bound_us: int) -> None:
-        """Leave out every arc that is on no path within the bound, and sharpen the potentials.
+        """Remove every arc that is on no path within the bound, and tighten the potentials.
 
-        Only after this are there potentials for latency.
+        Potentials for latency exist only after this call.
         """
-        reach = self._mask.reach(self.places, bound_us)
+        reach = self._mask.reach(self.terminals, bound_us)
         self.arcs_out = reach.arcs_out
         self.latencies_to, self.prices_to = reach.latencies_to, reach.prices_to
         self.prices, self.latencies_us = self._mask.prices, self._mask.latencies_us
@@ -82,9 +82,9 @@ class Problem:
         sink, pseudo_us = self._join_ends(out)
         self.start_labels = {}
         group: list[tuple[int, int]] = []
-        for router, room in self.places.starts:
+        for router, capacity in self.terminals.starts:
             self.start_labels[len(out)] = router
-            for _ in range(room if len(self.places.starts) > 1 else 0):
+            for _ in range(capacity if len(self.terminals.starts) > 1 else 0):
                 group.append((len(graph.arcs) + len(pseudo_us), len(out)))
                 pseudo_us.append(graph.router_latencies_us[router])
             out.append(self.arcs_out[router])
@@ -100,22 +100,22 @@ class Problem:
             routers=len(graph.routers),
             out=out,
             heads=heads,
-            origins=[(len(out) - 1, self.places.units)],
+            origins=[(len(out) - 1, self.terminals.units)],
             sink=sink,
-            ends=frozenset(router for router, _ in self.places.ends),
-            lone=self.places.lone,
+            ends=frozenset(router for router, _ in self.terminals.ends),
+            node_disjoint=self.terminals.node_disjoint,
             twins={},
         )
 
     def _join_ends(self, out: list[Neighbours]) -> tuple[int, list[int]]:
-        """The sink's label, and the latencies of the pseudo arcs into it."""
-        if len(self.places.ends) == 1:
-            return self.places.ends[0][0], []
+        """Return the sink's label, and the latencies of the pseudo arcs into it."""
+        if len(self.terminals.ends) == 1:
+            return self.terminals.ends[0][0], []
         sink, arc = len(out), len(self.graph.arcs)
         out.append(())
-        for router, room in self.places.ends:
-            out[router] = tuple((arc + copy, sink) for copy in range(room))
-            arc += room
+        for router, capacity in self.terminals.ends:
+            out[router] = tuple((arc + copy, sink) for copy in range(capacity))
+            arc += capacity
         return sink, [0] * (arc - len(self.graph.arcs))
 
     def price_potentials(self) -> list[int]:
@@ -125,7 +125,7 @@ class Problem:
         return self._potentials(self.latencies_to)
 
     def _potentials(self, to_ends: Sequence[int]) -> list[int]:
-        """Bounds for every label from those for routers."""
+        """Return bounds for every label from those for routers."""
         found = [*to_ends, *([0] * (len(self.network.out) - len(to_ends)))]
         for label, router in self.start_labels.items():
             found[label] = to_ends[router]
@@ -139,12 +139,12 @@ class Problem:
         return found
 
     def route(self, arcs: Iterable[int]) -> Route | None:
-        """The walk's real arcs as a simple path; None if nothing of it remains."""
+        """Return the walk's real arcs as a simple path; None if none remain."""
         graph, count = self.graph, len(self.graph.arcs)
         kept = [arc for arc in arcs if arc < count]
         start = graph.tails[kept[0]]
-        if not self.places.lone or start in self.network.ends:
-            kept = self._without_rings(kept)
+        if not self.terminals.node_disjoint or start in self.network.ends:
+            kept = self._without_cycles(kept)
         if not kept:
             return None
         latency_us, cost, latencies_us, costs = (
@@ -158,24 +158,24 @@ class Problem:
             cost += costs[arc]
         return Route(start, tuple(kept), latency_us, cost)
 
-    def _without_rings(self, arcs: list[int]) -> list[int]:
-        """Two paths that share a router may each lead round in a ring: it is left out."""
+    def _without_cycles(self, arcs: list[int]) -> list[int]:
+        """Return the arcs without cycles, which may arise where two paths share a router."""
         heads = self.graph.heads
         kept: list[int] = []
-        place = {self.graph.tails[arcs[0]]: 0}
+        position = {self.graph.tails[arcs[0]]: 0}
         for arc in arcs:
             kept.append(arc)
             head = heads[arc]
-            if head in place:
-                del kept[place[head] :]
-                place = {router: at for router, at in place.items() if at <= place[head]}
+            if head in position:
+                del kept[position[head] :]
+                position = {router: at for router, at in position.items() if at <= position[head]}
             else:
-                place[head] = len(kept)
+                position[head] = len(kept)
         return kept
 
 
 def fits(latencies_us: Iterable[int], bounds_us: Sequence[int]) -> bool:
-    """Whether the paths, put in order, each keep to their bound."""
+    """Return whether the sorted latencies each keep their bound."""
     return all(
         latency_us <= bound_us
         for latency_us, bound_us in zip(sorted(latencies_us), bounds_us, strict=True)
@@ -183,7 +183,7 @@ def fits(latencies_us: Iterable[int], bounds_us: Sequence[int]) -> bool:
 
 
 def bounds_left_us(latencies_us: Iterable[int], bounds_us: Sequence[int]) -> list[int]:
-    """The bounds that are left for other paths when each of these takes the lowest it can."""
+    """Return the bounds left for other paths when each of these takes the lowest possible."""
     left_us = list(bounds_us)
     for latency_us in sorted(latencies_us):
         left_us.remove(next(bound_us for bound_us in left_us if bound_us >= latency_us))
@@ -191,7 +191,7 @@ def bounds_left_us(latencies_us: Iterable[int], bounds_us: Sequence[int]) -> lis
 
 
 def excess_us(latencies_us: Iterable[int], bounds_us: Sequence[int]) -> int:
-    """By how much in all the paths, put in order, exceed their bounds."""
+    """Return the total by which the sorted latencies exceed their bounds."""
     return sum(
         latency_us - bound_us
         for latency_us, bound_us in zip(sorted(latencies_us), bounds_us, strict=True)

@@ -1,7 +1,7 @@
-"""Disjoint paths within latency bounds (S0 §2.1): the front of the search.
+"""Disjoint paths within latency bounds (S0 §2.1): entry point of the search.
 
-First a glance: the cheapest disjoint paths, whatever their latency, mostly keep the bounds as well.
-Only if they do not, the exact search begins; it is cut off by the budget and then says so.
+The cheapest flow is tried first: it ignores the bounds, and mostly keeps them nevertheless. Only if
+it does not, the exact search begins. A spent budget ends it, and the answer says so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from gridstat.model.paths.branching import Branching
 from gridstat.model.paths.budget import Budget
 from gridstat.model.paths.flow import flow, walks
 from gridstat.model.paths.graph import NEVER
-from gridstat.model.paths.kinds import LEAST, Kind, Question, kinds_of, places_of, whole_choices
+from gridstat.model.paths.kinds import (
+    LEAST,
+    Kind,
+    SearchQuery,
+    kinds_of,
+    terminals_of,
+    whole_choices,
+)
 from gridstat.model.paths.mask import Mask
 from gridstat.model.paths.path_answers import Found, FoundPath, NotFound
 from gridstat.model.paths.problem import Problem, Route, fits
@@ -27,19 +34,19 @@ if TYPE_CHECKING:
     from gridstat.model.paths.graph import PathGraph
 
 LEAST_PARTS: Final = 100
-"""A refusal tells the least latency to ask for to a hundredth of it."""
+"""Precision of the least sufficient latency in a refusal: one hundredth."""
 
 
 class Effort(Enum):
-    """How far a search goes: the cheapest flow only, any answer, or the cheapest answer."""
+    """Extent of a search: the cheapest flow only, any answer, or the cheapest answer."""
 
-    GLANCE = auto()
+    FLOW_ONLY = auto()
     ANY = auto()
     BEST = auto()
 
 
 class Outcome(NamedTuple):
-    """Routes, or none; `is_certain`: nothing was left out for lack of time."""
+    """Routes, or None; `is_certain`: the search was complete within its budget."""
 
     routes: tuple[Route, ...] | None
     is_certain: bool
@@ -57,57 +64,57 @@ def disjoint_paths(
     cheap_channels: Mapping[int, int] | None = None,
     budget_s: float = 0.1,
 ) -> Found | NotFound:
-    """As many disjoint paths as there are bounds, the i-th fastest within the i-th bound.
+    """Return one disjoint path for each bound, the i-th fastest within the i-th bound.
 
     Sources and targets are the edge routers of publisher and subscriber; bounds ascend.
-    `cheap_channels` says what a channel that carries the variable already costs in this search.
+    `cheap_channels` has the costs of channels that carry the variable already.
     """
     if not 1 <= len(bounds_us) <= REDUNDANCY_MAX or list(bounds_us) != sorted(bounds_us):
         raise LayoutError(
             f"a path search needs 1 to {REDUNDANCY_MAX} latency bounds, one a path, ascending"
         )
     mask = Mask(graph, excluded_channels, excluded_routers, cheap_channels)
-    question = Question(_alive(mask, sources), _alive(mask, targets), tuple(bounds_us))
-    if not question.sources or not question.targets:
+    query = SearchQuery(_alive(mask, sources), _alive(mask, targets), tuple(bounds_us))
+    if not query.sources or not query.targets:
         return NotFound("disconnected")
-    return _answer(mask, question, Budget(clock, budget_s))
+    return _answer(mask, query, Budget(clock, budget_s))
 
 
-def _answer(mask: Mask, question: Question, budget: Budget) -> Found | NotFound:
-    kinds = kinds_of(question)
-    first = _search(mask, question, kinds[0], Effort.GLANCE, budget)
+def _answer(mask: Mask, query: SearchQuery, budget: Budget) -> Found | NotFound:
+    kinds = kinds_of(query)
+    first = _search(mask, query, kinds[0], Effort.FLOW_ONLY, budget)
     if first.routes is not None and first.is_certain:
-        return _found(mask, question, first.routes, is_optimal=True)
-    first = _search(mask, question, kinds[0], Effort.BEST, budget.share(2))
+        return _found(mask, query, first.routes, is_optimal=True)
+    first = _search(mask, query, kinds[0], Effort.BEST, budget.share(2))
     if first.routes is not None:
-        return _found(mask, question, first.routes, is_optimal=first.is_certain)
-    # What has no answer of the best kind often has none of the least strict: one proof will do.
-    spare = _search(mask, question, LEAST, Effort.ANY, budget)
+        return _found(mask, query, first.routes, is_optimal=first.is_certain)
+    # Without an answer of the best kind there is often none of the least strict: prove that first.
+    spare = _search(mask, query, LEAST, Effort.ANY, budget)
     if spare.routes is None and spare.is_certain:
-        return _not_found(mask, question, budget)
+        return _not_found(mask, query, budget)
     is_certain = first.is_certain
     for kind in kinds[1:] if first.is_certain else kinds:
-        outcome = _search(mask, question, kind, Effort.BEST, budget)
+        outcome = _search(mask, query, kind, Effort.BEST, budget)
         is_certain &= outcome.is_certain
         if outcome.routes is not None:
-            return _found(mask, question, outcome.routes, is_optimal=is_certain)
+            return _found(mask, query, outcome.routes, is_optimal=is_certain)
     if spare.routes is not None:
-        return _found(mask, question, spare.routes, is_optimal=False)
+        return _found(mask, query, spare.routes, is_optimal=False)
     return NotFound("budget")
 
 
-def _search(mask: Mask, question: Question, kind: Kind, effort: Effort, budget: Budget) -> Outcome:
-    """The best answer of one kind, over all choices of paths that need no channel."""
+def _search(mask: Mask, query: SearchQuery, kind: Kind, effort: Effort, budget: Budget) -> Outcome:
+    """Return the best answer of one kind over all choices of paths without channels."""
     best: tuple[Route, ...] | None = None
     is_certain = True
     worth = _latency_us if mask.is_timed else _cost
-    for choices in whole_choices(mask, question, kind):
+    for choices in whole_choices(mask, query, kind):
         for whole in choices:
             outcomes = [
-                _solve(Problem(mask, places), whole, question.bounds_us, effort, budget)
-                for places in places_of(question, kind, whole)
+                _solve(Problem(mask, terminals), whole, query.bounds_us, effort, budget)
+                for terminals in terminals_of(query, kind, whole)
             ]
-            if _fit(whole, question.bounds_us):
+            if _fit(whole, query.bounds_us):
                 outcomes.append(Outcome(whole, is_certain=True))
             for outcome in outcomes:
                 is_certain &= outcome.is_certain
@@ -125,7 +132,7 @@ def _solve(
     effort: Effort,
     budget: Budget,
 ) -> Outcome:
-    """The cheapest flow if it keeps the bounds; else, unless at a glance, a search within them."""
+    """Return the cheapest flow if it keeps the bounds; else search exactly if requested."""
     carrying = flow(problem.network, problem.prices, problem.price_potentials())
     if carrying is None:
         return Outcome(None, is_certain=True)
@@ -133,7 +140,7 @@ def _solve(
     complete = (*whole, *(route for route in routes if route is not None))
     if _fit(complete, bounds_us):
         return Outcome(complete, is_certain=True)
-    if effort is Effort.GLANCE or budget.was_spent:
+    if effort is Effort.FLOW_ONLY or budget.was_spent:
         return Outcome(None, is_certain=False)
     branching = Branching(problem, bounds_us, budget)
     branching.find_any(whole)
@@ -142,43 +149,43 @@ def _solve(
     return Outcome(branching.best, not budget.was_spent)
 
 
-def _not_found(mask: Mask, question: Question, budget: Budget) -> NotFound:
-    """Why even the least strict kind has no answer, from the fastest paths without bounds."""
-    wanted = len(question.bounds_us)
+def _not_found(mask: Mask, query: SearchQuery, budget: Budget) -> NotFound:
+    """Return why the least strict kind has no answer, from the fastest paths without bounds."""
+    wanted = len(query.bounds_us)
     for count in range(wanted, 0, -1):
-        boundless = Question(question.sources, question.targets, (NEVER,) * count)
+        boundless = SearchQuery(query.sources, query.targets, (NEVER,) * count)
         routes = _search(mask.timed(), boundless, LEAST, Effort.ANY, budget).routes
         if routes is not None and count < wanted:
             return NotFound("disjoint", paths_max=count)
         if routes is not None:
-            enough_us = _enough_us(routes, question.bounds_us)
-            least_us = _least_us(mask, question, enough_us, budget.share(4))
-            last = max(at for at in range(count) if question.bounds_us[at] < least_us)
+            sufficient_us = _sufficient_us(routes, query.bounds_us)
+            least_us = _least_us(mask, query, sufficient_us, budget.share(4))
+            last = max(at for at in range(count) if query.bounds_us[at] < least_us)
             return NotFound("latency", count, least_us, path_index=last)
     return NotFound("disconnected")
 
 
-def _least_us(mask: Mask, question: Question, enough_us: int, budget: Budget) -> int:
-    """About the least value that, were all lower bounds raised to it, would admit some paths."""
-    too_little_us = question.bounds_us[0]
-    if len(question.bounds_us) == 1:
-        return enough_us  # The fastest path alone is the fastest there is.
-    while enough_us - too_little_us > 1 + enough_us // LEAST_PARTS:
-        middle_us = (too_little_us + enough_us) // 2
-        raised_us = tuple(max(bound_us, middle_us) for bound_us in question.bounds_us)
-        raised = Question(question.sources, question.targets, raised_us)
+def _least_us(mask: Mask, query: SearchQuery, sufficient_us: int, budget: Budget) -> int:
+    """Return about the least value to which lower bounds must be raised to admit paths."""
+    insufficient_us = query.bounds_us[0]
+    if len(query.bounds_us) == 1:
+        return sufficient_us  # The fastest path is known exactly.
+    while sufficient_us - insufficient_us > 1 + sufficient_us // LEAST_PARTS:
+        middle_us = (insufficient_us + sufficient_us) // 2
+        raised_us = tuple(max(bound_us, middle_us) for bound_us in query.bounds_us)
+        raised = SearchQuery(query.sources, query.targets, raised_us)
         outcome = _search(mask, raised, LEAST, Effort.ANY, budget)
         if outcome.routes is not None:
-            enough_us = _enough_us(outcome.routes, question.bounds_us)
+            sufficient_us = _sufficient_us(outcome.routes, query.bounds_us)
         elif outcome.is_certain:
-            too_little_us = middle_us
+            insufficient_us = middle_us
         else:
             break
-    return enough_us
+    return sufficient_us
 
 
-def _enough_us(routes: tuple[Route, ...], bounds_us: tuple[int, ...]) -> int:
-    """To what the bounds that these routes miss must be raised."""
+def _sufficient_us(routes: tuple[Route, ...], bounds_us: tuple[int, ...]) -> int:
+    """Return the value to which the bounds that these routes miss must be raised."""
     latencies_us = sorted(route.latency_us for route in routes)
     return max(
         latency_us
@@ -187,7 +194,7 @@ def _enough_us(routes: tuple[Route, ...], bounds_us: tuple[int, ...]) -> int:
     )
 
 
-def _found(mask: Mask, question: Question, routes: tuple[Route, ...], *, is_optimal: bool) -> Found:
+def _found(mask: Mask, query: SearchQuery, routes: tuple[Route, ...], *, is_optimal: bool) -> Found:
     graph = mask.graph
     passed = [[route.start, *(graph.heads[arc] for arc in route.arcs)] for route in routes]
     seen: set[int] = set()
@@ -204,7 +211,7 @@ def _found(mask: Mask, question: Question, routes: tuple[Route, ...], *, is_opti
         )
         for routers, route in zip(passed, routes, strict=True)
     ]
-    edges = {*question.sources, *question.targets}
+    edges = {*query.sources, *query.targets}
     return Found(
         paths=tuple(sorted(paths, key=lambda path: (path.latency_us, path.cost, path.channel_ids))),
         is_node_disjoint=shared <= edges,

@@ -1,7 +1,7 @@
-"""Parts of the set of all answers: those whose paths begin in a given way.
+"""Subsets of the set of all answers, defined by prefixes of paths.
 
-A space fixes whole paths, beginnings of paths, and arcs that may not come next. To divide a space
-by a walk is to say where, at the earliest, an answer leaves that walk (after Yen and Lawler).
+A space fixes whole paths, prefixes of paths, and arcs that may not follow. Dividing a space by a
+walk distinguishes answers by the first arc at which they leave that walk (after Yen and Lawler).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
-    """The first arcs of one path, at least one, and the arcs that it does not take next."""
+class Prefix:
+    """First arcs of one path, at least one, and the arcs that must not follow."""
 
     arcs: tuple[int, ...]
     forbidden: frozenset[int]
@@ -30,37 +30,37 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Answers that hold the `whole` paths, one path for each beginning, and `open_units` more.
+    """Answers with the `whole` paths, one path for each prefix, and `open_units` more.
 
-    None of the open ones starts by an arc in `forbidden`.
+    No open path starts with an arc in `forbidden`.
     """
 
     whole: tuple[Route, ...]
-    beginnings: tuple[Beginning, ...]
+    prefixes: tuple[Prefix, ...]
     open_units: int
     forbidden: frozenset[int]
 
     @property
     def units(self) -> int:
-        return self.open_units + len(self.beginnings)
+        return self.open_units + len(self.prefixes)
 
     def arcs(self, walk: Walk) -> tuple[int, ...]:
-        """A walk through this space from its very start."""
-        if walk.beginning is None:
+        """Return a walk through this space with its prefix."""
+        if walk.prefix is None:
             return walk.arcs
-        return self.beginnings[walk.beginning].arcs + walk.arcs
+        return self.prefixes[walk.prefix].arcs + walk.arcs
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """One unit of a flow through a space: which beginning it continues, if any, and its arcs."""
+    """One unit of a flow through a space: the prefix that it continues, if any, and its arcs."""
 
-    beginning: int | None
+    prefix: int | None
     arcs: tuple[int, ...]
 
 
 class SpaceNetwork:
-    """The network of what is left to decide in a space."""
+    """Network of the undecided part of a space."""
 
     __slots__ = ("_ends", "_problem", "_space", "_taken", "labels", "network")
 
@@ -69,21 +69,21 @@ class SpaceNetwork:
         self._space = space
         base = problem.network
         self._taken = [arc for route in space.whole for arc in route.arcs]
-        self._taken += [arc for beginning in space.beginnings for arc in beginning.arcs]
+        self._taken += [arc for prefix in space.prefixes for arc in prefix.arcs]
         out = base.out.copy()
         if space.forbidden:
             for label in problem.start_labels:
                 out[label] = tuple(pair for pair in out[label] if pair[0] not in space.forbidden)
-        self._use_up(out)
+        self._remove_used_capacity(out)
         self.labels: dict[int, int | None] = {base.origins[0][0]: None}
-        self._ends = [beginning.end for beginning in space.beginnings]
+        self._ends = [prefix.end for prefix in space.prefixes]
         twins: dict[int, tuple[int, ...]] = {}
-        for index, beginning in enumerate(space.beginnings):
-            end = beginning.end
+        for index, prefix in enumerate(space.prefixes):
+            end = prefix.end
             self.labels[len(out)] = index
             twins[end] = (*twins.get(end, ()), len(out))
             out.append(
-                tuple(pair for pair in problem.arcs_out[end] if pair[0] not in beginning.forbidden)
+                tuple(pair for pair in problem.arcs_out[end] if pair[0] not in prefix.forbidden)
             )
         self.network = Network(
             routers=base.routers,
@@ -95,16 +95,16 @@ class SpaceNetwork:
             ],
             sink=base.sink,
             ends=base.ends,
-            lone=base.lone,
-            twins={} if base.lone else _mutual(twins),
+            node_disjoint=base.node_disjoint,
+            twins={} if base.node_disjoint else _mutual(twins),
         )
 
-    def _use_up(self, out: list[tuple[tuple[int, int], ...]]) -> None:
-        """Take from the places what whole paths and beginnings use of them."""
+    def _remove_used_capacity(self, out: list[tuple[tuple[int, int], ...]]) -> None:
+        """Remove the capacity of terminals that whole paths and prefixes use."""
         problem, space = self._problem, self._space
         graph, origin = problem.graph, problem.network.origins[0][0]
         started = [route.arcs[0] for route in space.whole if route.arcs]
-        started += [beginning.arcs[0] for beginning in space.beginnings]
+        started += [prefix.arcs[0] for prefix in space.prefixes]
         if origin not in problem.start_labels:
             for arc in started:
                 router = graph.tails[arc]
@@ -118,10 +118,10 @@ class SpaceNetwork:
                     out[end] = out[end][1:]
 
     def weights(self, weights: list[int]) -> list[int]:
-        """The weights without the arcs that are in use."""
+        """Return the weights with the arcs in use excluded."""
         taken = self._taken
-        if self.network.lone:
-            # Routers in use have no way in, which leaves arcs that touch none between the edges.
+        if self.network.node_disjoint:
+            # Routers in use cannot be entered, so only arcs directly between edges remain.
             taken = [arc for arc in taken if self._problem.graph.heads[arc] in self.network.ends]
         if not taken:
             return weights
@@ -131,9 +131,9 @@ class SpaceNetwork:
         return found
 
     def potentials(self, base: list[int]) -> list[int]:
-        """The problem's potentials, with labels for beginnings and without routers in use."""
+        """Return the problem's potentials with labels for prefixes and without routers in use."""
         found = base + [base[end] for end in self._ends]
-        if self.network.lone:
+        if self.network.node_disjoint:
             heads, ends = self._problem.graph.heads, self.network.ends
             for arc in self._taken:
                 if heads[arc] not in ends:
@@ -141,13 +141,16 @@ class SpaceNetwork:
         return found
 
     def entries_us(self) -> dict[int, int]:
-        """What a unit of each origin takes before it starts; a group's arcs count their starts."""
+        """Return the latency of a unit of each origin before it starts.
+
+        It is 0 for a common origin, whose arcs include the starts.
+        """
         problem = self._problem
         found: dict[int, int] = {}
         for label, _ in self.network.origins:
-            beginning = self.labels[label]
-            if beginning is not None:
-                found[label] = self._space.beginnings[beginning].latency_us
+            prefix = self.labels[label]
+            if prefix is not None:
+                found[label] = self._space.prefixes[prefix].latency_us
             elif label in problem.start_labels:
                 router = problem.start_labels[label]
                 found[label] = problem.graph.router_latencies_us[router]
@@ -160,46 +163,47 @@ class SpaceNetwork:
         return Walk(self.labels[label], tuple(arc for arc in arcs if arc < real))
 
 
-def parts(problem: Problem, space: Space, walk: Walk) -> Iterator[Space]:
-    """Spaces that make up this one: in each the walk is left at another arc, or kept whole."""
-    rest, known, latencies_us = space.beginnings, tuple[int, ...](), problem.latencies_us
-    if walk.beginning is None:
+def subspaces(problem: Problem, space: Space, walk: Walk) -> Iterator[Space]:
+    """Yield the spaces that make up this one: each leaves the walk at another arc, or keeps it."""
+    rest, known, latencies_us = space.prefixes, tuple[int, ...](), problem.latencies_us
+    if walk.prefix is None:
         latency_us = problem.graph.router_latencies_us[problem.graph.tails[walk.arcs[0]]]
         yield replace(space, forbidden=space.forbidden | {walk.arcs[0]})
         space = replace(space, open_units=space.open_units - 1)
     else:
-        begun = space.beginnings[walk.beginning]
-        known, latency_us = begun.arcs, begun.latency_us
-        rest = rest[: walk.beginning] + rest[walk.beginning + 1 :]
-        narrower = replace(begun, forbidden=begun.forbidden | {walk.arcs[0]})
-        yield replace(space, beginnings=(*rest, narrower))
+        prefix = space.prefixes[walk.prefix]
+        known, latency_us = prefix.arcs, prefix.latency_us
+        rest = rest[: walk.prefix] + rest[walk.prefix + 1 :]
+        narrower = replace(prefix, forbidden=prefix.forbidden | {walk.arcs[0]})
+        yield replace(space, prefixes=(*rest, narrower))
     for at in range(1, len(walk.arcs)):
         arcs = known + walk.arcs[:at]
-        if _is_ring(problem, arcs) or _has_better_arc(problem, arcs):
+        if _is_cycle(problem, arcs) or _has_better_arc(problem, arcs):
             return
         latency_us += latencies_us[walk.arcs[at - 1]]
         end = problem.graph.heads[arcs[-1]]
-        beginning = Beginning(arcs, frozenset((walk.arcs[at],)), end, latency_us)
-        yield replace(space, beginnings=(*rest, beginning))
+        prefix = Prefix(arcs, frozenset((walk.arcs[at],)), end, latency_us)
+        yield replace(space, prefixes=(*rest, prefix))
     arcs = known + walk.arcs
     route = problem.route(arcs)
-    if route is not None and not _is_ring(problem, arcs) and not _has_better_arc(problem, arcs):
-        yield replace(space, beginnings=rest, whole=(*space.whole, route))
+    if route is not None and not _is_cycle(problem, arcs) and not _has_better_arc(problem, arcs):
+        yield replace(space, prefixes=rest, whole=(*space.whole, route))
 
 
-def _is_ring(problem: Problem, arcs: tuple[int, ...]) -> bool:
-    """Whether the last arc leads back to a router that was passed before."""
+def _is_cycle(problem: Problem, arcs: tuple[int, ...]) -> bool:
+    """Return whether the last arc leads back to an earlier router."""
     head = problem.graph.heads[arcs[-1]]
     return any(problem.graph.tails[arc] == head for arc in arcs)
 
 
 def _has_better_arc(problem: Problem, arcs: tuple[int, ...]) -> bool:
-    """Whether one arc does as well as the end of this beginning, so that another space has as good.
+    """Return whether a single arc is as good as the end of this prefix.
 
-    Where no router is shared nobody else could use that arc, unless it joins start and end.
+    Another space then has an equally good answer. Where no router is shared, no other path could
+    use that arc, unless it joins start and end.
     """
     graph, costs, latencies_us = problem.graph, problem.costs, problem.latencies_us
-    if not problem.places.lone or len(arcs) == 1:
+    if not problem.terminals.node_disjoint or len(arcs) == 1:
         return False
     head = graph.heads[arcs[-1]]
     cost, latency_us = costs[arcs[-1]], latencies_us[arcs[-1]]
@@ -223,7 +227,7 @@ def _has_better_arc(problem: Problem, arcs: tuple[int, ...]) -> bool:
 
 
 def _mutual(twins: dict[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
-    """Each label with all others that leave by the arcs of the same router."""
+    """Return for each label all others that leave by the arcs of the same router."""
     return {
         label: tuple(other for other in (router, *labels) if other != label)
         for router, labels in twins.items()

@@ -19,7 +19,7 @@ from gridstat.broker.tree import tree_flooding
 from gridstat.broker.tree.flooding_changes import FloodingChanges
 from gridstat.broker.tree.identifier_blocks import IdentifierBlocks
 from gridstat.broker.tree.membership import Membership
-from gridstat.broker.tree.owned_channels import OwnChannels
+from gridstat.broker.tree.owned_channels import OwnedChannels
 from gridstat.broker.tree.owned_contracts import OwnedContracts
 from gridstat.broker.tree.reconciliation import Reconciliation
 from gridstat.broker.tree.replanning import Replanning
@@ -151,7 +151,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "promise-a-border-twice": Bug(
         "whatever a channel between clouds carries already, there is room on it",
-        (Patch(OwnChannels, "obstacles", _see_no_obstacle),),
+        (Patch(OwnedChannels, "obstacles", _see_no_obstacle),),
     ),
     "never-replan": Bug(
         "a contract stays where it is, whatever breaks on its way",

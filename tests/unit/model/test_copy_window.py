@@ -13,7 +13,7 @@ FIRST = 1_000_000
 
 
 def missed(window: CopyWindow, open_: int = 0) -> list[int]:
-    counted = window.told(open_)
+    counted = window.counts(open_)
     return [counted.passed - came for came in counted.came]
 
 
@@ -29,8 +29,8 @@ def test_a_way_has_missed_what_another_brought_and_it_did_not() -> None:
     bring(window, 3, 4, ways=(0,))
     bring(window, 5)
     assert missed(window)[:2] == [0, 2]
-    assert window.told(0).passed == 6
-    assert window.told(0).first[:2] == (6, 0)
+    assert window.counts(0).passed == 6
+    assert window.counts(0).first[:2] == (6, 0)
 
 
 def test_what_no_way_brought_is_missed_by_none_of_them() -> None:
@@ -64,14 +64,14 @@ def test_a_jump_of_the_clock_judges_all_and_goes_on_from_there(to: int) -> None:
     bring(window, 0, 1, 2)
     bring(window, 3, ways=(0,))
     bring(window, to, to + 1)
-    counted = window.told(0)
+    counted = window.counts(0)
     assert (counted.passed, *counted.came[:2]) == (6, 6, 5)
 
 
 def test_the_same_way_twice_is_one_copy() -> None:
     window = CopyWindow()
     bring(window, 0, ways=(0, 0, 0))
-    assert window.told(0).came[0] == 1
+    assert window.counts(0).came[0] == 1
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -86,16 +86,16 @@ def test_counts_never_fall_and_tell_every_slot_once_it_is_settled(seed: int) -> 
             lost[way] += bool(ways) and way not in ways
         due += [(slot + rng.randrange(20), slot, way) for way in ways]
     brought: set[int] = set()
-    before = window.told(40)
+    before = window.counts(40)
     for _, slot, way in sorted(due):
         window.note(way, FIRST + slot, is_first=slot not in brought)
         brought.add(slot)
-        counted = window.told(40)
+        counted = window.counts(40)
         assert counted.passed >= before.passed
         assert all(now >= then for now, then in zip(counted.came, before.came, strict=True))
         before = counted
     assert missed(window) == lost
-    assert sum(window.first) == window.told(0).passed == len(brought)
+    assert sum(window.first) == window.counts(0).passed == len(brought)
 
 
 @pytest.mark.parametrize(

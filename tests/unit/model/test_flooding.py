@@ -7,7 +7,6 @@ import pytest
 from gridstat.model.errors import LayoutError
 from gridstat.model.flooding import (
     FloodTerm,
-    asked_modes,
     beside,
     by_scope,
     checked_every,
@@ -17,6 +16,7 @@ from gridstat.model.flooding import (
     in_force,
     in_scope,
     overrides,
+    requested_modes,
     without,
 )
 
@@ -75,11 +75,11 @@ def test_modes_and_divisors_have_bounds() -> None:
 
 
 def test_a_person_says_all_modes_by_naming_none_and_not_by_0() -> None:
-    assert asked_modes(()) == ()
-    assert asked_modes((3, 1, 3)) == (1, 3)
+    assert requested_modes(()) == ()
+    assert requested_modes((3, 1, 3)) == (1, 3)
     for modes in ((0,), (0, 2), (64,), (10**30,)):
         with pytest.raises(LayoutError, match="there are modes 1 to 63"):
-            asked_modes(modes)
+            requested_modes(modes)
 
 
 def test_the_golden_topology_drops_six() -> None:

@@ -129,11 +129,11 @@ def test_a_place_lies_so_many_records_on_but_never_within_a_frame(tmp_path: Path
             log.append(events(log.appended, size))
             log.rotate()
     reader = LogReader(tmp_path, EVENTS)
-    assert reader.place_after(0, 1) == 100
-    assert reader.place_after(0, 149) == 100
-    assert reader.place_after(0, 150) == 150
-    assert reader.place_after(100, 10_000) == 350
-    assert reader.place_after(350, 10) == 350
+    assert reader.position_after(0, 1) == 100
+    assert reader.position_after(0, 149) == 100
+    assert reader.position_after(0, 150) == 150
+    assert reader.position_after(100, 10_000) == 350
+    assert reader.position_after(350, 10) == 350
 
 
 def test_released_segments_are_gone_and_later_places_still_mean_the_same(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_released_segments_are_gone_and_later_places_still_mean_the_same(tmp_pat
         assert log.release(250) > 0
         assert LogReader(tmp_path, EVENTS).ends() == (200, 400)
         with pytest.raises(RecordsGone, match="begins at record 200"):
-            LogReader(tmp_path, EVENTS).place_after(100, 10)
+            LogReader(tmp_path, EVENTS).position_after(100, 10)
     assert read_all(tmp_path, 200) == list(range(200, 400))
     with writer(tmp_path) as log:
         log.release(400)

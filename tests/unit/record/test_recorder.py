@@ -200,7 +200,7 @@ def free_mib(count: int) -> Iterator[None]:
 
 
 def test_a_disk_without_room_is_told_before_the_start(tmp_path: Path) -> None:
-    with free_mib(3), pytest.raises(StorageFailed, match=r"3 MiB left.*\nhint: make room"):
+    with free_mib(3), pytest.raises(StorageFailed, match=r"3 MiB left.*\nhint: free space"):
         Recorder(tmp_path, now_ns=Clock(), settings=SMALL)
     with recording(tmp_path) as recorder:
         recorder.take(samples(0, 10))
@@ -344,5 +344,5 @@ def test_what_is_archived_never_falls_and_a_file_without_a_number_is_named(tmp_p
     note_archived(tmp_path, EVENTS, 100)
     assert archived_before(tmp_path, EVENTS) == 200
     (tmp_path / EVENTS.name / "archived").write_text("soon")
-    with pytest.raises(StorageFailed, match="says no number"):
+    with pytest.raises(StorageFailed, match="contains no number"):
         archived_before(tmp_path, EVENTS)

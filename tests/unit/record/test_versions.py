@@ -61,5 +61,5 @@ def test_a_last_segment_that_is_gone_is_named(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_a_plain_error(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a file where the folder should be")
-    with pytest.raises(StorageFailed, match=r"Not a directory.*\nhint: see that the folder"):
+    with pytest.raises(StorageFailed, match=r"Not a directory.*\nhint: make the folder"):
         LogWriter(tmp_path / "log", EVENTS, now_ns=Clock())

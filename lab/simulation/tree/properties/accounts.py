@@ -50,7 +50,7 @@ def _check_borders(name: str, broker: QosBroker) -> None:
     for holding, _ in broker.state.holdings.all():
         body = body_of(holding)
         number = int(body.variable.variable_id)
-        for channel_id in {one for way in body.ways for one in way.channel_ids}:
+        for channel_id in {one for way in body.scope_paths for one in way.channel_ids}:
             some = taken.setdefault((channel_id, number, rate_of(body.variable)), set())
             some |= {(qos.every, 1 << mode) for mode, qos in body.granted.items()}
     for variable, everys in broker.state.flooding.taken():

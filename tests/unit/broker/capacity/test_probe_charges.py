@@ -7,8 +7,8 @@ from fractions import Fraction
 from gridstat.broker.capacity.allocator import Allocator
 from gridstat.broker.capacity.explanation import channel_facts
 from gridstat.broker.capacity.resources import Resources
-from gridstat.broker.tree.owned_channels import OwnChannels
-from gridstat.broker.tree.tree_operations import Way
+from gridstat.broker.tree.owned_channels import OwnedChannels
+from gridstat.broker.tree.tree_operations import ScopePath
 from gridstat.model.cloud import EventChannel, Router
 from gridstat.model.errors import ChannelFull
 from gridstat.model.identifiers import ChannelId, VariableId
@@ -102,12 +102,12 @@ def test_what_was_promised_before_the_charge_stays_and_nothing_more_is_admitted(
 
 
 def test_a_channel_between_clouds_is_charged_at_its_owner() -> None:
-    channels = OwnChannels(
+    channels = OwnedChannels(
         [EventChannel(ChannelId(1), "c1/a", "c2/b", bandwidth_bytes_per_s=NARROW_BYTES_PER_S)]
     )
     ((number, account),) = channels.accounts.items()
     assert account.free_bytes_per_s() == {0: 7_920}
-    way = Way(0, 0, (number,), (10**9,))
+    way = ScopePath(0, 0, (number,), (10**9,))
     channels.charge(taking(1, 7_920), {0: 1}, (way,))
     assert channels.obstacles([number]) == []
     assert account.free_bytes_per_s() == {0: 0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gridstat.broker.tree.channel_prefixes import chosen
+from gridstat.broker.tree.channel_prefixes import choose
 from gridstat.broker.tree.tree_operations import Placed, encode
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.tree_messages import PREFIX_MAX, OpenBorder, TreeJoined
@@ -112,7 +112,7 @@ def test_two_brokers_that_both_hold_something_do_not_join_with_the_same_numbers(
     world, contract = grown(is_root_busy=True)
     ((peer, reason),) = world.closed
     assert peer == "broker/root"
-    assert "a broker above numbers its channels from prefix 0 on, and so does this one" in reason
+    assert "a broker above uses channel prefix 0, and so does this one" in reason
     (note,) = (found for found in world.brokers["west"].notes if found.word == "sent_away")
     assert dict(note.facts)["reason"] == reason
     assert contract in world.clouds["c2"].granted
@@ -198,5 +198,5 @@ def test_a_journal_of_an_earlier_release_numbers_by_depth() -> None:
 def test_a_prefix_above_counts_more_than_one_below() -> None:
     state = state_of(under_a_seat()[0], "west")
     every = range(PREFIX_MAX + 1)
-    assert chosen(state, (0, 1), every, depth=2) == 2
-    assert chosen(state, (0,), (1,), depth=1) == PREFIX_MAX
+    assert choose(state, (0, 1), every, depth=2) == 2
+    assert choose(state, (0,), (1,), depth=1) == PREFIX_MAX

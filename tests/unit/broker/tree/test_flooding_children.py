@@ -178,7 +178,7 @@ def press(family: Family, *, is_pressed: bool) -> None:
         term=leaf.registry.term, channel_id=number, is_up=True, is_pressed=is_pressed
     )
     say(family, "a", word)
-    assert channels.account(number).is_pressed is is_pressed
+    assert channels.account(number).is_back_pressured is is_pressed
 
 
 def test_a_congested_channel_between_clouds_admits_no_flood_and_keeps_those_that_it_has() -> None:

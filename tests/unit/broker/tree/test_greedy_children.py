@@ -169,7 +169,7 @@ def test_borders_that_nobody_wants_are_not_kept() -> None:
         told = BorderReported(term=1, router=f"c1/x{number}", is_up=True, host="h", data_port=1)
         world.post("c1", "west", told)
     world.settle()
-    kept = world.brokers["west"].machine._parts.borders._told
+    kept = world.brokers["west"].machine._parts.borders._reported
     assert set(kept) == {"c1/w0", "c1/w1", "c1/r1", "c2/w0", "c2/w1", "c2/r0"}
 
 

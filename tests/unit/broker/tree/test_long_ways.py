@@ -223,14 +223,14 @@ def test_the_longest_contract_fits_into_a_frame_and_into_a_record() -> None:
     )
     assert len(frame(word)) < FRAME_BYTES_MAX // 2
     assert through_bytes(word) == word
-    body = HoldingBody(variable=word.variable, granted=granted, ways=(), paths=paths)
+    body = HoldingBody(variable=word.variable, granted=granted, scope_paths=(), paths=paths)
     assert body_of(holding_with(("c#1", 1), ("c",), body)) == body
 
 
 def test_a_record_that_its_own_schema_does_not_read_is_found_when_it_is_to_be_written() -> None:
     path = longest_path(0)
     paths = (structs.replace(path, pieces=(*path.pieces, path.pieces[0])),)
-    body = HoldingBody(variable=variable(VOLTAGE, 1), granted={}, ways=(), paths=paths)
+    body = HoldingBody(variable=variable(VOLTAGE, 1), granted={}, scope_paths=(), paths=paths)
     holding = holding_with(("c#1", 1), ("c",), body)
     taken = encode(HoldingTaken(holding=holding, stage=Stage.COMMITTED))
     with pytest.raises(PropertyBroken, match="can be read"):

@@ -22,7 +22,7 @@ def test_a_request_that_was_given_up_while_it_waited_is_not_planned_in_place_of_
             world.end(contract)
             world.settle()
     charged = [found for found in root.state.channels.accounts.values() if found.relied_us]
-    world.advance(world.brokers["root"].settings.patience_ns)
+    world.advance(world.brokers["root"].settings.path_retry_ns)
     assert [sum(found.relied_us.values()) for found in charged] == [1]
     receiver.is_silent = False
     world.end(contract)

@@ -105,14 +105,14 @@ def test_a_contract_between_clouds_states_the_longest_limit_of_its_segments(
 
 def test_a_child_of_the_release_before_makes_it_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such a child tells neither its silence limit nor whether its routers count data."""
-    hear = TreeBorders.border_told
+    hear = TreeBorders.border_reported
 
-    def border_told(self: TreeBorders, message: BorderReported) -> None:
+    def border_reported(self: TreeBorders, message: BorderReported) -> None:
         if message.router.startswith("a/"):
             message = structs.replace(message, silent_ms_max=0, counts_data_as_life=False)
         hear(self, message)
 
-    monkeypatch.setattr(TreeBorders, "border_told", border_told)
+    monkeypatch.setattr(TreeBorders, "border_reported", border_reported)
     family = two_clouds()
     assert contract(family).detection_ms is None
     sent, _ = orders(family)

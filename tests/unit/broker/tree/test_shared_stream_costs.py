@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gridstat.broker.capacity.accounts import HopAccount
 from gridstat.broker.capacity.charges import MODE_SETS_DEFAULT
 from gridstat.broker.capacity.stream_costs import StreamCost
-from gridstat.broker.tree.shared_stream_costs import SharedCarriage
+from gridstat.broker.tree.shared_stream_costs import SharedHopAccount
 from gridstat.model.identifiers import VariableId
 from gridstat.model.rate_law import Period
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
@@ -67,7 +67,7 @@ def amounts(carriage: HopAccount) -> tuple[Fraction, dict[int, Fraction], tuple[
 def test_charges_of_several_kinds_are_those_counted_anew_and_end_at_nothing(
     steps: list[tuple[Charge, bool]],
 ) -> None:
-    carriage, charges = SharedCarriage(CHANNEL), Counter[Charge]()
+    carriage, charges = SharedHopAccount(CHANNEL), Counter[Charge]()
     for charge, is_taken in steps:
         if is_taken:
             carriage.take(*of(charge))

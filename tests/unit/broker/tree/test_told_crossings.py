@@ -100,7 +100,7 @@ def test_many_borders_are_looked_at_in_turns_and_told_when_all_are_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = west()
-    monkeypatch.setattr(border_graph, "LOOKED_AT_MAX", 1, raising=False)
+    monkeypatch.setattr(border_graph, "EDGES_PER_CALL_MAX", 1, raising=False)
     tell(world)
     step_ns = world.brokers["west"].settings.abstract_links_after_ns
     world.sent.clear()

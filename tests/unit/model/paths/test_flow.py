@@ -8,7 +8,7 @@ import networkx
 import pytest
 
 from gridstat.model.paths.flow import flow, walks
-from gridstat.model.paths.mask import Mask, Places
+from gridstat.model.paths.mask import Mask, Terminals
 from gridstat.model.paths.problem import Problem
 from lab.topologies import FAMILIES, random_topology
 
@@ -19,26 +19,26 @@ def _problem(family: str, random: Random, *, is_lone: bool) -> Problem:
     graph = random_topology(family, random.randrange(8, 40, 2), random.randrange(1_000)).graph()
     first, second, third, fourth = random.sample(range(len(graph.routers)), 4)
     units = random.choice((2, 3))
-    places = Places(
+    terminals = Terminals(
         starts=((first, 2), (second, units)),
         ends=((third, 2), (fourth, 2)),
         units=units,
         edges=frozenset((first, second, third, fourth)),
-        lone=is_lone,
+        node_disjoint=is_lone,
     )
-    return Problem(Mask(graph, frozenset(), frozenset(), None), places)
+    return Problem(Mask(graph, frozenset(), frozenset(), None), terminals)
 
 
 def _least_price(problem: Problem) -> int | None:
     """By the library; every router is an arc from its entry to its exit."""
-    graph, places = problem.graph, problem.places
+    graph, terminals = problem.graph, problem.terminals
     network = networkx.MultiDiGraph()
-    network.add_node("from", demand=-places.units)
-    network.add_node("to", demand=places.units)
+    network.add_node("from", demand=-terminals.units)
+    network.add_node("to", demand=terminals.units)
     for router in range(len(graph.routers)):
-        room = 1 if places.lone and router not in places.edges else MANY
+        room = 1 if terminals.node_disjoint and router not in terminals.edges else MANY
         network.add_edge((router, "in"), (router, "out"), capacity=room, weight=0)
-    starts, ends = dict(places.starts), dict(places.ends)
+    starts, ends = dict(terminals.starts), dict(terminals.ends)
     for start, room in starts.items():
         entry_us = graph.router_latencies_us[start]
         network.add_edge("from", (start, "out"), capacity=room, weight=entry_us)
@@ -69,6 +69,6 @@ def test_a_flow_has_the_least_price_and_every_unit_arrives(family: str, is_lone:
             continue
         assert sum(problem.prices[arc] for arc in carrying) == expected
         ways = walks(problem.network, carrying)
-        assert len(ways) == problem.places.units
+        assert len(ways) == problem.terminals.units
         assert sorted(arc for _, arcs in ways for arc in arcs) == sorted(carrying)
     assert False in prices

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from gridstat.broker.tree.latency_bounds import kept_within
-from gridstat.broker.tree.latency_shares import Division, Part, divide
-from gridstat.broker.tree.owned_channels import OwnChannels, Prediction
-from gridstat.broker.tree.path_planner import PlannedWay, Step
-from gridstat.broker.tree.tree_operations import Way, body_of
+from gridstat.broker.tree.latency_shares import Division, Part, divide, fit_to_bounds
+from gridstat.broker.tree.owned_channels import OwnedChannels, Prediction
+from gridstat.broker.tree.path_planner import PlannedPath, Step
+from gridstat.broker.tree.tree_operations import ScopePath, body_of
 from gridstat.model.qos import Qos
 from gridstat.net.command.segment_messages import Gate
 from tests.unit.broker.tree.cloud_stand_in import CloudStandIn
@@ -49,7 +48,7 @@ def test_what_is_promised_on_a_path_keeps_the_bound_though_a_cloud_joins_other_c
         for found in cloud.segments.values()
     )
     (held,) = (found for found, _ in world.brokers["root"].machine.state.holdings.all())
-    for way in body_of(held).ways:
+    for way in body_of(held).scope_paths:
         assert inside_us + sum(way.shares_us) <= 20_000
     assert inconsistencies(world) == []
     world.end(contract)
@@ -58,7 +57,7 @@ def test_what_is_promised_on_a_path_keeps_the_bound_though_a_cloud_joins_other_c
 
 
 def test_shares_of_channels_are_cut_to_the_bound_and_not_below_what_they_take() -> None:
-    channels = OwnChannels([channel("a/out", "b/in", latency_us=100)])
+    channels = OwnedChannels([channel("a/out", "b/in", latency_us=100)])
     (number,) = channels.accounts
     gate_out, gate_in = Gate(router="a/out", channel_id=number), Gate("b/in", number)
     parts = {
@@ -66,17 +65,17 @@ def test_shares_of_channels_are_cut_to_the_bound_and_not_below_what_they_take() 
         "b": Part("b", (gate_in,), (), bound(300), ()),
     }
     takes_us = channels.latency_us(number)
-    wide = Way(0, 0, (number,), (takes_us + 500,))
+    wide = ScopePath(0, 0, (number,), (takes_us + 500,))
     division = Division(parts, (wide,))
-    kept = kept_within(division, (wide,), bound(600 + takes_us + 50), channels)
-    assert kept == (Way(0, 0, (number,), (takes_us + 50,)),)
-    assert kept_within(division, (wide,), bound(600 + takes_us - 1), channels) is None
-    assert kept_within(division, (wide,), bound(600 + takes_us + 500), channels) == (wide,)
+    kept = fit_to_bounds(division, (wide,), bound(600 + takes_us + 50), channels)
+    assert kept == (ScopePath(0, 0, (number,), (takes_us + 50,)),)
+    assert fit_to_bounds(division, (wide,), bound(600 + takes_us - 1), channels) is None
+    assert fit_to_bounds(division, (wide,), bound(600 + takes_us + 500), channels) == (wide,)
 
 
 def test_a_way_that_is_too_slow_with_the_newcomer_on_it_is_not_divided() -> None:
     gate_out, gate_in = Gate("a/out", 7), Gate("b/in", 7)
     steps = (Step("a", None, gate_out, 400, ()), Step("b", gate_in, None, 400, ()))
-    way = PlannedWay(steps, (7,))
+    way = PlannedPath(steps, (7,))
     assert divide([way], bound(1_000), {7: Prediction(230, 30)}) is None
     assert divide([way], bound(1_030), {7: Prediction(230, 30)}) is not None

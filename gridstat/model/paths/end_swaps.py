@@ -1,4 +1,4 @@
-"""Walks that meet may swap their ends: the pairing of halves that keeps the bounds best."""
+"""Swaps of ends between walks that meet, so that their latencies keep the bounds better."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 SWAPS_MAX: Final = 8
 
 Timed = list[tuple[int, int]]
-"""The routers that a walk reaches, each with the latency until there."""
+"""Routers on a walk, each with the latency up to it."""
 
 
 def swap_ends(
@@ -21,9 +21,9 @@ def swap_ends(
     known_us: list[int],
     bounds_us: Sequence[int],
 ) -> list[tuple[int, ...]]:
-    """The walks after swaps, one at a time, each the one that lessens the excess most."""
+    """Return the walks after swaps; each swap is the one that reduces the excess most."""
     walks, timed = list(walks), list(reached)
-    least_us = excess_us([*known_us, *(way[-1][1] for way in timed)], bounds_us)
+    least_us = excess_us([*known_us, *(walk[-1][1] for walk in timed)], bounds_us)
     for _ in range(SWAPS_MAX):
         best: tuple[int, int, int, int] | None = None
         for one, other, at, there, latencies_us in _swaps(timed):
@@ -46,14 +46,14 @@ def swap_ends(
 
 
 def _swaps(timed: Sequence[Timed]) -> Iterator[tuple[int, int, int, int, list[int]]]:
-    """Pairs of walks and the places where they meet, with all latencies after a swap there."""
-    whole_us = [way[-1][1] for way in timed]
+    """Yield pairs of walks and the positions where they meet, with all latencies after a swap."""
+    whole_us = [walk[-1][1] for walk in timed]
     for one in range(len(timed)):
-        places = {router: (at, us) for at, (router, us) in enumerate(timed[one][:-1])}
+        positions = {router: (at, us) for at, (router, us) in enumerate(timed[one][:-1])}
         for other in range(one + 1, len(timed)):
             for there, (router, there_us) in enumerate(timed[other][:-1]):
-                if router in places:
-                    at, at_us = places[router]
+                if router in positions:
+                    at, at_us = positions[router]
                     swapped_us = whole_us.copy()
                     swapped_us[one] = at_us + whole_us[other] - there_us
                     swapped_us[other] = there_us + whole_us[one] - at_us
