@@ -17,9 +17,10 @@ from gridstat.model.paths import NotFound
 from gridstat.net.command.segment_messages import Reserve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from gridstat.broker.tree.latency_shares import Division, Part
+    from gridstat.broker.tree.membership import Membership
     from gridstat.broker.tree.path_planner import PathPlanner, Use
     from gridstat.broker.tree.segment_releases import Key, SegmentReleases
     from gridstat.broker.tree.transaction import Transaction
@@ -37,17 +38,21 @@ class Coordinator:
     """A transaction is open from its first plan until it is finished or given up."""
 
     def __init__(
-        self, context: TreeContext, routes: PathPlanner, releases: SegmentReleases
+        self,
+        context: TreeContext,
+        planner: PathPlanner,
+        releases: SegmentReleases,
+        membership: Membership,
     ) -> None:
         self._context = context
-        self._routes = routes
+        self._planner = planner
         self._releases = releases
+        self._membership = membership
         self._open: dict[Key, Transaction] = {}
         self._newest: dict[str, int] = {}
         self._waiting_for: dict[str, set[Key]] = {}
         self._due: Deadlines[Key] = Deadlines(context, RESERVE_TIMER)
         self._parked: dict[Key, None] = {}
-        self.told_too_much: Callable[[str], None] = _nothing
 
     def __len__(self) -> int:
         return len(self._open)
@@ -149,7 +154,7 @@ class Coordinator:
         is_held = holding is not None and child in holding.children
         is_open = key in self._open or self._releases.is_open(key, child)
         if not is_held and not is_open and not self._releases.start_unknown(key, child):
-            self.told_too_much(child)
+            self._membership.end_session(child, self._releases.too_many_unknown(child))
 
     def child_joined(self, child: str) -> None:
         """Say again what it has not answered, and that whatever it holds of it is void."""
@@ -225,7 +230,7 @@ class Coordinator:
             count=max(qos.redundancy for qos in quality.values()),
             bound_us=min(qos.latency_us for qos in quality.values()),
         )
-        planned = self._routes.find(question, excluded | transaction.shunned)
+        planned = self._planner.find(question, excluded | transaction.shunned)
         if isinstance(planned, NotFound):
             if transaction.refusal is None:
                 transaction.is_lost = True
@@ -382,7 +387,3 @@ def _paired(division: Division) -> tuple[Use, ...]:
     """Ways through children that have joined others than were planned, perhaps."""
     crossed = [part for part in division.parts.values() if part.entries and part.exits]
     return tuple(use for part in crossed for use in _replaceable(part))[:EXCLUDED_AT_ONCE]
-
-
-def _nothing(_: object) -> None:
-    """Nobody listens yet."""

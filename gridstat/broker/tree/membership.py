@@ -7,7 +7,7 @@ not know yet that it is over, and so is such a parent.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from msgspec import structs
 
@@ -23,8 +23,6 @@ from gridstat.model.errors import (
 from gridstat.net.command.tree_messages import ABOVE_MAX, CloudsChanged, JoinTree, TreeJoined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gridstat.broker.tree.identifier_leases import IdentifierLeases
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.broker.tree.tree_operations import TreeOperation, Unplaced
@@ -36,12 +34,35 @@ EARLY_WORDS_MAX: Final = 100_000
 Standing: TypeAlias = tuple[Placed | None, int]
 
 
-class Membership:
-    """`child_joined` and `parent_joined` are told once a session counts, `child_left` when not."""
+class MembershipListener(Protocol):
+    """Notified of children and of the parent, once the session concerned counts."""
 
-    def __init__(self, context: TreeContext, leases: IdentifierLeases) -> None:
+    def child_joined(self, child: str) -> None: ...
+
+    def child_left(self, child: str) -> None: ...
+
+    def clouds_changed(self, child: str) -> None: ...
+
+    def parent_joined(self) -> None: ...
+
+    def parent_replaced(self) -> None:
+        """Release what the previous parent had reserved or committed."""
+
+    def place_changed(self) -> None: ...
+
+    def parent_message_kept(self, message: TreeMessageBase) -> None:
+        """Handle a message that was kept while this broker's place was being written."""
+
+
+class Membership:
+    """Sessions with the children and with the parent."""
+
+    def __init__(
+        self, context: TreeContext, leases: IdentifierLeases, listener: MembershipListener
+    ) -> None:
         self._context = context
         self._leases = leases
+        self._listener = listener
         self._terms: dict[str, int] = {}
         self._sessions: set[str] = set()
         self._unplaced: dict[str, int] = {}
@@ -52,13 +73,6 @@ class Membership:
         """Places that the parent has told in this session, and that are not durable yet."""
         self._parent_session = 0
         """Which session with the parent this is: what an earlier one began is not of this one."""
-        self.child_joined: Callable[[str], None] = _nothing
-        self.child_left: Callable[[str], None] = _nothing
-        self.clouds_changed: Callable[[str], None] = _nothing
-        self.parent_joined: Callable[[], None] = _nothing_at_all
-        self.moved: Callable[[], None] = _nothing_at_all
-        self.parted: Callable[[], None] = _nothing_at_all
-        self.heard: Callable[[TreeMessageBase], object] = _nothing
 
     # Sessions.
 
@@ -79,7 +93,7 @@ class Membership:
         self._terms.pop(name, None)
         if name in self._context.joined:
             self._context.joined.discard(name)
-            self.child_left(name)
+            self._listener.child_left(name)
 
     def _begin_parent_session(self) -> None:
         self._context.is_parent_joined = False
@@ -175,7 +189,7 @@ class Membership:
         self._context.note("child_joined", child=name, term=term)
         if has_changed and self._context.is_parent_joined:
             self._say_clouds()
-        self.child_joined(name)
+        self._listener.child_joined(name)
 
     def change_clouds(self, name: str, message: CloudsChanged) -> None:
         families = self._context.state.families
@@ -195,7 +209,7 @@ class Membership:
 
         def changed() -> None:
             self._say_clouds()
-            self.clouds_changed(name)
+            self._listener.clouds_changed(name)
 
         self._context.decide(
             [heard],
@@ -208,7 +222,7 @@ class Membership:
         self._sessions.discard(name)
         self._close(name, self._no_child(name))
 
-    def send_away(self, name: str, error: GridStatError) -> None:
+    def end_session(self, name: str, error: GridStatError) -> None:
         """End the session of a child, or with the parent; it may begin again."""
         self._context.note("sent_away", broker=name, reason=str(error.args[0]))
         if name == self._context.settings.parent:
@@ -244,7 +258,7 @@ class Membership:
         """Children stand elsewhere, or may not have the same prefixes as before."""
         for name in sorted(self._context.joined):
             self._place(name)
-        self.moved()
+        self._listener.place_changed()
 
     # The parent.
 
@@ -256,7 +270,7 @@ class Membership:
         try:
             wanted = self._wanted(message)
         except GridStatError as error:
-            self.send_away(self._context.settings.parent, error)
+            self.end_session(self._context.settings.parent, error)
             return
         before = self._standing()
         is_known = before == (structs.replace(wanted, numbered_at=-1), wanted.numbered_at)
@@ -325,7 +339,7 @@ class Membership:
         if is_present:
             self._context.is_parent_joined = True
         if has_parted:
-            self.parted()
+            self._listener.parent_replaced()
         if not _is_same_place(self._standing(), before):
             self._tell_places()
         unplaced, self._unplaced = self._unplaced, {}
@@ -338,12 +352,12 @@ class Membership:
             self._context.note("tree_joined", parent=self._context.settings.parent)
             if self._clouds_said != self._context.state.families.clouds():
                 self._say_clouds()  # A child has joined while the parent's answer was on its way.
-            self.parent_joined()
+            self._listener.parent_joined()
         if self._placing:
             return  # Another place is being written, and words before and after it keep order.
         early, self._early = self._early or [], None
         for message in early:
-            self.heard(message)
+            self._listener.parent_message_kept(message)
 
     def _say_clouds(self) -> None:
         self._context.send_parent(
@@ -356,7 +370,7 @@ class Membership:
         self._terms.pop(name, None)
         if name in self._context.joined:
             self._context.joined.discard(name)
-            self.child_left(name)
+            self._listener.child_left(name)
         self._context.close(f"broker/{name}", error)
 
     def _no_child(self, name: str) -> NotAuthorised:
@@ -383,11 +397,3 @@ def _is_same_place(one: Standing, other: Standing) -> bool:
     if placed is None or before is None or prefix != prefix_before:
         return False
     return placed == structs.replace(before, term=placed.term)
-
-
-def _nothing(_: object) -> None:
-    """Nobody listens yet."""
-
-
-def _nothing_at_all() -> None:
-    """Nobody listens yet."""

@@ -15,7 +15,7 @@ from gridstat.broker.tree.owned_contracts import granted_word
 from gridstat.broker.tree.tree_operations import Stage
 
 if TYPE_CHECKING:
-    from gridstat.broker.tree.owned_contracts import OwnedContracts
+    from gridstat.broker.tree.replanning import Replanning
     from gridstat.broker.tree.segment_commits import SegmentCommits
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.broker.tree.tree_operations import Holding
@@ -29,14 +29,14 @@ class MovedSegments:
     def __init__(
         self,
         context: TreeContext,
-        contracts: OwnedContracts,
         commits: SegmentCommits,
         segments: TreeSegments,
+        replanning: Replanning,
     ) -> None:
         self._context = context
-        self._contracts = contracts
         self._commits = commits
         self._segments = segments
+        self._replanning = replanning
 
     def hear(self, child: str, word: Reserved) -> None:
         """Of something that is decided; a child leads paths only over routers of its own."""
@@ -86,7 +86,8 @@ class MovedSegments:
         child = state.families.child_of(_cloud_of(holding))
         if child is not None and not self._commits.is_waiting(holding.key):
             self._context.send_child(
-                child, granted_word(self._context, holding, *self._contracts.state_of(holding))
+                child,
+                granted_word(self._context, holding, *self._replanning.impairment_of(holding)),
             )
 
 

@@ -7,7 +7,7 @@ loses no question.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 from msgspec import structs
@@ -29,6 +29,7 @@ from gridstat.broker.tree.tree_operations import (
 from gridstat.model.errors import (
     GridStatError,
     LayoutError,
+    LimitReached,
     NoSuchSubscription,
     NoSuchVariable,
     QuotaReached,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.border_graph import BorderGraph
     from gridstat.broker.tree.contract_damage import Damage, Impaired
     from gridstat.broker.tree.coordinator import Coordinator
+    from gridstat.broker.tree.membership import Membership
     from gridstat.broker.tree.publication_lookups import PublicationLookups
     from gridstat.broker.tree.segment_commits import SegmentCommits
     from gridstat.broker.tree.segment_releases import HoldingRelease
@@ -60,6 +62,18 @@ if TYPE_CHECKING:
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import RefusedOutcome
     from gridstat.net.command.segment_messages import EndContract
+
+
+class ContractListener(Protocol):
+    """Notified of decisions about contracts; knows which paths of a contract do not work."""
+
+    def contract_settled(self, contract: str) -> None: ...
+
+    def contract_decided(self, holding: Holding) -> None: ...
+
+    def replan_failed(self, contract: str) -> None: ...
+
+    def impairment_of(self, holding: Holding) -> Impaired: ...
 
 
 class OwnedContracts:
@@ -75,25 +89,23 @@ class OwnedContracts:
         lookups: PublicationLookups,
         coordinator: Coordinator,
         commits: SegmentCommits,
-        parting: HoldingRelease,
+        holding_release: HoldingRelease,
+        membership: Membership,
+        listener: ContractListener,
     ) -> None:
         self._context = context
         self._graph = graph
         self._lookups = lookups
         self._coordinator = coordinator
         self._commits = commits
-        self._holding_release = parting
-        self._endings = ContractEndings(context, commits, parting)
-        self._subscribers: SubscriberDistances = parting.subscribers
+        self._holding_release = holding_release
+        self._listener = listener
+        self._endings = ContractEndings(context, commits, holding_release)
+        self._subscribers: SubscriberDistances = holding_release.subscribers
         self._asked: dict[str, AskContract] = {}
         self._later: dict[str, AskContract] = {}
-        self.endings_above = ContractEndingsAbove(context)
+        self.endings_above = ContractEndingsAbove(context, membership)
         self.replanned: dict[str, int] = {}
-        self.settled: Callable[[str], None] = _nothing
-        self.decided: Callable[[Holding], None] = _nothing
-        self.not_replanned: Callable[[str], None] = _nothing
-        self.state_of: Callable[[Holding], Impaired] = _whole
-        """What does not work of a contract at the moment."""
 
     def __len__(self) -> int:
         return len(self._asked)
@@ -126,7 +138,7 @@ class OwnedContracts:
         self._asked[contract] = message
         if is_other:
             # The cloud has lost its journal, and counts its contracts anew.
-            self.settled(contract)
+            self._listener.contract_settled(contract)
             self._endings.end(contract, lambda: self._look_up(message))
         else:
             self._look_up(message)
@@ -149,7 +161,7 @@ class OwnedContracts:
 
     def end_now(self, contract: str, why: RefusedOutcome | None) -> None:
         """Give everything of a contract back; the subscriber's cloud hears of it once durable."""
-        self.settled(contract)
+        self._listener.contract_settled(contract)
         told = ContractEnded(term=self._context.term, contract=contract, refused=why)
         self._endings.end(contract, lambda: self._send_down(contract, told))
 
@@ -275,8 +287,8 @@ class OwnedContracts:
             self._grant(holding)
         self._asked.pop(contract, None)
         self.replanned.pop(contract, None)
-        self.settled(contract)
-        self.decided(holding)
+        self._listener.contract_settled(contract)
+        self._listener.contract_decided(holding)
         self._go_on(contract)
 
     def _grant(self, holding: Holding) -> None:
@@ -289,7 +301,7 @@ class OwnedContracts:
             holdings = self._context.state.holdings
             if holdings.current(holding.contract) != holding:
                 return
-            words, down = self.state_of(holding)
+            words, down = self._listener.impairment_of(holding)
             message = granted_word(self._context, holding, (*troubles, *words), down)
             if holding.contract not in self._later:
                 # A change that waits is answered by what comes of it, not by what it finds.
@@ -370,7 +382,7 @@ class OwnedContracts:
     def _replan_failed(self, contract: str) -> None:
         self.replanned.pop(contract, None)
         self._go_on(contract)
-        self.not_replanned(contract)
+        self._listener.replan_failed(contract)
 
     def tell_state(self, contract: str) -> None:
         """Say to the subscriber's cloud which paths work no longer, or again."""
@@ -384,7 +396,8 @@ class OwnedContracts:
         if holding.contract in self._later or self._commits.is_waiting(holding.key):
             return  # It is told with the answer.
         self._send_down(
-            holding.contract, granted_word(self._context, holding, *self.state_of(holding))
+            holding.contract,
+            granted_word(self._context, holding, *self._listener.impairment_of(holding)),
         )
 
     # Small things.
@@ -430,15 +443,6 @@ class OwnedContracts:
             self.ask(child, later)
 
 
-def _whole(_: Holding) -> Impaired:
-    """Nothing is known to be wrong."""
-    return (), ()
-
-
-def _nothing(_: object) -> None:
-    """Nobody listens yet."""
-
-
 # The end of a contract at its owner: durable first, then told, and everything is given back.
 #
 # On its way there an ending is kept by the brokers that it passes, until it is confirmed.
@@ -448,11 +452,11 @@ class ContractEndings:
     """Whoever asks twice for an end is answered twice, each time when it is durable."""
 
     def __init__(
-        self, context: TreeContext, commits: SegmentCommits, parting: HoldingRelease
+        self, context: TreeContext, commits: SegmentCommits, holding_release: HoldingRelease
     ) -> None:
         self._context = context
         self._commits = commits
-        self._holding_release = parting
+        self._holding_release = holding_release
 
     def end(self, contract: str, then: Callable[[], None]) -> None:
         """Let go of all generations that are held as this broker's own; `then` follows."""
@@ -482,12 +486,12 @@ class ContractEndings:
 class ContractEndingsAbove:
     """Of more than can be kept, the children are had to say them again once the parent is there."""
 
-    def __init__(self, context: TreeContext) -> None:
+    def __init__(self, context: TreeContext, membership: Membership) -> None:
         self._context = context
+        self._membership = membership
         self._open: dict[str, EndContract] = {}
         self._unkept: set[str] = set()
         """Children that have ended more than could be kept."""
-        self.say_again: Callable[[str], None] = _nothing
 
     def __len__(self) -> int:
         return len(self._open)
@@ -509,7 +513,9 @@ class ContractEndingsAbove:
             self._context.send_parent(structs.replace(ending, term=self._context.term))
         unkept, self._unkept = self._unkept, set()
         for child in sorted(unkept & self._context.joined):
-            self.say_again(child)
+            text = f"broker {child} has ended more than was kept while the parent was away"
+            again = LimitReached(text, hint="it joins, and says it again")
+            self._membership.end_session(child, again)
 
 
 # From a question to the qualities that are tried for it, and from reservations to a holding.

@@ -12,16 +12,14 @@ from gridstat.broker.tree.border_graph import ABSTRACT_LINKS_TIMER
 from gridstat.broker.tree.components import Components
 from gridstat.broker.tree.coordinator import PARKED_TIMER, RESERVE_TIMER
 from gridstat.broker.tree.flooding_changes import FLOOD_TIMER
-from gridstat.broker.tree.owned_channels import OwnChannels
 from gridstat.broker.tree.publication_lookups import LOOKUP_TIMER
 from gridstat.broker.tree.replanning import RAISE_TIMER, REPLAN_TIMER
 from gridstat.broker.tree.segment_commits import UP_TIMER
 from gridstat.broker.tree.segment_releases import RELEASE_TIMER
-from gridstat.broker.tree.tree_context import LATER_TIMER, TreeContext
+from gridstat.broker.tree.tree_context import LATER_TIMER
 from gridstat.broker.tree.tree_dispatcher import TreeDispatcher
 from gridstat.broker.tree.tree_operations import TermBegan, encode, operations_of
 from gridstat.broker.tree.tree_operator_commands import TreeOperatorCommands
-from gridstat.broker.tree.tree_state import TreeState
 from gridstat.model.errors import NotAuthorised
 from gridstat.model.qos import undefined_modes
 from gridstat.net.command.machine import (
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.tree_settings import TreeSettings
     from gridstat.model.cloud import EventChannel
     from gridstat.net.command.machine import Event, Instruction
+    from gridstat.net.command.tree_messages import TreeMessageBase
 
 START_TIMER: Final = "start"
 EARLY_EVENTS_MAX: Final = 100_000
@@ -60,11 +59,11 @@ class QosBroker:
         children: Iterable[str],
         channels: Iterable[EventChannel],
     ) -> None:
-        self.state = TreeState(children, OwnChannels(channels))
-        self._context = TreeContext(settings, outside, self.state)
-        self._parts = Components(self._context)
+        self._parts = Components(settings, outside, children, channels, self)
+        self.state = self._parts.state
+        self._context = self._parts.context
+        self._dispatcher = TreeDispatcher(self._parts)
         self._operators = TreeOperatorCommands(self._parts)
-        self._hearing = TreeDispatcher(self._parts)
         self._timers: dict[str, Callable[[], None]] = {
             START_TIMER: self._begin,
             LATER_TIMER: self._context.try_again,
@@ -73,8 +72,8 @@ class QosBroker:
             PARKED_TIMER: self._parts.coordinator.try_parked,
             LOOKUP_TIMER: self._parts.lookups.expire,
             RELEASE_TIMER: self._parts.releases.say_again,
-            REPLAN_TIMER: self._parts.failures.replan_some,
-            RAISE_TIMER: self._parts.failures.raise_some,
+            REPLAN_TIMER: self._parts.replanning.replan_some,
+            RAISE_TIMER: self._parts.replanning.raise_some,
             ABSTRACT_LINKS_TIMER: self._parts.graph.tell_parent,
         }
         self._early: list[Event] | None = []
@@ -117,6 +116,10 @@ class QosBroker:
         self._take(event)
         self._context.compact_if_due(self._context.settings.snapshot_after, self.state.operations)
         return self._context.end_turn()
+
+    def handle_parent_message(self, message: TreeMessageBase) -> None:
+        """Dispatch a message of the parent that was kept until this broker's place was durable."""
+        self._dispatcher.receive_from_parent(message)
 
     def _begin(self) -> None:
         """The term grows with every start, durably, before anybody hears from this broker."""
@@ -191,7 +194,7 @@ class QosBroker:
         message = event.message
         if role == "operator" and isinstance(message, OperatorCommand | TreeCommand):
             self._operators.take(peer, message)
-        elif role != "broker" or not self._hearing.hear(name, message):
+        elif role != "broker" or not self._dispatcher.receive(name, message):
             word = type(message).__name__
             self._context.close(
                 peer, NotAuthorised(f"rule role: {peer} may not say {word} to a broker")

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from gridstat.broker.tree.tree_operations import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gridstat.broker.tree.coordinator import Coordinator
+    from gridstat.broker.tree.membership import Membership
     from gridstat.broker.tree.replanning import Replanning
     from gridstat.broker.tree.segment_commits import SegmentCommits
     from gridstat.broker.tree.segment_releases import Key, SegmentReleases
@@ -27,15 +26,16 @@ class Reconciliation:
         coordinator: Coordinator,
         releases: SegmentReleases,
         commits: SegmentCommits,
-        failures: Replanning,
+        replanning: Replanning,
+        membership: Membership,
     ) -> None:
         self._context = context
         self._coordinator = coordinator
         self._releases = releases
         self._commits = commits
-        self._failures = failures
+        self._replanning = replanning
+        self._membership = membership
         self._told: dict[str, set[Key]] = {}
-        self.told_too_much: Callable[[str], None] = _nothing
 
     def child_joined(self, child: str) -> None:
         self._told[child] = set()
@@ -50,7 +50,7 @@ class Reconciliation:
         for segment in message.held:
             told.add((segment.contract, segment.generation))
             if not self._compare(child, segment):
-                self.told_too_much(child)
+                self._membership.end_session(child, self._releases.too_many_unknown(child))
                 return
         if message.is_last:
             del self._told[child]
@@ -83,8 +83,4 @@ class Reconciliation:
             for holding in holdings.of(contract):
                 is_lost = child in holding.children and holding.key not in told
                 if is_lost and holdings.stage(holding) is Stage.COMMITTED:
-                    self._failures.lost(child, holding)
-
-
-def _nothing(_: object) -> None:
-    """Nobody listens yet."""
+                    self._replanning.lost(child, holding)

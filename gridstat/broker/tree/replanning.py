@@ -61,11 +61,6 @@ class Replanning:
         self._room_after_ns = 0
         self._told: dict[str, Troubles] = {}
         """What the subscriber's cloud has been told of each contract that is not whole."""
-        contracts.settled = self._settled
-        contracts.not_replanned = self._tell_if_new
-        contracts.state_of = self.state_of
-        contracts.decided = self._decided
-        segments.committed = self._look_at_channels
 
     def __len__(self) -> int:
         return len(self._troubles)
@@ -76,7 +71,7 @@ class Replanning:
             for found in self._troubles.get(contract, {})
         ]
 
-    def state_of(self, holding: Holding) -> Impaired:
+    def impairment_of(self, holding: Holding) -> Impaired:
         """What is wrong with a contract at the moment, in words, and which paths do not work."""
         is_current = self._context.state.holdings.current(holding.contract) == holding
         troubles = self._troubles.get(holding.contract) if is_current else None
@@ -87,7 +82,7 @@ class Replanning:
         words = tuple(f"path {index + 1} is down: {where}" for index in down)
         return few_words(words or (f"not whole: {where}",)), down
 
-    def _tell_if_new(self, contract: str) -> None:
+    def replan_failed(self, contract: str) -> None:
         """Nothing leads round it: then its subscriber is told, once for each state."""
         now = self._troubles.get(contract, {})
         if now == self._told.get(contract, {}):
@@ -156,7 +151,7 @@ class Replanning:
         self._waiting.add(self._troubles, is_new=is_new)
         self._lowered.add(list(self._lowered), is_new=is_new)
 
-    def room_is_free(self) -> None:
+    def capacity_freed(self) -> None:
         """Retry others after a contract has ended, at most once an interval however many end."""
         if (self._troubles or self._lowered) and self._context.now_ns >= self._room_after_ns:
             self._room_after_ns = self._context.now_ns + self._context.settings.retry_after_ns
@@ -197,12 +192,12 @@ class Replanning:
         troubles[trouble] = broken
         self._waiting.add([holding.contract], is_new=is_new)
 
-    def _decided(self, holding: Holding) -> None:
+    def contract_decided(self, holding: Holding) -> None:
         if holding.is_lowered:
             self._lowered.add_later(holding.contract)
-        self._look_at_channels(holding)
+        self.segment_committed(holding)
 
-    def _look_at_channels(self, holding: Holding) -> None:
+    def segment_committed(self, holding: Holding) -> None:
         """It counts from now on: has a channel of it died while it was only reserved?"""
         accounts = self._context.state.channels.accounts
         for number in dict.fromkeys(holding.channel_ids):
@@ -229,13 +224,13 @@ class Replanning:
                 del self._troubles[holding.contract]
                 self._waiting.forget(holding.contract)
             if holding.contract in self._told:
-                self._tell_if_new(holding.contract)
+                self.replan_failed(holding.contract)
 
     def _over(self, holding: Holding, reason: str) -> None:
         if not holding.is_owned:
             self._pass_on(holding, OVER, _Broken(reason, (), is_over=True))
             return
-        self._settled(holding.contract)
+        self.contract_settled(holding.contract)
         name = body_of(holding).variable.name
         gone = NoSuchVariable(reason or f"{name} is not published any more")
         self._contracts.end_now(holding.contract, refused(gone))
@@ -271,7 +266,7 @@ class Replanning:
     def _say(self, key: Key, broken: _Broken) -> None:
         self._segments.say_broken(key, broken.reason, broken.gates, is_over=broken.is_over)
 
-    def _settled(self, contract: str) -> None:
+    def contract_settled(self, contract: str) -> None:
         """Another generation is decided."""
         self._troubles.pop(contract, None)
         self._told.pop(contract, None)

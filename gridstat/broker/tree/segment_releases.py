@@ -7,9 +7,10 @@ see to it: ever more rarely, and never so much at once that others wait for it.
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gridstat.broker.tree.tree_operations import HoldingGone, Stage
+from gridstat.model.errors import LimitReached
 from gridstat.net.command.segment_messages import Release
 
 if TYPE_CHECKING:
@@ -89,6 +90,12 @@ class SegmentReleases:
             unknown.add(key)
             self.start(key, [child])
         return has_room
+
+    def too_many_unknown(self, child: str) -> LimitReached:
+        """Return the error that ends the session of a child after `start_unknown` has failed."""
+        most = self._context.settings.unknown_child_max
+        text = f"broker {child} holds more than {most} segments that nobody here knows of"
+        return LimitReached(text)
 
     def after(self, key: Key, child: str, then: Callable[[], None]) -> None:
         """Run this when the child has given back what it is asked to; at once if it is not."""
@@ -181,19 +188,26 @@ class SegmentReleases:
 # Letting go of what is held: children give it back first, then it is forgotten, durably.
 
 
-class HoldingRelease:
-    """Channels stay charged until whoever sends on them has said that it no longer does.
+class ReleaseListener(Protocol):
+    """Notified when a released holding no longer takes any of an own channel."""
 
-    `gone` is told of what no longer takes any of an own channel.
-    """
+    def capacity_freed(self) -> None: ...
+
+
+class HoldingRelease:
+    """Release of holdings: channels stay charged until every child has released its segment."""
 
     def __init__(
-        self, context: TreeContext, releases: SegmentReleases, subscribers: SubscriberDistances
+        self,
+        context: TreeContext,
+        releases: SegmentReleases,
+        subscribers: SubscriberDistances,
+        listener: ReleaseListener,
     ) -> None:
         self._context = context
         self._releases = releases
         self.subscribers = subscribers
-        self.gone: Callable[[], None] = _nothing
+        self._listener = listener
 
     def leave(self, holding: Holding, then: Callable[[], None] | None = None) -> None:
         """It is leaving, durably: have it given back, and forget it."""
@@ -209,7 +223,7 @@ class HoldingRelease:
             if then is not None:
                 then()
             if holding.channel_ids:
-                self.gone()
+                self._listener.capacity_freed()
 
         self._releases.start(holding.key, holding.children, gone)
 
@@ -251,7 +265,3 @@ class HoldingRelease:
         for holding, stage in self._context.state.holdings.unsettled():
             if stage is Stage.LEAVING:
                 self.leave(holding)
-
-
-def _nothing() -> None:
-    """Nobody waits for it."""

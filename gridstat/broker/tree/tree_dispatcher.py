@@ -57,15 +57,14 @@ class TreeDispatcher:
 
     def __init__(self, parts: Components) -> None:
         self._parts = parts
-        parts.membership.heard = self._hear_parent
 
-    def hear(self, name: str, message: Message) -> bool:
+    def receive(self, name: str, message: Message) -> bool:
         """Whether this broker has any business with such a word."""
         if not isinstance(message, TreeMessageBase):
             return False
         try:
             if name == self._parts.context.settings.parent:
-                return self._hear_parent(message)
+                return self.receive_from_parent(message)
             return self._hear_below(name, message)
         except Exception as error:  # Whatever one broker says, the others are served.
             self._go_on_without(name, message, error)
@@ -87,7 +86,7 @@ class TreeDispatcher:
         context.note("word_failed", broker=name, said=word, error=repr(error))
         hint = f"tell who runs broker {context.settings.name}: its log says word_failed"
         failed = Refused(f"the broker failed over {word}", hint=hint)
-        self._parts.membership.send_away(name, failed)
+        self._parts.membership.end_session(name, failed)
 
     def _hear_below(self, child: str, message: TreeMessageBase) -> bool:
         parts = self._parts
@@ -126,7 +125,7 @@ class TreeDispatcher:
 
     def _hear_of_ways(self, child: str, message: AbstractLinksReported) -> None:
         if self._parts.graph.tell(child, message):
-            self._parts.failures.try_again()
+            self._parts.replanning.try_again()
 
     def _hear_child(self, child: str, message: TreeMessageBase) -> bool:
         parts = self._parts
@@ -161,7 +160,7 @@ class TreeDispatcher:
         parts = self._parts
         match message:
             case Reserved(is_moved=True):
-                parts.moved_parts.hear(child, message)
+                parts.moved_segments.hear(child, message)
             case Reserved():
                 parts.coordinator.reserved(child, message)
             case NotReserved():
@@ -171,16 +170,16 @@ class TreeDispatcher:
             case Released(contract=contract, generation=generation):
                 parts.releases.released((contract, generation), child, message.round)
             case SegmentBroken():
-                parts.failures.segment_broken(child, message)
+                parts.replanning.segment_broken(child, message)
             case SegmentRestored():
-                parts.failures.segment_mended(child, message)
+                parts.replanning.segment_mended(child, message)
             case SegmentsHeld():
                 parts.reconciliation.held(child, message)
             case _:
                 return False
         return True
 
-    def _hear_parent(self, message: TreeMessageBase) -> bool:
+    def receive_from_parent(self, message: TreeMessageBase) -> bool:
         parts = self._parts
         if isinstance(message, TreeJoined):
             parts.membership.take_answer(message)

@@ -56,13 +56,11 @@ if TYPE_CHECKING:
 
     from gridstat.broker.tree.flooding_changes import FloodingMessage, FloodingOrder
     from gridstat.broker.tree.flooding_reservations import FloodingReservations
+    from gridstat.broker.tree.publication_lookups import PublicationLookups
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import RefusedOutcome
     from gridstat.net.command.segment_messages import LookedUp
-
-    LookUp: TypeAlias = Callable[[str, Callable[[LookedUp], None]], None]
-    from collections.abc import Callable
 
 
 FloodingCommand: TypeAlias = SetFlooding | RemoveFlooding | ListFlooding
@@ -71,12 +69,14 @@ SILENCES: Final = frozenset({LinkDown.code, DeadlinePassed.code})
 
 
 class TreeFlooding:
-    """`look_up` finds a variable below this broker, and says of any other why there is none."""
+    """Flooding of this broker's scope, as its operators and its parent request it."""
 
-    def __init__(self, context: TreeContext, book: FloodingReservations, look_up: LookUp) -> None:
+    def __init__(
+        self, context: TreeContext, book: FloodingReservations, lookups: PublicationLookups
+    ) -> None:
         self._context = context
         self._book = book
-        self._look_up = look_up
+        self._lookups = lookups
         self._changes = FloodingChanges(context, book)
         self._unconfirmed = Unconfirmed(book)
 
@@ -89,7 +89,7 @@ class TreeFlooding:
         """A child is gone, for now or for good."""
         self._changes.left(child)
 
-    def moved(self) -> None:
+    def place_changed(self) -> None:
         """This broker stands elsewhere now, and with it every scope that is its own."""
         for child in sorted(self._context.joined):
             self._changes.joined(child)
@@ -129,7 +129,7 @@ class TreeFlooding:
                     check_placed(self._context)
                     self._check_free(command.name)
                     check_present(self._context)
-                    self._look_up(command.name, partial(self._set, command, asker))
+                    self._lookups.find(command.name, partial(self._set, command, asker))
         except GridStatError as error:
             asker.refuse(refused(error))
 

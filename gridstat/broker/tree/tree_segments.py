@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import structs
 
@@ -45,6 +45,12 @@ if TYPE_CHECKING:
 _LIMIT_OF_CODE: Final = {limit.value.code: limit.name for limit in Limit}
 
 
+class SegmentListener(Protocol):
+    """Notified when a segment counts from now on."""
+
+    def segment_committed(self, holding: Holding) -> None: ...
+
+
 class TreeSegments:
     """Whatever the parent asks twice is answered twice alike."""
 
@@ -54,15 +60,16 @@ class TreeSegments:
         lookups: PublicationLookups,
         coordinator: Coordinator,
         commits: SegmentCommits,
-        parting: HoldingRelease,
+        holding_release: HoldingRelease,
+        listener: SegmentListener,
     ) -> None:
         self._context = context
         self._lookups = lookups
         self._coordinator = coordinator
         self._commits = commits
-        self._holding_release = parting
+        self._holding_release = holding_release
+        self._listener = listener
         self._looking_up: dict[Key, Reserve] = {}
-        self.committed: Callable[[Holding], None] = _nothing
         self._reserving: dict[Key, Reserve] = {}
         self._rounds: dict[Key, int] = {}
         """Of what is looked up or being reserved: the newest question, which is answered."""
@@ -246,7 +253,7 @@ class TreeSegments:
 
         if not self._commits.is_waiting(holding.key):
             self._commits.start(holding.key, holding.children, up)
-        self.committed(holding)
+        self._listener.segment_committed(holding)
 
     def release(self, message: Release) -> None:
         key = (message.contract, message.generation)
@@ -329,7 +336,3 @@ def _is_met(body: HoldingBody, message: Reserve) -> bool:
         and {way.entry for way in ways} == ({gate.channel_id for gate in message.entries} or {0})
         and {way.exit for way in ways} == ({gate.channel_id for gate in message.exits} or {0})
     )
-
-
-def _nothing(_: object) -> None:
-    """Nobody listens yet."""

@@ -6,7 +6,7 @@ for the case that the journal cannot take the operation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from msgspec import structs
 
@@ -40,16 +40,24 @@ from gridstat.broker.tree.tree_operations import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from gridstat.broker.tree.owned_channels import OwnChannels
     from gridstat.broker.tree.tree_operations import Holding, TreeOperation
 
 
+class RenumberingListener(Protocol):
+    """Notified before the channels get other numbers, so that open plans undo their charges."""
+
+    def channels_renumbered(self) -> None: ...
+
+
 class TreeState:
     """Only `apply` changes what is durable; the file's children and channels are given."""
 
-    def __init__(self, children: Iterable[str], channels: OwnChannels) -> None:
+    def __init__(
+        self, children: Iterable[str], channels: OwnChannels, listener: RenumberingListener
+    ) -> None:
         self.term = 0
         self.journal = ""
         self.placed: Placed | None = None
@@ -64,8 +72,7 @@ class TreeState:
         self._is_applying = False
         self.charged: set[tuple[str, int]] = set()
         """Holdings that are about to be taken, and that their plan has charged for already."""
-        self.renumbering: Callable[[], None] = _nothing
-        """Told before channels get other numbers: what plans have charged for must be undone."""
+        self._listener = listener
         self._file_children = tuple(self.families.children)
         self.file_channels = ConfiguredChannels(channels)
 
@@ -162,7 +169,7 @@ class TreeState:
             done.undo.append(lambda: self._renumber(prefix))
 
     def _renumber(self, prefix: int) -> None:
-        self.renumbering()
+        self._listener.channels_renumbered()
         self.channels.renumber(prefix)
 
     def standing(self, prefix: int) -> Placed | Unplaced:
@@ -238,7 +245,3 @@ class TreeState:
         for holding, stage in self.holdings.all():
             yield HoldingTaken(holding=holding, stage=stage)
         yield from self.flooding.operations()
-
-
-def _nothing() -> None:
-    """Nobody listens yet."""
