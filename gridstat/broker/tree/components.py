@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gridstat.broker.context import Outside
-    from gridstat.broker.tree.contract_damage import Impaired
+    from gridstat.broker.tree.contract_damage import Damage, Impaired
+    from gridstat.broker.tree.segment_releases import Key
     from gridstat.broker.tree.tree_operations import Holding
     from gridstat.broker.tree.tree_settings import TreeSettings
     from gridstat.model.cloud import EventChannel
@@ -66,7 +67,7 @@ class Components:
         self.membership = Membership(context, self.leases, self)
         self.borders = TreeBorders(context, self)
         self.graph = BorderGraph(context, self.borders)
-        self.releases = SegmentReleases(context)
+        self.releases = SegmentReleases(context, self)
         self.commits = SegmentCommits(context)
         self.lookups = PublicationLookups(context, self.graph)
         planner = PathPlanner(context, self.graph)
@@ -165,6 +166,9 @@ class Components:
     def channel_changed(self, channel_id: int) -> None:
         self.replanning.channel_changed(channel_id)
 
+    def child_released(self, key: Key, child: str) -> None:
+        self.coordinator.child_released(key, child)
+
     def capacity_freed(self) -> None:
         self.replanning.capacity_freed()
 
@@ -181,6 +185,9 @@ class Components:
 
     def impairment_of(self, holding: Holding) -> Impaired:
         return self.replanning.impairment_of(holding)
+
+    def damage_of(self, contract: str) -> Damage:
+        return self.replanning.damage_of(contract)
 
     def segment_committed(self, holding: Holding) -> None:
         self.replanning.segment_committed(holding)

@@ -27,22 +27,22 @@ Impaired = tuple[tuple[str, ...], tuple[int, ...]]
 
 
 class Damage(NamedTuple):
-    """What is to be shunned, and whether all of a contract works, or nothing."""
+    """What is to be unusable, and whether all of a contract works, or nothing."""
 
-    shunned: frozenset[Use]
+    unusable: frozenset[Use]
     is_whole: bool
     is_dead: bool
 
 
 def damage_of(state: TreeState, contract: str, troubles: Troubles) -> Damage:
     accounts, held = state.channels.accounts, state.holdings.current(contract)
-    shunned = frozenset(
+    unusable = frozenset(
         (found.channel.from_router, found.channel.to_router, number)
         for number in {number for broken in troubles.values() for number in broken}
         if (found := accounts.get(number)) is not None
     )
     is_dead = bool(troubles) and held is not None and not _has_path(state, held, troubles)
-    return Damage(shunned, not troubles, is_dead)
+    return Damage(unusable, not troubles, is_dead)
 
 
 def _has_path(state: TreeState, held: Holding, troubles: Troubles) -> bool:
@@ -69,7 +69,7 @@ def broken_paths(state: TreeState, held: Holding, troubles: Troubles) -> tuple[i
 def narrow(transaction: Transaction, held: Holding, damage: Damage) -> bool:
     """Leave the qualities to which the contract may be moved; whether there are any."""
     body = body_of(held)
-    transaction.shunned = damage.shunned
+    transaction.unusable = damage.unusable
     transaction.promised = body.promised or body.granted
     found = transaction.qualities
     is_to_rise = held.is_lowered and damage.is_whole

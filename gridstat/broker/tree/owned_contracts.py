@@ -7,6 +7,7 @@ loses no question.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -17,7 +18,7 @@ from gridstat.broker.capacity.negotiation import band_of, replay_band
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.requests.request_checks import check_type
 from gridstat.broker.tree.contract_damage import narrow
-from gridstat.broker.tree.transaction import Transaction, levels
+from gridstat.broker.tree.transaction import Purpose, Transaction, levels
 from gridstat.broker.tree.tree_operations import (
     Holding,
     HoldingBody,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.segment_releases import HoldingRelease
     from gridstat.broker.tree.subscriber_distances import SubscriberDistances
     from gridstat.broker.tree.tree_context import TreeContext
+    from gridstat.model.qos import ModalQos
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import RefusedOutcome
     from gridstat.net.command.segment_messages import EndContract
@@ -74,6 +76,8 @@ class ContractListener(Protocol):
     def replan_failed(self, contract: str) -> None: ...
 
     def impairment_of(self, holding: Holding) -> Impaired: ...
+
+    def damage_of(self, contract: str) -> Damage: ...
 
 
 class OwnedContracts:
@@ -236,13 +240,13 @@ class OwnedContracts:
         try:
             # A cloud of an older release lets any mode pass.
             check_modes_defined(asked.qos.modes, self._context.settings.modes_defined)
-            transaction = self._transaction(asked, found)
+            transaction = self._transaction(asked, found, Purpose.CONTRACT)
         except GridStatError as error:
             self._close(asked, refused(error))
             return
         self._coordinator.begin(transaction)
 
-    def _transaction(self, asked: AskContract, found: LookedUp) -> Transaction:
+    def _transaction(self, asked: AskContract, found: LookedUp, purpose: Purpose) -> Transaction:
         variable = found.variable
         assert variable is not None
         held = self._context.state.holdings.current(asked.contract)
@@ -254,7 +258,9 @@ class OwnedContracts:
             (asked.contract, generation),
             variable,
             qualities_of(asked, variable),
-            lambda done, why: self._finished(asked, done, why),
+            asked,
+            self,
+            purpose,
         )
         families = self._context.state.families
         transaction.starts = self._subscribers.starts(variable.name, found.starts)
@@ -265,12 +271,20 @@ class OwnedContracts:
         transaction.replaces = -1 if held is None else held.generation
         return transaction
 
-    def _finished(self, asked: AskContract, done: Transaction, why: RefusedOutcome | None) -> None:
-        if why is not None:
-            self._close(asked, why)
-            return
-        holding = holding_of(asked, done)
-        self._coordinator.hand_over(done)
+    def transaction_ended(self, transaction: Transaction, refusal: RefusedOutcome | None) -> None:
+        asked = transaction.request
+        assert isinstance(asked, AskContract)
+        if refusal is None:
+            self._decide(asked, transaction)
+        elif transaction.purpose is Purpose.REPLACEMENT:
+            self._not_replanned(asked, refusal)
+        else:
+            self._close(asked, refusal)
+
+    def _decide(self, asked: AskContract, transaction: Transaction) -> None:
+        """Make the holding durable: from then on the contract is decided."""
+        holding = holding_of(asked, transaction)
+        self._coordinator.hand_over(transaction)
 
         def failed(reason: str) -> None:
             self._holding_release.give_back(holding.key, holding.children)
@@ -324,11 +338,8 @@ class OwnedContracts:
 
     # Anew, after a failure.
 
-    def replan(self, contract: str, damage: Callable[[], Damage]) -> None:
-        """Another generation beside the one that is broken, if there is a way round.
-
-        What is broken of it is asked once the plan begins: a look-up may take long.
-        """
+    def replan(self, contract: str) -> None:
+        """Reserve another generation of a contract, beside the one that is broken."""
         held = self._context.state.holdings.current(contract)
         if held is None or contract in self._asked or contract in self.replanned:
             return
@@ -336,48 +347,44 @@ class OwnedContracts:
         if body.qos is None:
             return
         self.replanned[contract] = held.generation
+        self._lookups.ask(body.variable.name, partial(self._replan_looked_up, held, body.qos))
+
+    def _replan_looked_up(self, held: Holding, qos: ModalQos, found: LookedUp) -> None:
+        contract = held.contract
+        if contract not in self.replanned:
+            return
+        if found.variable is None:
+            self._replan_failed(contract)
+            if found.refused is not None and found.refused.code == NoSuchVariable.code:
+                self.end_now(contract, found.refused)  # The publisher's cloud did not report it.
+            return
+        body = body_of(held)
         asked = AskContract(
             term=0,
             contract=contract,
             generation=body.asked,
             name=body.variable.name,
             subscriber=body.subscriber,
-            qos=body.qos,
+            qos=qos,
             type_encoded=body.type_encoded,
         )
-
-        def looked_up(found: LookedUp) -> None:
-            if contract not in self.replanned:
-                return
-            if found.variable is None:
-                self._replan_failed(contract)
-                if found.refused is not None and found.refused.code == NoSuchVariable.code:
-                    self.end_now(contract, found.refused)  # Its cloud died before it told us.
-                return
-            try:
-                transaction = self._transaction(asked, found)
-            except GridStatError as error:  # It was published anew, as another.
-                self._replan_failed(contract)
-                self.end_now(contract, refused(error))
-                return
-            transaction.finished = lambda done, why: self._replanned_as(asked, done, why)
-            if narrow(transaction, held, damage()):
-                self._coordinator.begin(transaction)
-            else:
-                self._replan_failed(contract)
-
-        self._lookups.ask(body.variable.name, looked_up)
-
-    def _replanned_as(
-        self, asked: AskContract, done: Transaction, why: RefusedOutcome | None
-    ) -> None:
-        if why is not None:
-            self._context.note("not_replanned", contract=asked.contract, reason=why.reason)
-            self._replan_failed(asked.contract)
-            if why.code == NoSuchSubscription.code:
-                self.end_now(asked.contract, why)  # Its subscriber's cloud knows nothing of it.
+        try:
+            transaction = self._transaction(asked, found, Purpose.REPLACEMENT)
+        except GridStatError as error:  # The name is published again, as another variable.
+            self._replan_failed(contract)
+            self.end_now(contract, refused(error))
+            return
+        # The damage is read only now, because the look-up may have taken long.
+        if narrow(transaction, held, self._listener.damage_of(contract)):
+            self._coordinator.begin(transaction)
         else:
-            self._finished(asked, done, None)
+            self._replan_failed(contract)
+
+    def _not_replanned(self, asked: AskContract, refusal: RefusedOutcome) -> None:
+        self._context.note("not_replanned", contract=asked.contract, reason=refusal.reason)
+        self._replan_failed(asked.contract)
+        if refusal.code == NoSuchSubscription.code:
+            self.end_now(asked.contract, refusal)  # The subscriber's cloud has lost it.
 
     def _replan_failed(self, contract: str) -> None:
         self.replanned.pop(contract, None)
@@ -416,7 +423,7 @@ class OwnedContracts:
     def _give_up(self, contract: str) -> None:
         self.replanned.pop(contract, None)
         for key in self._coordinator.keys_of(contract):
-            self._coordinator.give_up(key)
+            self._coordinator.cancel(key)
 
     def _close(self, asked: AskContract, why: RefusedOutcome) -> None:
         self._asked.pop(asked.contract, None)

@@ -10,7 +10,6 @@ that back in the same way, though behind those that are broken.
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -168,7 +167,7 @@ class Replanning:
 
     def _replan(self, contracts: list[str]) -> None:
         for contract in contracts:
-            self._contracts.replan(contract, partial(self._damage, contract))
+            self._contracts.replan(contract)
 
     def resume(self) -> None:
         """After a start: of those that have less than they were promised the journal tells."""
@@ -273,7 +272,7 @@ class Replanning:
         self._waiting.forget(contract)
         self._lowered.forget(contract)
 
-    def _damage(self, contract: str) -> Damage:
+    def damage_of(self, contract: str) -> Damage:
         return damage_of(self._context.state, contract, self._troubles.get(contract, {}))
 
     def _gates(

@@ -41,11 +41,20 @@ class _Again(NamedTuple):
     round: int
 
 
+class ReleaseListener(Protocol):
+    """Notified when a child has released a segment, and when an own channel has capacity again."""
+
+    def child_released(self, key: Key, child: str) -> None: ...
+
+    def capacity_freed(self) -> None: ...
+
+
 class SegmentReleases:
     """What is open stays so until the child says that nothing is held, or shows it by joining."""
 
-    def __init__(self, context: TreeContext) -> None:
+    def __init__(self, context: TreeContext, listener: ReleaseListener) -> None:
         self._context = context
+        self._listener = listener
         self._open: dict[Key, dict[str, int]] = {}
         """By child the round of the release, which its answer carries."""
         self._of_child: dict[str, set[Key]] = {}
@@ -54,7 +63,6 @@ class SegmentReleases:
         self._unknown: dict[str, set[Key]] = {}
         """What of it nobody here had asked for."""
         self._then: dict[Key, list[Callable[[], None]]] = {}
-        self._then_child: dict[tuple[Key, str], list[Callable[[], None]]] = {}
         self._is_timer_set = False
 
     def __len__(self) -> int:
@@ -97,13 +105,6 @@ class SegmentReleases:
         text = f"broker {child} holds more than {most} segments that nobody here knows of"
         return LimitReached(text)
 
-    def after(self, key: Key, child: str, then: Callable[[], None]) -> None:
-        """Run this when the child has given back what it is asked to; at once if it is not."""
-        if self.is_open(key, child):
-            self._then_child.setdefault((key, child), []).append(then)
-        else:
-            then()
-
     def released(self, key: Key, child: str, round_: int = 0) -> None:
         found = self._open.get(key)
         if found is None or round_ not in {0, found.get(child)} or child not in found:
@@ -114,8 +115,7 @@ class SegmentReleases:
             keys.discard(key)
             if not keys:
                 index.pop(child, None)
-        for then in self._then_child.pop((key, child), ()):
-            then()
+        self._listener.child_released(key, child)
         if not found and self._open.get(key) is found:
             self._finish(key)
 
@@ -186,12 +186,6 @@ class SegmentReleases:
 
 
 # Letting go of what is held: children give it back first, then it is forgotten, durably.
-
-
-class ReleaseListener(Protocol):
-    """Notified when a released holding no longer takes any of an own channel."""
-
-    def capacity_freed(self) -> None: ...
 
 
 class HoldingRelease:

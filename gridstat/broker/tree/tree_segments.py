@@ -9,7 +9,7 @@ from msgspec import structs
 from gridstat.broker.capacity.admission import Limit
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.path_planner import Ends
-from gridstat.broker.tree.transaction import Transaction, evened
+from gridstat.broker.tree.transaction import Purpose, Transaction, evened
 from gridstat.broker.tree.tree_operations import (
     Holding,
     HoldingBody,
@@ -128,7 +128,7 @@ class TreeSegments:
         self._looking_up.pop(key, None)
         self._reserving.pop(key, None)
         self._rounds.pop(key, None)
-        self._coordinator.give_up(key)
+        self._coordinator.cancel(key)
 
     def _when_durable(self, say: Callable[[], None]) -> None:
         """What is said may rest on what is still on its way to the disk; else it is asked again."""
@@ -152,7 +152,9 @@ class TreeSegments:
             key,
             message.variable,
             [evened(message.granted)],
-            lambda done, why: self._finished(message, done, why),
+            message,
+            self,
+            Purpose.SEGMENT,
         )
         transaction.starts = starts
         transaction.ends = Ends(gates=message.exits)
@@ -164,24 +166,25 @@ class TreeSegments:
         self._reserving[key] = message
         self._coordinator.begin(transaction)
 
-    def _finished(self, message: Reserve, done: Transaction, why: RefusedOutcome | None) -> None:
-        self._reserving.pop(done.key, None)
-        round_ = self._rounds.pop(done.key)
-        if why is not None:
-            self._refuse(done.key, round_, why)
+    def transaction_ended(self, transaction: Transaction, refusal: RefusedOutcome | None) -> None:
+        key = transaction.key
+        self._reserving.pop(key, None)
+        round_ = self._rounds.pop(key)
+        if refusal is not None:
+            self._refuse(key, round_, refusal)
             return
-        assert done.result is not None
-        paths, ways = done.result
+        assert transaction.result is not None
+        paths, ways = transaction.result
         body = HoldingBody(
-            variable=done.variable,
-            granted=done.quality,
+            variable=transaction.variable,
+            granted=transaction.quality,
             ways=ways,
             paths=paths,
-            is_node_disjoint=done.is_node_disjoint,
-            subscriber=message.subscriber,
+            is_node_disjoint=transaction.is_node_disjoint,
+            subscriber=transaction.request.subscriber,
         )
-        holding = holding_with(done.key, done.children(), body)
-        self._coordinator.hand_over(done)
+        holding = holding_with(key, transaction.children(), body)
+        self._coordinator.hand_over(transaction)
 
         def failed(reason: str) -> None:
             self._holding_release.give_back(holding.key, holding.children)
