@@ -171,7 +171,7 @@ class QosBroker:
                 if fired is not None:
                     fired()
                 elif name.startswith(FLOOD_TIMER):
-                    self._parts.flooding.fire(name.removeprefix(FLOOD_TIMER))
+                    self._parts.flooding.expire(name.removeprefix(FLOOD_TIMER))
             case Connected(peer=peer):
                 self._connect(peer)
             case Disconnected(peer=peer):

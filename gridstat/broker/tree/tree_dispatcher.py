@@ -97,7 +97,7 @@ class TreeDispatcher:
         elif not self._is_its_own(child, message):
             parts.context.note("not_its_own", child=child, said=type(message).__name__)
         elif isinstance(message, FloodingMessage):
-            parts.flooding.hear(child, message)
+            parts.flooding.receive(child, message)
         else:
             return self._hear_child(child, message) or self._hear_of_segment(child, message)
         return True

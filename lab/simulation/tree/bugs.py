@@ -178,6 +178,6 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "flood-those-who-are-there": Bug(
         "a child that was away does not hear what floods, nor what floods no more",
-        (Patch(FloodingChanges, "joined", _do_nothing),),
+        (Patch(FloodingChanges, "child_joined", _do_nothing),),
     ),
 }
