@@ -306,7 +306,7 @@ class Coordinator:
     def _send_reserve(self, transaction: Transaction, division: Division, child: str) -> None:
         is_open = self._open.get(transaction.key) is transaction
         if is_open and transaction.division is division and child in transaction.waiting:
-            transaction.rounds_sent[child] = self._context.next_question()
+            transaction.rounds_sent[child] = self._context.next_request()
             self._context.send_child(
                 child, self._reserve_message(transaction, division.parts[child])
             )

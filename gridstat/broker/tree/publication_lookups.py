@@ -53,7 +53,7 @@ class PublicationLookups:
             )
             then(LookedUp(term=0, lookup=0, refused=refused(absent)))
             return
-        number = self._context.next_question()
+        number = self._context.next_request()
         within_ns = self._context.settings.reserve_within_ns * self._context.state.families.height
         until_ns = self._context.now_ns + within_ns
         self._open[number] = _Open(child, name, until_ns, then)

@@ -81,7 +81,7 @@ class SegmentReleases:
         for child in children:
             found = self._open.setdefault(key, {})
             if child not in found:
-                found[child] = self._context.next_question()
+                found[child] = self._context.next_request()
                 self._of_child.setdefault(child, set()).add(key)
                 self._plan(key, child, self._context.settings.retry_after_ns)
             self._say(key, child)

@@ -92,7 +92,7 @@ class TreeDispatcher:
         parts = self._parts
         if isinstance(message, JoinTree):
             parts.membership.join(child, message)
-        elif not parts.membership.hears(child, message.term):
+        elif not parts.membership.accepts(child, message.term):
             pass  # It has not joined, or is another process than the one that has.
         elif not self._is_its_own(child, message):
             parts.context.note("not_its_own", child=child, said=type(message).__name__)
@@ -182,7 +182,7 @@ class TreeDispatcher:
     def receive_from_parent(self, message: TreeMessageBase) -> bool:
         parts = self._parts
         if isinstance(message, TreeJoined):
-            parts.membership.take_answer(message)
+            parts.membership.receive_place(message)
             return True
         if parts.membership.keeps(message):
             return True
