@@ -148,7 +148,7 @@ class OwnedContracts:
             self._look_up(message)
 
     def _look_up(self, message: AskContract) -> None:
-        self._lookups.ask(message.name, lambda found: self._looked_up(message, found))
+        self._lookups.look_up(message.name, lambda found: self._looked_up(message, found))
 
     def end(self, child: str, message: EndContract) -> None:
         """Durably over before anybody hears of it; said again, it is confirmed again."""
@@ -287,7 +287,7 @@ class OwnedContracts:
         self._coordinator.hand_over(transaction)
 
         def failed(reason: str) -> None:
-            self._holding_release.give_back(holding.key, holding.children)
+            self._holding_release.release_reserved(holding.key, holding.children)
             self._close(asked, refused(StorageFailed(f"nothing was granted: {reason}")))
 
         self._context.decide(
@@ -308,7 +308,7 @@ class OwnedContracts:
     def _grant(self, holding: Holding) -> None:
         """Commit it everywhere; when that is done, say so, and let go of what it supersedes."""
         if self._commits.is_waiting(holding.key):
-            self._commits.say_if_late(holding.key)
+            self._commits.report_if_late(holding.key)
             return
 
         def granted(troubles: tuple[str, ...]) -> None:
@@ -316,14 +316,14 @@ class OwnedContracts:
             if holdings.current(holding.contract) != holding:
                 return
             words, down = self._listener.impairment_of(holding)
-            message = granted_word(self._context, holding, (*troubles, *words), down)
+            message = granted_message(self._context, holding, (*troubles, *words), down)
             if holding.contract not in self._later:
                 # A change that waits is answered by what comes of it, not by what it finds.
                 self._send_down(holding.contract, message)
 
         def up(troubles: tuple[str, ...]) -> None:
             granted(troubles)
-            for found in self._holding_release.leave_superseded(holding):
+            for found in self._holding_release.release_superseded(holding):
                 self._commits.forget(found.key)
 
         self._commits.start(holding.key, holding.children, up, granted)
@@ -347,7 +347,7 @@ class OwnedContracts:
         if body.qos is None:
             return
         self.replanned[contract] = held.generation
-        self._lookups.ask(body.variable.name, partial(self._replan_looked_up, held, body.qos))
+        self._lookups.look_up(body.variable.name, partial(self._replan_looked_up, held, body.qos))
 
     def _replan_looked_up(self, held: Holding, qos: ModalQos, found: LookedUp) -> None:
         contract = held.contract
@@ -404,7 +404,7 @@ class OwnedContracts:
             return  # It is told with the answer.
         self._send_down(
             holding.contract,
-            granted_word(self._context, holding, *self._listener.impairment_of(holding)),
+            granted_message(self._context, holding, *self._listener.impairment_of(holding)),
         )
 
     # Small things.
@@ -477,7 +477,7 @@ class ContractEndings:
         def over() -> None:
             for found in owned:
                 self._commits.forget(found.key)
-                self._holding_release.leave(found)
+                self._holding_release.release(found)
             then()
 
         if not owned and not self._context.pending_count:
@@ -583,7 +583,7 @@ def is_of(holding: Holding, asked: AskContract) -> bool:
     return (body.variable.name, body.subscriber) == (asked.name, asked.subscriber)
 
 
-def granted_word(
+def granted_message(
     context: TreeContext, holding: Holding, troubles: tuple[str, ...], down: tuple[int, ...] = ()
 ) -> ContractGranted:
     """What the subscriber's cloud hears of a contract that is up, but for these troubles.

@@ -1,8 +1,18 @@
-"""Who publishes this? Asked of the child above whose cloud the name lies, and answered upwards."""
+"""Look-ups of publications: ask the child above the publisher's cloud who publishes a variable.
+
+Messages. `Lookup` goes down from broker to broker to the publisher's cloud; `LookedUp` returns the
+variable, or the reason why there is none, with the distances from the publisher to the borders.
+
+Timeout. A look-up that gets no answer in time ends with `DeadlinePassed`. A child that joins gets
+its open look-ups again.
+
+Restart. Look-ups are not durable: the component that needs one starts it again.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
@@ -23,7 +33,7 @@ LOOKUP_TIMER: Final = "lookup"
 
 @dataclass(slots=True)
 class _Open:
-    """A question, and what follows its answer."""
+    """Open look-up, and the function to call with its answer."""
 
     child: str
     name: str
@@ -32,10 +42,11 @@ class _Open:
 
 
 class PublicationLookups:
-    """Every question is answered once: by the child, or by the clock.
+    """Open look-ups; each one gets one answer, from the child or at its deadline.
 
-    Only the publisher's cloud knows that there is no such variable. A broker that knows of no such
-    cloud may have lost its journal, so it answers like the clock: what is held is held on.
+    Only the publisher's cloud knows that a variable does not exist. A broker that does not know the
+    cloud may have lost its journal, so it replies as if the deadline had passed, and contracts of
+    the variable are kept.
     """
 
     def __init__(self, context: TreeContext, graph: BorderGraph) -> None:
@@ -44,11 +55,11 @@ class PublicationLookups:
         self._open: dict[int, _Open] = {}
         self._due: Deadlines[int] = Deadlines(context, LOOKUP_TIMER)
 
-    def ask(self, name: str, then: Callable[[LookedUp], None]) -> None:
+    def look_up(self, name: str, then: Callable[[LookedUp], None]) -> None:
         child = self._context.state.families.child_at(name)
         if child is None:
             absent = DeadlinePassed(
-                self._unknown(name),
+                self._no_such_cloud(name),
                 hint="is that cloud's broker running, and does it reach its parent? Ask again then",
             )
             then(LookedUp(term=0, lookup=0, refused=refused(absent)))
@@ -58,32 +69,31 @@ class PublicationLookups:
         until_ns = self._context.now_ns + within_ns
         self._open[number] = _Open(child, name, until_ns, then)
         self._due.add(until_ns, number)
-        self._say(number)
+        self._send(number)
 
-    def find(self, name: str, then: Callable[[LookedUp], None]) -> None:
-        """The same for an operator, who may have mistaken the name."""
+    def look_up_for_operator(self, name: str, then: Callable[[LookedUp], None]) -> None:
+        """Search a name that an operator has typed, and may have mistyped."""
         if self._context.state.families.child_at(name) is None:
-            unknown = NoSuchVariable(self._unknown(name))
+            unknown = NoSuchVariable(self._no_such_cloud(name))
             then(LookedUp(term=0, lookup=0, refused=refused(unknown)))
             return
-        self.ask(name, then)
+        self.look_up(name, then)
 
-    def _unknown(self, name: str) -> str:
+    def _no_such_cloud(self, name: str) -> str:
         return f"no cloud {name.partition('/')[0]} lies below {self._context.settings.name}"
 
-    def pass_down(self, asked: Lookup) -> None:
-        """The parent asks; the answer tells how near the publisher is to the parent's borders."""
+    def pass_down(self, request: Lookup) -> None:
+        """Reply to a Lookup of the parent, with distances from the publisher to its borders."""
+        self.look_up(request.name, partial(self._answer_parent, request))
 
-        def answer(found: LookedUp) -> None:
-            child = self._context.state.families.child_at(asked.name) or ""
-            starts = self._graph.starts_above(child, found.starts)
-            self._context.send_parent(
-                structs.replace(found, term=self._context.term, lookup=asked.lookup, starts=starts)
-            )
+    def _answer_parent(self, request: Lookup, found: LookedUp) -> None:
+        child = self._context.state.families.child_at(request.name) or ""
+        starts = self._graph.starts_above(child, found.starts)
+        self._context.send_parent(
+            structs.replace(found, term=self._context.term, lookup=request.lookup, starts=starts)
+        )
 
-        self.ask(asked.name, answer)
-
-    def answered(self, child: str, message: LookedUp) -> None:
+    def receive(self, child: str, message: LookedUp) -> None:
         found = self._open.get(message.lookup)
         if found is None or found.child != child:
             return
@@ -96,7 +106,7 @@ class PublicationLookups:
     def child_joined(self, child: str) -> None:
         for number, found in self._open.items():
             if found.child == child:
-                self._say(number)
+                self._send(number)
 
     def expire(self) -> None:
         for _, number in self._due.take_due():
@@ -108,7 +118,7 @@ class PublicationLookups:
                 )
                 found.then(LookedUp(term=0, lookup=number, refused=refused(late)))
 
-    def _say(self, number: int) -> None:
+    def _send(self, number: int) -> None:
         found = self._open[number]
         self._context.send_child(
             found.child, Lookup(term=self._context.term, lookup=number, name=found.name)

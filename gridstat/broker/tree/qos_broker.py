@@ -71,7 +71,7 @@ class QosBroker:
             RESERVE_TIMER: self._parts.coordinator.expire,
             PARKED_TIMER: self._parts.coordinator.try_parked,
             LOOKUP_TIMER: self._parts.lookups.expire,
-            RELEASE_TIMER: self._parts.releases.say_again,
+            RELEASE_TIMER: self._parts.releases.retry,
             REPLAN_TIMER: self._parts.replanning.replan_some,
             RAISE_TIMER: self._parts.replanning.raise_some,
             ABSTRACT_LINKS_TIMER: self._parts.graph.tell_parent,

@@ -141,7 +141,7 @@ class Replanning:
             if segment is not None:
                 self._mend(segment, child)
 
-    def lost(self, child: str, holding: Holding) -> None:
+    def segment_lost(self, child: str, holding: Holding) -> None:
         """A child does not hold what it had committed."""
         self._break(holding, child, (), f"broker {child} has lost its part of it")
 

@@ -151,7 +151,7 @@ class TreeDispatcher:
             case EndContract():
                 parts.contracts.end(child, message)
             case LookedUp():
-                parts.lookups.answered(child, message)
+                parts.lookups.receive(child, message)
             case _:
                 return False
         return True
@@ -160,13 +160,13 @@ class TreeDispatcher:
         parts = self._parts
         match message:
             case Reserved(is_moved=True):
-                parts.moved_segments.hear(child, message)
+                parts.moved_segments.receive(child, message)
             case Reserved():
                 parts.coordinator.reserved(child, message)
             case NotReserved():
                 parts.coordinator.not_reserved(child, message)
             case SegmentUp(contract=contract, generation=generation):
-                parts.commits.is_up((contract, generation), child, message.degraded)
+                parts.commits.confirm((contract, generation), child, message.degraded)
             case Released(contract=contract, generation=generation):
                 parts.releases.released((contract, generation), child, message.round)
             case SegmentBroken():
@@ -174,7 +174,7 @@ class TreeDispatcher:
             case SegmentRestored():
                 parts.replanning.segment_mended(child, message)
             case SegmentsHeld():
-                parts.reconciliation.held(child, message)
+                parts.reconciliation.receive(child, message)
             case _:
                 return False
         return True

@@ -153,7 +153,9 @@ class TreeFlooding:
                     check_placed(self._context)
                     self._check_free(command.name)
                     check_present(self._context)
-                    self._lookups.find(command.name, partial(self._set, command, request))
+                    self._lookups.look_up_for_operator(
+                        command.name, partial(self._set, command, request)
+                    )
         except GridStatError as error:
             self._refuse(request, refused(error))
 

@@ -136,7 +136,7 @@ class TreeOperatorCommands:
             )
 
         def removed() -> None:
-            self._parts.releases.child_is_gone(name)
+            self._parts.releases.child_removed(name)
             self._parts.graph.forget(name)
             self._parts.watches.forget(name)
             self._parts.membership.dismiss(name)

@@ -124,7 +124,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "forget-a-release": Bug(
         "what an earlier generation has taken is never given back",
-        (Patch(SegmentReleases, "_say", _do_nothing),),
+        (Patch(SegmentReleases, "_send", _do_nothing),),
     ),
     "lease-identifiers-again": Bug(
         "every block of identifiers begins with the first",
