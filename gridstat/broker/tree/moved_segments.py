@@ -79,7 +79,7 @@ class MovedSegments:
 
     def _send_parent(self, holding: Holding) -> None:
         if self._context.state.holdings.find(*holding.key) == holding:
-            self._segments.say_reserved(holding, is_moved=True)
+            self._segments.send_reserved(holding, is_moved=True)
 
     def _send_subscriber(self, holding: Holding) -> None:
         state = self._context.state

@@ -82,11 +82,11 @@ class PublicationLookups:
     def _no_such_cloud(self, name: str) -> str:
         return f"no cloud {name.partition('/')[0]} lies below {self._context.settings.name}"
 
-    def pass_down(self, request: Lookup) -> None:
+    def answer_parent(self, request: Lookup) -> None:
         """Reply to a Lookup of the parent, with distances from the publisher to its borders."""
-        self.look_up(request.name, partial(self._answer_parent, request))
+        self.look_up(request.name, partial(self._send_answer, request))
 
-    def _answer_parent(self, request: Lookup, found: LookedUp) -> None:
+    def _send_answer(self, request: Lookup, found: LookedUp) -> None:
         child = self._context.state.families.child_at(request.name) or ""
         starts = self._graph.starts_above(child, found.starts)
         self._context.send_parent(

@@ -147,7 +147,7 @@ class TreeDispatcher:
             case NamesFound():
                 parts.watches.found(message)
             case AskContract():
-                parts.contracts.ask(child, message)
+                parts.contracts.request(child, message)
             case EndContract():
                 parts.contracts.end(child, message)
             case LookedUp():
@@ -172,7 +172,7 @@ class TreeDispatcher:
             case SegmentBroken():
                 parts.replanning.segment_broken(child, message)
             case SegmentRestored():
-                parts.replanning.segment_mended(child, message)
+                parts.replanning.segment_restored(child, message)
             case SegmentsHeld():
                 parts.reconciliation.receive(child, message)
             case _:
@@ -212,9 +212,9 @@ class TreeDispatcher:
         parts = self._parts
         match message:
             case ContractGranted() | ContractRefused() | ContractEnded():
-                parts.contracts.pass_down(message)
+                parts.contracts.forward_down(message)
             case Lookup():
-                parts.lookups.pass_down(message)
+                parts.lookups.answer_parent(message)
             case Reserve():
                 parts.segments.reserve(message)
             case Commit():

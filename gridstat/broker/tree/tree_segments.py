@@ -97,7 +97,7 @@ class TreeSegments:
         """Round of the newest Reserve for each key that is looked up or being reserved."""
         self._releasing: dict[Key, int] = {}
         """Round of the newest Release for each key that children still have to release."""
-        self._next: dict[Key, Reserve] = {}
+        self._waiting_for_release: dict[Key, Reserve] = {}
         """Reserve that waits until an earlier holding of the same key is released."""
 
     # Reserving.
@@ -113,7 +113,7 @@ class TreeSegments:
             if structs.replace(known, term=message.term, round=message.round) == message:
                 self._rounds[key] = message.round
                 return
-            self._give_up(key)
+            self._cancel(key)
         self._rounds[key] = message.round
         if message.entries:
             self._begin(message, Ends(gates=message.entries))
@@ -128,12 +128,12 @@ class TreeSegments:
         """
         holdings, key = self._context.state.holdings, holding.key
         is_leaving = holdings.stage(holding) is Stage.LEAVING
-        if not is_leaving and _is_met(body_of(holding), message):
-            self._when_durable(partial(self.say_reserved, holding, message.round))
+        if not is_leaving and _is_same(body_of(holding), message):
+            self._when_durable(partial(self.send_reserved, holding, message.round))
             return
-        is_awaited = key in self._next
-        self._next[key] = message
-        if is_awaited:
+        is_waiting = key in self._waiting_for_release
+        self._waiting_for_release[key] = message
+        if is_waiting:
             return
         if is_leaving:
             self._holding_release.release(holding, partial(self._reserve_next, key))
@@ -142,7 +142,7 @@ class TreeSegments:
         self._release_durably(holding, partial(self._reserve_next, key))
 
     def _reserve_next(self, key: Key) -> None:
-        message = self._next.pop(key, None)
+        message = self._waiting_for_release.pop(key, None)
         if message is not None:
             self.reserve(message)
 
@@ -152,7 +152,7 @@ class TreeSegments:
             partial(self._holding_release.release, holding, then),
         )
 
-    def _give_up(self, key: Key) -> None:
+    def _cancel(self, key: Key) -> None:
         self._looking_up.pop(key, None)
         self._reserving.pop(key, None)
         self._rounds.pop(key, None)
@@ -215,7 +215,7 @@ class TreeSegments:
         self._coordinator.hand_over(transaction)
         self._context.decide(
             [HoldingTaken(holding=holding, stage=Stage.RESERVED)],
-            partial(self.say_reserved, holding, round_),
+            partial(self.send_reserved, holding, round_),
             partial(self._not_written, holding, round_),
         )
 
@@ -224,7 +224,7 @@ class TreeSegments:
         failure = StorageFailed(f"nothing is reserved: {reason}")
         self._refuse(holding.key, round_, refused(failure))
 
-    def say_reserved(self, holding: Holding, round_: int = 0, *, is_moved: bool = False) -> None:
+    def send_reserved(self, holding: Holding, round_: int = 0, *, is_moved: bool = False) -> None:
         body = self._context.state.holdings.body(holding)
         self._context.send_parent(
             Reserved(
@@ -257,7 +257,7 @@ class TreeSegments:
         holdings = self._context.state.holdings
         holding = holdings.find(*key)
         if holding is None or holdings.stage(holding) is Stage.LEAVING:
-            self.say_broken(key, "it is not held here any more", ())
+            self.send_broken(key, "it is not held here any more", ())
             return
         if holdings.stage(holding) is Stage.COMMITTED:
             self._context.when_durable(partial(self._commit_children, holding))
@@ -287,8 +287,8 @@ class TreeSegments:
 
     def release(self, message: Release) -> None:
         key = (message.contract, message.generation)
-        self._next.pop(key, None)
-        self._give_up(key)
+        self._waiting_for_release.pop(key, None)
+        self._cancel(key)
         self._commits.forget(key)
         is_repeated = key in self._releasing
         self._releasing[key] = message.round
@@ -333,7 +333,7 @@ class TreeSegments:
                 SegmentsHeld(term=self._context.term, held=tuple(page), is_last=at == len(pages))
             )
 
-    def say_broken(
+    def send_broken(
         self, key: Key, reason: str, broken: tuple[int, ...], *, is_over: bool = False
     ) -> None:
         self._context.send_parent(
@@ -347,13 +347,13 @@ class TreeSegments:
             )
         )
 
-    def say_mended(self, key: Key) -> None:
+    def send_restored(self, key: Key) -> None:
         self._context.send_parent(
             SegmentRestored(term=self._context.term, contract=key[0], generation=key[1])
         )
 
 
-def _is_met(body: HoldingBody, message: Reserve) -> bool:
+def _is_same(body: HoldingBody, message: Reserve) -> bool:
     """Return whether a holding is what a Reserve requests."""
     ways = body.ways
     return (

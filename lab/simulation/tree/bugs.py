@@ -155,7 +155,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "stay-broken": Bug(
         "a contract is taken for broken after all of it works again",
-        (Patch(Replanning, "_mend", _do_nothing),),
+        (Patch(Replanning, "_restore", _do_nothing),),
     ),
     "grant-the-worst": Bug(
         "whatever is free, a contract gets the least that it would take",
