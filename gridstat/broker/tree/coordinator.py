@@ -96,7 +96,7 @@ class Coordinator:
         self._take_back(transaction, transaction.children())
 
     def hand_over(self, transaction: Transaction) -> None:
-        """Let the holding take over the charges of the plan."""
+        """Transfer the charges of the plan to the holding."""
         if transaction.charged is not None:
             transaction.charged = None
             self._context.state.charged.add(transaction.key)
@@ -350,7 +350,7 @@ class Coordinator:
         transaction.owner.transaction_ended(transaction, None)
 
     def _has_failed_channel(self, transaction: Transaction) -> bool:
-        """Return whether a channel of the plan has failed; plan again without it if so."""
+        """Return whether a channel of the plan has failed, after planning again without it."""
         assert transaction.division is not None
         accounts = self._context.state.channels.accounts
         numbers = [number for way in transaction.division.ways for number in way.channel_ids]

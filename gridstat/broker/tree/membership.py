@@ -173,16 +173,27 @@ class Membership:
             self._joined(name, message.term, has_changed=False)
             return
 
-        def joined() -> None:
-            if renumbered:
-                self._send_places()
-            self._joined(name, message.term, has_changed=has_changed or bool(kept))
-
         self._context.decide(
             operations,
-            joined,
-            lambda reason: self._close(name, StorageFailed(f"not taken in: {reason}")),
+            partial(
+                self._join_written,
+                name,
+                message.term,
+                has_changed=has_changed or bool(kept),
+                is_renumbered=bool(renumbered),
+            ),
+            partial(self._report_not_written, name),
         )
+
+    def _join_written(
+        self, name: str, term: int, *, has_changed: bool, is_renumbered: bool
+    ) -> None:
+        if is_renumbered:
+            self._send_places()
+        self._joined(name, term, has_changed=has_changed)
+
+    def _report_not_written(self, name: str, reason: str) -> None:
+        self._close(name, StorageFailed(f"not taken in: {reason}"))
 
     def _other_prefix(self, taken: tuple[int, ...]) -> list[Placed | Unplaced]:
         """Return an operation that gives up a prefix which a child uses too, if possible."""
@@ -226,15 +237,15 @@ class Membership:
             prefixes=known.prefixes,
         )
 
-        def changed() -> None:
-            self._send_clouds()
-            self._listener.clouds_changed(name)
-
         self._context.decide(
             [reported],
-            changed,
-            lambda reason: self._close(name, StorageFailed(f"not taken in: {reason}")),
+            partial(self._clouds_changed, name),
+            partial(self._report_not_written, name),
         )
+
+    def _clouds_changed(self, name: str) -> None:
+        self._send_clouds()
+        self._listener.clouds_changed(name)
 
     def dismiss(self, name: str) -> None:
         """End the session of a broker that is no longer a child."""

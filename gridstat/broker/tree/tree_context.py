@@ -7,6 +7,7 @@ joined, and the state of the session with the parent.
 from __future__ import annotations
 
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.tree.tree_operations import TreeOperation
@@ -116,7 +117,16 @@ class TreeContext(UnitOfWork[TreeOperation]):
         """Make operations durable, and retry after a failure while `operations` returns any."""
         found = operations()
         if found:
-            self.decide(found, then, lambda _: self.later(lambda: self.insist(operations, then)))
+            self.decide(found, then, partial(self._insist_later, operations, then))
+
+    def _insist_later(
+        self,
+        operations: Callable[[], Sequence[TreeOperation]],
+        then: Callable[[], None],
+        reason: str,
+    ) -> None:
+        del reason
+        self.later(partial(self.insist, operations, then))
 
     def later(self, again: Callable[[], None]) -> None:
         """Call a function again a little after a write has failed."""

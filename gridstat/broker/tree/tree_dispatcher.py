@@ -1,4 +1,9 @@
-"""Which part hears which word, of children and of the parent."""
+"""Dispatcher of messages from children and from the parent: one component handles each message.
+
+Messages of a session that does not count are dropped, since their sender repeats them after a join.
+A message that a component fails to handle ends the session of its sender, so that one faulty broker
+does not stop the others.
+"""
 
 from __future__ import annotations
 
@@ -53,57 +58,57 @@ if TYPE_CHECKING:
 
 
 class TreeDispatcher:
-    """Words of a session that does not count are dropped: they are said again after a join."""
+    """Routes each message by its type; a child is checked for what it reports first."""
 
     def __init__(self, parts: Components) -> None:
         self._parts = parts
 
     def receive(self, name: str, message: Message) -> bool:
-        """Whether this broker has any business with such a word."""
+        """Dispatch a message; return whether brokers may send such a message to this one."""
         if not isinstance(message, TreeMessageBase):
             return False
         try:
             if name == self._parts.context.settings.parent:
                 return self.receive_from_parent(message)
-            return self._hear_below(name, message)
-        except Exception as error:  # Whatever one broker says, the others are served.
-            self._go_on_without(name, message, error)
+            return self._receive_from_child(name, message)
+        except Exception as error:  # One faulty message must not stop the other brokers.
+            self._end_failed_session(name, message, error)
             return True
 
-    def _go_on_without(self, name: str, message: TreeMessageBase, error: Exception) -> None:
-        """Undo what this turn has decided and not written, and end the session of who said it.
+    def _end_failed_session(self, name: str, message: TreeMessageBase, error: Exception) -> None:
+        """Undo what was decided and not written, and end the session of the sender.
 
-        What is durable and what is charged change each in one place, which shows whether it was
-        left half way. Then this process has to end: nobody can tell what to undo, and the journal
-        is right. All else is about what is under way. It is said again after a join, or given up
-        when its time is over; at worst a plan stays charged, and less is promised than could be.
+        Durable state and charges change in one place each, which shows whether a change was left
+        incomplete. If so, this process has to end, and starts again from its journal. Other state
+        belongs to open requests, which are repeated after a join or end at their deadline. At worst
+        a plan stays charged, and less is granted than would be possible.
         """
         context = self._parts.context
         if context.state.is_torn:
             raise error
         context.abandon()
-        word = type(message).__name__
-        context.note("word_failed", broker=name, said=word, error=repr(error))
+        kind = type(message).__name__
+        context.note("word_failed", broker=name, said=kind, error=repr(error))
         hint = f"tell who runs broker {context.settings.name}: its log says word_failed"
-        failed = Refused(f"the broker failed over {word}", hint=hint)
+        failed = Refused(f"the broker failed over {kind}", hint=hint)
         self._parts.membership.end_session(name, failed)
 
-    def _hear_below(self, child: str, message: TreeMessageBase) -> bool:
+    def _receive_from_child(self, child: str, message: TreeMessageBase) -> bool:
         parts = self._parts
         if isinstance(message, JoinTree):
             parts.membership.join(child, message)
         elif not parts.membership.accepts(child, message.term):
-            pass  # It has not joined, or is another process than the one that has.
-        elif not self._is_its_own(child, message):
+            pass  # The sender has not joined, or a later process of the child has.
+        elif not self._is_about_own_scope(child, message):
             parts.context.note("not_its_own", child=child, said=type(message).__name__)
         elif isinstance(message, FloodingMessage):
             parts.flooding.receive(child, message)
         else:
-            return self._hear_child(child, message) or self._hear_of_segment(child, message)
+            return self._dispatch_report(child, message) or self._dispatch_segment(child, message)
         return True
 
-    def _is_its_own(self, child: str, message: TreeMessageBase) -> bool:
-        """Whether a child speaks of what lies below itself; it has no say in anything else."""
+    def _is_about_own_scope(self, child: str, message: TreeMessageBase) -> bool:
+        """Return whether a message of a child is about its own part of the tree."""
         families = self._parts.context.state.families
         match message:
             case AskContract(contract=name) | EndContract(contract=name):
@@ -123,11 +128,11 @@ class TreeDispatcher:
             case _:
                 return True
 
-    def _hear_of_ways(self, child: str, message: AbstractLinksReported) -> None:
+    def _receive_abstract_links(self, child: str, message: AbstractLinksReported) -> None:
         if self._parts.graph.tell(child, message):
             self._parts.replanning.try_again()
 
-    def _hear_child(self, child: str, message: TreeMessageBase) -> bool:
+    def _dispatch_report(self, child: str, message: TreeMessageBase) -> bool:
         parts = self._parts
         match message:
             case BorderReported():
@@ -135,7 +140,7 @@ class TreeDispatcher:
             case BorderChannelReported():
                 parts.borders.channel_told(child, message)
             case AbstractLinksReported():
-                self._hear_of_ways(child, message)
+                self._receive_abstract_links(child, message)
             case CloudsChanged():
                 parts.membership.change_clouds(child, message)
             case AskNumbers():
@@ -156,7 +161,7 @@ class TreeDispatcher:
                 return False
         return True
 
-    def _hear_of_segment(self, child: str, message: TreeMessageBase) -> bool:
+    def _dispatch_segment(self, child: str, message: TreeMessageBase) -> bool:
         parts = self._parts
         match message:
             case Reserved(is_moved=True):
@@ -205,10 +210,10 @@ class TreeDispatcher:
             case NamesFound():
                 parts.watches.found(message)
             case _:
-                return self._hear_order(message)
+                return self._dispatch_order(message)
         return True
 
-    def _hear_order(self, message: TreeMessageBase) -> bool:
+    def _dispatch_order(self, message: TreeMessageBase) -> bool:
         parts = self._parts
         match message:
             case ContractGranted() | ContractRefused() | ContractEnded():
