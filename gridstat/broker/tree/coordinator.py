@@ -173,6 +173,7 @@ class Coordinator:
     def child_joined(self, child: str) -> None:
         """Send again each unanswered Reserve, after a Release of whatever the child holds."""
         for key in sorted(self._waiting_for.get(child, ())):
+            # The child may hold the reservation without this broker having got the answer.
             transaction = self._open[key]
             assert transaction.division is not None
             self._releases.start(key, [child])
@@ -268,6 +269,7 @@ class Coordinator:
             self._remember(transaction, too_slow("with its load on their channels"))
             transaction.exclude(self._uses(numbers[:EXCLUDED_AT_ONCE]), excluded)
             return None
+        # Charge first and look for obstacles then: a load also slows the contracts beside it.
         channels.charge(variable, taken, division.ways)
         broken = channels.obstacles(numbers, is_replay=variable.is_replay)
         if not broken:
@@ -344,6 +346,7 @@ class Coordinator:
         assert joined is not None
         assert ways is not None
         if ways != joined[1]:
+            # A child has joined other borders than planned: the shares are cut to keep the bound.
             self._recharge(transaction, replace(division, ways=ways))
         transaction.result = (joined[0], ways)
         self._close(transaction, TransactionState.RESERVED)

@@ -2,7 +2,7 @@
 
 States of a change:
 
-    NEW --room has to be reserved--> RESERVING --every child has reserved--> WRITING
+    NEW --capacity has to be reserved--> RESERVING --every child has reserved--> WRITING
     NEW --less than before, or reserved already--> WRITING
     WRITING --durable, and this broker or its parent has decided--> COMMITTING
     WRITING --durable, and only a reservation for the parent--> ENDED
@@ -98,7 +98,7 @@ class ParentReservation:
 
 @dataclass(frozen=True, slots=True)
 class ParentCommit:
-    """Change that the parent has decided; `before` counts if there is no room for it."""
+    """Change that the parent has decided; `before` counts if there is no capacity for it."""
 
     before: FloodingHeld
     reply: FloodingCommitted
@@ -106,7 +106,7 @@ class ParentCommit:
 
 @dataclass(frozen=True, slots=True)
 class ReducedCommit:
-    """Part of a refused `ParentCommit` that needs no room; the parent gets the refusal after it."""
+    """Part of a refused `ParentCommit` that needs no capacity; the refusal follows it."""
 
     generation: int
     refusal: RefusedOutcome
@@ -259,7 +259,7 @@ class FloodingChanges:
         self._waiting.setdefault(name, OrderedDict())[child or self._waiting_last] = step
 
     def begin(self, change: FloodingChange, *, is_reserved: bool = False) -> None:
-        """Open a change; skip the reservation if all have reserved it, or it needs no room."""
+        """Open a change; skip the reservation if all have reserved it, or it needs no capacity."""
         name = change.name
         assert name not in self._open, f"{name} is being changed"
         if self._is_full(change.after):
@@ -290,7 +290,7 @@ class FloodingChanges:
         """Send a child every flood that counts, and every reservation that may still count.
 
         The first message makes the child forget its reservations, so they are requested again.
-        A change that is being written counts for nobody yet: the journal may fail.
+        A change that is being written does not count yet: the journal may fail.
         """
         depth, counting = self._depth, self._counting()
         undecided = [held for held in counting if held.reserved_generation]
@@ -458,6 +458,8 @@ class FloodingChanges:
             self._send_release(change.name, change.number)
             self._finish(change, set())
             return
+        # From here on only the journal can stop the change; a child that joins meanwhile gets
+        # what counted before.
         change.before = self._reservations.floods.get(change.name)
         change.state = ChangeState.WRITING
         self._context.cancel_timer(FLOOD_TIMER + change.name)

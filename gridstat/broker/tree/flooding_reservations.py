@@ -78,6 +78,7 @@ class FloodingReservations:
     def obstacles(self, after: FloodingHeld) -> list[Obstacle]:
         """Return the obstacles to a flood on the own channels, and leave the charges as before."""
         before = self.floods.get(after.variable.name)
+        # Charge as `_replace` does, look for obstacles, and undo the charges.
         self._charge(after)
         if before is not None:
             self._uncharge(before)

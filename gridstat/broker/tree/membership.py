@@ -172,7 +172,7 @@ class Membership:
         if not operations:
             self._joined(name, message.term, has_changed=False)
             return
-
+        # The child joins once its report is durable, since the parent gets its clouds then.
         self._context.decide(
             operations,
             partial(
@@ -236,7 +236,6 @@ class Membership:
             height=known.height,
             prefixes=known.prefixes,
         )
-
         self._context.decide(
             [reported],
             partial(self._clouds_changed, name),
@@ -305,6 +304,7 @@ class Membership:
         is_known = before == (structs.replace(wanted, numbered_at=-1), wanted.numbered_at)
         self._places_unwritten += 1
         if is_known and not self._context.pending_count:
+            # Nothing has to be written, and no earlier place is on its way to the disk.
             self._place_written(self._parent_session, before)
             return
         match self._context.parent_state:

@@ -77,7 +77,6 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.segment_releases import HoldingRelease
     from gridstat.broker.tree.subscriber_distances import SubscriberDistances
     from gridstat.broker.tree.tree_context import TreeContext
-    from gridstat.model.qos import ModalQos
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import RefusedOutcome
     from gridstat.net.command.segment_messages import EndContract
@@ -162,7 +161,7 @@ class OwnedContracts:
             self._look_up(message)
 
     def _look_up(self, message: AskContract) -> None:
-        self._lookups.look_up(message.name, partial(self._looked_up, message))
+        self._lookups.look_up(message.name, self, message)
 
     def end(self, child: str, message: EndContract) -> None:
         """End a contract, durably before it is confirmed; confirm a repeated request again."""
@@ -242,7 +241,15 @@ class OwnedContracts:
 
     # From a request to a decision.
 
-    def _looked_up(self, request: AskContract, found: LookedUp) -> None:
+    def looked_up(self, request: AskContract | Holding, found: LookedUp) -> None:
+        """Continue a request, or the replanning of a holding, with the answer to its look-up."""
+        match request:
+            case AskContract():
+                self._plan(request, found)
+            case Holding():
+                self._plan_replacement(request, found)
+
+    def _plan(self, request: AskContract, found: LookedUp) -> None:
         if self._requests.get(request.contract) is not request:
             return
         if found.variable is None:
@@ -323,17 +330,15 @@ class OwnedContracts:
         if self._commits.is_waiting(holding.key):
             self._commits.report_if_late(holding.key)
             return
-        self._commits.start(
-            holding.key,
-            holding.children,
-            partial(self._all_confirmed, holding),
-            partial(self._send_granted, holding),
-        )
+        self._commits.start(holding, self)
 
-    def _all_confirmed(self, holding: Holding, troubles: tuple[str, ...]) -> None:
-        self._send_granted(holding, troubles)
+    def commit_complete(self, holding: Holding, texts: tuple[str, ...]) -> None:
+        self._send_granted(holding, texts)
         for found in self._holding_release.release_superseded(holding):
             self._commits.forget(found.key)
+
+    def commit_late(self, holding: Holding, texts: tuple[str, ...]) -> None:
+        self._send_granted(holding, texts)
 
     def _send_granted(self, holding: Holding, troubles: tuple[str, ...]) -> None:
         if self._context.state.holdings.current(holding.contract) != holding:
@@ -363,9 +368,9 @@ class OwnedContracts:
         if body.qos is None:
             return
         self.being_replanned[contract] = held.generation
-        self._lookups.look_up(body.variable.name, partial(self._replan_looked_up, held, body.qos))
+        self._lookups.look_up(body.variable.name, self, held)
 
-    def _replan_looked_up(self, held: Holding, qos: ModalQos, found: LookedUp) -> None:
+    def _plan_replacement(self, held: Holding, found: LookedUp) -> None:
         contract = held.contract
         if contract not in self.being_replanned:
             return
@@ -375,13 +380,14 @@ class OwnedContracts:
                 self.end_now(contract, found.refused)  # The publisher's cloud did not report it.
             return
         body = body_of(held)
+        assert body.qos is not None
         request = AskContract(
             term=0,
             contract=contract,
             generation=body.asked,
             name=body.variable.name,
             subscriber=body.subscriber,
-            qos=qos,
+            qos=body.qos,
             type_encoded=body.type_encoded,
         )
         try:

@@ -149,6 +149,7 @@ class QosBroker:
         if self._phase is Phase.NEW:
             self._phase = Phase.STARTING
         term = max(self.state.term + 1, self._context.settings.term_min)
+        # An identity is drawn once in the life of a journal, so that a parent notices its loss.
         journal = "" if self._context.has_journal else self._context.outside.new_identity()
         orphaned = [] if self._context.has_parent else self.state.orphaned()
         self._context.decide(

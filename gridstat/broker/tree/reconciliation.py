@@ -62,6 +62,7 @@ class Reconciliation:
                 self._membership.end_session(child, self._releases.too_many_unknown(child))
                 return
         if message.is_last:
+            # Only a complete list shows which segments the child does not hold.
             del self._reported[child]
             self._releases.child_holds(child, reported)
             self._find_missing(child, reported)
@@ -73,6 +74,7 @@ class Reconciliation:
         holding = holdings.find(*key)
         if holding is None or child not in holding.children:
             transaction = self._coordinator.find(key)
+            # A segment of an open transaction is released or kept by the transaction itself.
             is_wanted = transaction is not None and child in transaction.children()
             if not is_wanted and not self._releases.is_open(key, child):
                 return self._releases.start_unknown(key, child)

@@ -18,21 +18,30 @@ Restart. Open commits are not durable; they follow from holdings in the stage CO
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gridstat.broker.requests.outcomes import few_words
 from gridstat.broker.tree.deadlines import Deadlines
 from gridstat.net.command.segment_messages import Commit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from gridstat.broker.tree.segment_releases import Key
     from gridstat.broker.tree.tree_context import TreeContext
+    from gridstat.broker.tree.tree_operations import Holding
 
 UP_TIMER: Final = "up"
 TEXT_LENGTH_MAX: Final = 1_024
 """Characters that are kept of a text of a child, so that all texts fit into one frame."""
+
+
+class CommitOwner(Protocol):
+    """Component that has started a commit; the texts say what is degraded or missing."""
+
+    def commit_complete(self, holding: Holding, texts: tuple[str, ...]) -> None: ...
+
+    def commit_late(self, holding: Holding, texts: tuple[str, ...]) -> None: ...
 
 
 @dataclass(slots=True)
@@ -42,8 +51,8 @@ class _Waiting:
     missing: set[str]
     degraded: list[str]
     until_ns: int
-    up: Callable[[tuple[str, ...]], None]
-    late: Callable[[tuple[str, ...]], None]
+    holding: Holding
+    owner: CommitOwner
     is_late: bool = False
 
     def texts(self) -> tuple[str, ...]:
@@ -62,26 +71,17 @@ class SegmentCommits:
     def is_waiting(self, key: Key) -> bool:
         return key in self._waiting
 
-    def start(
-        self,
-        key: Key,
-        children: Iterable[str],
-        up: Callable[[tuple[str, ...]], None],
-        late: Callable[[tuple[str, ...]], None] | None = None,
-    ) -> None:
-        """Call `up` when all have confirmed, and `late` once before if that takes too long.
-
-        Both get texts about whatever is degraded or missing.
-        """
-        waiting = _Waiting(set(children), [], 0, up, late or _ignore)
-        self._waiting[key] = waiting
-        self._send_to_missing(key, waiting)
+    def start(self, holding: Holding, owner: CommitOwner) -> None:
+        """Send Commit to the children of a holding; notify the owner when all have confirmed."""
+        waiting = _Waiting(set(holding.children), [], 0, holding, owner)
+        self._waiting[holding.key] = waiting
+        self._send_to_missing(holding.key, waiting)
 
     def report_if_late(self, key: Key) -> None:
-        """Call `late` again for a request that is repeated."""
+        """Notify the owner again of a late commit, for a request that is repeated."""
         waiting = self._waiting.get(key)
         if waiting is not None and waiting.is_late:
-            waiting.late(waiting.texts())
+            waiting.owner.commit_late(waiting.holding, waiting.texts())
 
     def _send_to_missing(self, key: Key, waiting: _Waiting) -> None:
         within_ns = self._context.settings.up_within_ns * self._context.state.families.height
@@ -106,7 +106,7 @@ class SegmentCommits:
         waiting.degraded.extend(text[:TEXT_LENGTH_MAX] for text in degraded)
         if not waiting.missing:
             del self._waiting[key]
-            waiting.up(waiting.texts())
+            waiting.owner.commit_complete(waiting.holding, waiting.texts())
 
     def child_joined(self, child: str) -> None:
         for key, waiting in list(self._waiting.items()):
@@ -117,12 +117,9 @@ class SegmentCommits:
         for until_ns, key in self._due.take_due():
             waiting = self._waiting.get(key)
             if waiting is None or waiting.until_ns != until_ns:
-                continue
+                continue  # The deadline of an earlier commit of the same key.
+            # Commit is idempotent, so it is sent again to each child that is missing.
             self._send_to_missing(key, waiting)
             if not waiting.is_late:
                 waiting.is_late = True
-                waiting.late(waiting.texts())
-
-
-def _ignore(_: tuple[str, ...]) -> None:
-    """Ignore that a commit is late."""
+                waiting.owner.commit_late(waiting.holding, waiting.texts())

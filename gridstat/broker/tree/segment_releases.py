@@ -100,6 +100,7 @@ class SegmentReleases:
                 self._schedule(key, child, self._context.settings.retry_after_ns)
             self._send(key, child)
         if not self._open.get(key):
+            # No child has to release anything, so nothing will be received for this key.
             self._finish(key)
         elif not self._is_timer_set:
             self._set_timer()
@@ -131,6 +132,7 @@ class SegmentReleases:
                 index.pop(child, None)
         self._listener.child_released(key, child)
         if not found and self._open.get(key) is found:
+            # The listener may have started another release of the key meanwhile.
             self._finish(key)
 
     def child_joined(self, child: str) -> None:

@@ -153,11 +153,13 @@ class TreeFlooding:
                     check_placed(self._context)
                     self._check_free(command.name)
                     check_present(self._context)
-                    self._lookups.look_up_for_operator(
-                        command.name, partial(self._set, command, request)
-                    )
+                    self._lookups.look_up_for_operator(command.name, self, (command, request))
         except GridStatError as error:
             self._refuse(request, refused(error))
+
+    def looked_up(self, request: tuple[SetFlooding, OperatorRequest], found: LookedUp) -> None:
+        """Continue the command of an operator with the answer to its look-up."""
+        self._set(*request, found)
 
     def _set(self, command: SetFlooding, request: OperatorRequest, found: LookedUp) -> None:
         if found.variable is None:

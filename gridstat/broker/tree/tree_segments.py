@@ -111,6 +111,7 @@ class TreeSegments:
         known = self._looking_up.get(key) or self._reserving.get(key)
         if known is not None:
             if structs.replace(known, term=message.term, round=message.round) == message:
+                # The same request with a newer round: one answer follows, with that round.
                 self._rounds[key] = message.round
                 return
             self._cancel(key)
@@ -119,7 +120,7 @@ class TreeSegments:
             self._begin(message, Ends(gates=message.entries))
             return
         self._looking_up[key] = message
-        self._lookups.look_up(message.variable.name, partial(self._looked_up, message))
+        self._lookups.look_up(message.variable.name, self, message)
 
     def _reserve_again(self, holding: Holding, message: Reserve) -> None:
         """Answer a repeated Reserve; release first if the parent now requests something else.
@@ -162,17 +163,17 @@ class TreeSegments:
         """Send after all pending writes; if one fails, the parent repeats its request."""
         self._context.decide((), send, nobody)
 
-    def _looked_up(self, message: Reserve, found: LookedUp) -> None:
-        key = (message.contract, message.generation)
-        if self._looking_up.get(key) is not message:
+    def looked_up(self, request: Reserve, found: LookedUp) -> None:
+        key = (request.contract, request.generation)
+        if self._looking_up.get(key) is not request:
             return
         del self._looking_up[key]
         if found.variable is None:
-            missing = NoSuchVariable(f"{message.variable.name} is not published")
+            missing = NoSuchVariable(f"{request.variable.name} is not published")
             self._refuse(key, self._rounds.pop(key), found.refused or refused(missing))
             return
-        starts = self._holding_release.subscribers.starts(message.variable.name, found.starts)
-        self._begin(message, starts)
+        starts = self._holding_release.subscribers.starts(request.variable.name, found.starts)
+        self._begin(request, starts)
 
     def _begin(self, message: Reserve, starts: Ends) -> None:
         key = (message.contract, message.generation)
@@ -272,16 +273,19 @@ class TreeSegments:
         if holdings.find(*holding.key) != holding or holdings.stage(holding) is not Stage.COMMITTED:
             return  # The segment was released while its commit was being written.
         if not self._commits.is_waiting(holding.key):
-            self._commits.start(holding.key, holding.children, partial(self._send_up, holding))
+            self._commits.start(holding, self)
         self._listener.segment_committed(holding)
 
-    def _send_up(self, holding: Holding, degraded: tuple[str, ...]) -> None:
+    def commit_late(self, holding: Holding, texts: tuple[str, ...]) -> None:
+        """Wait on: the parent has a deadline of its own for the commit."""
+
+    def commit_complete(self, holding: Holding, texts: tuple[str, ...]) -> None:
         self._context.send_parent(
             SegmentUp(
                 term=self._context.term,
                 contract=holding.contract,
                 generation=holding.generation,
-                degraded=degraded,
+                degraded=texts,
             )
         )
 
