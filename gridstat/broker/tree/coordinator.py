@@ -131,7 +131,7 @@ class Coordinator:
         is_own = are_own(child, message.paths, self._context.state.families)
         if not is_own or not is_answered(part, message.paths):
             self._context.note("not_as_asked", child=child, contract=message.contract)
-            strange = Refused(f"broker {child} has reserved other ways than it was asked for")
+            strange = Refused(f"broker {child} has reserved other paths than requested")
             self._refused(transaction, part, refused(strange), transaction.children())
             return
         transaction.answers[child] = message
@@ -193,7 +193,7 @@ class Coordinator:
             self._abort(transaction, TransactionState.REFUSED)
             late = DeadlinePassed(
                 f"{missing} did not answer in time",
-                hint="is that broker running, and does it reach its parent? Ask again then",
+                hint="is that broker running, and does it reach its parent? Try again then",
             )
             transaction.owner.transaction_ended(transaction, refused(late))
 

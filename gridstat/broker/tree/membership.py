@@ -193,7 +193,7 @@ class Membership:
         self._joined(name, term, has_changed=has_changed)
 
     def _report_not_written(self, name: str, reason: str) -> None:
-        self._close(name, StorageFailed(f"not taken in: {reason}"))
+        self._close(name, StorageFailed(f"its report could not be written: {reason}"))
 
     def _other_prefix(self, taken: tuple[int, ...]) -> list[Placed | Unplaced]:
         """Return an operation that gives up a prefix which a child uses too, if possible."""
@@ -323,7 +323,7 @@ class Membership:
         )
 
     def _place_not_written(self, reason: str) -> None:
-        self._leave_parent(StorageFailed(f"not joined: {reason}"))
+        self._leave_parent(StorageFailed(f"the place could not be written: {reason}"))
 
     def _wanted(self, message: TreeJoined) -> Placed:
         """Return the place that the parent has sent; raise if this broker cannot take it."""
@@ -429,7 +429,7 @@ class Membership:
 
     @staticmethod
     def _stale(name: str, term: int, known: int) -> StaleTerm:
-        return StaleTerm(f"broker {name} speaks for term {term}, and {known} was heard before")
+        return StaleTerm(f"broker {name} has sent term {term}, although it sent {known} before")
 
 
 def _is_same_place(one: Standing, other: Standing) -> bool:

@@ -550,8 +550,8 @@ class ContractEndingsAbove:
             self._context.send_parent(structs.replace(ending, term=self._context.term))
         unkept, self._unkept = self._unkept, set()
         for child in sorted(unkept & self._context.joined):
-            text = f"broker {child} has ended more than was kept while the parent was away"
-            again = LimitReached(text, hint="it joins, and says it again")
+            text = f"broker {child} has ended more contracts than are kept for an absent parent"
+            again = LimitReached(text, hint="the broker joins again, and repeats them")
             self._membership.end_session(child, again)
 
 

@@ -71,7 +71,7 @@ class PublicationLookups:
         if child is None:
             absent = DeadlinePassed(
                 self._no_such_cloud(name),
-                hint="is that cloud's broker running, and does it reach its parent? Ask again then",
+                hint="is that cloud's broker running, and does it reach its parent? Try again then",
             )
             owner.looked_up(request, LookedUp(term=0, lookup=0, refused=refused(absent)))
             return
@@ -129,8 +129,8 @@ class PublicationLookups:
             found = self._open.pop(number, None)
             if found is not None:
                 late = DeadlinePassed(
-                    f"broker {found.child} did not tell in time who publishes {found.name}",
-                    hint="is that broker running, and does it reach its parent? Ask again then",
+                    f"broker {found.child} did not report in time who publishes {found.name}",
+                    hint="is that broker running, and does it reach its parent? Try again then",
                 )
                 found.end(LookedUp(term=0, lookup=number, refused=refused(late)))
 

@@ -216,7 +216,7 @@ class QosBroker:
         elif role != "operator":
             self._context.close(
                 peer,
-                NotAuthorised(f"rule role: a {role} has no business with a broker above clouds"),
+                NotAuthorised(f"rule role: a {role} may not connect to a broker above clouds"),
             )
 
     def _receive(self, peer: str, event: Received) -> None:
@@ -227,5 +227,5 @@ class QosBroker:
         elif role != "broker" or not self._dispatcher.receive(name, message):
             kind = type(message).__name__
             self._context.close(
-                peer, NotAuthorised(f"rule role: {peer} may not say {kind} to a broker")
+                peer, NotAuthorised(f"rule role: {peer} may not send {kind} to a broker")
             )

@@ -90,7 +90,7 @@ class Replanning:
         down = broken_paths(self._context.state, holding, troubles)
         where = ", ".join(self.troubles(holding.contract))
         texts = tuple(f"path {index + 1} is down: {where}" for index in down)
-        return few_words(texts or (f"not whole: {where}",)), down
+        return few_words(texts or (f"not all paths work: {where}",)), down
 
     def replan_failed(self, contract: str) -> None:
         """Send the state of a contract to its subscriber's cloud, if the state has changed."""
@@ -157,7 +157,7 @@ class Replanning:
 
     def segment_lost(self, child: str, holding: Holding) -> None:
         """Mark a contract as broken because a child does not hold a committed segment."""
-        self._break(holding, child, (), f"broker {child} has lost its part of it")
+        self._break(holding, child, (), f"broker {child} has lost its segment")
 
     def try_again(self, *, is_new: bool = False) -> None:
         """Plan every broken or lowered contract again; at once if something really new happened."""

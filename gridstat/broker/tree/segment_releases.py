@@ -117,7 +117,7 @@ class SegmentReleases:
     def too_many_unknown(self, child: str) -> LimitReached:
         """Return the error that ends the session of a child after `start_unknown` has failed."""
         most = self._context.settings.unknown_child_max
-        text = f"broker {child} holds more than {most} segments that nobody here knows of"
+        text = f"broker {child} holds more than {most} segments that its parent does not know"
         return LimitReached(text)
 
     def released(self, key: Key, child: str, round_: int = 0) -> None:

@@ -89,8 +89,8 @@ class TreeDispatcher:
         context.abandon()
         kind = type(message).__name__
         context.note("word_failed", broker=name, said=kind, error=repr(error))
-        hint = f"tell who runs broker {context.settings.name}: its log says word_failed"
-        failed = Refused(f"the broker failed over {kind}", hint=hint)
+        hint = f"see word_failed in the log of broker {context.settings.name}"
+        failed = Refused(f"the broker failed to handle {kind}", hint=hint)
         self._parts.membership.end_session(name, failed)
 
     def _receive_from_child(self, child: str, message: TreeMessageBase) -> bool:

@@ -202,7 +202,8 @@ class TreeFlooding:
     def _check_unchanging(self, name: str) -> None:
         if name in self._changes:
             raise Refused(
-                f"the flooding of {name[:80]} is being changed", hint="ask again in a few seconds"
+                f"the flooding of {name[:80]} is being changed",
+                hint="try again in a few seconds",
             )
 
     def _check_free(self, name: str) -> None:
@@ -212,7 +213,7 @@ class TreeFlooding:
             parent = self._context.settings.parent
             raise Refused(
                 f"broker {parent} is changing the flooding of {name[:80]}, and has not decided yet",
-                hint=f"ask again in a few seconds; if that does not help, is all well at {parent}?",
+                hint=f"try again in a few seconds; if that does not help, is all well at {parent}?",
             )
 
     def _release_absent(self, name: str) -> None:
@@ -529,7 +530,7 @@ def check_placed(context: TreeContext) -> None:
     """Refuse floods before the own channels have their numbers, which a flood then keeps."""
     if not context.is_placed:
         raise Refused(
-            "this broker has not heard from its parent yet where it stands in the tree",
+            "this broker has not received its place in the tree from its parent yet",
             hint=f"is broker {context.settings.parent} running? Try again then",
         )
 
