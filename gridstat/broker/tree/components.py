@@ -1,14 +1,21 @@
-"""All parts of a broker above clouds, and who tells whom of what."""
+"""All components of a broker above clouds, and the order in which each event reaches them.
+
+Collaborators are constructor arguments. Where a component made early has to notify one made
+later, it takes a small listener (`BorderListener`, `MembershipListener`, …). `Components` is the
+one listener of them all: every method below `resume` names an event and calls, in order, each
+component that acts on it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gridstat.broker.tree.border_graph import BorderGraph
 from gridstat.broker.tree.coordinator import Coordinator
 from gridstat.broker.tree.identifier_leases import IdentifierLeases
 from gridstat.broker.tree.membership import Membership
 from gridstat.broker.tree.moved_segments import MovedSegments
+from gridstat.broker.tree.owned_channels import OwnChannels
 from gridstat.broker.tree.owned_contracts import OwnedContracts
 from gridstat.broker.tree.path_planner import PathPlanner
 from gridstat.broker.tree.publication_lookups import PublicationLookups
@@ -18,109 +25,169 @@ from gridstat.broker.tree.segment_commits import SegmentCommits
 from gridstat.broker.tree.segment_releases import HoldingRelease, SegmentReleases
 from gridstat.broker.tree.subscriber_distances import SubscriberDistances
 from gridstat.broker.tree.tree_borders import TreeBorders
+from gridstat.broker.tree.tree_context import TreeContext
 from gridstat.broker.tree.tree_flooding import TreeFlooding
 from gridstat.broker.tree.tree_segments import TreeSegments
+from gridstat.broker.tree.tree_state import TreeState
 from gridstat.broker.tree.tree_watches import TreeWatches
-from gridstat.model.errors import LimitReached
 
 if TYPE_CHECKING:
-    from gridstat.broker.tree.tree_context import TreeContext
+    from collections.abc import Iterable
+
+    from gridstat.broker.context import Outside
+    from gridstat.broker.tree.contract_damage import Damage, Impaired
+    from gridstat.broker.tree.segment_releases import Key
+    from gridstat.broker.tree.tree_operations import Holding
+    from gridstat.broker.tree.tree_settings import TreeSettings
+    from gridstat.model.cloud import EventChannel
+    from gridstat.net.command.tree_messages import TreeMessageBase
+
+
+class ParentMessageHandler(Protocol):
+    """Dispatches a message of the parent that Membership has kept until it may be handled."""
+
+    def handle_parent_message(self, message: TreeMessageBase) -> None: ...
 
 
 class Components:
-    """Each imports only those made before it; the rest hears of things by what is set here."""
+    """Components in the order of their construction; each knows only those made before it."""
 
-    def __init__(self, context: TreeContext) -> None:
-        self.context = context
-        self.borders = TreeBorders(context)
+    def __init__(
+        self,
+        settings: TreeSettings,
+        outside: Outside,
+        children: Iterable[str],
+        channels: Iterable[EventChannel],
+        handler: ParentMessageHandler,
+    ) -> None:
+        self._handler = handler
+        self.state = TreeState(children, OwnChannels(channels), self)
+        self.context = context = TreeContext(settings, outside, self.state)
+        self.leases = IdentifierLeases(context)
+        self.membership = Membership(context, self.leases, self)
+        self.borders = TreeBorders(context, self)
         self.graph = BorderGraph(context, self.borders)
-        self.releases = SegmentReleases(context)
+        self.releases = SegmentReleases(context, self)
         self.commits = SegmentCommits(context)
         self.lookups = PublicationLookups(context, self.graph)
-        self.coordinator = Coordinator(context, PathPlanner(context, self.graph), self.releases)
+        planner = PathPlanner(context, self.graph)
+        self.coordinator = Coordinator(context, planner, self.releases, self.membership)
         self.holding_release = HoldingRelease(
-            context, self.releases, SubscriberDistances(context, self.borders)
+            context, self.releases, SubscriberDistances(context, self.borders), self
         )
         self.contracts = OwnedContracts(
-            context, self.graph, self.lookups, self.coordinator, self.commits, self.holding_release
+            context,
+            self.graph,
+            self.lookups,
+            self.coordinator,
+            self.commits,
+            self.holding_release,
+            self.membership,
+            self,
         )
         self.segments = TreeSegments(
-            context, self.lookups, self.coordinator, self.commits, self.holding_release
+            context, self.lookups, self.coordinator, self.commits, self.holding_release, self
         )
-        self.moved_parts = MovedSegments(context, self.contracts, self.commits, self.segments)
-        self.failures = Replanning(context, self.contracts, self.segments)
+        self.replanning = Replanning(context, self.contracts, self.segments)
+        self.moved_segments = MovedSegments(context, self.commits, self.segments, self.replanning)
         self.reconciliation = Reconciliation(
-            context, self.coordinator, self.releases, self.commits, self.failures
+            context,
+            self.coordinator,
+            self.releases,
+            self.commits,
+            self.replanning,
+            self.membership,
         )
-        self.flooding = TreeFlooding(context, context.state.flooding, self.lookups.find)
-        self.leases = IdentifierLeases(context)
+        self.flooding = TreeFlooding(context, self.state.flooding, self.lookups)
         self.watches = TreeWatches(context)
-        self.membership = Membership(context, self.leases)
-        self.borders.changed = self.graph.changed
-        self.borders.channel_changed = self.failures.channel_changed
-        self.holding_release.gone = self.failures.room_is_free
-        self.membership.child_joined = self._child_joined
-        self.membership.child_left = self._child_left
-        self.membership.clouds_changed = self._clouds_changed
-        self.membership.parent_joined = self._parent_joined
-        self.membership.moved = self._moved
-        self.membership.parted = self.holding_release.resume
-        self.coordinator.told_too_much = self._told_too_much
-        self.reconciliation.told_too_much = self._told_too_much
-        self.contracts.endings_above.say_again = self._say_again
-        context.state.renumbering = self.coordinator.park_all
 
     def resume(self) -> None:
-        """After a start."""
+        """Continue, after a start, the work that the journal records as unfinished."""
         self.context.unsettle()
         self.holding_release.resume()
         self.contracts.resume()
-        self.failures.resume()
-        for number in self.context.state.file_channels.missing_in_file():
-            self.failures.channel_changed(number)
+        self.replanning.resume()
+        for number in self.state.file_channels.gone():
+            self.replanning.channel_changed(number)
 
-    def _child_joined(self, child: str) -> None:
-        self.failures.child_joined(child)
+    # Events of Membership.
+
+    def child_joined(self, child: str) -> None:
+        self.replanning.child_joined(child)
         self.reconciliation.child_joined(child)
         self.borders.child_joined(child)
         self.releases.child_joined(child)
         self.commits.child_joined(child)
-        self.moved_parts.child_joined(child)
+        self.moved_segments.child_joined(child)
         self.coordinator.child_joined(child)
         self.lookups.child_joined(child)
         self.flooding.child_joined(child)
         self.watches.child_joined(child)
-        self.failures.try_again(is_new=True)
+        self.replanning.try_again(is_new=True)
 
-    def _child_left(self, child: str) -> None:
+    def child_left(self, child: str) -> None:
         self.flooding.child_left(child)
         self.borders.child_left(child)
         self.reconciliation.child_left(child)
 
-    def _told_too_much(self, child: str) -> None:
-        most = self.context.settings.unknown_child_max
-        text = f"broker {child} holds more than {most} segments that nobody here knows of"
-        self.membership.send_away(child, LimitReached(text))
+    def clouds_changed(self, child: str) -> None:
+        self.borders.lay_anew([child])
+        self.watches.say_all(child)
 
-    def _say_again(self, child: str) -> None:
-        text = f"broker {child} has ended more than was kept while the parent was away"
-        self.membership.send_away(child, LimitReached(text, hint="it joins, and says it again"))
-
-    def _clouds_changed(self, child: str) -> None:
-        self.borders.refresh([child])
-        self.watches.send_all(child)
-
-    def _moved(self) -> None:
-        """Whatever was ordered may go by other numbers now, and floods by another depth."""
-        self.borders.refresh(sorted(self.context.joined))
-        self.flooding.moved()
-
-    def _parent_joined(self) -> None:
+    def parent_joined(self) -> None:
         self.borders.parent_joined()
         self.graph.report_to_parent(is_forced=True)
         self.segments.parent_joined()
-        self.moved_parts.parent_joined()
-        self.failures.parent_joined()
+        self.moved_segments.parent_joined()
+        self.replanning.parent_joined()
         self.leases.parent_joined()
         self.contracts.parent_joined()
         self.watches.parent_joined()
+
+    def parent_replaced(self) -> None:
+        self.holding_release.resume()
+
+    def place_changed(self) -> None:
+        """Order channels by their present numbers, and floods by the present depth."""
+        self.borders.lay_anew(sorted(self.context.joined))
+        self.flooding.place_changed()
+
+    def parent_message_kept(self, message: TreeMessageBase) -> None:
+        self._handler.handle_parent_message(message)
+
+    # Events of the state, borders and holdings.
+
+    def channels_renumbered(self) -> None:
+        self.coordinator.park_all()
+
+    def borders_changed(self) -> None:
+        self.graph.changed()
+
+    def channel_changed(self, channel_id: int) -> None:
+        self.replanning.channel_changed(channel_id)
+
+    def child_released(self, key: Key, child: str) -> None:
+        self.coordinator.child_released(key, child)
+
+    def capacity_freed(self) -> None:
+        self.replanning.capacity_freed()
+
+    # Events of contracts and segments.
+
+    def contract_settled(self, contract: str) -> None:
+        self.replanning.contract_settled(contract)
+
+    def contract_decided(self, holding: Holding) -> None:
+        self.replanning.contract_decided(holding)
+
+    def replan_failed(self, contract: str) -> None:
+        self.replanning.replan_failed(contract)
+
+    def impairment_of(self, holding: Holding) -> Impaired:
+        return self.replanning.impairment_of(holding)
+
+    def damage_of(self, contract: str) -> Damage:
+        return self.replanning.damage_of(contract)
+
+    def segment_committed(self, holding: Holding) -> None:
+        self.replanning.segment_committed(holding)

@@ -1,8 +1,8 @@
-"""How much of a contract works, and what it may therefore be moved to.
+"""Damage of a contract: the paths that do not work, and the qualities it may be moved to.
 
-What works is not given up for less, as inside a cloud: what is broken of it resumes by itself.
-Where nothing works any quality of the band will do; what was promised stays so, and is had again
-as soon as it can be.
+A contract of which a path still works is moved only to the same or a better quality, because the
+broken paths resume by themselves. A contract without any working path may be moved to any quality
+of its band; the promised quality is recorded, and restored as soon as possible.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.tree_state import TreeState
 
 Trouble = int | str
-"""A channel that is down, or a child whose part is broken."""
+"""Number of a channel that is down, or name of a child whose segment is broken."""
 Troubles = dict[Trouble, tuple[int, ...]]
-"""With the channels by which the broken ways of a child come and go; none if it did not say."""
+"""Border channels of the broken paths through a child; empty if the child did not report any."""
 
 Impaired = tuple[tuple[str, ...], tuple[int, ...]]
-"""What is wrong with a contract, in words, and the indices of the paths that do not work."""
+"""Texts about what is wrong with a contract, and the indices of the paths that do not work."""
 
 
 class Damage(NamedTuple):
-    """What is to be shunned, and whether all of a contract works, or nothing."""
+    """Links that must not be used, and whether all of a contract works, or nothing."""
 
-    shunned: frozenset[Use]
+    unusable: frozenset[Use]
     is_whole: bool
     is_dead: bool
 
 
 def damage_of(state: TreeState, contract: str, troubles: Troubles) -> Damage:
     accounts, held = state.channels.accounts, state.holdings.current(contract)
-    shunned = frozenset(
+    unusable = frozenset(
         (found.channel.from_router, found.channel.to_router, number)
         for number in {number for broken in troubles.values() for number in broken}
         if (found := accounts.get(number)) is not None
     )
     is_dead = bool(troubles) and held is not None and not _has_path(state, held, troubles)
-    return Damage(shunned, not troubles, is_dead)
+    return Damage(unusable, not troubles, is_dead)
 
 
 def _has_path(state: TreeState, held: Holding, troubles: Troubles) -> bool:
-    """Whether one of its paths, as they are led now, has no trouble on it."""
+    """Return whether at least one present path works."""
     return len(broken_paths(state, held, troubles)) < len(state.holdings.body(held).paths)
 
 
 def broken_paths(state: TreeState, held: Holding, troubles: Troubles) -> tuple[int, ...]:
-    """The indices of its paths, as they are led now, that have a trouble on them."""
+    """Return the indices of the present paths that do not work."""
     gates = {number for broken in troubles.values() for number in broken}
     bad = {trouble for trouble, broken in troubles.items() if not broken} | gates
     found = []
@@ -66,14 +66,14 @@ def broken_paths(state: TreeState, held: Holding, troubles: Troubles) -> tuple[i
     return tuple(found)
 
 
-def narrow(transaction: Transaction, held: Holding, damage: Damage) -> bool:
-    """Leave the qualities to which the contract may be moved; whether there are any."""
+def restrict(transaction: Transaction, held: Holding, damage: Damage) -> bool:
+    """Restrict a transaction to the permitted qualities; return whether there are any."""
     body = body_of(held)
-    transaction.shunned = damage.shunned
+    transaction.unusable = damage.unusable
     transaction.promised = body.promised or body.granted
     found = transaction.qualities
     is_to_rise = held.is_lowered and damage.is_whole
-    if body.granted not in found:  # The variable has another period now.
+    if body.granted not in found:  # The variable has been published again with another period.
         found = [] if is_to_rise else found
     elif not damage.is_dead:
         found = found[: found.index(body.granted) + (not is_to_rise)]

@@ -1,4 +1,13 @@
-"""Reserving with children, in rounds: plan, ask all at once, and plan round whoever refuses."""
+"""Coordinator of transactions: plan, reserve with all children at once, and plan again on refusal.
+
+`transaction.py` draws the states of a transaction and says what happens on timeout and restart.
+This module carries the transitions out. Each round charges the plan on the own channels before any
+child is asked, so that two open transactions never plan with the same capacity.
+
+A `Reserve` for a child that still has to release an earlier round of the same key is deferred until
+the child has released: the child would otherwise take the two rounds for one. Answers carry the
+round of the `Reserve`, so an answer to an earlier round is recognised and ignored.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +17,20 @@ from typing import TYPE_CHECKING, Final
 from gridstat.broker.capacity.allocation import everys
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.deadlines import Deadlines
-from gridstat.broker.tree.latency_shares import (
-    divide,
-    fit_to_bounds,
-    join,
-    lie_below_child,
-    match_request,
-)
-from gridstat.broker.tree.path_planner import END, START, PathQuery
-from gridstat.broker.tree.path_refusals import join_refusal, no_path, not_found, too_slow
+from gridstat.broker.tree.latency_bounds import kept_within
+from gridstat.broker.tree.latency_shares import are_own, divide, is_answered, join
+from gridstat.broker.tree.path_planner import END, START, Question
+from gridstat.broker.tree.path_refusals import no_way, not_found, too_slow, unfit
+from gridstat.broker.tree.transaction import TransactionState
 from gridstat.model.errors import DeadlinePassed, NoSuchSubscription, Refused
 from gridstat.model.paths import NotFound
 from gridstat.net.command.segment_messages import Reserve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from gridstat.broker.tree.latency_shares import Division, Part
+    from gridstat.broker.tree.membership import Membership
     from gridstat.broker.tree.path_planner import PathPlanner, Use
     from gridstat.broker.tree.segment_releases import Key, SegmentReleases
     from gridstat.broker.tree.transaction import Transaction
@@ -39,20 +45,26 @@ EXCLUDED_AT_ONCE: Final = 4
 
 
 class Coordinator:
-    """A transaction is open from its first plan until it is finished or given up."""
+    """Owner of the open transactions: those in PLANNING, RESERVING or PARKED."""
 
     def __init__(
-        self, context: TreeContext, routes: PathPlanner, releases: SegmentReleases
+        self,
+        context: TreeContext,
+        planner: PathPlanner,
+        releases: SegmentReleases,
+        membership: Membership,
     ) -> None:
         self._context = context
-        self._routes = routes
+        self._planner = planner
         self._releases = releases
+        self._membership = membership
         self._open: dict[Key, Transaction] = {}
         self._newest: dict[str, int] = {}
         self._waiting_for: dict[str, set[Key]] = {}
+        self._deferred: dict[tuple[Key, str], list[tuple[Transaction, Division]]] = {}
+        """Reserve messages to send once the child has released an earlier round."""
         self._due: Deadlines[Key] = Deadlines(context, RESERVE_TIMER)
         self._parked: dict[Key, None] = {}
-        self.told_too_much: Callable[[str], None] = _nothing
 
     def __len__(self) -> int:
         return len(self._open)
@@ -71,18 +83,20 @@ class Coordinator:
         self._open[transaction.key] = transaction
         self._newest[transaction.key[0]] = transaction.key[1]
         self._due.add(transaction.deadline_ns, transaction.key)
-        self._try_next(transaction)
+        self._plan_next(transaction)
 
-    def give_up(self, key: Key) -> Transaction | None:
-        """Nobody wants it any more; whatever is reserved is given back."""
+    def cancel(self, key: Key) -> None:
+        """Close a transaction that its owner no longer needs, and release what is reserved."""
         transaction = self._open.get(key)
         if transaction is not None:
-            self._close(transaction)
-            self._take_back(transaction, transaction.children())
-        return transaction
+            self._abort(transaction, TransactionState.CANCELLED)
+
+    def _abort(self, transaction: Transaction, state: TransactionState) -> None:
+        self._close(transaction, state)
+        self._take_back(transaction, transaction.children())
 
     def hand_over(self, transaction: Transaction) -> None:
-        """What the plan has charged for is the holding's from now on."""
+        """Transfer the charges of the plan to the holding."""
         if transaction.charged is not None:
             transaction.charged = None
             self._context.state.charged.add(transaction.key)
@@ -106,24 +120,24 @@ class Coordinator:
                 transaction.variable, everys(charged, 0), division.scope_paths
             )
 
-    # What children say.
+    # Answers of children.
 
     def reserved(self, child: str, message: Reserved) -> None:
         transaction = self._awaited(child, message)
         if transaction is None:
-            self._return_unwanted(child, (message.contract, message.generation))
+            self._release_unknown(child, (message.contract, message.generation))
             return
         assert transaction.division is not None
         part = transaction.division.parts[child]
-        self._hear(transaction, child)
-        is_own = lie_below_child(child, message.paths, self._context.state.families)
-        if not is_own or not match_request(part, message.paths):
+        self._mark_answered(transaction, child)
+        is_own = are_own(child, message.paths, self._context.state.families)
+        if not is_own or not is_answered(part, message.paths):
             self._context.note("not_as_asked", child=child, contract=message.contract)
-            strange = Refused(f"broker {child} has reserved other ways than it was asked for")
+            strange = Refused(f"broker {child} has reserved other paths than requested")
             self._refused(transaction, part, refused(strange), transaction.children())
             return
         transaction.answers[child] = message
-        if not transaction.waiting and not self._has_died(transaction):
+        if not transaction.waiting and not self._has_failed_channel(transaction):
             self._complete(transaction)
 
     def not_reserved(self, child: str, message: NotReserved) -> None:
@@ -132,39 +146,45 @@ class Coordinator:
             return
         assert transaction.division is not None
         part = transaction.division.parts[child]
-        self._hear(transaction, child)
+        self._mark_answered(transaction, child)
         others = [found for found in transaction.children() if found != child]
         self._refused(transaction, part, message.refused, others)
 
     def _refused(
         self, transaction: Transaction, part: Part, why: RefusedOutcome, holders: Sequence[str]
     ) -> None:
-        """Have it given back by those who may hold something of it, and plan round the part."""
+        """Release the round at those children that may hold it, and plan without the part."""
         self._remember(transaction, why)
         self._take_back(transaction, holders)
         if not part.exits and why.code == NoSuchSubscription.code:
-            # Its subscriber's cloud knows of no such contract, and no way leads round that.
-            self._close(transaction)
-            transaction.finished(transaction, why)
+            # The subscriber's cloud knows of no such contract: no other path changes that.
+            self._close(transaction, TransactionState.REFUSED)
+            transaction.owner.transaction_ended(transaction, why)
             return
-        transaction.exclude(_replaceable(part), transaction.avoiding)
-        self._try_next(transaction)
+        transaction.exclude(_replaceable(part), transaction.excluded)
+        self._plan_next(transaction)
 
-    def _return_unwanted(self, child: str, key: Key) -> None:
-        """What an earlier life of this broker has asked for, and nobody here knows of."""
+    def _release_unknown(self, child: str, key: Key) -> None:
+        """Release a segment that this broker requested before its last restart."""
         holding = self._context.state.holdings.find(*key)
         is_held = holding is not None and child in holding.children
         is_open = key in self._open or self._releases.is_open(key, child)
         if not is_held and not is_open and not self._releases.start_unknown(key, child):
-            self.told_too_much(child)
+            self._membership.end_session(child, self._releases.too_many_unknown(child))
 
     def child_joined(self, child: str) -> None:
-        """Say again what it has not answered, and that whatever it holds of it is void."""
+        """Send again each unanswered Reserve, after a Release of whatever the child holds."""
         for key in sorted(self._waiting_for.get(child, ())):
+            # The child may hold the reservation without this broker having got the answer.
             transaction = self._open[key]
             assert transaction.division is not None
             self._releases.start(key, [child])
-            self._ask(transaction, transaction.division, child)
+            self._request(transaction, transaction.division, child)
+
+    def child_released(self, key: Key, child: str) -> None:
+        """Send the Reserve messages that waited for the release of an earlier round."""
+        for transaction, division in self._deferred.pop((key, child), ()):
+            self._send_reserve(transaction, division, child)
 
     def expire(self) -> None:
         for deadline_ns, key in self._due.take_due():
@@ -172,42 +192,47 @@ class Coordinator:
             if transaction is None or transaction.deadline_ns != deadline_ns:
                 continue
             missing = ", ".join(sorted(transaction.waiting)) or "some broker"
-            self.give_up(key)
+            self._abort(transaction, TransactionState.REFUSED)
             late = DeadlinePassed(
                 f"{missing} did not answer in time",
-                hint="is that broker running, and does it reach its parent? Ask again then",
+                hint="is that broker running, and does it reach its parent? Try again then",
             )
-            transaction.finished(transaction, refused(late))
+            transaction.owner.transaction_ended(transaction, refused(late))
 
     # Rounds.
 
-    def _try_next(self, transaction: Transaction) -> None:
+    def _plan_next(self, transaction: Transaction) -> None:
+        """Begin the next round; without a plan, park the transaction or refuse it."""
+        transaction.enter(TransactionState.PLANNING)
         settings = self._context.settings
         for _ in range(SEARCHES_MAX):
-            excluded = transaction.next_try(settings.rounds_max)
+            excluded = transaction.next_exclusion(settings.rounds_max)
             if excluded is None:
                 break
             division = self._plan(transaction, excluded)
             if division is not None:
                 transaction.rounds += 1
-                transaction.avoiding = excluded
+                transaction.excluded = excluded
                 self._reserve(transaction, division)
                 return
         is_unsettled = self._context.now_ns < self._context.unsettled_until_ns
-        if transaction.is_lost and (is_unsettled or not self._context.is_placed):
+        if transaction.has_no_path and (is_unsettled or not self._context.is_placed):
+            # A child has joined or left recently, and may yet report the missing path.
             self._park(transaction)
             return
-        self._close(transaction)
-        transaction.finished(transaction, transaction.refusal or no_path(transaction))
+        self._close(transaction, TransactionState.REFUSED)
+        refusal = transaction.refusal or no_way(transaction)
+        transaction.owner.transaction_ended(transaction, refusal)
 
     def _park(self, transaction: Transaction) -> None:
-        """Somebody has come or gone just now: the way that is missing may yet be told of."""
+        """Wait a little, and plan again from the beginning."""
+        transaction.enter(TransactionState.PARKED)
         if not self._parked:
             self._context.set_timer(PARKED_TIMER, self._context.settings.path_retry_ns)
         self._parked[transaction.key] = None
 
     def park_all(self) -> None:
-        """Channels get other numbers: whatever is open is planned anew with those."""
+        """Release every open round before channels get other numbers, and plan again later."""
         for transaction in list(self._open.values()):
             self._take_back(transaction, transaction.children())
             self._park(transaction)
@@ -217,11 +242,11 @@ class Coordinator:
         for key in parked:
             transaction = self._open.get(key)
             if transaction is not None:
-                transaction.begin_anew()
-                self._try_next(transaction)
+                transaction.begin_again()
+                self._plan_next(transaction)
 
     def _plan(self, transaction: Transaction, excluded: frozenset[Use]) -> Division | None:
-        """A plan with its channels charged; None if there is none, which is then remembered."""
+        """Return a plan whose channels are charged, or None after recording why there is none."""
         starts, ends = transaction.starts, transaction.ends
         assert starts is not None
         assert ends is not None
@@ -232,10 +257,10 @@ class Coordinator:
             count=max(qos.redundancy for qos in quality.values()),
             bound_us=min(qos.latency_us for qos in quality.values()),
         )
-        planned = self._routes.find(question, excluded | transaction.shunned)
+        planned = self._planner.find(question, excluded | transaction.unusable)
         if isinstance(planned, NotFound):
             if transaction.refusal is None:
-                transaction.is_lost = True
+                transaction.has_no_path = True
             self._remember(transaction, not_found(transaction, planned, question))
             return None
         channels, variable = self._context.state.channels, transaction.variable
@@ -246,7 +271,8 @@ class Coordinator:
             self._remember(transaction, too_slow("with its load on their channels"))
             transaction.exclude(self._uses(numbers[:EXCLUDED_AT_ONCE]), excluded)
             return None
-        channels.charge(variable, taken, division.scope_paths)
+        # Charge first and look for obstacles then: a load also slows the contracts beside it.
+        channels.charge(variable, taken, division.ways)
         broken = channels.obstacles(numbers, is_replay=variable.is_replay)
         if not broken:
             transaction.charged = quality
@@ -255,7 +281,7 @@ class Coordinator:
         self._remember(transaction, refused(broken[0].refusal()))
         full = {obstacle.element for obstacle in broken}
         uses = self._uses([number for number in numbers if number in full])
-        transaction.tries.appendleft(excluded | set(uses))
+        transaction.untried.appendleft(excluded | set(uses))
         return None
 
     def _uses(self, numbers: list[int]) -> tuple[Use, ...]:
@@ -263,30 +289,33 @@ class Coordinator:
         return tuple((one.from_router, one.to_router, one.channel_id) for one in channels)
 
     def _reserve(self, transaction: Transaction, division: Division) -> None:
+        transaction.enter(TransactionState.RESERVING)
         transaction.division = division
         transaction.answers = {}
-        transaction.asked = {}
+        transaction.rounds_sent = {}
         transaction.waiting = set(division.parts)
         for child in division.parts:
             self._waiting_for.setdefault(child, set()).add(transaction.key)
         for child in sorted(division.parts):
-            self._ask(transaction, division, child)
+            self._request(transaction, division, child)
 
-    def _ask(self, transaction: Transaction, division: Division, child: str) -> None:
-        """At once, or when what an earlier round has left with the child is given back."""
+    def _request(self, transaction: Transaction, division: Division, child: str) -> None:
+        """Send Reserve to a child, at once or after the child has released an earlier round."""
+        if self._releases.is_open(transaction.key, child):
+            waiting = self._deferred.setdefault((transaction.key, child), [])
+            waiting.append((transaction, division))
+        else:
+            self._send_reserve(transaction, division, child)
 
-        def ask() -> None:
-            if (
-                self._open.get(transaction.key) is transaction
-                and transaction.division is division
-                and child in transaction.waiting
-            ):
-                transaction.asked[child] = self._context.next_question()
-                self._context.send_child(child, self._request(transaction, division.parts[child]))
+    def _send_reserve(self, transaction: Transaction, division: Division, child: str) -> None:
+        is_open = self._open.get(transaction.key) is transaction
+        if is_open and transaction.division is division and child in transaction.waiting:
+            transaction.rounds_sent[child] = self._context.next_request()
+            self._context.send_child(
+                child, self._reserve_message(transaction, division.parts[child])
+            )
 
-        self._releases.after(transaction.key, child, ask)
-
-    def _request(self, transaction: Transaction, part: Part) -> Reserve:
+    def _reserve_message(self, transaction: Transaction, part: Part) -> Reserve:
         assert transaction.ends is not None
         is_last = part.child == transaction.ends.child
         return Reserve(
@@ -299,7 +328,7 @@ class Coordinator:
             exits=part.exits,
             subscriber=transaction.subscriber if is_last else "",
             replaces=transaction.replaces,
-            round=transaction.asked[part.child],
+            round=transaction.rounds_sent[part.child],
         )
 
     def _complete(self, transaction: Transaction) -> None:
@@ -313,32 +342,34 @@ class Coordinator:
         if why is not None:
             self._remember(transaction, why)
             self._take_back(transaction, transaction.children())
-            transaction.exclude(_paired(division), transaction.avoiding)
-            self._try_next(transaction)
+            transaction.exclude(_paired(division), transaction.excluded)
+            self._plan_next(transaction)
             return
         assert joined is not None
         assert ways is not None
         if ways != joined[1]:
-            self._recharge(transaction, replace(division, scope_paths=ways))
+            # A child has joined other borders than planned: the shares are cut to keep the bound.
+            self._recharge(transaction, replace(division, ways=ways))
         transaction.result = (joined[0], ways)
-        self._close(transaction)
-        transaction.finished(transaction, None)
+        self._close(transaction, TransactionState.RESERVED)
+        transaction.owner.transaction_ended(transaction, None)
 
-    def _has_died(self, transaction: Transaction) -> bool:
-        """Whether a channel of the plan cannot be used any more; it is then planned round."""
+    def _has_failed_channel(self, transaction: Transaction) -> bool:
+        """Return whether a channel of the plan has failed, after planning again without it."""
         assert transaction.division is not None
         accounts = self._context.state.channels.accounts
         numbers = [number for way in transaction.division.scope_paths for number in way.channel_ids]
         dead = self._uses([number for number in numbers if not accounts[number].is_usable])
         if dead:
             self._take_back(transaction, transaction.children())
-            transaction.exclude(dead, transaction.avoiding)
-            self._try_next(transaction)
+            transaction.exclude(dead, transaction.excluded)
+            self._plan_next(transaction)
         return bool(dead)
 
-    # Small things.
+    # Helpers.
 
-    def _close(self, transaction: Transaction) -> None:
+    def _close(self, transaction: Transaction, state: TransactionState) -> None:
+        transaction.enter(state)
         contract, generation = transaction.key
         del self._open[transaction.key]
         self._parked.pop(transaction.key, None)
@@ -351,12 +382,12 @@ class Coordinator:
         if transaction is None or child not in transaction.waiting:
             return None
         if self._releases.is_open(key, child):
-            return None  # The answer to an earlier round, which is being given back.
-        if message.round not in {0, transaction.asked.get(child)}:
-            return None  # And that has been given back since.
+            return None  # An answer to an earlier round, which the child has to release.
+        if message.round not in {0, transaction.rounds_sent.get(child)}:
+            return None  # An answer to an earlier round, which the child has released.
         return transaction
 
-    def _hear(self, transaction: Transaction, child: str) -> None:
+    def _mark_answered(self, transaction: Transaction, child: str) -> None:
         transaction.waiting.discard(child)
         keys = self._waiting_for.get(child)
         if keys is not None:
@@ -367,7 +398,7 @@ class Coordinator:
     def _take_back(self, transaction: Transaction, children: Sequence[str]) -> None:
         self._uncharge(transaction)
         for child in list(transaction.waiting):
-            self._hear(transaction, child)
+            self._mark_answered(transaction, child)
         transaction.division = None
         if children:
             self._releases.start(transaction.key, children)
@@ -379,17 +410,13 @@ class Coordinator:
 
 
 def _replaceable(part: Part) -> tuple[Use, ...]:
-    """What else could lead round a refusal: another way through the child, or another border."""
+    """Return the links to leave out after a refusal: inside the child, or else its channels."""
     inside = [use for use in part.uses if not use[2]]
     channels = [use for use in part.uses if use[2] and START not in use and END not in use]
     return tuple((inside or channels)[:EXCLUDED_AT_ONCE])
 
 
 def _paired(division: Division) -> tuple[Use, ...]:
-    """Ways through children that have joined others than were planned, perhaps."""
+    """Return links of children that may have joined other borders than planned."""
     crossed = [part for part in division.parts.values() if part.entries and part.exits]
     return tuple(use for part in crossed for use in _replaceable(part))[:EXCLUDED_AT_ONCE]
-
-
-def _nothing(_: object) -> None:
-    """Nobody listens yet."""

@@ -1,4 +1,4 @@
-"""What a broker above clouds makes durable of flooding."""
+"""Journal operation of flooding at a broker above clouds."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 
 class FloodingHeld(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw_only=True):
-    """How one variable floods this scope from now on, all of it; with nothing, it does not.
+    """Flooding of one variable in this scope; without any terms the variable does not flood.
 
-    `number` and `reserved_number` are the generations that children know it by; `generation` and
-    `reserved_generation` are the parent's. What is reserved is reserved below too.
+    `own` are the terms of this broker's operators, `above` those that the parent has committed,
+    `reserved` those that the parent has reserved; every child has reserved the latter too.
+    `number` and `reserved_number` are the generations in messages to children; `generation` and
+    `reserved_generation` are those of the parent.
     """
 
     variable: StatusVariable
@@ -31,35 +33,35 @@ class FloodingHeld(msgspec.Struct, frozen=True, omit_defaults=True, tag=True, kw
     reserved_number: int = 0
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         return not (self.own or self.above or self.reserved)
 
     @property
     def modes(self) -> set[int]:
-        """The modes in which anybody has asked for it."""
+        """Modes in which an operator or the parent has requested the flood."""
         return {*self.own, *self.above, *self.reserved}
 
     def has_committed(self, generation: int, terms: Mapping[int, FloodTerm]) -> bool:
-        """Whether this is what the parent has committed: a number alone may be another's."""
+        """Return whether the parent has committed these terms; a generation alone is ambiguous."""
         return self.generation == generation and self.above == terms
 
     def has_reserved(self, generation: int, terms: Mapping[int, FloodTerm]) -> bool:
-        """Whether room is held for this word of the parent, or for more."""
+        """Return whether these terms of the parent, or more, are reserved."""
         return (
             self.reserved_generation == generation != NO_GENERATION
             and terms.items() <= self.reserved.items()
         )
 
     def released(self) -> FloodingHeld:
-        """The same without what is reserved for the parent."""
+        """Return the operation without the terms that are reserved for the parent."""
         return structs.replace(self, reserved={}, reserved_generation=0, reserved_number=0)
 
     def terms(self, depth: int) -> dict[int, FloodTerm]:
-        """What children have committed, or are to."""
+        """Return the terms that children commit."""
         return in_force(self._own_at(depth), self.above)
 
     def reserved_terms(self, depth: int) -> dict[int, FloodTerm]:
-        """What children have reserved, or are to."""
+        """Return the terms that children reserve."""
         return in_force(self._own_at(depth), self.reserved)
 
     def _own_at(self, depth: int) -> dict[int, FloodTerm]:

@@ -1,8 +1,8 @@
-"""What floods the scope of a broker above clouds: durable, and charged on the channels between.
+"""Floods of a broker's scope: durable, and charged on the channels between its children.
 
-Operators of this broker ask for its own depth; what its parent asks keeps the depth of where it was
-asked. Children are told, for each variable, the one thing that holds: the parent's where it has
-spoken, else this broker's.
+Floods of this broker's operators have its own depth as scope level; floods of the parent keep the
+level that the parent sends. For each mode of a variable children get one term: that of the parent
+if there is one, else that of the operators.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 NO_CHANNEL: Final = 0
 TERM_SHIFT: Final = 32
-"""So many generations, as a power of two, has each term of a broker."""
+"""Bits of a generation below the term of the broker."""
 
 
 class FloodingReservations:
-    """Every channel of this broker carries all that floods its scope, and is charged for it."""
+    """Floods by variable; every own channel carries all of them, and is charged for them."""
 
     def __init__(self, channels: OwnedChannels) -> None:
         self._channels = channels
@@ -41,9 +41,9 @@ class FloodingReservations:
         self.number_last = 0
 
     def next_number(self, term: int) -> int:
-        """A generation that no child has heard of.
+        """Return a generation that no child has received before.
 
-        Each term has its own: the journal keeps none of what is over, or was never decided.
+        Each term has its own range, because the journal does not keep ended or undecided floods.
         """
         self.number_last = max(self.number_last + 1, term << TERM_SHIFT)
         return self.number_last
@@ -60,24 +60,25 @@ class FloodingReservations:
             yield held
 
     def taken(self) -> Iterator[tuple[StatusVariable, dict[int, int]]]:
-        """What every channel of this broker carries by flooding."""
+        """Yield the load of flooding on every own channel."""
         for held in self.floods.values():
             for terms in (held.own, held.above, held.reserved):
                 yield held.variable, everys_of(terms)
 
     def is_of_another(self, variable: StatusVariable) -> bool:
-        """Whether what is held under its name is of another publication."""
+        """Return whether another publication has a flood under the name of this variable."""
         held = self.floods.get(variable.name)
         return held is not None and held.variable != variable
 
     def counts_for_another(self, variable: StatusVariable) -> bool:
-        """Whether another publication of its name floods, or would if the parent had not spoken."""
+        """Return whether that other flood counts, or would count without the parent's terms."""
         held = self.floods.get(variable.name)
         return self.is_of_another(variable) and held is not None and bool(held.own or held.above)
 
     def obstacles(self, after: FloodingHeld) -> list[Obstacle]:
-        """What stands in its way on the channels of this broker; leaves no trace."""
+        """Return the obstacles to a flood on the own channels, and leave the charges as before."""
         before = self.floods.get(after.variable.name)
+        # Charge as `_replace` does, look for obstacles, and undo the charges.
         self._charge(after)
         if before is not None:
             self._uncharge(before)
@@ -85,20 +86,20 @@ class FloodingReservations:
         if before is not None:
             self._charge(before)
         self._uncharge(after)
-        return found if after.is_over else found + self._channels.congested()
+        return found if after.has_ended else found + self._channels.congested()
 
     def slow(self) -> Refusal | None:
-        """The slowest channel of this broker, if nothing may flood over it."""
+        """Return a refusal if a channel of this broker is too slow for any flood."""
         return slow_refusal(account.channel for account in self._channels.accounts.values())
 
     def channel_added(self, channel_id: int, done: Applied) -> None:
-        """A new channel carries all that floods, like any other."""
+        """Charge a new channel for every flood."""
         for held in self.floods.values():
             self._charge(held, channel_id)
             done.undo.append(partial(self._uncharge, held, channel_id))
 
     def channel_removed(self, channel_id: int, done: Applied) -> None:
-        """The channel is about to go, and with it what flooding takes of it."""
+        """Remove the charges of flooding from a channel that is about to be removed."""
         for held in self.floods.values():
             self._uncharge(held, channel_id)
             done.undo.append(partial(self._charge, held, channel_id))
@@ -108,7 +109,7 @@ class FloodingReservations:
             self._charge(after)
         if before is not None:
             self._uncharge(before)
-        if after is None or after.is_over:
+        if after is None or after.has_ended:
             self.floods.pop(name, None)
         else:
             self.floods[name] = after
@@ -116,27 +117,29 @@ class FloodingReservations:
     def _charge(self, held: FloodingHeld, channel_id: int = NO_CHANNEL) -> None:
         for terms in (held.own, held.above, held.reserved):
             if terms:
-                self._channels.charge(held.variable, everys_of(terms), self._ways(channel_id))
+                self._channels.charge(held.variable, everys_of(terms), self._paths(channel_id))
 
     def _uncharge(self, held: FloodingHeld, channel_id: int = NO_CHANNEL) -> None:
         for terms in (held.own, held.above, held.reserved):
             if terms:
-                self._channels.uncharge(held.variable, everys_of(terms), self._ways(channel_id))
+                self._channels.uncharge(held.variable, everys_of(terms), self._paths(channel_id))
 
-    def _ways(self, channel_id: int) -> tuple[ScopePath, ...]:
-        """One channel or all of them; nobody relies on how long a flooded event takes."""
+    def _paths(self, channel_id: int) -> tuple[Way, ...]:
+        """Return one channel or all of them, without a bound: no contract covers a flood."""
         numbers = (channel_id,) if channel_id else tuple(sorted(self._channels.accounts))
         shares = (LATENCY_US_MAX,) * len(numbers)
         return (ScopePath(NO_CHANNEL, NO_CHANNEL, numbers, shares),)
 
 
-def flooded_of(held: FloodingHeld, number: int, terms: dict[int, FloodTerm]) -> FloodedVariable:
-    """What children are told of it."""
+def flooded_variable(
+    held: FloodingHeld, number: int, terms: dict[int, FloodTerm]
+) -> FloodedVariable:
+    """Return the part of a message that describes a flood to children."""
     return FloodedVariable(variable=held.variable, generation=number, terms=terms)
 
 
-def told_of(many: Iterable[FloodingHeld], depth: int) -> tuple[FloodedVariable, ...]:
-    """All that children have committed, or are to."""
+def flooded_variables(many: Iterable[FloodingHeld], depth: int) -> tuple[FloodedVariable, ...]:
+    """Return the floods that children commit, for a message."""
     return tuple(
-        flooded_of(held, held.number, terms) for held in many if (terms := held.terms(depth))
+        flooded_variable(held, held.number, terms) for held in many if (terms := held.terms(depth))
     )

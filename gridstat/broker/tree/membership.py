@@ -1,17 +1,37 @@
-"""Who is there: children that join and leave, and the parent that this broker itself joins.
+"""Sessions with the children, which join this broker, and with the parent, which this one joins.
 
-Terms fence both ways: a child of a lower term than was heard before is another process that does
-not know yet that it is over, and so is such a parent.
+States of the session with the parent (`ParentState`):
+
+    ABSENT --connected; send JoinTree--> JOINING
+    JOINING --TreeJoined, and the place is new--> PLACING --place durable--> JOINED
+    JOINING --TreeJoined, and the place is known--> JOINED
+    JOINED --TreeJoined with another place--> MOVING --place durable--> JOINED
+    any state --disconnected, stale term, or the journal fails--> ABSENT
+
+In PLACING and MOVING every other message of the parent is kept, and handled in its order once the
+place is durable, because the parent sends each message only once in a session. In ABSENT and
+JOINING such messages are dropped: the parent sends them again after a join.
+
+A child sends `JoinTree`. Its term, clouds and height are made durable, then the child counts as
+joined: it gets `TreeJoined` with its place, and every component sends what the child may have
+missed. A child with children of its own waits until this broker knows its own place.
+
+Terms fence both ways: a child or a parent with a lower term than was recorded is a process that
+has been replaced, and its session ends.
+
+Timeout and restart: this module sets no timer. A restarted broker has a higher term, every session
+begins again, and whatever the earlier session had begun no longer counts.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from msgspec import structs
 
 from gridstat.broker.tree import channel_prefixes
+from gridstat.broker.tree.tree_context import ParentState
 from gridstat.broker.tree.tree_operations import ChildReported, Placed
 from gridstat.model.errors import (
     GridStatError,
@@ -23,78 +43,92 @@ from gridstat.model.errors import (
 from gridstat.net.command.tree_messages import ABOVE_MAX, CloudsChanged, JoinTree, TreeJoined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gridstat.broker.tree.identifier_leases import IdentifierLeases
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.broker.tree.tree_operations import TreeOperation, Unplaced
     from gridstat.net.command.tree_messages import TreeMessageBase
 
 
-EARLY_WORDS_MAX: Final = 100_000
+KEPT_MESSAGES_MAX: Final = 100_000
+"""Messages of the parent that are kept while a place is being written."""
 
 Standing: TypeAlias = tuple[Placed | None, int]
+"""Place of this broker, and the prefix of its channel numbers."""
+
+
+class MembershipListener(Protocol):
+    """Notified of children and of the parent, once the session concerned counts."""
+
+    def child_joined(self, child: str) -> None: ...
+
+    def child_left(self, child: str) -> None: ...
+
+    def clouds_changed(self, child: str) -> None: ...
+
+    def parent_joined(self) -> None: ...
+
+    def parent_replaced(self) -> None:
+        """Release what the previous parent had reserved or committed."""
+
+    def place_changed(self) -> None: ...
+
+    def parent_message_kept(self, message: TreeMessageBase) -> None:
+        """Handle a message that was kept while this broker's place was being written."""
 
 
 class Membership:
-    """`child_joined` and `parent_joined` are told once a session counts, `child_left` when not."""
+    """Sessions with the children and with the parent."""
 
-    def __init__(self, context: TreeContext, leases: IdentifierLeases) -> None:
+    def __init__(
+        self, context: TreeContext, leases: IdentifierLeases, listener: MembershipListener
+    ) -> None:
         self._context = context
         self._leases = leases
+        self._listener = listener
         self._terms: dict[str, int] = {}
-        self._sessions: set[str] = set()
-        self._unplaced: dict[str, int] = {}
-        """Brokers that have joined before this one knows its own place, and their terms."""
-        self._clouds_said: tuple[str, ...] = ()
-        self._early: list[TreeMessageBase] | None = None
-        self._placing = 0
-        """Places that the parent has told in this session, and that are not durable yet."""
+        """Terms of the children that have sent JoinTree in their present session."""
+        self._waiting_for_place: dict[str, int] = {}
+        """Terms of children that join once this broker knows its own place."""
+        self._clouds_sent: tuple[str, ...] = ()
+        self._kept: list[TreeMessageBase] = []
+        """Messages of the parent to handle once the place is durable."""
+        self._places_unwritten = 0
+        """Places received from the parent in this session that are not durable yet."""
         self._parent_session = 0
-        """Which session with the parent this is: what an earlier one began is not of this one."""
-        self.child_joined: Callable[[str], None] = _nothing
-        self.child_left: Callable[[str], None] = _nothing
-        self.clouds_changed: Callable[[str], None] = _nothing
-        self.parent_joined: Callable[[], None] = _nothing_at_all
-        self.moved: Callable[[], None] = _nothing_at_all
-        self.parted: Callable[[], None] = _nothing_at_all
-        self.heard: Callable[[TreeMessageBase], object] = _nothing
+        """Number of the session with the parent, by which writes of earlier ones are recognised."""
 
     # Sessions.
 
     def connect(self, name: str) -> None:
         if name == self._context.settings.parent:
-            self._begin_parent_session()
-            self.say_joining()
+            self._reset_parent_session(ParentState.JOINING)
+            self._send_join()
         elif name not in self._context.state.families.children:
             self._close(name, self._no_child(name))
-        else:
-            self._sessions.add(name)
 
     def disconnect(self, name: str) -> None:
         if name == self._context.settings.parent:
-            self._begin_parent_session()
+            self._reset_parent_session(ParentState.ABSENT)
             return
-        self._sessions.discard(name)
         self._terms.pop(name, None)
         if name in self._context.joined:
             self._context.joined.discard(name)
-            self.child_left(name)
+            self._listener.child_left(name)
 
-    def _begin_parent_session(self) -> None:
-        self._context.is_parent_joined = False
-        self._early = None
-        self._placing = 0
+    def _reset_parent_session(self, state: ParentState) -> None:
+        self._context.parent_state = state
+        self._kept = []
+        self._places_unwritten = 0
         self._parent_session += 1
 
-    def say_joining(self) -> None:
+    def _send_join(self) -> None:
         families = self._context.state.families
-        self._clouds_said = families.clouds()
+        self._clouds_sent = families.clouds()
         self._context.send(
             f"broker/{self._context.settings.parent}",
             JoinTree(
                 term=self._context.term,
-                clouds=self._clouds_said,
+                clouds=self._clouds_sent,
                 height=families.height,
                 numbers_used=self._leases.numbers_used,
                 journal=self._context.state.journal,
@@ -121,38 +155,48 @@ class Membership:
         except GridStatError as error:
             self._close(name, error)
             return
-        self._leases.record_journal(name, message.journal)
-        heard = ChildReported(
+        self._leases.hear_journal(name, message.journal)
+        reported = ChildReported(
             name=name,
             term=message.term,
             clouds=message.clouds,
             height=message.height,
             prefixes=message.prefixes,
         )
-        self._sessions.add(name)
         self._terms[name] = message.term
-        has_changed = (known.clouds, known.height) != (heard.clouds, heard.height)
-        is_new = has_changed or (known.term, known.prefixes) != (heard.term, heard.prefixes)
-        moved = self._making_room(heard.prefixes)
-        operations: list[TreeOperation] = [heard] if is_new else []
-        operations += [*kept, *moved]
+        has_changed = (known.clouds, known.height) != (reported.clouds, reported.height)
+        is_new = has_changed or (known.term, known.prefixes) != (reported.term, reported.prefixes)
+        renumbered = self._other_prefix(reported.prefixes)
+        operations: list[TreeOperation] = [reported] if is_new else []
+        operations += [*kept, *renumbered]
         if not operations:
             self._joined(name, message.term, has_changed=False)
             return
-
-        def joined() -> None:
-            if moved:
-                self._tell_places()
-            self._joined(name, message.term, has_changed=has_changed or bool(kept))
-
+        # The child joins once its report is durable, since the parent gets its clouds then.
         self._context.decide(
             operations,
-            joined,
-            lambda reason: self._close(name, StorageFailed(f"not taken in: {reason}")),
+            partial(
+                self._join_written,
+                name,
+                message.term,
+                has_changed=has_changed or bool(kept),
+                is_renumbered=bool(renumbered),
+            ),
+            partial(self._report_not_written, name),
         )
 
-    def _making_room(self, taken: tuple[int, ...]) -> list[Placed | Unplaced]:
-        """Another prefix for this broker's channels, if it can have one and a child needs it."""
+    def _join_written(
+        self, name: str, term: int, *, has_changed: bool, is_renumbered: bool
+    ) -> None:
+        if is_renumbered:
+            self._send_places()
+        self._joined(name, term, has_changed=has_changed)
+
+    def _report_not_written(self, name: str, reason: str) -> None:
+        self._close(name, StorageFailed(f"its report could not be written: {reason}"))
+
+    def _other_prefix(self, taken: tuple[int, ...]) -> list[Placed | Unplaced]:
+        """Return an operation that gives up a prefix which a child uses too, if possible."""
         state = self._context.state
         own = state.channels.prefix
         if own not in taken or state.is_holding or not self._context.is_placed:
@@ -163,19 +207,19 @@ class Membership:
         return [] if prefix == own else [state.standing(prefix)]
 
     def _joined(self, name: str, term: int, *, has_changed: bool) -> None:
-        if name not in self._sessions or self._terms.get(name) != term:
-            return  # The session is gone, or another has begun.
+        if self._terms.get(name) != term:
+            return  # The session has ended, or another has begun.
         if not self._context.is_placed and self._context.state.families.children[name].height:
-            self._unplaced[name] = term
-            return  # It may hold something in its place by then, and could not leave it.
+            self._waiting_for_place[name] = term
+            return  # A child may hold segments by its place, which could then not change.
         self._context.joined.add(name)
-        self._place(name)
+        self._send_place(name)
         if name not in self._context.joined:
             return
         self._context.note("child_joined", child=name, term=term)
         if has_changed and self._context.is_parent_joined:
-            self._say_clouds()
-        self.child_joined(name)
+            self._send_clouds()
+        self._listener.child_joined(name)
 
     def change_clouds(self, name: str, message: CloudsChanged) -> None:
         families = self._context.state.families
@@ -185,43 +229,41 @@ class Membership:
         except GridStatError as error:
             self._close(name, error)
             return
-        heard = ChildReported(
+        reported = ChildReported(
             name=name,
             term=known.term,
             clouds=message.clouds,
             height=known.height,
             prefixes=known.prefixes,
         )
-
-        def changed() -> None:
-            self._say_clouds()
-            self.clouds_changed(name)
-
         self._context.decide(
-            [heard],
-            changed,
-            lambda reason: self._close(name, StorageFailed(f"not taken in: {reason}")),
+            [reported],
+            partial(self._clouds_changed, name),
+            partial(self._report_not_written, name),
         )
 
+    def _clouds_changed(self, name: str) -> None:
+        self._send_clouds()
+        self._listener.clouds_changed(name)
+
     def dismiss(self, name: str) -> None:
-        """It is no child any more."""
-        self._sessions.discard(name)
+        """End the session of a broker that is no longer a child."""
         self._close(name, self._no_child(name))
 
-    def send_away(self, name: str, error: GridStatError) -> None:
-        """End the session of a child, or with the parent; it may begin again."""
+    def end_session(self, name: str, error: GridStatError) -> None:
+        """End the session of a child, or with the parent; the peer may connect again."""
         self._context.note("sent_away", broker=name, reason=str(error.args[0]))
         if name == self._context.settings.parent:
-            self.leave_parent(error)
+            self._leave_parent(error)
         else:
             self._close(name, error)
 
-    def hears(self, name: str, term: int) -> bool:
-        """Whether a word of a child counts: it has joined, with this term."""
+    def accepts(self, name: str, term: int) -> bool:
+        """Return whether a child has joined with this term, so that its messages count."""
         return name in self._context.joined and self._terms.get(name) == term
 
-    def _place(self, name: str) -> None:
-        """Where a child stands; not before this broker knows where it stands itself."""
+    def _send_place(self, name: str) -> None:
+        """Send a child its place in the tree; end its session if it would be too deep."""
         placed = self._context.state.placed
         if self._context.has_parent and placed is None:
             above: tuple[str, ...] = (self._context.settings.parent, self._context.settings.name)
@@ -240,43 +282,52 @@ class Membership:
             ),
         )
 
-    def _tell_places(self) -> None:
-        """Children stand elsewhere, or may not have the same prefixes as before."""
+    def _send_places(self) -> None:
+        """Send every child its place after the own place or prefix has changed."""
         for name in sorted(self._context.joined):
-            self._place(name)
-        self.moved()
+            self._send_place(name)
+        self._listener.place_changed()
 
     # The parent.
 
-    def take_answer(self, message: TreeJoined) -> None:
+    def receive_place(self, message: TreeJoined) -> None:
         known = self._parent_term()
         if message.term < known:
-            self.refuse_parent(message.term, known)
+            self._refuse_parent(message.term, known)
             return
         try:
             wanted = self._wanted(message)
         except GridStatError as error:
-            self.send_away(self._context.settings.parent, error)
+            self.end_session(self._context.settings.parent, error)
             return
         before = self._standing()
         is_known = before == (structs.replace(wanted, numbered_at=-1), wanted.numbered_at)
-        self._placing += 1
+        self._places_unwritten += 1
         if is_known and not self._context.pending_count:
-            self._take_place(self._parent_session, before)
+            # Nothing has to be written, and no earlier place is on its way to the disk.
+            self._place_written(self._parent_session, before)
             return
-        if self._early is None:
-            self._early = []
+        match self._context.parent_state:
+            case ParentState.ABSENT | ParentState.JOINING:
+                self._context.parent_state = ParentState.PLACING
+            case ParentState.JOINED:
+                self._context.parent_state = ParentState.MOVING
+            case ParentState.PLACING | ParentState.MOVING:
+                pass  # The places become durable one after the other.
         is_other = before[0] is not None and not before[0].is_below(wanted.parent)
-        parted = self._context.state.release_parent_holdings() if is_other else []
+        released = self._context.state.parted() if is_other else []
         self._context.decide(
-            [] if is_known else [wanted, *parted],
-            partial(self._take_place, self._parent_session, before, has_parted=bool(parted)),
-            lambda reason: self.leave_parent(StorageFailed(f"not joined: {reason}")),
+            [] if is_known else [wanted, *released],
+            partial(self._place_written, self._parent_session, before, is_other=bool(released)),
+            self._place_not_written,
         )
 
+    def _place_not_written(self, reason: str) -> None:
+        self._leave_parent(StorageFailed(f"the place could not be written: {reason}"))
+
     def _wanted(self, message: TreeJoined) -> Placed:
-        """Where this broker is to stand; raises if it cannot."""
-        state, above = self._context.state, channel_prefixes.taken_above(message)
+        """Return the place that the parent has sent; raise if this broker cannot take it."""
+        state, above = self._context.state, channel_prefixes.told_above(message)
         self._leases.check_tree(message.above)
         below = state.families.prefixes()
         return Placed(
@@ -289,74 +340,78 @@ class Membership:
         )
 
     def _parent_term(self) -> int:
-        """The highest that was heard of this parent; another one counts its own."""
+        """Return the highest recorded term of the present parent, 0 if none is recorded."""
         placed = self._context.state.placed
         is_its_own = placed is not None and placed.is_below(self._context.settings.parent)
         return placed.term if placed is not None and is_its_own else 0
 
     def keeps(self, message: TreeMessageBase) -> bool:
-        """Keep a word that comes while our place is being made durable; it is said only once."""
-        if self._early is None or len(self._early) >= EARLY_WORDS_MAX:
+        """Keep a message that arrives while a place is being written; return whether it is kept."""
+        is_placing = self._context.parent_state in {ParentState.PLACING, ParentState.MOVING}
+        if not is_placing or len(self._kept) >= KEPT_MESSAGES_MAX:
             return False
-        self._early.append(message)
+        self._kept.append(message)
         return True
 
     def obeys(self, term: int) -> bool:
+        """Return whether a message of the parent with this term counts; end a stale session."""
         known = self._parent_term()
         if term >= known:
             return self._context.is_parent_joined
-        self.refuse_parent(term, known)
+        self._refuse_parent(term, known)
         return False
 
-    def refuse_parent(self, term: int, known: int) -> None:
-        self.leave_parent(self._stale(self._context.settings.parent, term, known))
+    def _refuse_parent(self, term: int, known: int) -> None:
+        self._leave_parent(self._stale(self._context.settings.parent, term, known))
 
-    def leave_parent(self, error: GridStatError) -> None:
-        self._begin_parent_session()
+    def _leave_parent(self, error: GridStatError) -> None:
+        self._reset_parent_session(ParentState.ABSENT)
         self._context.close(f"broker/{self._context.settings.parent}", error)
 
     def _standing(self) -> Standing:
-        """All that children go by, and the term."""
+        """Return everything that the places of children depend on, and the parent's term."""
         return self._context.state.placed, self._context.state.channels.prefix
 
-    def _take_place(self, session: int, before: Standing, *, has_parted: bool = False) -> None:
+    def _place_written(self, session: int, before: Standing, *, is_other: bool = False) -> None:
+        """Continue after a place is durable, even if the session that sent it has ended."""
         is_present = session == self._parent_session
         is_first = is_present and not self._context.is_parent_joined
         if is_present:
-            self._context.is_parent_joined = True
-        if has_parted:
-            self.parted()
+            self._places_unwritten -= 1
+            is_last = not self._places_unwritten
+            self._context.parent_state = ParentState.JOINED if is_last else ParentState.MOVING
+        if is_other:
+            self._listener.parent_replaced()
         if not _is_same_place(self._standing(), before):
-            self._tell_places()
-        unplaced, self._unplaced = self._unplaced, {}
-        for name, term in unplaced.items():
+            self._send_places()
+        waiting, self._waiting_for_place = self._waiting_for_place, {}
+        for name, term in waiting.items():
             self._joined(name, term, has_changed=False)
         if not is_present:
-            return  # The parent has not taken us in yet in the session that there is now.
-        self._placing -= 1
+            return  # The parent has not answered yet in the present session.
         if is_first:
             self._context.note("tree_joined", parent=self._context.settings.parent)
-            if self._clouds_said != self._context.state.families.clouds():
-                self._say_clouds()  # A child has joined while the parent's answer was on its way.
-            self.parent_joined()
-        if self._placing:
-            return  # Another place is being written, and words before and after it keep order.
-        early, self._early = self._early or [], None
-        for message in early:
-            self.heard(message)
+            if self._clouds_sent != self._context.state.families.clouds():
+                self._send_clouds()  # A child has joined since JoinTree was sent.
+            self._listener.parent_joined()
+        if self._places_unwritten:
+            return  # Messages from before and after the next place keep their order.
+        kept, self._kept = self._kept, []
+        for message in kept:
+            self._listener.parent_message_kept(message)
 
-    def _say_clouds(self) -> None:
+    def _send_clouds(self) -> None:
         self._context.send_parent(
             CloudsChanged(term=self._context.term, clouds=self._context.state.families.clouds())
         )
 
-    # Small things.
+    # Helpers.
 
     def _close(self, name: str, error: GridStatError) -> None:
         self._terms.pop(name, None)
         if name in self._context.joined:
             self._context.joined.discard(name)
-            self.child_left(name)
+            self._listener.child_left(name)
         self._context.close(f"broker/{name}", error)
 
     def _no_child(self, name: str) -> NotAuthorised:
@@ -374,20 +429,12 @@ class Membership:
 
     @staticmethod
     def _stale(name: str, term: int, known: int) -> StaleTerm:
-        return StaleTerm(f"broker {name} speaks for term {term}, and {known} was heard before")
+        return StaleTerm(f"broker {name} has sent term {term}, although it sent {known} before")
 
 
 def _is_same_place(one: Standing, other: Standing) -> bool:
-    """Whether children would be told the same."""
+    """Return whether children would get the same places."""
     (placed, prefix), (before, prefix_before) = one, other
     if placed is None or before is None or prefix != prefix_before:
         return False
     return placed == structs.replace(before, term=placed.term)
-
-
-def _nothing(_: object) -> None:
-    """Nobody listens yet."""
-
-
-def _nothing_at_all() -> None:
-    """Nobody listens yet."""

@@ -1,13 +1,31 @@
-"""OwnedContracts that this broker owns: asked from below, planned, decided, granted, ended.
+"""Contracts that this broker owns: requested from below, reserved, decided, granted, ended.
 
-What a broker in the middle does not own it passes up, and the answers down, by the cloud in the
-contract's name. It keeps what is on its way until it is answered, so that a session that is lost
-loses no question.
+A broker owns a contract if the publisher and the subscriber lie below two different children.
+
+States of an owned contract:
+
+    absent --AskContract--> looked up --variable found--> being reserved (a transaction)
+    being reserved --holding durable--> decided --every child has confirmed--> granted
+    looked up, being reserved --refusal--> absent, or as before if it was a change
+    decided, granted --AskContract with another QoS--> looked up, beside the present generation
+    decided, granted --damage--> being replanned, beside the present generation
+    any state --EndContract, or the variable has ended--> ended --children released--> absent
+
+Messages. The subscriber's cloud sends `AskContract` and `EndContract`, and gets `ContractGranted`,
+`ContractRefused` or `ContractEnded`. A broker that does not own the contract forwards requests up
+and answers down, and keeps each request until it is answered, so that a lost session loses none.
+
+Timeout. Look-ups and transactions have deadlines of their own, and end in a refusal. A contract
+whose children confirm late is granted with a text that says so.
+
+Restart. Only holdings are durable. A cloud repeats its open requests when it joins. A generation
+that was decided and perhaps not granted is granted again; the ones before it are then released.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 from msgspec import structs
@@ -16,8 +34,8 @@ from gridstat.broker.capacity.charges import check_rate
 from gridstat.broker.capacity.negotiation import band_of, replay_band
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.requests.request_checks import check_type
-from gridstat.broker.tree.contract_damage import narrow
-from gridstat.broker.tree.transaction import Transaction, levels
+from gridstat.broker.tree.contract_damage import restrict
+from gridstat.broker.tree.transaction import Purpose, Transaction, levels
 from gridstat.broker.tree.tree_operations import (
     Holding,
     HoldingBody,
@@ -29,6 +47,7 @@ from gridstat.broker.tree.tree_operations import (
 from gridstat.model.errors import (
     GridStatError,
     LayoutError,
+    LimitReached,
     NoSuchSubscription,
     NoSuchVariable,
     QuotaReached,
@@ -52,6 +71,7 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.border_graph import BorderGraph
     from gridstat.broker.tree.contract_damage import Damage, Impaired
     from gridstat.broker.tree.coordinator import Coordinator
+    from gridstat.broker.tree.membership import Membership
     from gridstat.broker.tree.publication_lookups import PublicationLookups
     from gridstat.broker.tree.segment_commits import SegmentCommits
     from gridstat.broker.tree.segment_releases import HoldingRelease
@@ -62,11 +82,22 @@ if TYPE_CHECKING:
     from gridstat.net.command.segment_messages import EndContract
 
 
-class OwnedContracts:
-    """A contract is decided when its holding is durable, and granted when that is up.
+class ContractListener(Protocol):
+    """Notified of decisions about contracts; knows which paths of a contract do not work."""
 
-    `asked` are the questions that are being worked on, or are on their way up.
-    """
+    def contract_settled(self, contract: str) -> None: ...
+
+    def contract_decided(self, holding: Holding) -> None: ...
+
+    def replan_failed(self, contract: str) -> None: ...
+
+    def impairment_of(self, holding: Holding) -> Impaired: ...
+
+    def damage_of(self, contract: str) -> Damage: ...
+
+
+class OwnedContracts:
+    """Requests that are being worked on here or forwarded; the contracts are holdings."""
 
     def __init__(
         self,
@@ -75,45 +106,43 @@ class OwnedContracts:
         lookups: PublicationLookups,
         coordinator: Coordinator,
         commits: SegmentCommits,
-        parting: HoldingRelease,
+        holding_release: HoldingRelease,
+        membership: Membership,
+        listener: ContractListener,
     ) -> None:
         self._context = context
         self._graph = graph
         self._lookups = lookups
         self._coordinator = coordinator
         self._commits = commits
-        self._holding_release = parting
-        self._endings = ContractEndings(context, commits, parting)
-        self._subscribers: SubscriberDistances = parting.subscribers
-        self._asked: dict[str, AskContract] = {}
-        self._later: dict[str, AskContract] = {}
-        self.endings_above = ContractEndingsAbove(context)
-        self.replanned: dict[str, int] = {}
-        self.settled: Callable[[str], None] = _nothing
-        self.decided: Callable[[Holding], None] = _nothing
-        self.not_replanned: Callable[[str], None] = _nothing
-        self.state_of: Callable[[Holding], Impaired] = _whole
-        """What does not work of a contract at the moment."""
+        self._holding_release = holding_release
+        self._listener = listener
+        self._endings = ContractEndings(context, commits, holding_release)
+        self._subscribers: SubscriberDistances = holding_release.subscribers
+        self._requests: dict[str, AskContract] = {}
+        self._next_requests: dict[str, AskContract] = {}
+        self.endings_above = ContractEndingsAbove(context, membership)
+        self.being_replanned: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._asked)
+        return len(self._requests)
 
-    # Questions from below.
+    # Requests from below.
 
-    def ask(self, child: str, message: AskContract) -> None:
+    def request(self, child: str, message: AskContract) -> None:
         self._subscribers.learn(message.subscriber, message.ends)
         if not self._is_own(message):
-            self._pass_up(child, message)
+            self._forward_up(child, message)
             return
         contract, holdings = message.contract, self._context.state.holdings
-        open_now = self._asked.get(contract)
-        if open_now is not None or contract in self.replanned:
-            is_open = open_now is not None and open_now.name == message.name
-            if open_now is None or not is_open or message.generation > open_now.generation:
-                self._later[contract] = message
+        open_request = self._requests.get(contract)
+        if open_request is not None or contract in self.being_replanned:
+            is_open = open_request is not None and open_request.name == message.name
+            if open_request is None or not is_open or message.generation > open_request.generation:
+                self._next_requests[contract] = message
             return
         held = holdings.current(contract)
-        is_other = held is not None and not is_of(held, message)
+        is_other = held is not None and not is_about(held, message)
         if held is not None and not is_other:
             known = body_of(held)
             if message.generation < known.asked:
@@ -123,39 +152,39 @@ class OwnedContracts:
                 return
         if self._is_busy(message):
             return
-        self._asked[contract] = message
+        self._requests[contract] = message
         if is_other:
-            # The cloud has lost its journal, and counts its contracts anew.
-            self.settled(contract)
-            self._endings.end(contract, lambda: self._look_up(message))
+            # The cloud has lost its journal, and numbers its contracts from the beginning.
+            self._listener.contract_settled(contract)
+            self._endings.end(contract, partial(self._look_up, message))
         else:
             self._look_up(message)
 
     def _look_up(self, message: AskContract) -> None:
-        self._lookups.ask(message.name, lambda found: self._looked_up(message, found))
+        self._lookups.look_up(message.name, self, message)
 
     def end(self, child: str, message: EndContract) -> None:
-        """Durably over before anybody hears of it; said again, it is confirmed again."""
+        """End a contract, durably before it is confirmed; confirm a repeated request again."""
         contract = message.contract
-        self._later.pop(contract, None)
-        asked = self._asked.pop(contract, None)
-        self._give_up(contract)
+        self._next_requests.pop(contract, None)
+        request = self._requests.pop(contract, None)
+        self._cancel(contract)
         holdings = self._context.state.holdings
         owned = [found for found in holdings.of(contract) if found.is_owned]
-        if not owned and self._context.has_parent and not self._is_own(asked):
-            self.endings_above.say(child, message)
+        if not owned and self._context.has_parent and not self._is_own(request):
+            self.endings_above.forward(child, message)
             return
         self.end_now(contract, None)
 
     def end_now(self, contract: str, why: RefusedOutcome | None) -> None:
-        """Give everything of a contract back; the subscriber's cloud hears of it once durable."""
-        self.settled(contract)
-        told = ContractEnded(term=self._context.term, contract=contract, refused=why)
-        self._endings.end(contract, lambda: self._send_down(contract, told))
+        """End a contract, and notify the subscriber's cloud once that is durable."""
+        self._listener.contract_settled(contract)
+        ended = ContractEnded(term=self._context.term, contract=contract, refused=why)
+        self._endings.end(contract, partial(self._send_down, contract, ended))
 
-    # Passing on.
+    # Forwarding.
 
-    def _pass_up(self, child: str, message: AskContract) -> None:
+    def _forward_up(self, child: str, message: AskContract) -> None:
         if not self._context.has_parent:
             cloud = message.name.partition("/")[0]
             unknown = NoSuchVariable(
@@ -164,44 +193,44 @@ class OwnedContracts:
             )
             self._refuse(message, refused(unknown))
             return
-        if message.contract not in self._asked and self._is_busy(message):
+        if message.contract not in self._requests and self._is_busy(message):
             return
-        self._asked[message.contract] = message
-        self._context.send_parent(self._raised(child, message))
+        self._requests[message.contract] = message
+        self._context.send_parent(self._with_ends_above(child, message))
 
-    def _raised(self, child: str, message: AskContract) -> AskContract:
+    def _with_ends_above(self, child: str, message: AskContract) -> AskContract:
         ends = self._graph.ends_above(child, message.ends)
         return structs.replace(message, term=self._context.term, ends=ends)
 
     def parent_joined(self) -> None:
-        """Say again what the parent has not answered."""
+        """Send every request again that the parent has not answered."""
         families = self._context.state.families
-        for contract, message in self._asked.items():
+        for contract, message in self._requests.items():
             child = families.child_of(contract.partition("#")[0])
             if child is not None and not self._is_own(message):
-                self._context.send_parent(self._raised(child, message))
+                self._context.send_parent(self._with_ends_above(child, message))
         self.endings_above.parent_joined()
 
-    def pass_down(self, message: ContractGranted | ContractRefused | ContractEnded) -> None:
-        """The answer of an owner above."""
-        asked = self._asked.get(message.contract)
+    def forward_down(self, message: ContractGranted | ContractRefused | ContractEnded) -> None:
+        """Forward the answer of an owner above to the subscriber's cloud."""
+        request = self._requests.get(message.contract)
         if isinstance(message, ContractEnded):
             self.endings_above.confirmed(message.contract)
-            self._asked.pop(message.contract, None)
-        elif asked is not None and message.answered >= asked.generation:
-            del self._asked[message.contract]
+            self._requests.pop(message.contract, None)
+        elif request is not None and message.answered >= request.generation:
+            del self._requests[message.contract]
         self._send_down(message.contract, structs.replace(message, term=self._context.term))
 
-    def _is_own(self, asked: AskContract | None) -> bool:
-        """Whether it is this broker's to decide; also while the publisher's cloud has left."""
-        if asked is None:
+    def _is_own(self, request: AskContract | None) -> bool:
+        """Return whether this broker owns a contract, even if the publisher's cloud is away."""
+        if request is None:
             return False
         families = self._context.state.families
-        publisher = families.child_at(asked.name)
+        publisher = families.child_at(request.name)
         if publisher is None:
-            held = self._context.state.holdings.current(asked.contract)
-            return held is not None and is_of(held, asked)
-        return publisher != families.child_of(asked.contract.partition("#")[0])
+            held = self._context.state.holdings.current(request.contract)
+            return held is not None and is_about(held, request)
+        return publisher != families.child_of(request.contract.partition("#")[0])
 
     def _send_down(
         self, contract: str, message: ContractGranted | ContractRefused | ContractEnded
@@ -210,121 +239,149 @@ class OwnedContracts:
         if child is not None:
             self._context.send_child(child, message)
 
-    # From a question to a decision.
+    # From a request to a decision.
 
-    def _looked_up(self, asked: AskContract, found: LookedUp) -> None:
-        if self._asked.get(asked.contract) is not asked:
+    def looked_up(self, request: AskContract | Holding, found: LookedUp) -> None:
+        """Continue a request, or the replanning of a holding, with the answer to its look-up."""
+        match request:
+            case AskContract():
+                self._plan(request, found)
+            case Holding():
+                self._plan_replacement(request, found)
+
+    def _plan(self, request: AskContract, found: LookedUp) -> None:
+        if self._requests.get(request.contract) is not request:
             return
         if found.variable is None:
-            why = found.refused or refused(NoSuchVariable(f"{asked.name} is not published"))
-            self._close(asked, why)
-            if why.code == NoSuchVariable.code and self._is_held(asked.contract):
-                self.end_now(asked.contract, why)  # A change of what has lost its variable.
+            why = found.refused or refused(NoSuchVariable(f"{request.name} is not published"))
+            self._close(request, why)
+            if why.code == NoSuchVariable.code and self._is_held(request.contract):
+                self.end_now(request.contract, why)  # The variable of a held contract has ended.
             return
         try:
-            # A cloud of an older release lets any mode pass.
-            check_modes_defined(asked.qos.modes, self._context.settings.modes_defined)
-            transaction = self._transaction(asked, found)
+            # A cloud of an older release does not check modes.
+            check_modes_defined(request.qos.modes, self._context.settings.modes_defined)
+            transaction = self._transaction(request, found, Purpose.CONTRACT)
         except GridStatError as error:
-            self._close(asked, refused(error))
+            self._close(request, refused(error))
             return
         self._coordinator.begin(transaction)
 
-    def _transaction(self, asked: AskContract, found: LookedUp) -> Transaction:
+    def _transaction(self, request: AskContract, found: LookedUp, purpose: Purpose) -> Transaction:
         variable = found.variable
         assert variable is not None
-        held = self._context.state.holdings.current(asked.contract)
-        generation = asked.generation
-        for found_here in self._context.state.holdings.of(asked.contract):
-            # Also one that is leaving: its children may not have heard of that yet.
+        held = self._context.state.holdings.current(request.contract)
+        generation = request.generation
+        for found_here in self._context.state.holdings.of(request.contract):
+            # Including one that is being released, whose children may not know that yet.
             generation = max(generation, found_here.generation + 1)
         transaction = Transaction(
-            (asked.contract, generation),
+            (request.contract, generation),
             variable,
-            qualities_of(asked, variable),
-            lambda done, why: self._finished(asked, done, why),
+            qualities_of(request, variable),
+            request,
+            self,
+            purpose,
         )
         families = self._context.state.families
         transaction.starts = self._subscribers.starts(variable.name, found.starts)
-        child = families.child_of(asked.contract.partition("#")[0]) or ""
-        transaction.ends = self._subscribers.ends(asked.subscriber, child)
-        transaction.subscriber = asked.subscriber
+        child = families.child_of(request.contract.partition("#")[0]) or ""
+        transaction.ends = self._subscribers.ends(request.subscriber, child)
+        transaction.subscriber = request.subscriber
         transaction.ends_us = self._context.state.channels.ends_us
         transaction.replaces = -1 if held is None else held.generation
         return transaction
 
-    def _finished(self, asked: AskContract, done: Transaction, why: RefusedOutcome | None) -> None:
-        if why is not None:
-            self._close(asked, why)
-            return
-        holding = holding_of(asked, done)
-        self._coordinator.hand_over(done)
+    def transaction_ended(self, transaction: Transaction, refusal: RefusedOutcome | None) -> None:
+        request = transaction.request
+        assert isinstance(request, AskContract)
+        if refusal is None:
+            self._decide(request, transaction)
+        elif transaction.purpose is Purpose.REPLACEMENT:
+            self._not_replanned(request, refusal)
+        else:
+            self._close(request, refusal)
 
-        def failed(reason: str) -> None:
-            self._holding_release.give_back(holding.key, holding.children)
-            self._close(asked, refused(StorageFailed(f"nothing was granted: {reason}")))
-
+    def _decide(self, request: AskContract, transaction: Transaction) -> None:
+        """Make the holding durable: from then on the contract is decided."""
+        holding = holding_of(request, transaction)
+        self._coordinator.hand_over(transaction)
         self._context.decide(
             [HoldingTaken(holding=holding, stage=Stage.COMMITTED)],
-            lambda: self._decided(asked.contract, holding),
-            failed,
+            partial(self._decided, request.contract, holding),
+            partial(self._not_written, request, holding),
         )
+
+    def _not_written(self, request: AskContract, holding: Holding, reason: str) -> None:
+        self._holding_release.release_reserved(holding.key, holding.children)
+        self._close(request, refused(StorageFailed(f"nothing was granted: {reason}")))
 
     def _decided(self, contract: str, holding: Holding) -> None:
         if self._context.state.holdings.current(contract) == holding:
             self._grant(holding)
-        self._asked.pop(contract, None)
-        self.replanned.pop(contract, None)
-        self.settled(contract)
-        self.decided(holding)
-        self._go_on(contract)
+        self._requests.pop(contract, None)
+        self.being_replanned.pop(contract, None)
+        self._listener.contract_settled(contract)
+        self._listener.contract_decided(holding)
+        self._take_next(contract)
 
     def _grant(self, holding: Holding) -> None:
-        """Commit it everywhere; when that is done, say so, and let go of what it supersedes."""
+        """Commit a holding at its children, grant it, and release the generations before it."""
         if self._commits.is_waiting(holding.key):
-            self._commits.say_if_late(holding.key)
+            self._commits.report_if_late(holding.key)
             return
+        self._commits.start(holding, self)
 
-        def granted(troubles: tuple[str, ...]) -> None:
-            holdings = self._context.state.holdings
-            if holdings.current(holding.contract) != holding:
-                return
-            words, down = self.state_of(holding)
-            message = granted_word(self._context, holding, (*troubles, *words), down)
-            if holding.contract not in self._later:
-                # A change that waits is answered by what comes of it, not by what it finds.
-                self._send_down(holding.contract, message)
+    def commit_complete(self, holding: Holding, texts: tuple[str, ...]) -> None:
+        self._send_granted(holding, texts)
+        for found in self._holding_release.release_superseded(holding):
+            self._commits.forget(found.key)
 
-        def up(troubles: tuple[str, ...]) -> None:
-            granted(troubles)
-            for found in self._holding_release.leave_superseded(holding):
-                self._commits.forget(found.key)
+    def commit_late(self, holding: Holding, texts: tuple[str, ...]) -> None:
+        self._send_granted(holding, texts)
 
-        self._commits.start(holding.key, holding.children, up, granted)
+    def _send_granted(self, holding: Holding, troubles: tuple[str, ...]) -> None:
+        if self._context.state.holdings.current(holding.contract) != holding:
+            return
+        texts, down = self._listener.impairment_of(holding)
+        message = granted_message(self._context, holding, (*troubles, *texts), down)
+        if holding.contract not in self._next_requests:
+            # A request that waits is answered by its own outcome.
+            self._send_down(holding.contract, message)
 
     def resume(self) -> None:
-        """After a start: what was decided and perhaps not told of is brought to its end."""
+        """Grant, after a start, generations that were decided and perhaps not granted."""
         holdings = self._context.state.holdings
         for contract in sorted({found.contract for found in holdings.superseded()}):
             held = holdings.current(contract)
             if held is not None:
                 self._grant(held)
 
-    # Anew, after a failure.
+    # Replanning.
 
-    def replan(self, contract: str, damage: Callable[[], Damage]) -> None:
-        """Another generation beside the one that is broken, if there is a way round.
-
-        What is broken of it is asked once the plan begins: a look-up may take long.
-        """
+    def replan(self, contract: str) -> None:
+        """Reserve another generation of a contract, beside the one that is broken."""
         held = self._context.state.holdings.current(contract)
-        if held is None or contract in self._asked or contract in self.replanned:
+        if held is None or contract in self._requests or contract in self.being_replanned:
             return
         body = body_of(held)
         if body.qos is None:
             return
-        self.replanned[contract] = held.generation
-        asked = AskContract(
+        self.being_replanned[contract] = held.generation
+        self._lookups.look_up(body.variable.name, self, held)
+
+    def _plan_replacement(self, held: Holding, found: LookedUp) -> None:
+        contract = held.contract
+        if contract not in self.being_replanned:
+            return
+        if found.variable is None:
+            self._replan_failed(contract)
+            if found.refused is not None and found.refused.code == NoSuchVariable.code:
+                self.end_now(contract, found.refused)  # The publisher's cloud did not report it.
+            return
+        body = body_of(held)
+        assert body.qos is not None
+        request = AskContract(
             term=0,
             contract=contract,
             generation=body.asked,
@@ -333,64 +390,49 @@ class OwnedContracts:
             qos=body.qos,
             type_encoded=body.type_encoded,
         )
-
-        def looked_up(found: LookedUp) -> None:
-            if contract not in self.replanned:
-                return
-            if found.variable is None:
-                self._replan_failed(contract)
-                if found.refused is not None and found.refused.code == NoSuchVariable.code:
-                    self.end_now(contract, found.refused)  # Its cloud died before it told us.
-                return
-            try:
-                transaction = self._transaction(asked, found)
-            except GridStatError as error:  # It was published anew, as another.
-                self._replan_failed(contract)
-                self.end_now(contract, refused(error))
-                return
-            transaction.finished = lambda done, why: self._replanned_as(asked, done, why)
-            if narrow(transaction, held, damage()):
-                self._coordinator.begin(transaction)
-            else:
-                self._replan_failed(contract)
-
-        self._lookups.ask(body.variable.name, looked_up)
-
-    def _replanned_as(
-        self, asked: AskContract, done: Transaction, why: RefusedOutcome | None
-    ) -> None:
-        if why is not None:
-            self._context.note("not_replanned", contract=asked.contract, reason=why.reason)
-            self._replan_failed(asked.contract)
-            if why.code == NoSuchSubscription.code:
-                self.end_now(asked.contract, why)  # Its subscriber's cloud knows nothing of it.
+        try:
+            transaction = self._transaction(request, found, Purpose.REPLACEMENT)
+        except GridStatError as error:  # The name is published again, as another variable.
+            self._replan_failed(contract)
+            self.end_now(contract, refused(error))
+            return
+        # The damage is read only now, because the look-up may have taken long.
+        if restrict(transaction, held, self._listener.damage_of(contract)):
+            self._coordinator.begin(transaction)
         else:
-            self._finished(asked, done, None)
+            self._replan_failed(contract)
+
+    def _not_replanned(self, request: AskContract, refusal: RefusedOutcome) -> None:
+        self._context.note("not_replanned", contract=request.contract, reason=refusal.reason)
+        self._replan_failed(request.contract)
+        if refusal.code == NoSuchSubscription.code:
+            self.end_now(request.contract, refusal)  # The subscriber's cloud has lost it.
 
     def _replan_failed(self, contract: str) -> None:
-        self.replanned.pop(contract, None)
-        self._go_on(contract)
-        self.not_replanned(contract)
+        self.being_replanned.pop(contract, None)
+        self._take_next(contract)
+        self._listener.replan_failed(contract)
 
-    def tell_state(self, contract: str) -> None:
-        """Say to the subscriber's cloud which paths work no longer, or again."""
+    def send_state(self, contract: str) -> None:
+        """Notify the subscriber's cloud of the paths that have failed or returned."""
         held = self._context.state.holdings.current(contract)
         if held is not None and held.is_owned:
-            self._context.when_durable(lambda: self._say_state(held))
+            self._context.when_durable(partial(self._send_state, held))
 
-    def _say_state(self, holding: Holding) -> None:
+    def _send_state(self, holding: Holding) -> None:
         if self._context.state.holdings.current(holding.contract) != holding:
             return
-        if holding.contract in self._later or self._commits.is_waiting(holding.key):
-            return  # It is told with the answer.
+        if holding.contract in self._next_requests or self._commits.is_waiting(holding.key):
+            return  # The answer to the open request contains the state.
         self._send_down(
-            holding.contract, granted_word(self._context, holding, *self.state_of(holding))
+            holding.contract,
+            granted_message(self._context, holding, *self._listener.impairment_of(holding)),
         )
 
-    # Small things.
+    # Helpers.
 
     def _is_busy(self, message: AskContract) -> bool:
-        if len(self._asked) < self._context.settings.transactions_max:
+        if len(self._requests) < self._context.settings.transactions_max:
             return False
         busy = QuotaReached("this broker is busy with as many requests as it may be")
         self._refuse(message, refused(busy))
@@ -400,100 +442,99 @@ class OwnedContracts:
         held = self._context.state.holdings.current(contract)
         return held is not None and held.is_owned
 
-    def _give_up(self, contract: str) -> None:
-        self.replanned.pop(contract, None)
+    def _cancel(self, contract: str) -> None:
+        self.being_replanned.pop(contract, None)
         for key in self._coordinator.keys_of(contract):
-            self._coordinator.give_up(key)
+            self._coordinator.cancel(key)
 
-    def _close(self, asked: AskContract, why: RefusedOutcome) -> None:
-        self._asked.pop(asked.contract, None)
-        if self.replanned.pop(asked.contract, None) is None:
-            self._refuse(asked, why)
-        self._go_on(asked.contract)
+    def _close(self, request: AskContract, why: RefusedOutcome) -> None:
+        self._requests.pop(request.contract, None)
+        if self.being_replanned.pop(request.contract, None) is None:
+            self._refuse(request, why)
+        self._take_next(request.contract)
 
-    def _refuse(self, asked: AskContract, why: RefusedOutcome) -> None:
+    def _refuse(self, request: AskContract, why: RefusedOutcome) -> None:
         self._send_down(
-            asked.contract,
+            request.contract,
             ContractRefused(
                 term=self._context.term,
-                contract=asked.contract,
-                generation=asked.generation,
+                contract=request.contract,
+                generation=request.generation,
                 refused=why,
             ),
         )
 
-    def _go_on(self, contract: str) -> None:
-        """A change that came while something else was decided."""
-        later = self._later.pop(contract, None)
+    def _take_next(self, contract: str) -> None:
+        """Take up a request that arrived while another one was being worked on."""
+        later = self._next_requests.pop(contract, None)
         child = self._context.state.families.child_of(contract.partition("#")[0])
         if later is not None and child is not None:
-            self.ask(child, later)
+            self.request(child, later)
 
 
-def _whole(_: Holding) -> Impaired:
-    """Nothing is known to be wrong."""
-    return (), ()
-
-
-def _nothing(_: object) -> None:
-    """Nobody listens yet."""
-
-
-# The end of a contract at its owner: durable first, then told, and everything is given back.
+# Ends of contracts.
 #
-# On its way there an ending is kept by the brokers that it passes, until it is confirmed.
+# At the owner an end is made durable, then confirmed, and then every segment is released. On the
+# way up an `EndContract` is kept by each broker that forwards it, until the owner has confirmed it.
 
 
 class ContractEndings:
-    """Whoever asks twice for an end is answered twice, each time when it is durable."""
+    """Ends of owned contracts; every request is confirmed once the end is durable."""
 
     def __init__(
-        self, context: TreeContext, commits: SegmentCommits, parting: HoldingRelease
+        self, context: TreeContext, commits: SegmentCommits, holding_release: HoldingRelease
     ) -> None:
         self._context = context
         self._commits = commits
-        self._holding_release = parting
+        self._holding_release = holding_release
 
     def end(self, contract: str, then: Callable[[], None]) -> None:
-        """Let go of all generations that are held as this broker's own; `then` follows."""
+        """Release every owned generation of a contract; call `then` once that is durable."""
         holdings = self._context.state.holdings
         owned = [
             found
             for found in holdings.of(contract)
             if found.is_owned and holdings.stage(found) is Stage.COMMITTED
         ]
-
-        def over() -> None:
-            for found in owned:
-                self._commits.forget(found.key)
-                self._holding_release.leave(found)
-            then()
-
         if not owned and not self._context.pending_count:
             then()
             return
         self._context.decide(
             holdings.moves(owned, Stage.LEAVING),
-            over,
-            lambda _: self._context.later(lambda: self.end(contract, then)),
+            partial(self._ended, owned, then),
+            partial(self._not_written, contract, then),
         )
+
+    def _ended(self, owned: list[Holding], then: Callable[[], None]) -> None:
+        for found in owned:
+            self._commits.forget(found.key)
+            self._holding_release.release(found)
+        then()
+
+    def _not_written(self, contract: str, then: Callable[[], None], reason: str) -> None:
+        del reason
+        self._context.later(partial(self.end, contract, then))
 
 
 class ContractEndingsAbove:
-    """Of more than can be kept, the children are had to say them again once the parent is there."""
+    """Ends that are forwarded to the parent, and kept until the owner has confirmed them.
 
-    def __init__(self, context: TreeContext) -> None:
+    A child that has ended more contracts than can be kept has to join again once the parent is
+    there, since it then repeats them.
+    """
+
+    def __init__(self, context: TreeContext, membership: Membership) -> None:
         self._context = context
+        self._membership = membership
         self._open: dict[str, EndContract] = {}
         self._unkept: set[str] = set()
-        """Children that have ended more than could be kept."""
-        self.say_again: Callable[[str], None] = _nothing
+        """Children that have ended more contracts than could be kept."""
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def say(self, child: str, message: EndContract) -> None:
-        """Pass it up, now and after every join, until it is confirmed."""
+    def forward(self, child: str, message: EndContract) -> None:
+        """Send an end to the parent, now and after every join, until it is confirmed."""
         if message.contract not in self._open:
             if len(self._open) < self._context.settings.transactions_max:
                 self._open[message.contract] = message
@@ -509,41 +550,43 @@ class ContractEndingsAbove:
             self._context.send_parent(structs.replace(ending, term=self._context.term))
         unkept, self._unkept = self._unkept, set()
         for child in sorted(unkept & self._context.joined):
-            self.say_again(child)
+            text = f"broker {child} has ended more contracts than are kept for an absent parent"
+            again = LimitReached(text, hint="the broker joins again, and repeats them")
+            self._membership.end_session(child, again)
 
 
-# From a question to the qualities that are tried for it, and from reservations to a holding.
+# From a request to the qualities that are tried, and from reservations to a holding.
 
 LEVELS_MAX: Final = 5
-"""Qualities of a band that are tried, from the desired to the worst."""
+"""Number of qualities of a band that are tried, from the desired to the worst."""
 
 _TYPE_DECODER: Final[msgspec.msgpack.Decoder[ValueType]] = msgspec.msgpack.Decoder(ValueType)
 
 
-def qualities_of(asked: AskContract, variable: StatusVariable) -> list[Quality]:
-    """Raises if the variable is of another type, or cannot be had so often, at any quality."""
-    if asked.type_encoded:
-        check_type(variable, _type_of(asked))
+def qualities_of(request: AskContract, variable: StatusVariable) -> list[Quality]:
+    """Return the qualities to try; raise if the type or the rate does not fit the variable."""
+    if request.type_encoded:
+        check_type(variable, _type_of(request))
     check_rate(variable)
-    band = band_of(asked.qos, variable.period)
+    band = band_of(request.qos, variable.period)
     if variable.is_replay:
         band = replay_band(band)
     return levels(band, LEVELS_MAX)
 
 
-def _type_of(asked: AskContract) -> ValueType:
-    """Raises if they are no bytes of ours, or of a kind that only a later release knows."""
+def _type_of(request: AskContract) -> ValueType:
+    """Return the expected type; raise if the bytes are malformed or of a later release."""
     try:
-        return _TYPE_DECODER.decode(asked.type_encoded)
+        return _TYPE_DECODER.decode(request.type_encoded)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise LayoutError(
-            f"the type that is expected of {asked.name} cannot be read: {error}",
+            f"the type that is expected of {request.name} cannot be read: {error}",
             hint="is the broker of the subscriber's cloud of a later release than its parents?",
         ) from None
 
 
-def holding_of(asked: AskContract, done: Transaction) -> Holding:
-    """A contract, as it was reserved; its latencies hold from end-point to end-point."""
+def holding_of(request: AskContract, done: Transaction) -> Holding:
+    """Return the holding of a reserved contract, with latencies from end-point to end-point."""
     assert done.result is not None
     paths, ways = done.result
     body = HoldingBody(
@@ -555,27 +598,27 @@ def holding_of(asked: AskContract, done: Transaction) -> Holding:
         ),
         is_node_disjoint=done.is_node_disjoint,
         degraded=done.lowered(),
-        subscriber=asked.subscriber,
-        qos=asked.qos,
-        asked=asked.generation,
-        type_encoded=asked.type_encoded,
+        subscriber=request.subscriber,
+        qos=request.qos,
+        asked=request.generation,
+        type_encoded=request.type_encoded,
         promised=done.owed(),
     )
     return holding_with(done.key, done.children(), body)
 
 
-def is_of(holding: Holding, asked: AskContract) -> bool:
-    """Whether a question is about the contract that is held by that name, or about another."""
+def is_about(holding: Holding, request: AskContract) -> bool:
+    """Return whether a request is about the held contract, or another one of the same name."""
     body = body_of(holding)
-    return (body.variable.name, body.subscriber) == (asked.name, asked.subscriber)
+    return (body.variable.name, body.subscriber) == (request.name, request.subscriber)
 
 
-def granted_word(
+def granted_message(
     context: TreeContext, holding: Holding, troubles: tuple[str, ...], down: tuple[int, ...] = ()
 ) -> ContractGranted:
-    """What the subscriber's cloud hears of a contract that is up, but for these troubles.
+    """Return the grant for the subscriber's cloud.
 
-    `down` are the indices of the paths that do not work.
+    `troubles` are texts about what is degraded, `down` the indices of paths that do not work.
     """
     body = context.state.holdings.body(holding)
     return ContractGranted(

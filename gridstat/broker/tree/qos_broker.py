@@ -1,27 +1,38 @@
-"""The QoS broker: one machine for every broker above clouds (S0 §2.2.3).
+"""QoS broker: the state machine of every broker above clouds (S0 §2.2.3).
 
-It hears children, its parent and operators; it decides, makes that durable, and then tells. Nothing
-here talks to a router or an end-point: those belong to the leaf brokers.
+States of the broker:
+
+    new --restore, any number of times--> new
+    new --start, or the first event--> starting: the next term is being written
+    starting --durable--> running
+    starting --the journal fails--> starting, again after `retry_after_ns`
+
+While starting, connections and messages are kept and handled once the term is durable. While
+running, `handle` takes one event (a message, a timer, a write that has ended) and returns
+instructions: messages to send, timers to set, operations to write. A message leaves only after the
+operations that it depends on are durable.
+
+Peers are children, the parent and operators. Routers and end-points belong to the leaf brokers.
+A restart replays the journal; `Components.resume` then continues unfinished work.
 """
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from gridstat.broker.tree.border_graph import ABSTRACT_LINKS_TIMER
 from gridstat.broker.tree.components import Components
 from gridstat.broker.tree.coordinator import PARKED_TIMER, RESERVE_TIMER
 from gridstat.broker.tree.flooding_changes import FLOOD_TIMER
-from gridstat.broker.tree.owned_channels import OwnedChannels
 from gridstat.broker.tree.publication_lookups import LOOKUP_TIMER
 from gridstat.broker.tree.replanning import RAISE_TIMER, REPLAN_TIMER
 from gridstat.broker.tree.segment_commits import UP_TIMER
 from gridstat.broker.tree.segment_releases import RELEASE_TIMER
-from gridstat.broker.tree.tree_context import LATER_TIMER, TreeContext
+from gridstat.broker.tree.tree_context import LATER_TIMER
 from gridstat.broker.tree.tree_dispatcher import TreeDispatcher
 from gridstat.broker.tree.tree_operations import TermBegan, encode, operations_of
 from gridstat.broker.tree.tree_operator_commands import TreeOperatorCommands
-from gridstat.broker.tree.tree_state import TreeState
 from gridstat.model.errors import NotAuthorised
 from gridstat.model.qos import undefined_modes
 from gridstat.net.command.machine import (
@@ -41,16 +52,25 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.tree_settings import TreeSettings
     from gridstat.model.cloud import EventChannel
     from gridstat.net.command.machine import Event, Instruction
+    from gridstat.net.command.tree_messages import TreeMessageBase
 
 START_TIMER: Final = "start"
 EARLY_EVENTS_MAX: Final = 100_000
 
 
-class QosBroker:
-    """Nothing leaves before what it rests on is durable, and nothing before the term is.
+class Phase(Enum):
+    """Phase of a broker's life; the module's docstring draws the transitions."""
 
-    `children` are names of brokers; `channels` lead between routers below different children, and
-    are numbered by the broker itself: in their order at first, and each for good.
+    NEW = auto()
+    STARTING = auto()
+    RUNNING = auto()
+
+
+class QosBroker:
+    """Pure state machine of one broker.
+
+    `children` are names of brokers. `channels` connect routers below different children; the broker
+    numbers them in their order at the first start, and each keeps its number.
     """
 
     def __init__(
@@ -60,11 +80,11 @@ class QosBroker:
         children: Iterable[str],
         channels: Iterable[EventChannel],
     ) -> None:
-        self.state = TreeState(children, OwnedChannels(channels))
-        self._context = TreeContext(settings, outside, self.state)
-        self._parts = Components(self._context)
+        self._parts = Components(settings, outside, children, channels, self)
+        self.state = self._parts.state
+        self._context = self._parts.context
+        self._dispatcher = TreeDispatcher(self._parts)
         self._operators = TreeOperatorCommands(self._parts)
-        self._hearing = TreeDispatcher(self._parts)
         self._timers: dict[str, Callable[[], None]] = {
             START_TIMER: self._begin,
             LATER_TIMER: self._context.try_again,
@@ -72,56 +92,64 @@ class QosBroker:
             RESERVE_TIMER: self._parts.coordinator.expire,
             PARKED_TIMER: self._parts.coordinator.try_parked,
             LOOKUP_TIMER: self._parts.lookups.expire,
-            RELEASE_TIMER: self._parts.releases.say_again,
-            REPLAN_TIMER: self._parts.failures.replan_some,
-            RAISE_TIMER: self._parts.failures.raise_some,
-            ABSTRACT_LINKS_TIMER: self._parts.graph.report_to_parent,
+            RELEASE_TIMER: self._parts.releases.retry,
+            REPLAN_TIMER: self._parts.replanning.replan_some,
+            RAISE_TIMER: self._parts.replanning.raise_some,
+            ABSTRACT_LINKS_TIMER: self._parts.graph.tell_parent,
         }
-        self._early: list[Event] | None = []
-        self._has_begun = False
+        self._phase = Phase.NEW
+        self._early_events: list[Event] = []
+        """Connections and messages to handle once the term is durable."""
 
     def restore(self, written: Sequence[bytes]) -> None:
-        """Stand where the journal ends; a part of it may follow on another."""
-        assert not self._has_begun, "a broker is restored before it starts"
+        """Replay a part of the journal; further parts may follow."""
+        assert self._phase is Phase.NEW, "a broker is restored before it starts"
         for operation in operations_of(written):
             self.state.replay(operation)
         self._context.restored(len(written))
 
     def snapshot(self) -> list[bytes]:
-        """The durable state as operations; with all that is decided, durable yet or not."""
+        """Return the state as operations, including decisions that are not durable yet."""
         return [encode(operation) for operation in self.state.operations()]
 
     @property
     def open_count(self) -> int:
-        """Contracts and segments that are being planned and reserved."""
+        """Number of contracts and segments that are being planned and reserved."""
         return len(self._parts.coordinator)
 
     def survey(self) -> dict[str, Any]:
-        """The scope at a glance, for metrics; operators ask for the same."""
+        """Return the facts of the scope, for metrics and for operators."""
         return self._operators.survey()
 
     def start(self, now_ns: int) -> list[Instruction]:
-        """Begin a new term; `handle` does so too, when its first event comes."""
+        """Begin a new term; otherwise `handle` does so at its first event."""
         self._context.begin_turn(now_ns)
         self._begin()
         return self._context.end_turn()
 
     def handle(self, event: Event, now_ns: int) -> list[Instruction]:
         self._context.begin_turn(now_ns)
-        if not self._has_begun:
+        if self._phase is Phase.NEW:
             self._begin()
-        if self._early is not None and isinstance(event, Connected | Disconnected | Received):
-            if len(self._early) < EARLY_EVENTS_MAX:
-                self._early.append(event)
+        is_of_peer = isinstance(event, Connected | Disconnected | Received)
+        if self._phase is Phase.STARTING and is_of_peer:
+            if len(self._early_events) < EARLY_EVENTS_MAX:
+                self._early_events.append(event)
             return self._context.end_turn()
-        self._take(event)
+        self._handle(event)
         self._context.compact_if_due(self._context.settings.snapshot_after, self.state.operations)
         return self._context.end_turn()
 
+    def handle_parent_message(self, message: TreeMessageBase) -> None:
+        """Dispatch a message of the parent that was kept until this broker's place was durable."""
+        self._dispatcher.receive_from_parent(message)
+
     def _begin(self) -> None:
-        """The term grows with every start, durably, before anybody hears from this broker."""
-        self._has_begun = True
+        """Write a higher term before any message is sent."""
+        if self._phase is Phase.NEW:
+            self._phase = Phase.STARTING
         term = max(self.state.term + 1, self._context.settings.term_min)
+        # An identity is drawn once in the life of a journal, so that a parent notices its loss.
         journal = "" if self._context.has_journal else self._context.outside.new_identity()
         orphaned = [] if self._context.has_parent else self.state.orphaned()
         self._context.decide(
@@ -132,19 +160,24 @@ class QosBroker:
                 *orphaned,
             ],
             self._begun,
-            lambda _: self._context.set_timer(START_TIMER, self._context.settings.retry_after_ns),
+            self._not_begun,
         )
 
+    def _not_begun(self, reason: str) -> None:
+        del reason
+        self._context.set_timer(START_TIMER, self._context.settings.retry_after_ns)
+
     def _begun(self) -> None:
-        early, self._early = self._early or [], None
+        self._phase = Phase.RUNNING
+        early, self._early_events = self._early_events, []
         self._context.note("term_began", term=self.state.term)
         self._warn_of_undefined_modes()
         self._parts.resume()
         for event in early:
-            self._take(event)
+            self._handle(event)
 
     def _warn_of_undefined_modes(self) -> None:
-        """Floods of an older release's journal stay; the clouds tell of their contracts."""
+        """Warn of floods in undefined modes, which a journal of an older release may contain."""
         floods, defined = self.state.flooding.floods, self._context.settings.modes_defined
         unknown = {
             name: found
@@ -155,7 +188,7 @@ class QosBroker:
             modes = ",".join(map(str, sorted(set().union(*unknown.values()))))
             self._context.warn("modes_not_defined", modes=modes, floods=len(unknown))
 
-    def _take(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         match event:
             case Received(peer=peer):
                 self._receive(peer, event)
@@ -168,7 +201,7 @@ class QosBroker:
                 if fired is not None:
                     fired()
                 elif name.startswith(FLOOD_TIMER):
-                    self._parts.flooding.fire(name.removeprefix(FLOOD_TIMER))
+                    self._parts.flooding.expire(name.removeprefix(FLOOD_TIMER))
             case Connected(peer=peer):
                 self._connect(peer)
             case Disconnected(peer=peer):
@@ -183,7 +216,7 @@ class QosBroker:
         elif role != "operator":
             self._context.close(
                 peer,
-                NotAuthorised(f"rule role: a {role} has no business with a broker above clouds"),
+                NotAuthorised(f"rule role: a {role} may not connect to a broker above clouds"),
             )
 
     def _receive(self, peer: str, event: Received) -> None:
@@ -191,8 +224,8 @@ class QosBroker:
         message = event.message
         if role == "operator" and isinstance(message, OperatorCommand | TreeCommand):
             self._operators.take(peer, message)
-        elif role != "broker" or not self._hearing.hear(name, message):
-            word = type(message).__name__
+        elif role != "broker" or not self._dispatcher.receive(name, message):
+            kind = type(message).__name__
             self._context.close(
-                peer, NotAuthorised(f"rule role: {peer} may not say {word} to a broker")
+                peer, NotAuthorised(f"rule role: {peer} may not send {kind} to a broker")
             )

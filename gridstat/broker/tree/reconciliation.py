@@ -1,15 +1,23 @@
-"""After a child has joined: what it holds against what is held here, until both say the same."""
+"""Reconciliation with a child that has joined: compare what the child holds with what is held here.
+
+A child that joins sends all its segments in pages of `SegmentsHeld`. Each segment that the child
+reports and this broker neither holds nor is reserving is released (presumed abort). A segment that
+is committed here and only reserved at the child is committed again. After the last page, a segment
+that is committed here and was not reported is lost, and its contract is planned again.
+
+There is no timeout: a session that ends before the last page begins again with the next join.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gridstat.broker.tree.tree_operations import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gridstat.broker.tree.coordinator import Coordinator
+    from gridstat.broker.tree.membership import Membership
     from gridstat.broker.tree.replanning import Replanning
     from gridstat.broker.tree.segment_commits import SegmentCommits
     from gridstat.broker.tree.segment_releases import Key, SegmentReleases
@@ -19,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Reconciliation:
-    """Presumed abort: what nobody here has decided, or is deciding, goes."""
+    """Keys that each joined child has reported so far, until its last page."""
 
     def __init__(
         self,
@@ -27,64 +35,63 @@ class Reconciliation:
         coordinator: Coordinator,
         releases: SegmentReleases,
         commits: SegmentCommits,
-        failures: Replanning,
+        replanning: Replanning,
+        membership: Membership,
     ) -> None:
         self._context = context
         self._coordinator = coordinator
         self._releases = releases
         self._commits = commits
-        self._failures = failures
-        self._told: dict[str, set[Key]] = {}
-        self.told_too_much: Callable[[str], None] = _nothing
+        self._replanning = replanning
+        self._membership = membership
+        self._reported: dict[str, set[Key]] = {}
 
     def child_joined(self, child: str) -> None:
-        self._told[child] = set()
+        self._reported[child] = set()
 
     def child_left(self, child: str) -> None:
-        self._told.pop(child, None)
+        self._reported.pop(child, None)
 
-    def held(self, child: str, message: SegmentsHeld) -> None:
-        told = self._told.get(child)
-        if told is None:
+    def receive(self, child: str, message: SegmentsHeld) -> None:
+        reported = self._reported.get(child)
+        if reported is None:
             return
         for segment in message.held:
-            told.add((segment.contract, segment.generation))
+            reported.add((segment.contract, segment.generation))
             if not self._compare(child, segment):
-                self.told_too_much(child)
+                self._membership.end_session(child, self._releases.too_many_unknown(child))
                 return
         if message.is_last:
-            del self._told[child]
-            self._releases.child_holds(child, told)
-            self._find_missing(child, told)
+            # Only a complete list shows which segments the child does not hold.
+            del self._reported[child]
+            self._releases.child_holds(child, reported)
+            self._find_missing(child, reported)
 
     def _compare(self, child: str, segment: HeldSegment) -> bool:
-        """Whether more of it can be taken in."""
+        """Compare one segment; return False if the child has too many unknown ones."""
         key = (segment.contract, segment.generation)
         holdings = self._context.state.holdings
         holding = holdings.find(*key)
         if holding is None or child not in holding.children:
             transaction = self._coordinator.find(key)
+            # A segment of an open transaction is released or kept by the transaction itself.
             is_wanted = transaction is not None and child in transaction.children()
             if not is_wanted and not self._releases.is_open(key, child):
                 return self._releases.start_unknown(key, child)
         elif holdings.stage(holding) is Stage.COMMITTED and not segment.is_committed:
-            self._context.when_durable(lambda: self._commit(holding, child))
+            self._context.when_durable(partial(self._commit, holding, child))
         return True
 
     def _commit(self, holding: Holding, child: str) -> None:
-        """If it still counts: that was being written when the child told of it."""
+        """Send Commit, unless the holding was released while operations were being written."""
         holdings = self._context.state.holdings
         if holdings.find(*holding.key) == holding and holdings.stage(holding) is Stage.COMMITTED:
-            self._commits.say(holding.key, child)
+            self._commits.send(holding.key, child)
 
-    def _find_missing(self, child: str, told: set[Key]) -> None:
+    def _find_missing(self, child: str, reported: set[Key]) -> None:
         holdings = self._context.state.holdings
         for contract in sorted(holdings.of_child(child)):
             for holding in holdings.of(contract):
-                is_lost = child in holding.children and holding.key not in told
+                is_lost = child in holding.children and holding.key not in reported
                 if is_lost and holdings.stage(holding) is Stage.COMMITTED:
-                    self._failures.lost(child, holding)
-
-
-def _nothing(_: object) -> None:
-    """Nobody listens yet."""
+                    self._replanning.segment_lost(child, holding)

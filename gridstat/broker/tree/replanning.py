@@ -1,16 +1,28 @@
-"""What is broken, and what is done about it: another generation beside it, as soon as there is one.
+"""Replanning of broken contracts: reserve another generation beside the broken one.
 
-A contract that nothing leads round keeps what it has, which resumes by itself, and is tried again
-whenever something comes back or room is free, and from time to time. Of a segment that is held for
-the parent, the parent is told.
+States of an owned contract:
 
-Where nothing worked any more, a contract may have been given less than it was promised. It gets
-that back in the same way, though behind those that are broken.
+    whole --channel down, SegmentBroken, or segment lost--> broken --timer `replan`--> being planned
+    being planned --another generation is decided--> whole, or lowered
+    being planned --no plan--> broken; its subscriber's cloud gets the state, once for each change
+    broken --channel up, SegmentRestored, or the child joins again--> whole
+    lowered --timer `raise`--> being planned, at a better quality only
+
+"Lowered" is a contract that got less than was promised, because nothing of it worked any more.
+
+A broken contract that cannot be planned keeps its paths, which resume by themselves. A failed
+attempt is repeated after a delay that doubles each time, and at once when a channel or a child
+returns or capacity is freed. Broken contracts come before lowered ones.
+
+For a segment that is held for the parent nothing is planned here: the parent gets `SegmentBroken`
+and `SegmentRestored`, and again after each join.
+
+Restart. Only "lowered" is durable. Children report broken segments again when they join, and
+channels are marked as down when their routers report it.
 """
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -30,12 +42,13 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.tree_segments import TreeSegments
     from gridstat.net.command.segment_messages import SegmentBroken, SegmentRestored
 
-OVER: Final = "over"
-PASSED_ON_MAX: Final = 10_000
+VARIABLE_ENDED: Final = "over"
+"""Cause of a broken segment: nobody publishes its variable any more."""
+REPORTED_MAX: Final = 10_000
 
 
-class _Broken(NamedTuple):
-    """What the parent was told of a segment."""
+class _Report(NamedTuple):
+    """Report about a broken segment that the parent has received."""
 
     reason: str
     gates: tuple[int, ...]
@@ -43,10 +56,7 @@ class _Broken(NamedTuple):
 
 
 class Replanning:
-    """`_troubles` has every contract that is not whole, with what is wrong with it.
-
-    `_lowered` are those that have less than they were promised.
-    """
+    """Owned contracts that are broken, with the causes, and those that are lowered."""
 
     def __init__(
         self, context: TreeContext, contracts: OwnedContracts, segments: TreeSegments
@@ -57,15 +67,10 @@ class Replanning:
         self._troubles: dict[str, Troubles] = {}
         self._waiting = ReplanQueue(context, REPLAN_TIMER)
         self._lowered = ReplanQueue(context, RAISE_TIMER)
-        self._passed_on: dict[Key, dict[Trouble, _Broken]] = {}
-        self._room_after_ns = 0
-        self._told: dict[str, Troubles] = {}
-        """What the subscriber's cloud has been told of each contract that is not whole."""
-        contracts.settled = self._settled
-        contracts.not_replanned = self._tell_if_new
-        contracts.state_of = self.state_of
-        contracts.decided = self._decided
-        segments.committed = self._look_at_channels
+        self._reported_above: dict[Key, dict[Trouble, _Report]] = {}
+        self._capacity_retry_ns = 0
+        self._sent: dict[str, Troubles] = {}
+        """Causes that the subscriber's cloud has received, for each broken contract."""
 
     def __len__(self) -> int:
         return len(self._troubles)
@@ -76,32 +81,35 @@ class Replanning:
             for found in self._troubles.get(contract, {})
         ]
 
-    def state_of(self, holding: Holding) -> Impaired:
-        """What is wrong with a contract at the moment, in words, and which paths do not work."""
+    def impairment_of(self, holding: Holding) -> Impaired:
+        """Return texts about what is wrong with a contract, and the paths that do not work."""
         is_current = self._context.state.holdings.current(holding.contract) == holding
         troubles = self._troubles.get(holding.contract) if is_current else None
         if not troubles:
             return (), ()
         down = broken_paths(self._context.state, holding, troubles)
         where = ", ".join(self.troubles(holding.contract))
-        words = tuple(f"path {index + 1} is down: {where}" for index in down)
-        return few_words(words or (f"not whole: {where}",)), down
+        texts = tuple(f"path {index + 1} is down: {where}" for index in down)
+        return few_words(texts or (f"not all paths work: {where}",)), down
 
-    def _tell_if_new(self, contract: str) -> None:
-        """Nothing leads round it: then its subscriber is told, once for each state."""
+    def replan_failed(self, contract: str) -> None:
+        """Send the state of a contract to its subscriber's cloud, if the state has changed."""
         now = self._troubles.get(contract, {})
-        if now == self._told.get(contract, {}):
+        if now == self._sent.get(contract, {}):
             return
         if now:
-            self._told[contract] = dict(now)
+            self._sent[contract] = dict(now)
         else:
-            del self._told[contract]
-        self._contracts.tell_state(contract)
+            del self._sent[contract]
+        self._contracts.send_state(contract)
 
-    # What happens.
+    # Events.
 
     def channel_changed(self, channel_id: int) -> None:
-        """It is silent, or heard again; or congested, which keeps what is there."""
+        """Mark or unmark the contracts on a channel that has failed or returned.
+
+        Congestion changes no contract that uses the channel already.
+        """
         holdings = self._context.state.holdings
         account = self._context.state.channels.accounts[channel_id]
         for contract in sorted(holdings.over_channel(channel_id)):
@@ -113,7 +121,7 @@ class Replanning:
                 if account.down_at:
                     self._break_at(holding, channel_id)
                 elif self._is_known(holding, channel_id):
-                    self._mend(holding, channel_id)
+                    self._restore(holding, channel_id)
         if account.is_usable:
             self.try_again(is_new=True)
 
@@ -126,69 +134,73 @@ class Replanning:
             return
         name = body_of(holding).variable.name
         if message.is_over and self._context.state.families.child_at(name) == child:
-            self._over(holding, message.reason)
-            return  # Of the publisher's side: who is only crossed knows nothing of that.
+            self._end(holding, message.reason)
+            return  # Only the publisher's side knows that the variable has ended.
         self._break(holding, child, message.broken, message.reason)
 
-    def segment_mended(self, child: str, message: SegmentRestored) -> None:
+    def segment_restored(self, child: str, message: SegmentRestored) -> None:
         holding = self._context.state.holdings.find(message.contract, message.generation)
         if holding is not None and child in holding.children:
-            self._mend(holding, child)
+            self._restore(holding, child)
 
     def child_joined(self, child: str) -> None:
-        """It says anew what is broken of what it holds; the rest has been mended meanwhile."""
+        """Take a child's segments for whole: the child reports those that are still broken."""
         holdings = self._context.state.holdings
         for contract in [one for one, found in self._troubles.items() if child in found]:
             held = holdings.current(contract)
             if held is not None:
-                self._mend(held, child)
-        for key in [one for one, found in self._passed_on.items() if child in found]:
+                self._restore(held, child)
+        for key in [one for one, found in self._reported_above.items() if child in found]:
             segment = holdings.find(*key)
             if segment is not None:
-                self._mend(segment, child)
+                self._restore(segment, child)
 
-    def lost(self, child: str, holding: Holding) -> None:
-        """A child does not hold what it had committed."""
-        self._break(holding, child, (), f"broker {child} has lost its part of it")
+    def segment_lost(self, child: str, holding: Holding) -> None:
+        """Mark a contract as broken because a child does not hold a committed segment."""
+        self._break(holding, child, (), f"broker {child} has lost its segment")
 
     def try_again(self, *, is_new: bool = False) -> None:
-        """Something is better than it was, or may be: then only a hint has changed."""
+        """Plan every broken or lowered contract again; at once if something really new happened."""
         self._waiting.add(self._troubles, is_new=is_new)
         self._lowered.add(list(self._lowered), is_new=is_new)
 
-    def room_is_free(self) -> None:
-        """Retry others after a contract has ended, at most once an interval however many end."""
-        if (self._troubles or self._lowered) and self._context.now_ns >= self._room_after_ns:
-            self._room_after_ns = self._context.now_ns + self._context.settings.retry_after_ns
+    def capacity_freed(self) -> None:
+        """Plan again after a contract has ended, at most once in each retry interval."""
+        if (self._troubles or self._lowered) and self._context.now_ns >= self._capacity_retry_ns:
+            self._capacity_retry_ns = self._context.now_ns + self._context.settings.retry_after_ns
             self.try_again(is_new=True)
 
     def replan_some(self) -> None:
-        room = self._context.settings.replan_at_once - len(self._contracts.replanned)
-        self._replan(self._waiting.take(room))
+        count_max = self._context.settings.replan_at_once - len(self._contracts.being_replanned)
+        self._replan(self._waiting.take(count_max))
 
     def raise_some(self) -> None:
-        """At most half of all at a time, so that what is broken need not wait for these."""
-        room = -(-self._context.settings.replan_at_once // 2) - len(self._contracts.replanned)
-        self._replan(self._lowered.take(room))
+        """Plan lowered contracts, with half of all attempts, so that broken ones need not wait."""
+        count_max = -(-self._context.settings.replan_at_once // 2) - len(
+            self._contracts.being_replanned
+        )
+        self._replan(self._lowered.take(count_max))
 
     def _replan(self, contracts: list[str]) -> None:
         for contract in contracts:
-            self._contracts.replan(contract, partial(self._damage, contract))
+            self._contracts.replan(contract)
 
     def resume(self) -> None:
-        """After a start: of those that have less than they were promised the journal tells."""
+        """Queue, after a start, the contracts that the journal records as lowered."""
         holdings = self._context.state.holdings
         for holding, _ in holdings.all():
             if holding.is_lowered and holdings.current(holding.contract) == holding:
                 self._lowered.add_later(holding.contract)
 
-    # What follows.
+    # Marking contracts.
 
     def _break(
         self, holding: Holding, trouble: Trouble, broken: tuple[int, ...], reason: str
     ) -> None:
         if not holding.is_owned:
-            self._pass_on(holding, trouble, _Broken(reason, self._gates(holding, trouble, broken)))
+            self._report_broken(
+                holding, trouble, _Report(reason, self._gates(holding, trouble, broken))
+            )
             return
         if self._context.state.holdings.current(holding.contract) != holding:
             return
@@ -197,13 +209,13 @@ class Replanning:
         troubles[trouble] = broken
         self._waiting.add([holding.contract], is_new=is_new)
 
-    def _decided(self, holding: Holding) -> None:
+    def contract_decided(self, holding: Holding) -> None:
         if holding.is_lowered:
             self._lowered.add_later(holding.contract)
-        self._look_at_channels(holding)
+        self.segment_committed(holding)
 
-    def _look_at_channels(self, holding: Holding) -> None:
-        """It counts from now on: has a channel of it died while it was only reserved?"""
+    def segment_committed(self, holding: Holding) -> None:
+        """Mark a holding as broken if one of its channels has failed before it was committed."""
         accounts = self._context.state.channels.accounts
         for number in dict.fromkeys(holding.channel_ids):
             if accounts[number].down_at:
@@ -215,11 +227,11 @@ class Replanning:
     def _is_known(self, holding: Holding, trouble: Trouble) -> bool:
         if holding.is_owned:
             return trouble in self._troubles.get(holding.contract, {})
-        return trouble in self._passed_on.get(holding.key, {})
+        return trouble in self._reported_above.get(holding.key, {})
 
-    def _mend(self, holding: Holding, trouble: Trouble) -> None:
+    def _restore(self, holding: Holding, trouble: Trouble) -> None:
         if not holding.is_owned:
-            self._take_back(holding, trouble)
+            self._report_restored(holding, trouble)
             return
         troubles = self._troubles.get(holding.contract)
         is_current = self._context.state.holdings.current(holding.contract) == holding
@@ -228,63 +240,63 @@ class Replanning:
             if not troubles:
                 del self._troubles[holding.contract]
                 self._waiting.forget(holding.contract)
-            if holding.contract in self._told:
-                self._tell_if_new(holding.contract)
+            if holding.contract in self._sent:
+                self.replan_failed(holding.contract)
 
-    def _over(self, holding: Holding, reason: str) -> None:
+    def _end(self, holding: Holding, reason: str) -> None:
         if not holding.is_owned:
-            self._pass_on(holding, OVER, _Broken(reason, (), is_over=True))
+            self._report_broken(holding, VARIABLE_ENDED, _Report(reason, (), is_over=True))
             return
-        self._settled(holding.contract)
+        self.contract_settled(holding.contract)
         name = body_of(holding).variable.name
         gone = NoSuchVariable(reason or f"{name} is not published any more")
         self._contracts.end_now(holding.contract, refused(gone))
 
-    # TreeSegments for the parent.
+    # Segments of the parent.
 
     def parent_joined(self) -> None:
-        """Say again what is broken: the parent may have been away, or have forgotten it."""
+        """Report every broken segment again, since the parent may have missed it."""
         self._forget_released()
-        for key, found in self._passed_on.items():
+        for key, found in self._reported_above.items():
             for broken in found.values():
-                self._say(key, broken)
+                self._send_report(key, broken)
 
-    def _pass_on(self, holding: Holding, trouble: Trouble, broken: _Broken) -> None:
-        if len(self._passed_on) > PASSED_ON_MAX:
+    def _report_broken(self, holding: Holding, trouble: Trouble, broken: _Report) -> None:
+        if len(self._reported_above) > REPORTED_MAX:
             self._forget_released()
-        self._passed_on.setdefault(holding.key, {})[trouble] = broken
-        self._say(holding.key, broken)
+        self._reported_above.setdefault(holding.key, {})[trouble] = broken
+        self._send_report(holding.key, broken)
 
-    def _take_back(self, holding: Holding, trouble: Trouble) -> None:
-        """It works again, if nothing else is wrong with it."""
-        found = self._passed_on.get(holding.key, {})
+    def _report_restored(self, holding: Holding, trouble: Trouble) -> None:
+        """Remove a cause, and report a segment as restored when no cause is left."""
+        found = self._reported_above.get(holding.key, {})
         found.pop(trouble, None)
         if not found:
-            self._passed_on.pop(holding.key, None)
-            self._segments.say_mended(holding.key)
+            self._reported_above.pop(holding.key, None)
+            self._segments.send_restored(holding.key)
 
     def _forget_released(self) -> None:
         holdings = self._context.state.holdings
-        for key in [key for key in self._passed_on if holdings.find(*key) is None]:
-            del self._passed_on[key]
+        for key in [key for key in self._reported_above if holdings.find(*key) is None]:
+            del self._reported_above[key]
 
-    def _say(self, key: Key, broken: _Broken) -> None:
-        self._segments.say_broken(key, broken.reason, broken.gates, is_over=broken.is_over)
+    def _send_report(self, key: Key, broken: _Report) -> None:
+        self._segments.send_broken(key, broken.reason, broken.gates, is_over=broken.is_over)
 
-    def _settled(self, contract: str) -> None:
-        """Another generation is decided."""
+    def contract_settled(self, contract: str) -> None:
+        """Forget the causes of a contract that has ended, or has another generation."""
         self._troubles.pop(contract, None)
-        self._told.pop(contract, None)
+        self._sent.pop(contract, None)
         self._waiting.forget(contract)
         self._lowered.forget(contract)
 
-    def _damage(self, contract: str) -> Damage:
+    def damage_of(self, contract: str) -> Damage:
         return damage_of(self._context.state, contract, self._troubles.get(contract, {}))
 
     def _gates(
         self, holding: Holding, trouble: Trouble, broken: tuple[int, ...]
     ) -> tuple[int, ...]:
-        """The parent's channels by which the ways that cannot be used come and go."""
+        """Return the parent's channels at which the broken paths enter and leave this scope."""
         bad = {*broken, *((trouble,) if isinstance(trouble, int) else ())}
         found = [
             number
@@ -300,12 +312,11 @@ class Replanning:
         return str(channel_id) if account is None else account.channel.label
 
 
-# Contracts that are to be planned anew, each in its time.
+# Queue of contracts to plan again.
 #
-# Every attempt costs a look-up and rounds of reservations, whose loads make children send new
-# hints. So a failed attempt is repeated less and less often, and only so many are open at a time;
-# but it is repeated, for room may become free where nobody tells of it. What is really new is tried
-# at once.
+# Every attempt costs a look-up and rounds of reservations, whose load makes children send new
+# hints. So a failed attempt is repeated after ever longer delays, and few attempts are open at a
+# time. Attempts never stop, because capacity may be freed where no broker reports it.
 
 REPLAN_TIMER: Final = "replan"
 RAISE_TIMER: Final = "raise"
@@ -313,7 +324,7 @@ DOUBLINGS_MAX: Final = 5
 
 
 class ReplanQueue:
-    """`take` is called when the timer has fired."""
+    """Contracts with the time of their next attempt; `take` is called when the timer fires."""
 
     def __init__(self, context: TreeContext, timer: str) -> None:
         self._context = context
@@ -331,7 +342,7 @@ class ReplanQueue:
         return iter(self._due_ns)
 
     def add(self, contracts: Iterable[str], *, is_new: bool) -> None:
-        """Without anything really new not before its last attempt is long enough ago."""
+        """Queue contracts now if something new happened, else after the delay of their last try."""
         now_ns = self._context.now_ns
         for contract in contracts:
             if is_new:
@@ -343,13 +354,13 @@ class ReplanQueue:
             self._set_timer(due_ns)
 
     def add_later(self, contract: str) -> None:
-        """Something has just been tried for it, or nobody is there yet."""
+        """Queue a contract for one retry interval from now."""
         again_ns = self._context.now_ns + self._context.settings.retry_after_ns
         self._due_ns[contract] = self._not_before_ns[contract] = again_ns
         self._set_timer(again_ns)
 
     def forget(self, contract: str) -> None:
-        """It is whole, or over; perhaps there is room for another one now."""
+        """Remove a contract, and let another one take its turn."""
         for found in (self._due_ns, self._attempts, self._not_before_ns):
             found.pop(contract, None)
         if self._is_crowded:
@@ -357,7 +368,7 @@ class ReplanQueue:
             self._set_timer(self._context.now_ns)
 
     def take(self, count_max: int) -> list[str]:
-        """Those whose time has come, as many as may be; the rest waits."""
+        """Return at most `count_max` contracts that are due; the rest waits."""
         self._timer_ns = None
         now_ns, settings = self._context.now_ns, self._context.settings
         due = (contract for contract, due_ns in self._due_ns.items() if due_ns <= now_ns)

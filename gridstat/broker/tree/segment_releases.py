@@ -1,15 +1,30 @@
-"""Giving back: children are asked to release until they have, however often they come and go.
+"""Release of segments: send Release to each child until the child has answered Released.
 
-Within a session nothing is lost, so a release is said again only for a child that was too busy to
-see to it: ever more rarely, and never so much at once that others wait for it.
+States of a release of one key at one child:
+
+    closed --start--> open --Released with the same round--> closed
+    open --the child joins, and its SegmentsHeld does not name the key--> closed
+    open --the child is removed from the tree--> closed
+
+Messages. `Release` carries a round, which `Released` repeats. An answer with another round belongs
+to an earlier release, since which the child was asked to reserve again, and is ignored.
+
+Timeout. A session loses no message, so a Release is sent again only for a child that was too busy
+to handle it: after a delay that doubles each time, and in batches, so that a long list of releases
+does not delay other messages. An absent child gets every open Release when it joins.
+
+Restart. Open releases are not durable. `HoldingRelease` starts those of holdings in the stage
+LEAVING again; other segments are found when the child joins and reports what it holds.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gridstat.broker.tree.tree_operations import HoldingGone, Stage
+from gridstat.model.errors import LimitReached
 from gridstat.net.command.segment_messages import Release
 
 if TYPE_CHECKING:
@@ -20,19 +35,19 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.tree_operations import Holding
 
 RELEASE_TIMER: Final = "release"
-TURN_MAX: Final = 2_000
-"""SegmentReleases that are said to one child in one turn, beside those that are new."""
-TURNS_PER_RETRY: Final = 10
-"""What is left over follows after such a part of the time of a retry."""
+RELEASES_AT_ONCE_MAX: Final = 2_000
+"""Repeated releases that are sent to one child at once; new ones come on top."""
+BATCHES_PER_RETRY: Final = 10
+"""Batches of repeated releases in the time of one retry."""
 RETRIES_APART_MAX: Final = 32
-"""The longest time between two tries, in times of the first."""
+"""Longest delay between two retries, in multiples of the first."""
 
 Key = tuple[str, int]
-"""A contract and its generation."""
+"""Contract and generation."""
 
 
-class _Again(NamedTuple):
-    """When a child is told next, and how long after that it would be told again."""
+class _Retry(NamedTuple):
+    """Next time to send a Release to a child, and the delay after which to repeat it."""
 
     due_ns: int
     delay_ns: int
@@ -40,20 +55,28 @@ class _Again(NamedTuple):
     round: int
 
 
-class SegmentReleases:
-    """What is open stays so until the child says that nothing is held, or shows it by joining."""
+class ReleaseListener(Protocol):
+    """Notified when a child has released a segment, and when an own channel has capacity again."""
 
-    def __init__(self, context: TreeContext) -> None:
+    def child_released(self, key: Key, child: str) -> None: ...
+
+    def capacity_freed(self) -> None: ...
+
+
+class SegmentReleases:
+    """Open releases by key and child, and the functions to call once a key is released."""
+
+    def __init__(self, context: TreeContext, listener: ReleaseListener) -> None:
         self._context = context
+        self._listener = listener
         self._open: dict[Key, dict[str, int]] = {}
-        """By child the round of the release, which its answer carries."""
+        """Round of the open release at each child."""
         self._of_child: dict[str, set[Key]] = {}
-        self._again: dict[str, list[_Again]] = {}
-        """By child a heap of what it was told in this session, or is about to be."""
+        self._retries: dict[str, list[_Retry]] = {}
+        """Heap of the retries of each child in its present session."""
         self._unknown: dict[str, set[Key]] = {}
-        """What of it nobody here had asked for."""
-        self._then: dict[Key, list[Callable[[], None]]] = {}
-        self._then_child: dict[tuple[Key, str], list[Callable[[], None]]] = {}
+        """Keys that a child holds without a request of this broker."""
+        self._after_release: dict[Key, list[Callable[[], None]]] = {}
         self._is_timer_set = False
 
     def __len__(self) -> int:
@@ -66,23 +89,24 @@ class SegmentReleases:
     def start(
         self, key: Key, children: Iterable[str], then: Callable[[], None] | None = None
     ) -> None:
-        """Ask them all; `then` follows when nobody holds anything of it any more."""
+        """Send Release to the children; call `then` when no child holds the key any more."""
         if then is not None:
-            self._then.setdefault(key, []).append(then)
+            self._after_release.setdefault(key, []).append(then)
         for child in children:
             found = self._open.setdefault(key, {})
             if child not in found:
-                found[child] = self._context.next_question()
+                found[child] = self._context.next_request()
                 self._of_child.setdefault(child, set()).add(key)
-                self._plan(key, child, self._context.settings.retry_after_ns)
-            self._say(key, child)
+                self._schedule(key, child, self._context.settings.retry_after_ns)
+            self._send(key, child)
         if not self._open.get(key):
+            # No child has to release anything, so nothing will be received for this key.
             self._finish(key)
         elif not self._is_timer_set:
             self._set_timer()
 
     def start_unknown(self, key: Key, child: str) -> bool:
-        """What a child holds and nobody here knows of; not of one that tells of too much of it."""
+        """Release a segment unknown to this broker; return False if the child has too many."""
         unknown = self._unknown.setdefault(child, set())
         has_room = len(unknown) < self._context.settings.unknown_child_max
         if has_room:
@@ -90,78 +114,77 @@ class SegmentReleases:
             self.start(key, [child])
         return has_room
 
-    def after(self, key: Key, child: str, then: Callable[[], None]) -> None:
-        """Run this when the child has given back what it is asked to; at once if it is not."""
-        if self.is_open(key, child):
-            self._then_child.setdefault((key, child), []).append(then)
-        else:
-            then()
+    def too_many_unknown(self, child: str) -> LimitReached:
+        """Return the error that ends the session of a child after `start_unknown` has failed."""
+        most = self._context.settings.unknown_child_max
+        text = f"broker {child} holds more than {most} segments that its parent does not know"
+        return LimitReached(text)
 
     def released(self, key: Key, child: str, round_: int = 0) -> None:
         found = self._open.get(key)
         if found is None or round_ not in {0, found.get(child)} or child not in found:
-            return  # Perhaps the answer to an earlier one, since which it was asked to hold more.
+            return  # The answer to an earlier release, since which the child has reserved again.
         del found[child]
         for index in (self._of_child, self._unknown):
             keys = index.get(child, set())
             keys.discard(key)
             if not keys:
                 index.pop(child, None)
-        for then in self._then_child.pop((key, child), ()):
-            then()
+        self._listener.child_released(key, child)
         if not found and self._open.get(key) is found:
+            # The listener may have started another release of the key meanwhile.
             self._finish(key)
 
     def child_joined(self, child: str) -> None:
-        self._again[child] = []
+        self._retries[child] = []
         for key in sorted(self._of_child.get(child, ())):
-            self._plan(key, child, 0)
-        if self._say_due(child):
-            self._set_timer(TURNS_PER_RETRY)
+            self._schedule(key, child, 0)
+        if self._send_due(child):
+            self._set_timer(BATCHES_PER_RETRY)
 
     def child_holds(self, child: str, held: set[Key]) -> None:
-        """It has told all that it holds: whatever else it was to give back, it has."""
+        """Close every release of a child that is not in the list of what the child holds."""
         for key in sorted(self._of_child.get(child, set()) - held):
             self.released(key, child)
 
-    def child_is_gone(self, child: str) -> None:
-        """It is no child any more."""
+    def child_removed(self, child: str) -> None:
+        """Close every release of a broker that is no longer a child."""
         self.child_holds(child, set())
-        self._again.pop(child, None)
+        self._retries.pop(child, None)
 
-    def say_again(self) -> None:
+    def retry(self) -> None:
         self._is_timer_set = False
         behind = [
-            self._say_due(child) for child in sorted(self._context.joined & self._again.keys())
+            self._send_due(child) for child in sorted(self._context.joined & self._retries.keys())
         ]
         if self._open:
-            self._set_timer(TURNS_PER_RETRY if any(behind) else 1)
+            self._set_timer(BATCHES_PER_RETRY if any(behind) else 1)
 
     def _set_timer(self, part: int = 1) -> None:
         self._is_timer_set = True
         self._context.set_timer(RELEASE_TIMER, self._context.settings.retry_after_ns // part)
 
-    def _plan(self, key: Key, child: str, delay_ns: int) -> None:
-        """To a child that is away nothing is said; it is told all when it joins."""
+    def _schedule(self, key: Key, child: str, delay_ns: int) -> None:
+        """Plan the next Release to a joined child; an absent child gets all when it joins."""
         if child not in self._context.joined:
             return
         retry_ns = self._context.settings.retry_after_ns
         delay_next_ns = min(max(retry_ns, 2 * delay_ns), RETRIES_APART_MAX * retry_ns)
-        again = _Again(self._context.now_ns + delay_ns, delay_next_ns, key, self._open[key][child])
-        heappush(self._again.setdefault(child, []), again)
+        again = _Retry(self._context.now_ns + delay_ns, delay_next_ns, key, self._open[key][child])
+        heappush(self._retries.setdefault(child, []), again)
 
-    def _say_due(self, child: str) -> bool:
-        """Whether more is due than is said in one turn."""
-        heap, said = self._again[child], 0
-        while heap and heap[0].due_ns <= self._context.now_ns and said < TURN_MAX:
+    def _send_due(self, child: str) -> bool:
+        """Send what is due; return whether more is due than may be sent at once."""
+        heap, sent = self._retries[child], 0
+        while heap and heap[0].due_ns <= self._context.now_ns and sent < RELEASES_AT_ONCE_MAX:
             _, delay_ns, key, round_ = heappop(heap)
-            if self._open.get(key, {}).get(child) == round_:  # Else it is done, or asked anew.
-                self._say(key, child)
-                self._plan(key, child, delay_ns)
-                said += 1
-        return said == TURN_MAX
+            if self._open.get(key, {}).get(child) == round_:  # Otherwise closed, or started again.
+                self._send(key, child)
+                self._schedule(key, child, delay_ns)
+                sent += 1
+        return sent == RELEASES_AT_ONCE_MAX
 
-    def _say(self, key: Key, child: str) -> None:
+    def _send(self, key: Key, child: str) -> None:
         self._context.send_child(
             child,
             Release(
@@ -174,84 +197,82 @@ class SegmentReleases:
 
     def _finish(self, key: Key) -> None:
         self._open.pop(key, None)
-        for then in self._then.pop(key, ()):
+        for then in self._after_release.pop(key, ()):
             then()
 
 
-# Letting go of what is held: children give it back first, then it is forgotten, durably.
+# Release of holdings: every child releases its segment, then the holding is removed durably.
 
 
 class HoldingRelease:
-    """Channels stay charged until whoever sends on them has said that it no longer does.
-
-    `gone` is told of what no longer takes any of an own channel.
-    """
+    """Release of holdings: channels stay charged until every child has released its segment."""
 
     def __init__(
-        self, context: TreeContext, releases: SegmentReleases, subscribers: SubscriberDistances
+        self,
+        context: TreeContext,
+        releases: SegmentReleases,
+        subscribers: SubscriberDistances,
+        listener: ReleaseListener,
     ) -> None:
         self._context = context
         self._releases = releases
         self.subscribers = subscribers
-        self.gone: Callable[[], None] = _nothing
+        self._listener = listener
 
-    def leave(self, holding: Holding, then: Callable[[], None] | None = None) -> None:
-        """It is leaving, durably: have it given back, and forget it."""
+    def release(self, holding: Holding, then: Callable[[], None] | None = None) -> None:
+        """Release a holding whose stage is durably LEAVING, and remove it; then call `then`."""
+        released = partial(self._children_released, holding, then)
+        self._releases.start(holding.key, holding.children, released)
 
-        def gone() -> None:
-            if self._context.state.holdings.find(*holding.key) is None:
-                if then is not None:
-                    then()
-                return
-            self._context.insist(lambda: self._ending(holding), forgotten)
-
-        def forgotten() -> None:
+    def _children_released(self, holding: Holding, then: Callable[[], None] | None) -> None:
+        if self._context.state.holdings.find(*holding.key) is None:
             if then is not None:
                 then()
-            if holding.channel_ids:
-                self.gone()
+            return
+        self._context.insist(partial(self._removal, holding), partial(self._removed, holding, then))
 
-        self._releases.start(holding.key, holding.children, gone)
+    def _removed(self, holding: Holding, then: Callable[[], None] | None) -> None:
+        if then is not None:
+            then()
+        if holding.channel_ids:
+            self._listener.capacity_freed()
 
-    def _ending(self, holding: Holding) -> list[HoldingGone]:
+    def _removal(self, holding: Holding) -> list[HoldingGone]:
         if self._context.state.holdings.find(*holding.key) != holding:
             return []
         return [HoldingGone(contract=holding.contract, generation=holding.generation)]
 
-    def leave_superseded(self, holding: Holding) -> list[Holding]:
-        """Older generations of a contract whose newest is up; those that go now."""
+    def release_superseded(self, holding: Holding) -> list[Holding]:
+        """Release the older generations of a contract, and return them."""
         holdings = self._context.state.holdings
         older = [
             found
             for found in holdings.of(holding.contract)
             if found.generation < holding.generation and holdings.stage(found) is Stage.COMMITTED
         ]
-
-        def left() -> None:
-            for found in older:
-                self.leave(found)
-
         if older:
-            self._context.insist(lambda: holdings.moves(older, Stage.LEAVING), left)
+            self._context.insist(
+                partial(holdings.moves, older, Stage.LEAVING), partial(self._release_all, older)
+            )
         return older
 
-    def give_back(self, key: Key, children: Iterable[str]) -> None:
-        """What was reserved for nothing."""
+    def _release_all(self, released: list[Holding]) -> None:
+        for holding in released:
+            self.release(holding)
+
+    def release_reserved(self, key: Key, children: Iterable[str]) -> None:
+        """Release segments that were reserved for a holding that did not become durable."""
         self._releases.start(key, children)
 
-    def when_given_back(self, key: Key, then: Callable[[], None]) -> None:
-        """Run this once no child is asked for anything of it any more."""
+    def when_released(self, key: Key, then: Callable[[], None]) -> None:
+        """Call `then` once no release of the key is open."""
         if self._releases.is_open(key):
             self._releases.start(key, (), then)
         else:
             then()
 
     def resume(self) -> None:
-        """After a start, or when there is another parent."""
+        """Release every holding in the stage LEAVING, after a start or a change of the parent."""
         for holding, stage in self._context.state.holdings.unsettled():
             if stage is Stage.LEAVING:
-                self.leave(holding)
-
-
-def _nothing() -> None:
-    """Nobody waits for it."""
+                self.release(holding)

@@ -1,21 +1,42 @@
-"""One generation of a contract, or of a segment for the parent, on its way to being held.
+"""One attempt to reserve a generation of a contract, or of a segment for the parent.
 
-It is planned, reserved with every child concerned, and either handed to whoever wanted it or given
-back. What a child refuses is planned round: without the way that it refused, then at a lower
-quality, in at most so many rounds.
+The coordinator plans paths, reserves them with every child concerned, and then reports the
+outcome to the owner of the transaction, once.
+
+States:
+
+    PLANNING --plan found--> RESERVING --every child has reserved--> RESERVED
+    PLANNING --no path is known, and the scope is still changing--> PARKED
+    PLANNING --no plan is left--> REFUSED
+    RESERVING --a child refuses, or a channel of the plan fails--> PLANNING
+    RESERVING, PARKED --own channels get other numbers--> PARKED
+    PARKED --timer `parked`--> PLANNING
+    any open state --deadline--> REFUSED
+    any open state --the owner cancels--> CANCELLED
+
+Messages. In RESERVING the broker sends `Reserve` to each child of the plan and waits for `Reserved`
+or `NotReserved` with the same round. After a refusal the next plan excludes what was refused; when
+no plan is left at one quality, the next lower quality is tried, in at most `rounds_max` rounds.
+
+Timeout. At its deadline a transaction is refused, and every child of the plan gets a `Release`.
+
+Restart. Nothing of a transaction is durable. A child that joins reports what it holds, and releases
+what no transaction or holding of this broker names (presumed abort). A child that restarts gets
+the `Reserve` again when it joins.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Protocol
 
 from gridstat.broker.capacity.negotiation import differences
 from gridstat.broker.tree.current_paths import share_no_router
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from gridstat.broker.capacity.negotiation import Band, Quality
     from gridstat.broker.tree.latency_shares import Division
@@ -24,40 +45,73 @@ if TYPE_CHECKING:
     from gridstat.broker.tree.tree_operations import ScopePath
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import RefusedOutcome
-    from gridstat.net.command.segment_messages import Reserved, SegmentedPath
+    from gridstat.net.command.segment_messages import (
+        AskContract,
+        Reserve,
+        Reserved,
+        SegmentedPath,
+    )
+
+
+class TransactionState(Enum):
+    """State of a transaction; the module's docstring draws the transitions."""
+
+    PLANNING = auto()
+    RESERVING = auto()
+    PARKED = auto()
+    RESERVED = auto()
+    REFUSED = auto()
+    CANCELLED = auto()
+
+
+class Purpose(Enum):
+    """Reason for which a transaction was begun."""
+
+    CONTRACT = auto()
+    """A contract that a child has requested."""
+    REPLACEMENT = auto()
+    """Another generation of a contract that is broken, or has less than it was promised."""
+    SEGMENT = auto()
+    """A segment that the parent has requested."""
+
+
+class TransactionOwner(Protocol):
+    """Component that has begun a transaction."""
+
+    def transaction_ended(self, transaction: Transaction, refusal: RefusedOutcome | None) -> None:
+        """Take over what is reserved and charged, or the reason why nothing is."""
 
 
 class Transaction:
-    """`waiting` are the children that have not answered in the present round.
-
-    `finished` is called once, with the refusal or with None if all is reserved; the charges of the
-    own channels are then the caller's to give back or to turn into a holding.
-    """
+    """Plans and answers of one transaction; `Coordinator` moves it from state to state."""
 
     __slots__ = (
         "answers",
-        "asked",
-        "avoiding",
         "charged",
         "deadline_ns",
         "division",
         "ends",
         "ends_us",
-        "finished",
-        "is_lost",
+        "excluded",
+        "has_no_path",
         "key",
         "level",
+        "owner",
         "promised",
+        "purpose",
         "qualities",
         "refusal",
         "replaces",
+        "request",
         "result",
         "rounds",
-        "shunned",
+        "rounds_sent",
         "starts",
+        "state",
         "subscriber",
         "tried",
-        "tries",
+        "untried",
+        "unusable",
         "variable",
         "waiting",
     )
@@ -67,45 +121,67 @@ class Transaction:
         key: Key,
         variable: StatusVariable,
         qualities: list[Quality],
-        finished: Callable[[Transaction, RefusedOutcome | None], None],
+        request: AskContract | Reserve,
+        owner: TransactionOwner,
+        purpose: Purpose,
     ) -> None:
+        self.state = TransactionState.PLANNING
         self.key = key
         self.variable = variable
         self.qualities = qualities
-        self.finished = finished
+        self.request = request
+        self.owner = owner
+        self.purpose = purpose
         self.starts: Ends | None = None
         self.ends: Ends | None = None
         self.subscriber = ""
         self.replaces = -1
         self.ends_us = 0
-        self.avoiding: frozenset[Use] = frozenset()
-        """What the present round leaves out because of what earlier ones have met."""
-        self.shunned: frozenset[Use] = frozenset()
-        """What is not to be used at all, as it is broken."""
+        self.excluded: frozenset[Use] = frozenset()
+        """Links that the present plan leaves out because earlier plans have failed with them."""
+        self.unusable: frozenset[Use] = frozenset()
+        """Broken links, which no plan may use."""
         self.promised: Quality | None = None
-        """What the contract was granted before anything failed, of one that is planned anew."""
+        """Quality granted before anything failed, if this transaction is a replacement."""
         self.level = 0
         self.rounds = 0
-        self.tries: deque[frozenset[Use]] = deque([frozenset()])
+        self.untried: deque[frozenset[Use]] = deque([frozenset()])
+        """Exclusions to plan with next, at the present quality."""
         self.tried: set[frozenset[Use]] = set()
         self.division: Division | None = None
         self.charged: Quality | None = None
         self.waiting: set[str] = set()
-        self.asked: dict[str, int] = {}
-        """By child the round of the question that it was asked last."""
+        """Children that have not answered the present round."""
+        self.rounds_sent: dict[str, int] = {}
+        """Round of the last Reserve sent to each child."""
         self.answers: dict[str, Reserved] = {}
         self.refusal: RefusedOutcome | None = None
-        self.is_lost = False
-        """Whether the first thing that it met was that there is no way at all."""
-        self.result: tuple[tuple[SegmentedPath, ...], tuple[ScopePath, ...]] | None = None
+        """First reason why a plan was not carried out."""
+        self.has_no_path = False
+        """True if that first reason was that the scope has no path at all."""
+        self.result: tuple[tuple[SegmentedPath, ...], tuple[Way, ...]] | None = None
         self.deadline_ns = 0
+
+    def enter(self, state: TransactionState) -> None:
+        """Change the state; any transition that the module's docstring does not draw is a bug."""
+        match self.state:
+            case TransactionState.PLANNING:
+                is_allowed = state is not TransactionState.RESERVED
+            case TransactionState.RESERVING:
+                is_allowed = state is not TransactionState.RESERVING
+            case TransactionState.PARKED:
+                is_allowed = state not in {TransactionState.RESERVING, TransactionState.RESERVED}
+            case TransactionState.RESERVED | TransactionState.REFUSED | TransactionState.CANCELLED:
+                is_allowed = False
+        assert is_allowed, f"{self.key}: from {self.state.name} to {state.name}"
+        self.state = state
 
     @property
     def quality(self) -> Quality:
         return self.qualities[self.level]
 
     def bounded(self) -> Quality:
-        """The quality with what this scope may take of its latencies."""
+        """Return the quality, with each latency reduced to the share of this scope."""
         return {
             mode: replace(qos, latency_us=max(1, qos.latency_us - self.ends_us))
             for mode, qos in self.quality.items()
@@ -113,64 +189,64 @@ class Transaction:
 
     @property
     def is_node_disjoint(self) -> bool:
-        """As the children say, and as their borders are: two ways may meet where they change."""
+        """True if the paths share no router, inside the children and at their borders."""
         assert self.result is not None
         are_all = all(answer.is_node_disjoint for answer in self.answers.values())
         return are_all and share_no_router(self.result[0])
 
     def children(self) -> tuple[str, ...]:
-        """Those that were asked in the present round."""
+        """Return the children of the present plan."""
         return () if self.division is None else tuple(self.division.parts)
 
-    def exclude(self, refused_uses: tuple[Use, ...], tried: frozenset[Use]) -> None:
-        """Try without each of these in turn, in addition to what was left out already."""
+    def exclude(self, refused_uses: tuple[Use, ...], excluded: frozenset[Use]) -> None:
+        """Plan later without each of these links, in addition to those excluded already."""
         for use in refused_uses:
-            more = tried | {use}
+            more = excluded | {use}
             if more not in self.tried:
-                self.tries.append(more)
+                self.untried.append(more)
 
-    def next_try(self, rounds_max: int) -> frozenset[Use] | None:
-        """What to leave out next, at this quality or the next lower; None if all is tried."""
+    def next_exclusion(self, rounds_max: int) -> frozenset[Use] | None:
+        """Return the links to leave out next, or None when every quality has been tried."""
         while self.rounds < rounds_max:
-            while self.tries:
-                found = self.tries.popleft()
+            while self.untried:
+                found = self.untried.popleft()
                 if found not in self.tried:
                     self.tried.add(found)
                     return found
             if self.level + 1 >= len(self.qualities):
                 return None
             self.level += 1
-            self.tries = deque([frozenset()])
+            self.untried = deque([frozenset()])
             self.tried = set()
         return None
 
-    def begin_anew(self) -> None:
-        """As if nothing had been tried."""
+    def begin_again(self) -> None:
+        """Forget every attempt so far."""
         self.level = 0
         self.rounds = 0
-        self.tries = deque([frozenset()])
+        self.untried = deque([frozenset()])
         self.tried = set()
         self.refusal = None
-        self.is_lost = False
+        self.has_no_path = False
 
     def all_paths(self) -> dict[str, tuple[SegmentedPath, ...]]:
         return {child: answer.paths for child, answer in self.answers.items()}
 
     def owed(self) -> Quality | None:
-        """What was promised, if that is better than what is had."""
+        """Return the promised quality if it is better than the reserved one."""
         return self.promised if self.promised in self.qualities[: self.level] else None
 
     def lowered(self) -> tuple[str, ...]:
-        """What is granted below the desired quality, in words."""
+        """Return texts that say where the reserved quality is below the desired one."""
         why = "" if self.refusal is None else self.refusal.reason
         return differences(self.qualities[0], self.quality, why)
 
 
 def levels(band: Band, levels_max: int) -> list[Quality]:
-    """Qualities to try, from the desired to the worst; of many, some between.
+    """Return the qualities to try, from the desired to the worst; at most `levels_max` of them.
 
-    All modes have as many paths, because children choose which entry leads to which exit: no path
-    is the first everywhere.
+    All modes get the same number of paths, because a child chooses which entry is joined to which
+    exit: no path is the first one everywhere.
     """
     found: list[Quality] = []
     for quality in _all_levels(band):
@@ -184,7 +260,7 @@ def levels(band: Band, levels_max: int) -> list[Quality]:
 
 
 def evened(quality: Quality) -> Quality:
-    """As many paths in every mode as in the one with most."""
+    """Return the quality with as many paths in every mode as in the mode with most."""
     most = max(qos.redundancy for qos in quality.values())
     return {
         mode: qos if qos.redundancy == most else replace(qos, redundancy=most)

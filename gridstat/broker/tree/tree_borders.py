@@ -22,7 +22,7 @@ would close channels that carry contracts.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import structs
 
@@ -40,22 +40,27 @@ from gridstat.net.command.tree_messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.model.cloud import EventChannel
 
 
+class BorderListener(Protocol):
+    """Notified when paths between borders change, or an own channel fails or returns."""
+
+    def borders_changed(self) -> None: ...
+
+    def channel_changed(self, channel_id: int) -> None: ...
+
+
 class TreeBorders:
-    """`wanted_above` are routers in this scope that brokers above have channels at.
+    """`wanted_above` are routers in this scope that brokers above have channels at."""
 
-    `changed` hears of what makes ways between borders better or worse, `channel_changed` of own
-    channels that can be used no more, or again.
-    """
-
-    def __init__(self, context: TreeContext) -> None:
+    def __init__(self, context: TreeContext, listener: BorderListener) -> None:
         self._context = context
-        self._reported: dict[str, BorderReported] = {}
+        self._listener = listener
+        self._told: dict[str, BorderReported] = {}
         self._open_above: dict[int, BorderChannel] = {}
         self._arriving: Arriving[BorderChannel] = Arriving(BORDER_CHANNELS_MAX)
         self._is_above_whole = not context.has_parent
@@ -63,8 +68,6 @@ class TreeBorders:
         self._routers: dict[str, list[str]] = {}
         self._routers_version = (-1, -1)
         self.wanted_above: frozenset[str] = frozenset()
-        self.changed: Callable[[], None] = _nothing
-        self.channel_changed: Callable[[int], None] = _nothing_of
 
     # Joining.
 
@@ -114,7 +117,7 @@ class TreeBorders:
             if child in self._context.joined:
                 self._want(child)
                 self._open_all(child)
-        self.changed()
+        self._listener.borders_changed()
 
     def is_open(self, channel: EventChannel) -> bool:
         """Return whether both ends have reported, with a common datagram version."""
@@ -137,7 +140,7 @@ class TreeBorders:
         for child in sorted(self._context.joined & touched):
             self._want(child)
         self.parent_joined()
-        self.changed()
+        self._listener.borders_changed()
 
     def open_above(self, message: OpenBorder) -> None:
         if message.is_whole:
@@ -193,7 +196,7 @@ class TreeBorders:
         for child in sorted((self._context.joined & ends) - self._whole_at):
             self._open_all(child)
         channels.version += 1
-        self.changed()
+        self._listener.borders_changed()
 
     def channel_reported(self, child: str, message: BorderChannelReported) -> None:
         channels = self._context.state.channels
@@ -215,8 +218,8 @@ class TreeBorders:
                 channel=channels.accounts[number].channel.label,
                 is_usable=channels.accounts[number].is_usable,
             )
-            self.channel_changed(number)
-            self.changed()
+            self._listener.channel_changed(number)
+            self._listener.borders_changed()
 
     def closed(self, channel: EventChannel) -> None:
         """Close an own channel that was removed."""
@@ -305,12 +308,3 @@ class TreeBorders:
         families = self._context.state.families
         found = [families.child_at(end) for end in (channel.from_router, channel.to_router)]
         return [child for child in found if child is not None]
-
-
-def _nothing() -> None:
-    """Nobody listens yet."""
-
-
-def _nothing_of(channel_id: int) -> None:
-    """Nobody listens yet."""
-    del channel_id

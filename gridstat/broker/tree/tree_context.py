@@ -1,7 +1,13 @@
-"""What all parts of a broker above clouds share: its state, its turn, and who is there."""
+"""Context that all components of a broker above clouds share.
+
+The context holds the durable state, the unit of work of the present event, the children that have
+joined, and the state of the session with the parent.
+"""
 
 from __future__ import annotations
 
+from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gridstat.broker.tree.tree_operations import TreeOperation
@@ -22,8 +28,18 @@ _COUNT_MAX: Final = (1 << _COUNT_BITS) - 1
 _TERM_MAX: Final = (1 << 31) - 1
 
 
+class ParentState(Enum):
+    """State of the session with the parent; `membership.py` draws the transitions."""
+
+    ABSENT = auto()
+    JOINING = auto()
+    PLACING = auto()
+    JOINED = auto()
+    MOVING = auto()
+
+
 class TreeContext(UnitOfWork[TreeOperation]):
-    """`joined` are the children that are there now; the parent is there once it has answered."""
+    """`joined` are the children whose sessions count at present."""
 
     def __init__(self, settings: TreeSettings, outside: Outside, state: TreeState) -> None:
         super().__init__(state)
@@ -31,13 +47,13 @@ class TreeContext(UnitOfWork[TreeOperation]):
         self.outside = outside
         self.state = state
         self.joined: set[str] = set()
-        self.is_parent_joined = False
+        self.parent_state = ParentState.ABSENT
         self.unsettled_until_ns = 0
         self._later: list[Callable[[], None]] = []
-        self._asked_count = 0
+        self._request_count = 0
 
     def unsettle(self) -> None:
-        """Somebody has come or gone: what is known of the scope may be incomplete for a while."""
+        """Note that a child has joined or left: its borders may not all be reported yet."""
         self.unsettled_until_ns = self.now_ns + self.settings.settle_after_ns
 
     @property
@@ -49,21 +65,25 @@ class TreeContext(UnitOfWork[TreeOperation]):
         return bool(self.settings.parent)
 
     @property
+    def is_parent_joined(self) -> bool:
+        return self.parent_state in {ParentState.JOINED, ParentState.MOVING}
+
+    @property
     def is_placed(self) -> bool:
-        """Whether its place is known: until then its channels have no number that is theirs."""
+        """True if the place of this broker is known; its channels have no final number before."""
         return not self.has_parent or self.state.placed is not None
 
-    def next_question(self) -> int:
-        """A number for what is asked of a child, by which the child marks its answer.
+    def next_request(self) -> int:
+        """Return a number for a request to a child, which the child copies into its reply.
 
-        Of no other life of this broker: a child may still be busy with that one's questions. Never
-        0, which is the mark of those who know of none.
+        The number contains the term, since a child may still work on requests from before a
+        restart. The number is never 0, which means a child of a release without such numbers.
         """
-        self._asked_count = self._asked_count % _COUNT_MAX + 1
-        return (self.term & _TERM_MAX) << _COUNT_BITS | self._asked_count
+        self._request_count = self._request_count % _COUNT_MAX + 1
+        return (self.term & _TERM_MAX) << _COUNT_BITS | self._request_count
 
     def send_child(self, child: str, message: Message) -> None:
-        """To a child that is there; for another it would be lost, and is said when it joins."""
+        """Send to a joined child; components send again, after a join, what an absent one needs."""
         if child in self.joined:
             self.send(f"broker/{child}", message)
 
@@ -77,29 +97,39 @@ class TreeContext(UnitOfWork[TreeOperation]):
         then: Callable[[], None],
         failed: Callable[[str], None],
     ) -> None:
-        """`commit`, for those who need not know what was applied."""
+        """Make operations durable like `commit`, without the record of what was applied."""
         self.commit(operations, lambda _: then(), failed)
 
-    def when_durable(self, say: Callable[[], None]) -> None:
-        """What is said may rest on operations that are still on their way to the disk.
+    def when_durable(self, send: Callable[[], None]) -> None:
+        """Send once every pending operation is durable, since the message may depend on them.
 
-        If those fail, it is not said: whoever asked says it again, or whoever wrote them does.
+        If a pending operation fails, nothing is sent: the request is repeated by its sender, or by
+        the component that repeats the operation.
         """
         if self.pending_count:
-            self.decide((), say, nobody)
+            self.decide((), send, nobody)
         else:
-            say()
+            send()
 
     def insist(
         self, operations: Callable[[], Sequence[TreeOperation]], then: Callable[[], None]
     ) -> None:
-        """For what must become durable in the end: tried again, as long as it yields anything."""
+        """Make operations durable, and retry after a failure while `operations` returns any."""
         found = operations()
         if found:
-            self.decide(found, then, lambda _: self.later(lambda: self.insist(operations, then)))
+            self.decide(found, then, partial(self._insist_later, operations, then))
+
+    def _insist_later(
+        self,
+        operations: Callable[[], Sequence[TreeOperation]],
+        then: Callable[[], None],
+        reason: str,
+    ) -> None:
+        del reason
+        self.later(partial(self.insist, operations, then))
 
     def later(self, again: Callable[[], None]) -> None:
-        """A little after a write has failed."""
+        """Call a function again a little after a write has failed."""
         self._later.append(again)
         self.set_timer(LATER_TIMER, self.settings.retry_after_ns)
 

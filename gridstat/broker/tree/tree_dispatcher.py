@@ -1,4 +1,9 @@
-"""Which part hears which word, of children and of the parent."""
+"""Dispatcher of messages from children and from the parent: one component handles each message.
+
+Messages of a session that does not count are dropped, since their sender repeats them after a join.
+A message that a component fails to handle ends the session of its sender, so that one faulty broker
+does not stop the others.
+"""
 
 from __future__ import annotations
 
@@ -53,58 +58,57 @@ if TYPE_CHECKING:
 
 
 class TreeDispatcher:
-    """Words of a session that does not count are dropped: they are said again after a join."""
+    """Routes each message by its type; a child is checked for what it reports first."""
 
     def __init__(self, parts: Components) -> None:
         self._parts = parts
-        parts.membership.heard = self._hear_parent
 
-    def hear(self, name: str, message: Message) -> bool:
-        """Whether this broker has any business with such a word."""
+    def receive(self, name: str, message: Message) -> bool:
+        """Dispatch a message; return whether brokers may send such a message to this one."""
         if not isinstance(message, TreeMessageBase):
             return False
         try:
             if name == self._parts.context.settings.parent:
-                return self._hear_parent(message)
-            return self._hear_below(name, message)
-        except Exception as error:  # Whatever one broker says, the others are served.
-            self._go_on_without(name, message, error)
+                return self.receive_from_parent(message)
+            return self._receive_from_child(name, message)
+        except Exception as error:  # One faulty message must not stop the other brokers.
+            self._end_failed_session(name, message, error)
             return True
 
-    def _go_on_without(self, name: str, message: TreeMessageBase, error: Exception) -> None:
-        """Undo what this turn has decided and not written, and end the session of who said it.
+    def _end_failed_session(self, name: str, message: TreeMessageBase, error: Exception) -> None:
+        """Undo what was decided and not written, and end the session of the sender.
 
-        What is durable and what is charged change each in one place, which shows whether it was
-        left half way. Then this process has to end: nobody can tell what to undo, and the journal
-        is right. All else is about what is under way. It is said again after a join, or given up
-        when its time is over; at worst a plan stays charged, and less is promised than could be.
+        Durable state and charges change in one place each, which shows whether a change was left
+        incomplete. If so, this process has to end, and starts again from its journal. Other state
+        belongs to open requests, which are repeated after a join or end at their deadline. At worst
+        a plan stays charged, and less is granted than would be possible.
         """
         context = self._parts.context
         if context.state.is_torn:
             raise error
         context.abandon()
-        word = type(message).__name__
-        context.note("word_failed", broker=name, said=word, error=repr(error))
-        hint = f"tell who runs broker {context.settings.name}: its log says word_failed"
-        failed = Refused(f"the broker failed over {word}", hint=hint)
-        self._parts.membership.send_away(name, failed)
+        kind = type(message).__name__
+        context.note("word_failed", broker=name, said=kind, error=repr(error))
+        hint = f"see word_failed in the log of broker {context.settings.name}"
+        failed = Refused(f"the broker failed to handle {kind}", hint=hint)
+        self._parts.membership.end_session(name, failed)
 
-    def _hear_below(self, child: str, message: TreeMessageBase) -> bool:
+    def _receive_from_child(self, child: str, message: TreeMessageBase) -> bool:
         parts = self._parts
         if isinstance(message, JoinTree):
             parts.membership.join(child, message)
-        elif not parts.membership.hears(child, message.term):
-            pass  # It has not joined, or is another process than the one that has.
-        elif not self._is_its_own(child, message):
+        elif not parts.membership.accepts(child, message.term):
+            pass  # The sender has not joined, or a later process of the child has.
+        elif not self._is_about_own_scope(child, message):
             parts.context.note("not_its_own", child=child, said=type(message).__name__)
         elif isinstance(message, FloodingMessage):
-            parts.flooding.hear(child, message)
+            parts.flooding.receive(child, message)
         else:
-            return self._hear_child(child, message) or self._hear_of_segment(child, message)
+            return self._dispatch_report(child, message) or self._dispatch_segment(child, message)
         return True
 
-    def _is_its_own(self, child: str, message: TreeMessageBase) -> bool:
-        """Whether a child speaks of what lies below itself; it has no say in anything else."""
+    def _is_about_own_scope(self, child: str, message: TreeMessageBase) -> bool:
+        """Return whether a message of a child is about its own part of the tree."""
         families = self._parts.context.state.families
         match message:
             case AskContract(contract=name) | EndContract(contract=name):
@@ -124,11 +128,11 @@ class TreeDispatcher:
             case _:
                 return True
 
-    def _hear_of_ways(self, child: str, message: AbstractLinksReported) -> None:
-        if self._parts.graph.receive(child, message):
-            self._parts.failures.try_again()
+    def _receive_abstract_links(self, child: str, message: AbstractLinksReported) -> None:
+        if self._parts.graph.tell(child, message):
+            self._parts.replanning.try_again()
 
-    def _hear_child(self, child: str, message: TreeMessageBase) -> bool:
+    def _dispatch_report(self, child: str, message: TreeMessageBase) -> bool:
         parts = self._parts
         match message:
             case BorderReported():
@@ -136,7 +140,7 @@ class TreeDispatcher:
             case BorderChannelReported():
                 parts.borders.channel_reported(child, message)
             case AbstractLinksReported():
-                self._hear_of_ways(child, message)
+                self._receive_abstract_links(child, message)
             case CloudsChanged():
                 parts.membership.change_clouds(child, message)
             case AskNumbers():
@@ -148,42 +152,42 @@ class TreeDispatcher:
             case NamesFound():
                 parts.watches.found(message)
             case AskContract():
-                parts.contracts.ask(child, message)
+                parts.contracts.request(child, message)
             case EndContract():
                 parts.contracts.end(child, message)
             case LookedUp():
-                parts.lookups.answered(child, message)
+                parts.lookups.receive(child, message)
             case _:
                 return False
         return True
 
-    def _hear_of_segment(self, child: str, message: TreeMessageBase) -> bool:
+    def _dispatch_segment(self, child: str, message: TreeMessageBase) -> bool:
         parts = self._parts
         match message:
             case Reserved(is_moved=True):
-                parts.moved_parts.hear(child, message)
+                parts.moved_segments.receive(child, message)
             case Reserved():
                 parts.coordinator.reserved(child, message)
             case NotReserved():
                 parts.coordinator.not_reserved(child, message)
             case SegmentUp(contract=contract, generation=generation):
-                parts.commits.is_up((contract, generation), child, message.degraded)
+                parts.commits.confirm((contract, generation), child, message.degraded)
             case Released(contract=contract, generation=generation):
                 parts.releases.released((contract, generation), child, message.round)
             case SegmentBroken():
-                parts.failures.segment_broken(child, message)
+                parts.replanning.segment_broken(child, message)
             case SegmentRestored():
-                parts.failures.segment_mended(child, message)
+                parts.replanning.segment_restored(child, message)
             case SegmentsHeld():
-                parts.reconciliation.held(child, message)
+                parts.reconciliation.receive(child, message)
             case _:
                 return False
         return True
 
-    def _hear_parent(self, message: TreeMessageBase) -> bool:
+    def receive_from_parent(self, message: TreeMessageBase) -> bool:
         parts = self._parts
         if isinstance(message, TreeJoined):
-            parts.membership.take_answer(message)
+            parts.membership.receive_place(message)
             return True
         if parts.membership.keeps(message):
             return True
@@ -206,16 +210,16 @@ class TreeDispatcher:
             case NamesFound():
                 parts.watches.found(message)
             case _:
-                return self._hear_order(message)
+                return self._dispatch_order(message)
         return True
 
-    def _hear_order(self, message: TreeMessageBase) -> bool:
+    def _dispatch_order(self, message: TreeMessageBase) -> bool:
         parts = self._parts
         match message:
             case ContractGranted() | ContractRefused() | ContractEnded():
-                parts.contracts.pass_down(message)
+                parts.contracts.forward_down(message)
             case Lookup():
-                parts.lookups.pass_down(message)
+                parts.lookups.answer_parent(message)
             case Reserve():
                 parts.segments.reserve(message)
             case Commit():

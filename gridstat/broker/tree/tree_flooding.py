@@ -1,7 +1,16 @@
-"""Flooding asked of a broker above clouds, by its operators or its parent (S0 A12).
+"""Flooding of a broker's scope, as its operators and its parent request it (S0 A12).
 
-A scope is this broker's depth or what its parent said, passed down unchanged. Every child reserves
-room for it, or none floods; `flooding_changes.py` sees to that, `flooding_book.py` keeps it.
+The scope level is this broker's depth, or the level that the parent has sent, which is passed down
+unchanged. Either every child reserves capacity for a flood, or no child floods.
+
+`flooding_changes.py` carries out each change in two phases and draws its states. This module
+decides which change a request needs, and answers the request when the change has ended.
+`flooding_reservations.py` keeps what floods, durably.
+
+The parent sends `ReserveFlooding`, `CommitFlooding` and `ReleaseFlooding`; every order that is
+repeated gets the same reply again. The parent has decided before it sends `CommitFlooding`, so a
+commit is refused only if a child has no capacity: a child that is away gets the commit when it
+joins. A parent that does not get a reply repeats its orders when this broker joins again.
 """
 
 from __future__ import annotations
@@ -13,9 +22,22 @@ from msgspec import structs
 
 from gridstat.broker.flooding_pages import page_of, refusing_facts
 from gridstat.broker.requests.outcomes import refused
-from gridstat.broker.tree.flooding_changes import FloodingChange, FloodingChanges
+from gridstat.broker.tree.flooding_changes import (
+    CommitStep,
+    EndStep,
+    FloodingChange,
+    FloodingChanges,
+    OperatorRequest,
+    ParentCommit,
+    ParentReservation,
+    ReducedCommit,
+    ReleaseStep,
+    ReleaseUnnamedStep,
+    ReserveStep,
+    VariableEnded,
+)
 from gridstat.broker.tree.flooding_operations import FloodingHeld
-from gridstat.broker.tree.flooding_reservations import flooded_of
+from gridstat.broker.tree.flooding_reservations import flooded_variable
 from gridstat.model.errors import (
     DeadlinePassed,
     GridStatError,
@@ -52,76 +74,78 @@ from gridstat.net.command.tree_messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Collection, Mapping
 
-    from gridstat.broker.tree.flooding_changes import FloodingMessage, FloodingOrder
+    from gridstat.broker.tree.flooding_changes import FloodingMessage, FloodingOrder, Step
     from gridstat.broker.tree.flooding_reservations import FloodingReservations
+    from gridstat.broker.tree.publication_lookups import PublicationLookups
     from gridstat.broker.tree.tree_context import TreeContext
     from gridstat.model.status import StatusVariable
     from gridstat.net.command.endpoint_messages import RefusedOutcome
     from gridstat.net.command.segment_messages import LookedUp
 
-    LookUp: TypeAlias = Callable[[str, Callable[[LookedUp], None]], None]
-    from collections.abc import Callable
-
 
 FloodingCommand: TypeAlias = SetFlooding | RemoveFlooding | ListFlooding
 SILENCES: Final = frozenset({LinkDown.code, DeadlinePassed.code})
-"""Refusals by which nobody says that there is no room."""
+"""Codes of refusals that say that a child is away, not that it has no capacity."""
 
 
 class TreeFlooding:
-    """`look_up` finds a variable below this broker, and says of any other why there is none."""
+    """Flooding of this broker's scope, as its operators and its parent request it."""
 
-    def __init__(self, context: TreeContext, book: FloodingReservations, look_up: LookUp) -> None:
+    def __init__(
+        self, context: TreeContext, reservations: FloodingReservations, lookups: PublicationLookups
+    ) -> None:
         self._context = context
-        self._book = book
-        self._look_up = look_up
-        self._changes = FloodingChanges(context, book)
-        self._unconfirmed = Unconfirmed(book)
+        self._reservations = reservations
+        self._lookups = lookups
+        self._changes = FloodingChanges(context, reservations, self)
+        self._unconfirmed = UnconfirmedChildren(reservations)
 
     def child_joined(self, child: str) -> None:
-        """A child is there: it hears all that counts."""
-        self._unconfirmed.joined(child)
-        self._changes.joined(child)
+        """Send a child that has joined every flood that counts."""
+        self._unconfirmed.child_joined(child)
+        self._changes.child_joined(child)
 
     def child_left(self, child: str) -> None:
-        """A child is gone, for now or for good."""
-        self._changes.left(child)
+        self._changes.child_left(child)
 
-    def moved(self) -> None:
-        """This broker stands elsewhere now, and with it every scope that is its own."""
+    def place_changed(self) -> None:
+        """Send every flood again, because the scope level of own floods is the new depth."""
         for child in sorted(self._context.joined):
-            self._changes.joined(child)
+            self._changes.child_joined(child)
 
     def names(self) -> set[str]:
-        """The variables that flood, and those whose flooding is just beginning or ending."""
-        return {*self._book.floods, *self._changes}
+        """Return the variables that flood, or whose flooding is being changed."""
+        return {*self._reservations.floods, *self._changes}
 
     def orphaned(self, term: int) -> list[FloodingHeld]:
-        """At a start: without a parent nothing counts that one had said, and nobody will end it."""
+        """Return operations that end floods of a former parent, at a start without a parent."""
         if self._context.has_parent:
             return []
         return [
-            FloodingHeld(variable=held.variable, number=self._book.next_number(term), own=held.own)
-            for held in self._book.floods.values()
+            FloodingHeld(
+                variable=held.variable, number=self._reservations.next_number(term), own=held.own
+            )
+            for held in self._reservations.floods.values()
             if held.above or held.reserved
         ]
 
-    def fire(self, name: str) -> None:
-        """The timer of a change has run out."""
-        self._changes.fire(name)
+    def expire(self, name: str) -> None:
+        """Handle the timer of a change."""
+        self._changes.expire(name)
 
     # Operators.
 
     def take(self, peer: str, command: FloodingCommand) -> None:
-        asker = Asker(self._context, peer, command.request_id)
+        request = OperatorRequest(peer, command.request_id)
         try:
             match command:
                 case ListFlooding():
-                    asker.answer(page_of(self._book.floods, command.after, self._facts))
+                    floods = self._reservations.floods
+                    self._answer(request, page_of(floods, command.after, self._facts))
                 case RemoveFlooding():
-                    self._remove(command, asker)
+                    self._remove(command, request)
                 case SetFlooding():
                     modes = checked_modes(command.modes)
                     check_modes_defined(modes, self._context.settings.modes_defined)
@@ -129,94 +153,145 @@ class TreeFlooding:
                     check_placed(self._context)
                     self._check_free(command.name)
                     check_present(self._context)
-                    self._look_up(command.name, partial(self._set, command, asker))
+                    self._lookups.look_up_for_operator(command.name, self, (command, request))
         except GridStatError as error:
-            asker.refuse(refused(error))
+            self._refuse(request, refused(error))
 
-    def _set(self, command: SetFlooding, asker: Asker, found: LookedUp) -> None:
+    def looked_up(self, request: tuple[SetFlooding, OperatorRequest], found: LookedUp) -> None:
+        """Continue the command of an operator with the answer to its look-up."""
+        self._set(*request, found)
+
+    def _set(self, command: SetFlooding, request: OperatorRequest, found: LookedUp) -> None:
         if found.variable is None:
-            asker.refuse(found.refused or refused(Refused(f"{command.name} was not found")))
+            missing = Refused(f"{command.name} was not found")
+            self._refuse(request, found.refused or refused(missing))
             return
         try:
             self._check_free(command.name)
             check_kind(found.variable, command.every)
         except GridStatError as error:
-            asker.refuse(refused(error))
+            self._refuse(request, refused(error))
             return
         self._release_absent(command.name)
         before = self._held(found.variable)
         terms = dict.fromkeys(checked_modes(command.modes), FloodTerm(0, command.every))
-        self._change_own(structs.replace(before, own={**before.own, **terms}), asker)
+        self._change_own(structs.replace(before, own={**before.own, **terms}), request)
 
-    def _remove(self, command: RemoveFlooding, asker: Asker) -> None:
-        """Less needs no room, so it need not wait for what the parent has only reserved."""
+    def _remove(self, command: RemoveFlooding, request: OperatorRequest) -> None:
+        """Remove modes at once: less needs no capacity, whatever the parent has reserved."""
         self._check_unchanging(command.name)
         modes = checked_modes(command.modes) if command.modes else ()
-        before = self._book.floods.get(command.name)
+        before = self._reservations.floods.get(command.name)
         if before is None:
-            asker.answer(self._facts(command.name))
+            self._answer(request, self._facts(command.name))
             return
-        self._change_own(structs.replace(before, own=without(before.own, modes)), asker)
+        self._change_own(structs.replace(before, own=without(before.own, modes)), request)
 
-    def _change_own(self, after: FloodingHeld, asker: Asker | Insistence) -> None:
-        """Decided here, once all children have reserved."""
-        name = after.variable.name
+    def _change_own(self, after: FloodingHeld, purpose: OperatorRequest | VariableEnded) -> None:
         after = structs.replace(after, number=self._next_number())
+        self._changes.begin(FloodingChange(after, purpose))
 
-        def done(silent: set[str]) -> None:
-            self._unconfirmed.put(name, silent)
-            asker.answer({**self._facts(name), "unconfirmed": sorted(silent)})
+    def _answer(self, request: OperatorRequest, facts: Facts) -> None:
+        answer = OperatorAnswer(request_id=request.request_id, facts=facts)
+        self._context.send(request.peer, answer)
 
-        self._changes.begin(FloodingChange(after, done, asker.refuse))
+    def _refuse(self, request: OperatorRequest, refusal: RefusedOutcome) -> None:
+        answer = OperatorAnswer(request_id=request.request_id, refused=refusal)
+        self._context.send(request.peer, answer)
 
     def _check_unchanging(self, name: str) -> None:
         if name in self._changes:
             raise Refused(
-                f"the flooding of {name[:80]} is being changed", hint="ask again in a few seconds"
+                f"the flooding of {name[:80]} is being changed",
+                hint="try again in a few seconds",
             )
 
     def _check_free(self, name: str) -> None:
-        held = self._book.floods.get(name)
+        held = self._reservations.floods.get(name)
         self._check_unchanging(name)
         if held is not None and held.reserved_generation and self._context.is_parent_joined:
             parent = self._context.settings.parent
             raise Refused(
                 f"broker {parent} is changing the flooding of {name[:80]}, and has not decided yet",
-                hint=f"ask again in a few seconds; if that does not help, is all well at {parent}?",
+                hint=f"try again in a few seconds; if that does not help, is all well at {parent}?",
             )
 
     def _release_absent(self, name: str) -> None:
-        """A parent that is away blocks nobody: once back it finds room again, or is refused."""
-        held = self._book.floods.get(name)
+        """Release a reservation of an absent parent, which reserves again once it is back."""
+        held = self._reservations.floods.get(name)
         if held is not None and held.reserved_generation:
             self._release(name, held.reserved_generation)
 
     # The parent.
 
     def obey(self, order: FloodingOrder) -> None:
-        """Whatever the parent says twice is answered twice alike."""
+        """Carry out an order of the parent, after the open change of the variable if any."""
         match order:
             case ReserveFlooding(flooded=flooded):
-                self._when_free(flooded.variable.name, partial(self._reserve, flooded))
+                self._changes.run_when_free(flooded.variable.name, ReserveStep(flooded))
             case CommitFlooding(flooded=many):
                 if order.is_whole:
-                    told = {each.variable: each.generation for each in many}
-                    self._forget_others(told, order.in_doubt)
+                    committed = {each.variable: each.generation for each in many}
+                    self._release_unnamed(committed, order.in_doubt)
                 for flooded in many:
-                    self._when_free(flooded.variable.name, partial(self._commit_above, flooded))
+                    self._changes.run_when_free(flooded.variable.name, CommitStep(flooded))
             case ReleaseFlooding(name=name, generation=generation):
-                self._when_free(name, partial(self._release, name, generation))
+                self._changes.run_when_free(name, ReleaseStep(name, generation))
 
-    def _when_free(self, name: str, do: Callable[[], None]) -> None:
-        self._changes.when_free(name, do)
+    def run_step(self, step: Step) -> None:
+        match step:
+            case ReserveStep(flooded):
+                self._reserve(flooded)
+            case CommitStep(flooded):
+                self._commit(flooded)
+            case ReleaseStep(name, generation):
+                self._release(name, generation)
+            case ReleaseUnnamedStep(name, committed):
+                self._release_if_unnamed(name, committed)
+            case EndStep(message):
+                self._end(message)
+
+    def change_done(self, change: FloodingChange, silent: set[str]) -> None:
+        name = change.name
+        match change.purpose:
+            case OperatorRequest() as request:
+                self._unconfirmed.set(name, silent)
+                self._answer(request, {**self._facts(name), "unconfirmed": sorted(silent)})
+            case VariableEnded():
+                self._unconfirmed.set(name, silent)
+            case ParentReservation(generation):
+                self._send_reserved(name, generation)
+            case ParentCommit(reply=reply):
+                self._unconfirmed.set(name, silent)
+                self._send_parent(reply)
+            case ReducedCommit(generation, refusal):
+                self._refuse_parent(name, generation, refusal)
+
+    def change_refused(self, change: FloodingChange, refusal: RefusedOutcome) -> None:
+        match change.purpose:
+            case OperatorRequest() as request:
+                self._refuse(request, refusal)
+            case VariableEnded(message):
+                # Nobody waits for an answer, but the flood has to end: try again later.
+                again = partial(self._changes.run_when_free, message.name, EndStep(message))
+                self._context.later(again)
+            case ParentReservation(generation):
+                self._refuse_parent(change.name, generation, refusal)
+            case ParentCommit() as commit:
+                self._commit_refused(change.after, commit, refusal)
+            case ReducedCommit(generation, first_refusal):
+                self._refuse_parent(change.name, generation, first_refusal)
+
+    def change_not_written(self, change: FloodingChange, reason: str) -> None:
+        del change
+        self._leave_parent(reason)
 
     def _reserve(self, flooded: FloodedVariable) -> None:
         name, generation = flooded.variable.name, flooded.generation
         before = self._held(flooded.variable)
-        told = FloodingReserved(term=0, name=name, generation=generation)
-        has_room = before.has_reserved(generation, flooded.terms)
-        if has_room or before.has_committed(generation, flooded.terms):
-            self._tell_parent(told)
+        is_reserved = before.has_reserved(generation, flooded.terms)
+        if is_reserved or before.has_committed(generation, flooded.terms):
+            self._send_reserved(name, generation)
             return
         try:
             self._check_modes(flooded)
@@ -230,25 +305,20 @@ class TreeFlooding:
             reserved_generation=generation,
             reserved_number=self._next_number(),
         )
-        change = FloodingChange(
-            after,
-            lambda _: self._tell_parent(told),
-            partial(self._refuse_parent, name, generation),
-            is_held=True,
-        )
-        self._changes.begin(change)
+        self._changes.begin(FloodingChange(after, ParentReservation(generation)))
 
-    def _commit_above(self, flooded: FloodedVariable) -> None:
-        """What was reserved counts. What never was, as after a loss, is reserved first."""
+    def _commit(self, flooded: FloodedVariable) -> None:
+        """Commit what is reserved; reserve first if nothing is, as after the loss of a journal."""
         name, generation = flooded.variable.name, flooded.generation
         before = self._held(flooded.variable)
-        told = FloodingCommitted(term=0, name=name, generation=generation)
-        if not flooded.terms and self._book.is_of_another(flooded.variable):
-            self._tell_parent(told)  # The parent ends what is over here; another has its name.
+        reply = FloodingCommitted(term=0, name=name, generation=generation)
+        if not flooded.terms and self._reservations.is_of_another(flooded.variable):
+            # The parent ends a flood that has ended here; another variable has its name.
+            self._send_parent(reply)
             return
         if before.has_committed(generation, flooded.terms):
-            self._tell_parent(told)
-            self._ask_below(before)
+            self._send_parent(reply)
+            self._commit_again_below(before)
             return
         is_reserved = before.has_reserved(generation, flooded.terms)
         try:
@@ -264,203 +334,176 @@ class TreeFlooding:
         )
         if is_reserved or not self._changes.is_less(after):
             after = after.released()
-        self._commit_with(after, told, is_reserved=is_reserved)
+        self._begin_commit(after, reply, is_reserved=is_reserved)
 
     def _check_modes(self, flooded: FloodedVariable) -> None:
-        """Refuse undefined modes that are new; those of an older release's journal may stay."""
-        held = self._book.floods.get(flooded.variable.name)
+        """Refuse new modes that are not defined; modes in an older release's journal may stay."""
+        held = self._reservations.floods.get(flooded.variable.name)
         known = set() if held is None else held.modes
         check_modes_defined(flooded.terms.keys() - known, self._context.settings.modes_defined)
 
-    def _ask_below(self, held: FloodingHeld) -> None:
-        """That the variable is gone may have been said, and lost above: its cloud says it again."""
+    def _commit_again_below(self, held: FloodingHeld) -> None:
+        """Send a commit to the publisher's child, which sends `FloodingEnded` again if it is due.
+
+        The parent may have lost the first one.
+        """
         child = self._context.state.families.child_at(held.variable.name)
         terms = held.terms(self._context.state.depth)
         if child is not None and terms:
-            flooded = flooded_of(held, held.number, terms)
+            flooded = flooded_variable(held, held.number, terms)
             self._context.send_child(
                 child, CommitFlooding(term=self._context.term, flooded=(flooded,))
             )
 
-    def _commit_with(
-        self, after: FloodingHeld, told: FloodingCommitted, *, is_reserved: bool = False
+    def _begin_commit(
+        self, after: FloodingHeld, reply: FloodingCommitted, *, is_reserved: bool = False
     ) -> None:
-        before = self._held(after.variable)
+        purpose = ParentCommit(self._held(after.variable), reply)
+        self._changes.begin(FloodingChange(after, purpose), is_reserved=is_reserved)
 
-        def no(why: RefusedOutcome) -> None:
-            own = beside(after.own, before.above)
-            again = structs.replace(after, number=self._next_number())
-            if why.code in SILENCES and not self._book.counts_for_another(after.variable):
-                # It is decided above. Whoever is away hears of it when it is back, and refuses it
-                # then if it has no room.
-                self._commit_with(again, told, is_reserved=True)
-            elif after.above.items() <= before.above.items() and own != after.own:
-                # The parent takes its request back, and there is no room for ours behind it.
-                self._context.note("flooding_given_up", name=told.name)
-                self._commit_with(structs.replace(again, own=own), told)
-            else:
-                refuse = partial(self._refuse_parent, told.name, told.generation, why)
-                self._keep_common(before, after, refuse)
-
-        def done(silent: set[str]) -> None:
-            self._unconfirmed.put(told.name, silent)
-            self._tell_parent(told)
-
-        change = FloodingChange(after, done, no, self._leave_parent)
-        self._changes.begin(change, is_reserved=is_reserved)
-
-    def _keep_common(
-        self, before: FloodingHeld, after: FloodingHeld, then: Callable[[], None]
+    def _commit_refused(
+        self, after: FloodingHeld, commit: ParentCommit, refusal: RefusedOutcome
     ) -> None:
-        """There is no room for all that the parent wants; what it wants no more ends even so."""
+        before, reply = commit.before, commit.reply
+        own = beside(after.own, before.above)
+        again = structs.replace(after, number=self._next_number())
+        counts_for_another = self._reservations.counts_for_another(after.variable)
+        if refusal.code in SILENCES and not counts_for_another:
+            # The parent has decided. An absent child gets the commit when it joins, and refuses
+            # it then if it has no capacity.
+            self._begin_commit(again, reply, is_reserved=True)
+        elif after.above.items() <= before.above.items() and own != after.own:
+            # The parent withdraws its request, and there is no capacity for the own one behind it.
+            self._context.note("flooding_given_up", name=reply.name)
+            self._begin_commit(structs.replace(again, own=own), reply)
+        else:
+            self._commit_reduced(before, after, ReducedCommit(reply.generation, refusal))
+
+    def _commit_reduced(
+        self, before: FloodingHeld, after: FloodingHeld, purpose: ReducedCommit
+    ) -> None:
+        """End what the parent no longer requests, although there is no capacity for the rest."""
         common = dict(before.above.items() & after.above.items())
         if common == before.above:
-            then()
+            self._refuse_parent(after.variable.name, purpose.generation, purpose.refusal)
             return
-        kept = structs.replace(before, above=common, number=self._next_number())
-        change = FloodingChange(kept, lambda _: then(), lambda _: then(), self._leave_parent)
-        self._changes.begin(change, is_reserved=True)
+        reduced = structs.replace(before, above=common, number=self._next_number())
+        self._changes.begin(FloodingChange(reduced, purpose), is_reserved=True)
 
     def _release(self, name: str, generation: int) -> None:
-        held = self._book.floods.get(name)
+        held = self._reservations.floods.get(name)
         if held is None or held.reserved_generation != generation:
             return
         after = held.released()
-        released = partial(self._changes.released, name, held.reserved_number)
+        released = partial(self._changes.release, name, held.reserved_number)
         self._context.decide([after], released, self._leave_parent)
 
-    def _forget_others(self, told: Mapping[StatusVariable, int], in_doubt: Collection[str]) -> None:
-        """Of what the parent did not name nothing counts, nor what it no longer has in mind.
+    def _release_unnamed(
+        self, committed: Mapping[StatusVariable, int], in_doubt: Collection[str]
+    ) -> None:
+        """End what the parent's whole list does not name, and release what it no longer intends.
 
-        That goes for what is only now being reserved, too.
+        Reservations that are only now being made are included.
         """
         for name in sorted(self.names()):
             if name not in in_doubt:
-                self._when_free(name, partial(self._release_other, name, told))
-            held = self._book.floods.get(name)
-            if held is not None and held.above and held.variable not in told:
-                gone = FloodedVariable(variable=held.variable, generation=NO_GENERATION)
-                self._when_free(name, partial(self._commit_above, gone))
+                self._changes.run_when_free(name, ReleaseUnnamedStep(name, committed))
+            held = self._reservations.floods.get(name)
+            if held is not None and held.above and held.variable not in committed:
+                ended = FloodedVariable(variable=held.variable, generation=NO_GENERATION)
+                self._changes.run_when_free(name, CommitStep(ended))
 
-    def _release_other(self, name: str, told: Mapping[StatusVariable, int]) -> None:
-        """What is reserved stays only if it is just that which counts now."""
-        held = self._book.floods.get(name)
-        if held is not None and held.reserved_generation not in {0, told.get(held.variable)}:
+    def _release_if_unnamed(self, name: str, committed: Mapping[StatusVariable, int]) -> None:
+        """Release a reservation unless it is the generation that the parent has committed."""
+        held = self._reservations.floods.get(name)
+        if held is not None and held.reserved_generation not in {0, committed.get(held.variable)}:
             self._release(name, held.reserved_generation)
 
-    # The children.
+    # Messages of children.
 
-    def hear(self, child: str, word: FloodingMessage) -> None:
-        if isinstance(word, FloodingEnded):
-            self._changes.when_free(word.name, partial(self._ended, word), child)
+    def receive(self, child: str, message: FloodingMessage) -> None:
+        if isinstance(message, FloodingEnded):
+            self._changes.run_when_free(message.name, EndStep(message), child)
             return
-        if isinstance(word, FloodingCommitted):
-            self._unconfirmed.confirmed(word.name, child)
-        self._changes.hear(child, word)
+        if isinstance(message, FloodingCommitted):
+            self._unconfirmed.confirm(message.name, child)
+        self._changes.receive(child, message)
 
-    def _ended(self, word: FloodingEnded) -> None:
-        """Nobody publishes it any more: this broker's own request is over, and the parent hears."""
-        held = self._book.floods.get(word.name)
-        self._tell_parent(word)
-        if held is None or word.variable_id not in {0, held.variable.variable_id}:
-            return  # Another variable has its name by now.
+    def _end(self, message: FloodingEnded) -> None:
+        """End the own flood of a variable that nobody publishes, and notify the parent."""
+        held = self._reservations.floods.get(message.name)
+        self._send_parent(message)
+        if held is None or message.variable_id not in {0, held.variable.variable_id}:
+            return  # Another variable has the name by now.
         if held.own:
-            again = partial(self._when_free, word.name, partial(self._ended, word))
-            insistence = Insistence(partial(self._context.later, again))
-            self._change_own(structs.replace(held, own={}), insistence)
+            self._change_own(structs.replace(held, own={}), VariableEnded(message))
 
-    # Words.
+    # Messages to the parent, and helpers.
 
     def _next_number(self) -> int:
-        return self._book.next_number(self._context.term)
+        return self._reservations.next_number(self._context.term)
 
     def _held(self, variable: StatusVariable) -> FloodingHeld:
-        found = self._book.floods.get(variable.name)
+        found = self._reservations.floods.get(variable.name)
         if found is None or found.variable != variable:
             return FloodingHeld(variable=variable, number=0)
         return found
 
     def _refuse_parent(self, name: str, generation: int, why: RefusedOutcome) -> None:
-        word = FloodingRefused(term=0, name=name, generation=generation, refused=why)
-        self._tell_parent(word)
+        self._send_parent(FloodingRefused(term=0, name=name, generation=generation, refused=why))
+
+    def _send_reserved(self, name: str, generation: int) -> None:
+        self._send_parent(FloodingReserved(term=0, name=name, generation=generation))
 
     def _leave_parent(self, reason: str) -> None:
-        """What could not be written the parent has to say again: it does so at the next joining."""
+        """End the session: the parent repeats what could not be written when we join again."""
         error = StorageFailed(f"flooding could not be changed: {reason}")
         self._context.close(f"broker/{self._context.settings.parent}", error)
 
-    def _tell_parent(self, word: FloodingMessage) -> None:
-        self._context.send_parent(structs.replace(word, term=self._context.term))
+    def _send_parent(self, message: FloodingMessage) -> None:
+        self._context.send_parent(structs.replace(message, term=self._context.term))
 
     def _facts(self, name: str) -> Facts:
         defined = self._context.settings.modes_defined
-        facts = facts_of(name, self._book.floods.get(name), self._context.state.depth, defined)
+        facts = facts_of(
+            name, self._reservations.floods.get(name), self._context.state.depth, defined
+        )
         if facts["modes"]:
             facts["refusing"] = refusing_facts(self._changes.refusing(name))
-            facts["unconfirmed"] = self._unconfirmed.by(name)
+            facts["unconfirmed"] = self._unconfirmed.of(name)
         return facts
 
 
-# What operators of a broker above clouds are answered about flooding.
-
 Facts = dict[str, Any]
+"""Answer to an operator, as JSON shows it."""
 
 
-class Asker:
-    """An operator and the number of its question; it is told once."""
+class UnconfirmedChildren:
+    """Children that have not confirmed a flood since it was last changed."""
 
-    def __init__(self, context: TreeContext, peer: str, request_id: int) -> None:
-        self._context = context
-        self._peer = peer
-        self._request_id = request_id
-
-    def answer(self, facts: Facts) -> None:
-        self._context.send(self._peer, OperatorAnswer(request_id=self._request_id, facts=facts))
-
-    def refuse(self, no: RefusedOutcome) -> None:
-        self._context.send(self._peer, OperatorAnswer(request_id=self._request_id, refused=no))
-
-
-class Insistence:
-    """Nobody asked, and it has to be: what could not be written is tried again."""
-
-    def __init__(self, again: Callable[[], None]) -> None:
-        self._again = again
-
-    def answer(self, facts: Facts) -> None:
-        """Nobody waits for it."""
-
-    def refuse(self, no: RefusedOutcome) -> None:
-        del no
-        self._again()
-
-
-class Unconfirmed:
-    """Who has not confirmed how a variable floods since that last changed."""
-
-    def __init__(self, book: FloodingReservations) -> None:
-        self._book = book
+    def __init__(self, reservations: FloodingReservations) -> None:
+        self._reservations = reservations
         self._silent: dict[str, set[str]] = {}
 
-    def by(self, name: str) -> list[str]:
+    def of(self, name: str) -> list[str]:
         return sorted(self._silent.get(name, ()))
 
-    def put(self, name: str, silent: set[str]) -> None:
+    def set(self, name: str, silent: set[str]) -> None:
         self._silent.pop(name, None)
-        if silent and name in self._book.floods:
+        if silent and name in self._reservations.floods:
             self._silent[name] = silent
 
-    def confirmed(self, name: str, child: str) -> None:
-        self.put(name, self._silent.get(name, set()) - {child})
+    def confirm(self, name: str, child: str) -> None:
+        self.set(name, self._silent.get(name, set()) - {child})
 
-    def joined(self, child: str) -> None:
-        """It is told all that counts, and floods or refuses it from now on."""
+    def child_joined(self, child: str) -> None:
+        """Forget a child that has joined: it gets every flood, and commits or refuses each."""
         for name in list(self._silent):
-            self.confirmed(name, child)
+            self.confirm(name, child)
 
 
 def facts_of(name: str, held: FloodingHeld | None, depth: int, defined: Collection[int]) -> Facts:
-    """How a variable floods, mode by mode, and whose request that is."""
+    """Return how a variable floods in each mode, and who has requested it."""
     if held is None:
         return {"name": name, "modes": []}
     return {
@@ -480,20 +523,20 @@ def facts_of(name: str, held: FloodingHeld | None, depth: int, defined: Collecti
     }
 
 
-# What has to be the case before a broker above clouds asks its children to flood anything.
+# Conditions for a request of an operator.
 
 
 def check_placed(context: TreeContext) -> None:
-    """Channels get their numbers with the broker's place, and what floods keeps those."""
+    """Refuse floods before the own channels have their numbers, which a flood then keeps."""
     if not context.is_placed:
         raise Refused(
-            "this broker has not heard from its parent yet where it stands in the tree",
+            "this broker has not received its place in the tree from its parent yet",
             hint=f"is broker {context.settings.parent} running? Try again then",
         )
 
 
 def check_present(context: TreeContext) -> None:
-    """A child that is away cannot reserve: better told at once than when time has run out."""
+    """Refuse at once while a child is away, since the change would end by its deadline."""
     absent = context.state.families.children.keys() - context.joined
     if absent:
         raise LinkDown(

@@ -136,7 +136,7 @@ class TreeOperatorCommands:
             )
 
         def removed() -> None:
-            self._parts.releases.child_is_gone(name)
+            self._parts.releases.child_removed(name)
             self._parts.graph.forget(name)
             self._parts.watches.forget(name)
             self._parts.membership.dismiss(name)
@@ -247,7 +247,7 @@ class TreeOperatorCommands:
             ],
             "contracts": state.holdings.owned_count,
             "segments": len(state.holdings) - state.holdings.owned_count,
-            "broken": len(self._parts.failures),
+            "broken": len(self._parts.replanning),
             "transactions": len(self._parts.coordinator),
             "releases": len(self._parts.releases),
             "watches": len(self._parts.watches),
@@ -308,7 +308,7 @@ class TreeOperatorCommands:
             "variable": body.variable.name,
             "subscriber": body.subscriber,
             "degraded": list(body.degraded),
-            "troubles": self._parts.failures.troubles(holding.contract),
+            "troubles": self._parts.replanning.troubles(holding.contract),
             "paths": [
                 {
                     "latency_us": path.latency_us,

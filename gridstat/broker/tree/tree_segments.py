@@ -1,15 +1,36 @@
-"""Segments that this broker holds for its parent: reserved, committed and released on request."""
+"""Segments that this broker holds for its parent: reserved, committed and released on request.
+
+States of a segment, by contract and generation:
+
+    absent --Reserve--> looked up --variable found--> being reserved --holding durable--> RESERVED
+    RESERVED --Commit--> COMMITTED --every child has confirmed; send SegmentUp--> COMMITTED
+    RESERVED, COMMITTED --Release, or a different Reserve--> LEAVING --children released--> absent
+
+The stages in capitals are durable, and part of the holding; the other states are not. A `Reserve`
+with entries from the parent's borders needs no look-up.
+
+Messages. `Reserve` is answered by `Reserved` or `NotReserved`, `Commit` by `SegmentUp` or
+`SegmentBroken`, `Release` by `Released`. Answers carry the round of the newest request. A repeated
+request gets the same answer again.
+
+Timeout. Look-ups and transactions have deadlines of their own, and end in `NotReserved`.
+
+Restart. After each join of the parent this broker sends `SegmentsHeld` with everything that it
+holds for the parent. The parent then commits or releases each segment; segments in the stage
+LEAVING continue to be released.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import structs
 
 from gridstat.broker.capacity.admission import Limit
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.path_planner import Ends
-from gridstat.broker.tree.transaction import Transaction, evened
+from gridstat.broker.tree.transaction import Purpose, Transaction, evened
 from gridstat.broker.tree.tree_operations import (
     Holding,
     HoldingBody,
@@ -18,6 +39,7 @@ from gridstat.broker.tree.tree_operations import (
     body_of,
     holding_with,
 )
+from gridstat.broker.unit_of_work import nobody
 from gridstat.model.errors import NoSuchVariable, StorageFailed
 from gridstat.net.command.segment_messages import (
     HeldSegment,
@@ -45,8 +67,14 @@ if TYPE_CHECKING:
 _LIMIT_OF_CODE: Final = {limit.value.code: limit.name for limit in Limit}
 
 
+class SegmentListener(Protocol):
+    """Notified when a segment counts from now on."""
+
+    def segment_committed(self, holding: Holding) -> None: ...
+
+
 class TreeSegments:
-    """Whatever the parent asks twice is answered twice alike."""
+    """Requests of the parent that are being worked on; the segments themselves are holdings."""
 
     def __init__(
         self,
@@ -54,21 +82,23 @@ class TreeSegments:
         lookups: PublicationLookups,
         coordinator: Coordinator,
         commits: SegmentCommits,
-        parting: HoldingRelease,
+        holding_release: HoldingRelease,
+        listener: SegmentListener,
     ) -> None:
         self._context = context
         self._lookups = lookups
         self._coordinator = coordinator
         self._commits = commits
-        self._holding_release = parting
+        self._holding_release = holding_release
+        self._listener = listener
         self._looking_up: dict[Key, Reserve] = {}
-        self.committed: Callable[[Holding], None] = _nothing
         self._reserving: dict[Key, Reserve] = {}
         self._rounds: dict[Key, int] = {}
-        """Of what is looked up or being reserved: the newest question, which is answered."""
+        """Round of the newest Reserve for each key that is looked up or being reserved."""
         self._releasing: dict[Key, int] = {}
-        self._next: dict[Key, Reserve] = {}
-        """What is asked by the name of something that has to be given back first."""
+        """Round of the newest Release for each key that children still have to release."""
+        self._waiting_for_release: dict[Key, Reserve] = {}
+        """Reserve that waits until an earlier holding of the same key is released."""
 
     # Reserving.
 
@@ -81,63 +111,69 @@ class TreeSegments:
         known = self._looking_up.get(key) or self._reserving.get(key)
         if known is not None:
             if structs.replace(known, term=message.term, round=message.round) == message:
+                # The same request with a newer round: one answer follows, with that round.
                 self._rounds[key] = message.round
                 return
-            self._give_up(key)
+            self._cancel(key)
         self._rounds[key] = message.round
         if message.entries:
             self._begin(message, Ends(gates=message.entries))
             return
         self._looking_up[key] = message
-        self._lookups.ask(message.variable.name, lambda found: self._looked_up(message, found))
+        self._lookups.look_up(message.variable.name, self, message)
 
     def _reserve_again(self, holding: Holding, message: Reserve) -> None:
-        """Answered alike, if it is the same: another life of the parent may have asked for else."""
+        """Answer a repeated Reserve; release first if the parent now requests something else.
+
+        A parent that has lost its journal may use the same key for another segment.
+        """
         holdings, key = self._context.state.holdings, holding.key
         is_leaving = holdings.stage(holding) is Stage.LEAVING
-        if not is_leaving and _is_met(body_of(holding), message):
-            self._when_durable(lambda: self.say_reserved(holding, message.round))
+        if not is_leaving and _is_same(body_of(holding), message):
+            self._when_durable(partial(self.send_reserved, holding, message.round))
             return
-
-        def given_back() -> None:
-            wanted = self._next.pop(key, None)
-            if wanted is not None:
-                self.reserve(wanted)
-
-        is_awaited = key in self._next
-        self._next[key] = message
-        if is_awaited:
+        is_waiting = key in self._waiting_for_release
+        self._waiting_for_release[key] = message
+        if is_waiting:
             return
         if is_leaving:
-            self._holding_release.leave(holding, given_back)
+            self._holding_release.release(holding, partial(self._reserve_next, key))
             return
         self._commits.forget(key)
+        self._release_durably(holding, partial(self._reserve_next, key))
+
+    def _reserve_next(self, key: Key) -> None:
+        message = self._waiting_for_release.pop(key, None)
+        if message is not None:
+            self.reserve(message)
+
+    def _release_durably(self, holding: Holding, then: Callable[[], None]) -> None:
         self._context.insist(
-            lambda: holdings.moves([holding], Stage.LEAVING),
-            lambda: self._holding_release.leave(holding, given_back),
+            partial(self._context.state.holdings.moves, [holding], Stage.LEAVING),
+            partial(self._holding_release.release, holding, then),
         )
 
-    def _give_up(self, key: Key) -> None:
+    def _cancel(self, key: Key) -> None:
         self._looking_up.pop(key, None)
         self._reserving.pop(key, None)
         self._rounds.pop(key, None)
-        self._coordinator.give_up(key)
+        self._coordinator.cancel(key)
 
-    def _when_durable(self, say: Callable[[], None]) -> None:
-        """What is said may rest on what is still on its way to the disk; else it is asked again."""
-        self._context.decide((), say, lambda _: None)
+    def _when_durable(self, send: Callable[[], None]) -> None:
+        """Send after all pending writes; if one fails, the parent repeats its request."""
+        self._context.decide((), send, nobody)
 
-    def _looked_up(self, message: Reserve, found: LookedUp) -> None:
-        key = (message.contract, message.generation)
-        if self._looking_up.get(key) is not message:
+    def looked_up(self, request: Reserve, found: LookedUp) -> None:
+        key = (request.contract, request.generation)
+        if self._looking_up.get(key) is not request:
             return
         del self._looking_up[key]
         if found.variable is None:
-            missing = NoSuchVariable(f"{message.variable.name} is not published")
+            missing = NoSuchVariable(f"{request.variable.name} is not published")
             self._refuse(key, self._rounds.pop(key), found.refused or refused(missing))
             return
-        starts = self._holding_release.subscribers.starts(message.variable.name, found.starts)
-        self._begin(message, starts)
+        starts = self._holding_release.subscribers.starts(request.variable.name, found.starts)
+        self._begin(request, starts)
 
     def _begin(self, message: Reserve, starts: Ends) -> None:
         key = (message.contract, message.generation)
@@ -145,7 +181,9 @@ class TreeSegments:
             key,
             message.variable,
             [evened(message.granted)],
-            lambda done, why: self._finished(message, done, why),
+            message,
+            self,
+            Purpose.SEGMENT,
         )
         transaction.starts = starts
         transaction.ends = Ends(gates=message.exits)
@@ -157,37 +195,37 @@ class TreeSegments:
         self._reserving[key] = message
         self._coordinator.begin(transaction)
 
-    def _finished(self, message: Reserve, done: Transaction, why: RefusedOutcome | None) -> None:
-        self._reserving.pop(done.key, None)
-        round_ = self._rounds.pop(done.key)
-        if why is not None:
-            self._refuse(done.key, round_, why)
+    def transaction_ended(self, transaction: Transaction, refusal: RefusedOutcome | None) -> None:
+        key = transaction.key
+        self._reserving.pop(key, None)
+        round_ = self._rounds.pop(key)
+        if refusal is not None:
+            self._refuse(key, round_, refusal)
             return
-        assert done.result is not None
-        paths, ways = done.result
+        assert transaction.result is not None
+        paths, ways = transaction.result
         body = HoldingBody(
-            variable=done.variable,
-            granted=done.quality,
-            scope_paths=ways,
+            variable=transaction.variable,
+            granted=transaction.quality,
+            ways=ways,
             paths=paths,
-            is_node_disjoint=done.is_node_disjoint,
-            subscriber=message.subscriber,
+            is_node_disjoint=transaction.is_node_disjoint,
+            subscriber=transaction.request.subscriber,
         )
-        holding = holding_with(done.key, done.children(), body)
-        self._coordinator.hand_over(done)
-
-        def failed(reason: str) -> None:
-            self._holding_release.give_back(holding.key, holding.children)
-            failure = StorageFailed(f"nothing is reserved: {reason}")
-            self._refuse(holding.key, round_, refused(failure))
-
+        holding = holding_with(key, transaction.children(), body)
+        self._coordinator.hand_over(transaction)
         self._context.decide(
             [HoldingTaken(holding=holding, stage=Stage.RESERVED)],
-            lambda: self.say_reserved(holding, round_),
-            failed,
+            partial(self.send_reserved, holding, round_),
+            partial(self._not_written, holding, round_),
         )
 
-    def say_reserved(self, holding: Holding, round_: int = 0, *, is_moved: bool = False) -> None:
+    def _not_written(self, holding: Holding, round_: int, reason: str) -> None:
+        self._holding_release.release_reserved(holding.key, holding.children)
+        failure = StorageFailed(f"nothing is reserved: {reason}")
+        self._refuse(holding.key, round_, refused(failure))
+
+    def send_reserved(self, holding: Holding, round_: int = 0, *, is_moved: bool = False) -> None:
         body = self._context.state.holdings.body(holding)
         self._context.send_parent(
             Reserved(
@@ -220,70 +258,70 @@ class TreeSegments:
         holdings = self._context.state.holdings
         holding = holdings.find(*key)
         if holding is None or holdings.stage(holding) is Stage.LEAVING:
-            self.say_broken(key, "it is not held here any more", ())
+            self.send_broken(key, "it is not held here any more", ())
             return
         if holdings.stage(holding) is Stage.COMMITTED:
-            self._context.when_durable(lambda: self._bring_up(holding))
+            self._context.when_durable(partial(self._commit_children, holding))
             return
         self._context.insist(
-            lambda: holdings.moves([holding], Stage.COMMITTED), lambda: self._bring_up(holding)
+            partial(holdings.moves, [holding], Stage.COMMITTED),
+            partial(self._commit_children, holding),
         )
 
-    def _bring_up(self, holding: Holding) -> None:
+    def _commit_children(self, holding: Holding) -> None:
         holdings = self._context.state.holdings
         if holdings.find(*holding.key) != holding or holdings.stage(holding) is not Stage.COMMITTED:
-            return  # It was released while that was being written.
-
-        def up(degraded: tuple[str, ...]) -> None:
-            self._context.send_parent(
-                SegmentUp(
-                    term=self._context.term,
-                    contract=holding.contract,
-                    generation=holding.generation,
-                    degraded=degraded,
-                )
-            )
-
+            return  # The segment was released while its commit was being written.
         if not self._commits.is_waiting(holding.key):
-            self._commits.start(holding.key, holding.children, up)
-        self.committed(holding)
+            self._commits.start(holding, self)
+        self._listener.segment_committed(holding)
+
+    def commit_late(self, holding: Holding, texts: tuple[str, ...]) -> None:
+        """Wait on: the parent has a deadline of its own for the commit."""
+
+    def commit_complete(self, holding: Holding, texts: tuple[str, ...]) -> None:
+        self._context.send_parent(
+            SegmentUp(
+                term=self._context.term,
+                contract=holding.contract,
+                generation=holding.generation,
+                degraded=texts,
+            )
+        )
 
     def release(self, message: Release) -> None:
         key = (message.contract, message.generation)
-        self._next.pop(key, None)
-        self._give_up(key)
+        self._waiting_for_release.pop(key, None)
+        self._cancel(key)
         self._commits.forget(key)
-        is_said_again = key in self._releasing
+        is_repeated = key in self._releasing
         self._releasing[key] = message.round
-        if is_said_again:
-            return  # While children give it back: one answer follows.
+        if is_repeated:
+            return  # One answer, with the newest round, follows when the children have released.
         holdings = self._context.state.holdings
         holding = holdings.find(*key)
-
-        def released() -> None:
-            self._context.send_parent(
-                Released(
-                    term=self._context.term,
-                    contract=key[0],
-                    generation=key[1],
-                    round=self._releasing.pop(key),
-                )
-            )
-
+        released = partial(self._send_released, key)
         if holding is None:
-            self._holding_release.when_given_back(key, released)
+            self._holding_release.when_released(key, released)
         elif holdings.stage(holding) is Stage.LEAVING:
-            self._holding_release.leave(holding, released)
+            self._holding_release.release(holding, released)
         else:
-            self._context.insist(
-                lambda: holdings.moves([holding], Stage.LEAVING),
-                lambda: self._holding_release.leave(holding, released),
-            )
+            self._release_durably(holding, released)
 
-    # Telling the parent.
+    def _send_released(self, key: Key) -> None:
+        self._context.send_parent(
+            Released(
+                term=self._context.term,
+                contract=key[0],
+                generation=key[1],
+                round=self._releasing.pop(key),
+            )
+        )
+
+    # Reports to the parent.
 
     def parent_joined(self) -> None:
-        """All that is held for it, page by page."""
+        """Send everything that is held for the parent, in pages."""
         held = [
             HeldSegment(
                 contract=holding.contract,
@@ -299,7 +337,7 @@ class TreeSegments:
                 SegmentsHeld(term=self._context.term, held=tuple(page), is_last=at == len(pages))
             )
 
-    def say_broken(
+    def send_broken(
         self, key: Key, reason: str, broken: tuple[int, ...], *, is_over: bool = False
     ) -> None:
         self._context.send_parent(
@@ -313,15 +351,15 @@ class TreeSegments:
             )
         )
 
-    def say_mended(self, key: Key) -> None:
+    def send_restored(self, key: Key) -> None:
         self._context.send_parent(
             SegmentRestored(term=self._context.term, contract=key[0], generation=key[1])
         )
 
 
-def _is_met(body: HoldingBody, message: Reserve) -> bool:
-    """Whether what is held is what is asked."""
-    ways = body.scope_paths
+def _is_same(body: HoldingBody, message: Reserve) -> bool:
+    """Return whether a holding is what a Reserve requests."""
+    ways = body.ways
     return (
         body.variable == message.variable
         and body.granted == evened(message.granted)
@@ -329,7 +367,3 @@ def _is_met(body: HoldingBody, message: Reserve) -> bool:
         and {way.entry for way in ways} == ({gate.channel_id for gate in message.entries} or {0})
         and {way.exit for way in ways} == ({gate.channel_id for gate in message.exits} or {0})
     )
-
-
-def _nothing(_: object) -> None:
-    """Nobody listens yet."""

@@ -6,7 +6,7 @@ to undo it, in case the journal cannot be written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from msgspec import structs
 
@@ -40,16 +40,24 @@ from gridstat.broker.tree.tree_operations import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from gridstat.broker.tree.owned_channels import OwnedChannels
     from gridstat.broker.tree.tree_operations import Holding, TreeOperation
 
 
+class RenumberingListener(Protocol):
+    """Notified before the channels get other numbers, so that open plans undo their charges."""
+
+    def channels_renumbered(self) -> None: ...
+
+
 class TreeState:
     """State that only `apply` changes, beside the children and channels of the broker's file."""
 
-    def __init__(self, children: Iterable[str], channels: OwnedChannels) -> None:
+    def __init__(
+        self, children: Iterable[str], channels: OwnChannels, listener: RenumberingListener
+    ) -> None:
         self.term = 0
         self.journal = ""
         self.placed: Placed | None = None
@@ -63,9 +71,8 @@ class TreeState:
         self.unwritten: list[Applied] = []
         self._is_applying = False
         self.charged: set[tuple[str, int]] = set()
-        """Keys of holdings about to be taken whose plan is charged already."""
-        self.renumbering: Callable[[], None] = _nothing
-        """Told before channels get other numbers: what plans have charged for must be undone."""
+        """Holdings that are about to be taken, and that their plan has charged for already."""
+        self._listener = listener
         self._file_children = tuple(self.families.children)
         self.file_channels = ConfiguredChannels(channels)
 
@@ -162,7 +169,7 @@ class TreeState:
             done.undo.append(lambda: self._renumber(prefix))
 
     def _renumber(self, prefix: int) -> None:
-        self.renumbering()
+        self._listener.channels_renumbered()
         self.channels.renumber(prefix)
 
     def standing(self, prefix: int) -> Placed | Unplaced:
@@ -238,7 +245,3 @@ class TreeState:
         for holding, stage in self.holdings.all():
             yield HoldingTaken(holding=holding, stage=stage)
         yield from self.flooding.operations()
-
-
-def _nothing() -> None:
-    """Nobody listens yet."""

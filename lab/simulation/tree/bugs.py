@@ -132,7 +132,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "forget-a-release": Bug(
         "what an earlier generation has taken is never given back",
-        (Patch(SegmentReleases, "_say", _do_nothing),),
+        (Patch(SegmentReleases, "_send", _do_nothing),),
     ),
     "lease-identifiers-again": Bug(
         "every block of identifiers begins with the first",
@@ -163,7 +163,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "stay-broken": Bug(
         "a contract is taken for broken after all of it works again",
-        (Patch(Replanning, "_mend", _do_nothing),),
+        (Patch(Replanning, "_restore", _do_nothing),),
     ),
     "grant-the-worst": Bug(
         "whatever is free, a contract gets the least that it would take",
@@ -190,6 +190,6 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "flood-those-who-are-there": Bug(
         "a child that was away does not hear what floods, nor what floods no more",
-        (Patch(FloodingChanges, "joined", _do_nothing),),
+        (Patch(FloodingChanges, "child_joined", _do_nothing),),
     ),
 }

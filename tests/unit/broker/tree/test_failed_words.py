@@ -71,7 +71,7 @@ def test_what_was_decided_in_that_turn_and_is_not_written_is_undone(
         fail()
 
     with monkeypatch.context() as patched:
-        patched.setattr(root._parts.contracts, "ask", half)
+        patched.setattr(root._parts.contracts, "request", half)
         world.subscribe("c2/d", VOLTAGE)
         world.settle()
     assert "word_failed" in words(world)
@@ -88,7 +88,7 @@ def test_what_cannot_be_written_is_not_kept_either(monkeypatch: pytest.MonkeyPat
         root._context.decide([heard], lambda: None, lambda _: None)
 
     with monkeypatch.context() as patched:
-        patched.setattr(root._parts.contracts, "ask", unwritable)
+        patched.setattr(root._parts.contracts, "request", unwritable)
         world.subscribe("c2/d", VOLTAGE)
         world.settle()
     assert "word_failed" in words(world)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gridstat.broker.tree.identifier_leases import ASKED_MAX, WAITING_MAX
-from gridstat.broker.tree.segment_commits import WORD_LENGTH_MAX
+from gridstat.broker.tree.segment_commits import TEXT_LENGTH_MAX
 from gridstat.broker.tree.tree_settings import TreeSettings
 from gridstat.model.errors import QuotaReached
 from gridstat.net.command.machine import Received
@@ -148,7 +148,7 @@ def test_a_child_that_tells_of_what_it_holds_without_an_end_is_sent_away() -> No
     world.settle()
     parts = world.brokers["root"].machine._parts
     assert [peer for peer, _ in world.closed] == ["broker/c1"]
-    assert parts.reconciliation._told == {}
+    assert parts.reconciliation._reported == {}
     assert len(parts.releases) == FEW.unknown_child_max
 
 
@@ -236,4 +236,4 @@ def test_of_many_troubles_the_parent_hears_a_few_and_their_number() -> None:
     world.settle()
     (told,) = [word for _, to, word in world.sent if to == "root" and isinstance(word, SegmentUp)]
     assert len(told.degraded) <= TROUBLES_MAX
-    assert {len(word) for word in told.degraded[:-1]} == {WORD_LENGTH_MAX}
+    assert {len(word) for word in told.degraded[:-1]} == {TEXT_LENGTH_MAX}

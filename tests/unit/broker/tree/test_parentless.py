@@ -171,7 +171,7 @@ def test_a_parent_of_a_lower_term_than_was_heard_of_it_is_refused_by_a_new_life_
     world.settle()
     ((peer, reason),) = world.closed
     assert peer == "broker/root"
-    assert "speaks for term 1, and 40 was heard before" in reason
+    assert "has sent term 1, although it sent 40 before" in reason
 
 
 def test_the_term_in_a_journal_of_an_earlier_release_is_that_of_the_last_one_above() -> None:

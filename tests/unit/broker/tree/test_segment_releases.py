@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gridstat.broker.tree.segment_releases import RETRIES_APART_MAX, TURN_MAX
+from gridstat.broker.tree.segment_releases import RELEASES_AT_ONCE_MAX, RETRIES_APART_MAX
 from gridstat.model.rate_law import NS_PER_S
 from gridstat.net.command.segment_messages import Release, Released
 from gridstat.net.command.session_messages import MANY_MAX
@@ -77,15 +77,15 @@ def test_a_child_that_gives_nothing_back_is_not_told_all_of_it_in_one_turn() -> 
     world.clouds["c1"].is_silent = True
     world.disconnect("c1")
     world.settle()
-    for first in range(0, 3 * TURN_MAX, MANY_MAX):
+    for first in range(0, 3 * RELEASES_AT_ONCE_MAX, MANY_MAX):
         world.post("c1", "root", held(first, MANY_MAX))
     world.settle()
     world.advance(NS_PER_S - 1)
     before = releases(world)
     world.advance(1)
-    assert releases(world) - before == TURN_MAX
+    assert releases(world) - before == RELEASES_AT_ONCE_MAX
     world.advance(NS_PER_S - 1)
-    assert releases(world) - before == 3 * TURN_MAX
+    assert releases(world) - before == 3 * RELEASES_AT_ONCE_MAX
     world.disconnect("c1")
     world.settle()
-    assert releases(world) - before == 4 * TURN_MAX
+    assert releases(world) - before == 4 * RELEASES_AT_ONCE_MAX

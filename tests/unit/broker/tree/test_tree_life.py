@@ -162,7 +162,7 @@ def test_a_cloud_that_is_away_is_waited_for_and_then_given_up() -> None:
     world.rest()
     refused = world.clouds["c2"].refused[contract].refused
     assert "c1" in refused.reason
-    assert "Ask again" in refused.hint
+    assert "Try again" in refused.hint
     assert residue(world) == []
 
 
@@ -171,7 +171,7 @@ def test_a_child_of_an_older_term_and_a_stranger_are_turned_away() -> None:
     world.disconnect("c1")
     world.clouds["c1"].term = 0
     world.settle()
-    assert ("broker/c1", "broker c1 speaks for term 0, and 1 was heard before") in world.closed
+    assert ("broker/c1", "broker c1 has sent term 0, although it sent 1 before") in world.closed
     stranger = CloudStandIn("c9", "root")
     world.clouds["c9"] = stranger
     world.parents["c9"] = "root"
