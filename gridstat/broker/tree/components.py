@@ -15,7 +15,7 @@ from gridstat.broker.tree.coordinator import Coordinator
 from gridstat.broker.tree.identifier_leases import IdentifierLeases
 from gridstat.broker.tree.membership import Membership
 from gridstat.broker.tree.moved_segments import MovedSegments
-from gridstat.broker.tree.owned_channels import OwnChannels
+from gridstat.broker.tree.owned_channels import OwnedChannels
 from gridstat.broker.tree.owned_contracts import OwnedContracts
 from gridstat.broker.tree.path_planner import PathPlanner
 from gridstat.broker.tree.publication_lookups import PublicationLookups
@@ -61,7 +61,7 @@ class Components:
         handler: ParentMessageHandler,
     ) -> None:
         self._handler = handler
-        self.state = TreeState(children, OwnChannels(channels), self)
+        self.state = TreeState(children, OwnedChannels(channels), self)
         self.context = context = TreeContext(settings, outside, self.state)
         self.leases = IdentifierLeases(context)
         self.membership = Membership(context, self.leases, self)
@@ -107,7 +107,7 @@ class Components:
         self.holding_release.resume()
         self.contracts.resume()
         self.replanning.resume()
-        for number in self.state.file_channels.gone():
+        for number in self.state.file_channels.missing_in_file():
             self.replanning.channel_changed(number)
 
     # Events of Membership.
@@ -131,8 +131,8 @@ class Components:
         self.reconciliation.child_left(child)
 
     def clouds_changed(self, child: str) -> None:
-        self.borders.lay_anew([child])
-        self.watches.say_all(child)
+        self.borders.refresh([child])
+        self.watches.send_all(child)
 
     def parent_joined(self) -> None:
         self.borders.parent_joined()
@@ -149,7 +149,7 @@ class Components:
 
     def place_changed(self) -> None:
         """Order channels by their present numbers, and floods by the present depth."""
-        self.borders.lay_anew(sorted(self.context.joined))
+        self.borders.refresh(sorted(self.context.joined))
         self.flooding.place_changed()
 
     def parent_message_kept(self, message: TreeMessageBase) -> None:

@@ -17,10 +17,15 @@ from typing import TYPE_CHECKING, Final
 from gridstat.broker.capacity.allocation import everys
 from gridstat.broker.requests.outcomes import refused
 from gridstat.broker.tree.deadlines import Deadlines
-from gridstat.broker.tree.latency_bounds import kept_within
-from gridstat.broker.tree.latency_shares import are_own, divide, is_answered, join
-from gridstat.broker.tree.path_planner import END, START, Question
-from gridstat.broker.tree.path_refusals import no_way, not_found, too_slow, unfit
+from gridstat.broker.tree.latency_shares import (
+    divide,
+    fit_to_bounds,
+    join,
+    lie_below_child,
+    match_request,
+)
+from gridstat.broker.tree.path_planner import END, START, PathQuery
+from gridstat.broker.tree.path_refusals import join_refusal, no_path, not_found, too_slow
 from gridstat.broker.tree.transaction import TransactionState
 from gridstat.model.errors import DeadlinePassed, NoSuchSubscription, Refused
 from gridstat.model.paths import NotFound
@@ -130,8 +135,8 @@ class Coordinator:
         assert transaction.division is not None
         part = transaction.division.parts[child]
         self._mark_answered(transaction, child)
-        is_own = are_own(child, message.paths, self._context.state.families)
-        if not is_own or not is_answered(part, message.paths):
+        is_own = lie_below_child(child, message.paths, self._context.state.families)
+        if not is_own or not match_request(part, message.paths):
             self._context.note("not_as_asked", child=child, contract=message.contract)
             strange = Refused(f"broker {child} has reserved other paths than requested")
             self._refused(transaction, part, refused(strange), transaction.children())
@@ -221,7 +226,7 @@ class Coordinator:
             self._park(transaction)
             return
         self._close(transaction, TransactionState.REFUSED)
-        refusal = transaction.refusal or no_way(transaction)
+        refusal = transaction.refusal or no_path(transaction)
         transaction.owner.transaction_ended(transaction, refusal)
 
     def _park(self, transaction: Transaction) -> None:
@@ -272,7 +277,7 @@ class Coordinator:
             transaction.exclude(self._uses(numbers[:EXCLUDED_AT_ONCE]), excluded)
             return None
         # Charge first and look for obstacles then: a load also slows the contracts beside it.
-        channels.charge(variable, taken, division.ways)
+        channels.charge(variable, taken, division.scope_paths)
         broken = channels.obstacles(numbers, is_replay=variable.is_replay)
         if not broken:
             transaction.charged = quality
@@ -349,7 +354,7 @@ class Coordinator:
         assert ways is not None
         if ways != joined[1]:
             # A child has joined other borders than planned: the shares are cut to keep the bound.
-            self._recharge(transaction, replace(division, ways=ways))
+            self._recharge(transaction, replace(division, scope_paths=ways))
         transaction.result = (joined[0], ways)
         self._close(transaction, TransactionState.RESERVED)
         transaction.owner.transaction_ended(transaction, None)

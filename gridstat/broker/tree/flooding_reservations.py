@@ -124,7 +124,7 @@ class FloodingReservations:
             if terms:
                 self._channels.uncharge(held.variable, everys_of(terms), self._paths(channel_id))
 
-    def _paths(self, channel_id: int) -> tuple[Way, ...]:
+    def _paths(self, channel_id: int) -> tuple[ScopePath, ...]:
         """Return one channel or all of them, without a bound: no contract covers a flood."""
         numbers = (channel_id,) if channel_id else tuple(sorted(self._channels.accounts))
         shares = (LATENCY_US_MAX,) * len(numbers)

@@ -155,7 +155,7 @@ class Membership:
         except GridStatError as error:
             self._close(name, error)
             return
-        self._leases.hear_journal(name, message.journal)
+        self._leases.record_journal(name, message.journal)
         reported = ChildReported(
             name=name,
             term=message.term,
@@ -315,7 +315,7 @@ class Membership:
             case ParentState.PLACING | ParentState.MOVING:
                 pass  # The places become durable one after the other.
         is_other = before[0] is not None and not before[0].is_below(wanted.parent)
-        released = self._context.state.parted() if is_other else []
+        released = self._context.state.release_parent_holdings() if is_other else []
         self._context.decide(
             [] if is_known else [wanted, *released],
             partial(self._place_written, self._parent_session, before, is_other=bool(released)),
@@ -327,7 +327,7 @@ class Membership:
 
     def _wanted(self, message: TreeJoined) -> Placed:
         """Return the place that the parent has sent; raise if this broker cannot take it."""
-        state, above = self._context.state, channel_prefixes.told_above(message)
+        state, above = self._context.state, channel_prefixes.taken_above(message)
         self._leases.check_tree(message.above)
         below = state.families.prefixes()
         return Placed(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from gridstat.broker.tree.latency_shares import are_own
+from gridstat.broker.tree.latency_shares import lie_below_child
 from gridstat.broker.tree.owned_contracts import granted_message
 from gridstat.broker.tree.tree_operations import Stage
 
@@ -48,10 +48,10 @@ class MovedSegments:
             return
         if state.holdings.stage(holding) is not Stage.COMMITTED:
             return
-        if not are_own(child, message.paths, state.families):
+        if not lie_below_child(child, message.paths, state.families):
             self._context.note("not_its_own", child=child, said="Reserved")
             return
-        if state.holdings.lead(holding, child, structs.replace(message, term=0, round=0)):
+        if state.holdings.record_move(holding, child, structs.replace(message, term=0, round=0)):
             self._send(holding)
 
     def child_joined(self, child: str) -> None:

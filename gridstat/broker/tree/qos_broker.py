@@ -95,7 +95,7 @@ class QosBroker:
             RELEASE_TIMER: self._parts.releases.retry,
             REPLAN_TIMER: self._parts.replanning.replan_some,
             RAISE_TIMER: self._parts.replanning.raise_some,
-            ABSTRACT_LINKS_TIMER: self._parts.graph.tell_parent,
+            ABSTRACT_LINKS_TIMER: self._parts.graph.report_to_parent,
         }
         self._phase = Phase.NEW
         self._early_events: list[Event] = []

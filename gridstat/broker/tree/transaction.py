@@ -159,7 +159,7 @@ class Transaction:
         """First reason why a plan was not carried out."""
         self.has_no_path = False
         """True if that first reason was that the scope has no path at all."""
-        self.result: tuple[tuple[SegmentedPath, ...], tuple[Way, ...]] | None = None
+        self.result: tuple[tuple[SegmentedPath, ...], tuple[ScopePath, ...]] | None = None
         self.deadline_ns = 0
 
     def enter(self, state: TransactionState) -> None:

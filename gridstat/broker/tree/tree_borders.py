@@ -60,7 +60,7 @@ class TreeBorders:
     def __init__(self, context: TreeContext, listener: BorderListener) -> None:
         self._context = context
         self._listener = listener
-        self._told: dict[str, BorderReported] = {}
+        self._reported: dict[str, BorderReported] = {}
         self._open_above: dict[int, BorderChannel] = {}
         self._arriving: Arriving[BorderChannel] = Arriving(BORDER_CHANNELS_MAX)
         self._is_above_whole = not context.has_parent

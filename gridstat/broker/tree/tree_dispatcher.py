@@ -129,7 +129,7 @@ class TreeDispatcher:
                 return True
 
     def _receive_abstract_links(self, child: str, message: AbstractLinksReported) -> None:
-        if self._parts.graph.tell(child, message):
+        if self._parts.graph.receive(child, message):
             self._parts.replanning.try_again()
 
     def _dispatch_report(self, child: str, message: TreeMessageBase) -> bool:

@@ -207,7 +207,7 @@ class TreeSegments:
         body = HoldingBody(
             variable=transaction.variable,
             granted=transaction.quality,
-            ways=ways,
+            scope_paths=ways,
             paths=paths,
             is_node_disjoint=transaction.is_node_disjoint,
             subscriber=transaction.request.subscriber,
@@ -359,7 +359,7 @@ class TreeSegments:
 
 def _is_same(body: HoldingBody, message: Reserve) -> bool:
     """Return whether a holding is what a Reserve requests."""
-    ways = body.ways
+    ways = body.scope_paths
     return (
         body.variable == message.variable
         and body.granted == evened(message.granted)

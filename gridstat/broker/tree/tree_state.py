@@ -56,7 +56,7 @@ class TreeState:
     """State that only `apply` changes, beside the children and channels of the broker's file."""
 
     def __init__(
-        self, children: Iterable[str], channels: OwnChannels, listener: RenumberingListener
+        self, children: Iterable[str], channels: OwnedChannels, listener: RenumberingListener
     ) -> None:
         self.term = 0
         self.journal = ""
