@@ -12,7 +12,7 @@ from gridstat.net.command.endpoint_messages import FoundOutcome
 if TYPE_CHECKING:
     from gridstat.broker.context import BrokerContext
     from gridstat.broker.requests.request_intake import Request, RequestIntake
-    from gridstat.net.command.flooding_messages import ListenToFloods
+    from gridstat.net.command.endpoint_messages import ListenToFloods
 
 HEARING_MAX: Final = 64
 """End-points of one cloud that hear all that floods."""

@@ -28,6 +28,7 @@ from gridstat.net.command.endpoint_messages import (
     Detach,
     DoneOutcome,
     FindVariables,
+    ListenToFloods,
     ReportLedger,
     ResolveName,
     Subscribe,
@@ -37,7 +38,6 @@ from gridstat.net.command.endpoint_signatures import (
     check_request_id,
     signed_bytes,
 )
-from gridstat.net.command.flooding_messages import ListenToFloods
 from gridstat.net.command.frames import decode_command
 from gridstat.net.command.router_messages import Return
 

@@ -1,4 +1,4 @@
-"""Where a command server listens, as people write it: `host:port`, `[::1]:port`."""
+"""Address of a command server in text form: `host:port`, `[::1]:port`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def address_text(address: Address) -> str:
 
 
 def parse_address(text: str) -> Address:
-    """The address that was written; raises `LayoutError` with the right way to write it."""
+    """Return the address in a text; raise `LayoutError` with the right form."""
     host, colon, port = text.rpartition(":")
     is_bracketed = host.startswith("[") and host.endswith("]")
     if not colon or not host or (":" in host and not is_bracketed):

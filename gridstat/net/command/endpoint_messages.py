@@ -10,7 +10,6 @@ from gridstat.model.latency_histogram import BUCKETS
 from gridstat.model.qos import PATH_ROUTERS_MAX, ModalQos, Qos
 from gridstat.model.rate_law import Period
 from gridstat.model.status import StatusVariable
-from gridstat.net.command.flooding_messages import ListenToFloods
 from gridstat.net.command.session_messages import (
     MANY_MAX,
     Count,
@@ -199,6 +198,17 @@ class ReportLedger(Struct, frozen=True):
 
     entries: Annotated[tuple[LedgerEntry, ...], MANY]
     impaired: Annotated[tuple[int, ...], MANY] = ()
+
+
+class ListenToFloods(Struct, frozen=True, tag="HearFlooded"):
+    """Request for every event that floods the end-point's edges, of any variable (S0 A.18).
+
+    The events go to these ports; ports 0 end the delivery. The answer lists the variables that
+    flood now; an end-point that receives an event of another variable sends the request again.
+    """
+
+    data_port: int = 0
+    urgent_port: int = 0
 
 
 EndPointCommand: TypeAlias = (

@@ -8,8 +8,12 @@ import pytest
 
 from gridstat.broker.requests import flood_listeners
 from gridstat.model.errors import LayoutError, QuotaReached
-from gridstat.net.command.endpoint_messages import Detach, FoundOutcome, RefusedOutcome
-from gridstat.net.command.flooding_messages import ListenToFloods
+from gridstat.net.command.endpoint_messages import (
+    Detach,
+    FoundOutcome,
+    ListenToFloods,
+    RefusedOutcome,
+)
 from gridstat.net.command.machine import Received
 from gridstat.net.command.operator_messages import RemoveFlooding, SetFlooding
 from tests.unit.broker.conversation import Conversation, pair
