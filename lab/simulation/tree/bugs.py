@@ -49,7 +49,7 @@ def _say_reserved_at_once(right: Function) -> Function:
         right(self, word)
         held = self._held(word.contract, word.generation)
         if held is not None:
-            self._tell_reserved(held)
+            self._send_reserved(held)
 
     return reserve
 
