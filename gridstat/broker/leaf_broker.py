@@ -146,7 +146,6 @@ class LeafBroker:
         self._publications = Publications(
             context, self._requests, notices, self._subscriptions, self._tree.numbers
         )
-        self._tree.numbers.publish = self._publications.publish
         self._commands = CommandDispatcher(
             self._attachments,
             self._subscriptions,
