@@ -67,12 +67,12 @@ class LeafBorders:
     def __init__(
         self,
         context: BrokerContext,
-        link: ParentSession,
+        session: ParentSession,
         health: RouterHealth,
         distances: CloudDistances,
     ) -> None:
         self._context = context
-        self._link = link
+        self._session = session
         self._health = health
         self._distances = distances
         self.wanted: tuple[str, ...] = ()
@@ -168,7 +168,7 @@ class LeafBorders:
     def _commit_failed(self, reason: str) -> None:
         """End the session because the disk is full; the parent sends the list again after the
         join."""
-        self._link.leave(StorageFailed(f"channels between clouds could not be kept: {reason}"))
+        self._session.end(StorageFailed(f"channels between clouds could not be kept: {reason}"))
 
     def _check(self, border: BorderChannel) -> None:
         channel, routers = border.channel, self._context.registry.routers
@@ -192,14 +192,14 @@ class LeafBorders:
         if border is None or border.channel.to_router != reporter:
             return
         self._mark(self.down_channels, message.channel_id, is_on=not message.is_up)
-        self._link.tell(self._state(message.channel_id, is_up=message.is_up))
+        self._session.send(self._state(message.channel_id, is_up=message.is_up))
 
     def back_pressure_changed(self, reporter: str, message: BackPressureChanged) -> None:
         border = self._context.registry.tree.borders.get(message.channel_id)
         if border is None or border.channel.from_router != reporter:
             return
         self._mark(self.congested_channels, message.channel_id, is_on=message.is_on)
-        self._link.tell(self._state(message.channel_id, is_pressed=message.is_on))
+        self._session.send(self._state(message.channel_id, is_pressed=message.is_on))
 
     def router_reported(self, name: str, *, is_new: bool) -> None:
         """Clear the channel states of a restarted router, which has empty queues and no reports
@@ -209,22 +209,22 @@ class LeafBorders:
         for number, border in sorted(self._context.registry.tree.borders.items()):
             if border.channel.to_router == name and number in self.down_channels:
                 self.down_channels.discard(number)
-                self._link.tell(self._state(number, is_up=True))
+                self._session.send(self._state(number, is_up=True))
             if border.channel.from_router == name and number in self.congested_channels:
                 self.congested_channels.discard(number)
-                self._link.tell(self._state(number, is_pressed=False))
+                self._session.send(self._state(number, is_pressed=False))
 
     def _send_state(self, border: BorderChannel) -> None:
         """Send the state of a channel, good or bad, since earlier reports may be lost."""
         number, channel = border.channel.channel_id, border.channel
         routers = self._context.registry.routers
         if channel.to_router in routers and self._context.tables[channel.to_router].is_connected:
-            self._link.tell(self._state(number, is_up=number not in self.down_channels))
+            self._session.send(self._state(number, is_up=number not in self.down_channels))
         if (
             channel.from_router in routers
             and self._context.tables[channel.from_router].is_connected
         ):
-            self._link.tell(self._state(number, is_pressed=number in self.congested_channels))
+            self._session.send(self._state(number, is_pressed=number in self.congested_channels))
 
     def _mark(self, marked: set[int], number: int, *, is_on: bool) -> None:
         if is_on:
@@ -236,28 +236,28 @@ class LeafBorders:
         self, number: int, *, is_up: bool | None = None, is_pressed: bool | None = None
     ) -> BorderChannelReported:
         return BorderChannelReported(
-            term=self._link.term, channel_id=number, is_up=is_up, is_pressed=is_pressed
+            term=self._session.term, channel_id=number, is_up=is_up, is_pressed=is_pressed
         )
 
     # Reports to the parent.
 
     def report_changes(self) -> None:
         """Report the wanted routers whose state differs from the last report."""
-        if not self._link.is_joined:
+        if not self._session.is_joined:
             return
         for name in self.wanted:
             reported = self._border(name)
             if self._reported.get(name) != reported:
                 self._reported[name] = reported
-                self._link.tell(reported)
+                self._session.send(reported)
 
-    def look_later(self) -> None:
+    def schedule_search(self) -> None:
         """Schedule a search, since the paths between the borders may have changed.
 
         Loads change all the time: with many borders, a search for their sake alone is delayed
         longer.
         """
-        if not self._link.is_joined or len(self.wanted) <= 1:
+        if not self._session.is_joined or len(self.wanted) <= 1:
             return
         delay_ns = self._context.settings.retry_after_ns
         if not self._abstract_link_search.is_outdated:
@@ -270,8 +270,8 @@ class LeafBorders:
     def check_abstract_links(self) -> None:
         self._search_due_ns = None
         if self._abstract_link_search.is_under_way:
-            self.look_later()
-        elif self._link.is_joined:
+            self.schedule_search()
+        elif self._session.is_joined:
             self.report_abstract_links()
 
     def report_abstract_links(self) -> None:
@@ -279,10 +279,10 @@ class LeafBorders:
         self._abstract_link_search.begin(self.wanted)
         self._search()
 
-    def look_further(self) -> None:
+    def continue_search(self) -> None:
         """Continue the search."""
         self._is_searching = False
-        if self._link.is_joined:
+        if self._session.is_joined:
             self._search()
 
     def _search(self) -> None:
@@ -307,10 +307,10 @@ class LeafBorders:
             return
         self._abstract_links, self._traps = now, traps
         whole = AbstractLinksReported(
-            term=self._link.term, abstract_links=tuple(now.values()), traps=traps
+            term=self._session.term, abstract_links=tuple(now.values()), traps=traps
         )
         for page in pages_of_abstract_links(whole):
-            self._link.tell(page)
+            self._session.send(page)
 
     def distances_to_ends(self, edges: Iterable[str], *, is_start: bool) -> tuple[Nearness, ...]:
         """Return the latency from a publisher's edges to each wanted border, or from it to a
@@ -325,9 +325,9 @@ class LeafBorders:
     def _border(self, name: str) -> BorderReported:
         report = self._context.registry.reports.get(name)
         if report is None:
-            return BorderReported(term=self._link.term, router=name, is_up=False)
+            return BorderReported(term=self._session.term, router=name, is_up=False)
         return BorderReported(
-            term=self._link.term,
+            term=self._session.term,
             router=name,
             is_up=name not in self._health.down_routers,
             host=report.host,

@@ -57,11 +57,11 @@ class LeafIdentifiers:
     """
 
     def __init__(
-        self, context: BrokerContext, requests: RequestIntake, link: ParentSession
+        self, context: BrokerContext, requests: RequestIntake, session: ParentSession
     ) -> None:
         self._context = context
         self._requests = requests
-        self._link = link
+        self._session = session
         self._pool = IdentifierPool(context.settings.quarantine_ns)
         self._waiting: deque[_WaitingPublication] = deque()
         self._pending_request = (0, 0)
@@ -93,7 +93,7 @@ class LeafIdentifiers:
                 "the cloud has no identifier left for another variable at the moment",
                 hint="ask again when its parent has given it more",
             )
-        self.ask_if_low()
+        self.request_if_low()
         return number
 
     def is_short_of(self, count: int) -> bool:
@@ -113,7 +113,7 @@ class LeafIdentifiers:
             )
         process = _process_of(self._context.registry.endpoints.get(request.endpoint))
         self._waiting.append(_WaitingPublication(request, command, process, publish))
-        self.ask_if_low()
+        self.request_if_low()
 
     def free(self, number: int) -> None:
         """Return the identifier of a removed variable to the pool."""
@@ -122,12 +122,12 @@ class LeafIdentifiers:
 
     # Messages to and from the parent.
 
-    def ask_again(self) -> None:
+    def request_again(self) -> None:
         """Request again, since the session is new or the disk was full."""
         self._pending_request = (0, 0)
-        self.ask_if_low()
+        self.request_if_low()
 
-    def ask_if_low(self) -> None:
+    def request_if_low(self) -> None:
         block_size = self._context.settings.numbers_at_once
         wanted = sum(len(waiting.command.publications) for waiting in self._waiting)
         if self._pool.fresh() < max(wanted, block_size // LOW_SHARE, 1):
@@ -135,7 +135,9 @@ class LeafIdentifiers:
             count = max(block_size, wanted)
             if (request, count) != self._pending_request:
                 self._pending_request = request, count
-                self._link.tell(AskNumbers(term=self._link.term, request=request, count=count))
+                self._session.send(
+                    AskNumbers(term=self._session.term, request=request, count=count)
+                )
 
     def leased(self, message: NumbersLeased) -> None:
         if message.request != len(self._context.registry.tree.blocks) + 1:
@@ -153,7 +155,7 @@ class LeafIdentifiers:
     def _leased(self, allotted: NumbersAllotted, _: Applied) -> None:
         self._pool.lease(allotted.first, allotted.count)
         self._publish_waiting()
-        self.ask_if_low()
+        self.request_if_low()
 
     def _publish_waiting(self) -> None:
         waiting, self._waiting = self._waiting, deque()

@@ -68,32 +68,34 @@ class ParentDispatcher:
         notices: Notices,
     ) -> None:
         self._context = context
-        self.link = ParentSession(context)
+        self.session = ParentSession(context)
         distances = CloudDistances(context.reservations.resources)
-        self.borders = LeafBorders(context, self.link, health, distances)
-        self.asking = RemoteContracts(context, requests, grants, notices, self.link, self.borders)
-        self.numbers = LeafIdentifiers(context, requests, self.link)
-        self.reserving = SegmentReservations(context, self.link, health)
-        self._watches = PatternWatches(context, self.link, self.asking)
-        self.words: dict[type[TreeMessageBase], Callable[[Any], None]] = {
+        self.borders = LeafBorders(context, self.session, health, distances)
+        self.contracts = RemoteContracts(
+            context, requests, grants, notices, self.session, self.borders
+        )
+        self.identifiers = LeafIdentifiers(context, requests, self.session)
+        self.segments = SegmentReservations(context, self.session, health)
+        self._watches = PatternWatches(context, self.session, self.contracts)
+        self.handlers: dict[type[TreeMessageBase], Callable[[Any], None]] = {
             WantBorders: self.borders.want,
             OpenBorder: self.borders.open,
             CloseBorder: self.borders.close,
             Lookup: self._look_up,
-            Reserve: self.reserving.reserve,
-            Commit: self.reserving.commit,
-            Release: self.reserving.release,
-            ContractGranted: self.asking.granted,
-            ContractRefused: self.asking.refused,
-            ContractEnded: self.asking.ended,
-            NumbersLeased: self.numbers.leased,
+            Reserve: self.segments.reserve,
+            Commit: self.segments.commit,
+            Release: self.segments.release,
+            ContractGranted: self.contracts.granted,
+            ContractRefused: self.contracts.refused,
+            ContractEnded: self.contracts.ended,
+            NumbersLeased: self.identifiers.leased,
             WatchNames: self._watches.begin,
             EndWatch: self._watches.end,
             NamesFound: self._watches.found,
         }
 
     def is_parent(self, peer: str) -> bool:
-        return bool(self._context.settings.parent) and peer == self.link.peer
+        return bool(self._context.settings.parent) and peer == self.session.peer
 
     def take(self, message: Message) -> bool:
         """Handle a message of the parent; return False for a message that no parent may send."""
@@ -105,28 +107,28 @@ class ParentDispatcher:
             self._context.abandon()
             name = type(message).__name__
             self._context.note("word_failed", said=name, error=repr(error))
-            self.link.leave(Refused(f"the broker failed over what {name} says"))
+            self.session.end(Refused(f"the broker failed over what {name} says"))
             return True
 
     def _dispatch(self, message: TreeMessageBase) -> bool:
-        if not self.link.obeys(message):
+        if not self.session.accepts(message):
             return True
         if isinstance(message, TreeJoined):
-            if self.link.join(message):
+            if self.session.join(message):
                 self._send_state()
             return True
-        if not self.link.is_joined:
+        if not self.session.is_joined:
             return True  # The parent sends its state again after the join.
-        handler = self.words.get(type(message))
+        handler = self.handlers.get(type(message))
         if handler is not None:
             handler(message)
         return handler is not None
 
     def segment_changed(self, found: Subscription) -> None:
-        self.reserving.segment_changed(found)
+        self.segments.segment_changed(found)
         if not found.record.is_reserved:
-            failed = self.reserving.failed_paths(found.record)
-            self.asking.segment_changed(found.record.contract, failed)
+            failed = self.segments.failed_paths(found.record)
+            self.contracts.segment_changed(found.record.contract, failed)
 
     def end_turn(self) -> None:
         """Report changes that became durable in this unit of work: ends first, then requests."""
@@ -134,20 +136,20 @@ class ParentDispatcher:
             return
         news = self._context.registry.tree.news.take()
         for endpoint in news.left:
-            self.asking.answers.endpoint_left(endpoint)
+            self.contracts.answers.endpoint_left(endpoint)
         for number in news.ending:
-            self.asking.end(number)
+            self.contracts.end(number)
         if not self._context.settings.parent:
             return
         for contract, generation, name in news.ended_segments:
-            self.reserving.segment_ended(contract, generation, name)
-            self.asking.segment_released(contract)
+            self.segments.segment_ended(contract, generation, name)
+            self.contracts.segment_released(contract)
         for number in news.asked:
-            self.asking.ask(number)
+            self.contracts.request(number)
         for pattern_id in news.patterns:
             self._watches.watch(pattern_id)
         for number in news.freed:
-            self.numbers.free(number)
+            self.identifiers.free(number)
         for name in news.published:
             self._watches.published(name)
         if news.ended_segments:
@@ -155,14 +157,14 @@ class ParentDispatcher:
 
     def resume(self) -> None:
         """Restore the components from the registry after a start."""
-        self.numbers.resume()
-        self.asking.answers.resume()
-        self.asking.patience.resume()
+        self.identifiers.resume()
+        self.contracts.answers.resume()
+        self.contracts.deadlines.resume()
 
     def routers_changed(self) -> None:
         """Report border routers after a router connected, disconnected or fell silent."""
         self.borders.report_changes()
-        self.borders.look_later()
+        self.borders.schedule_search()
 
     def router_reported(self, name: str, *, is_new: bool) -> None:
         self.borders.router_reported(name, is_new=is_new)
@@ -180,26 +182,26 @@ class ParentDispatcher:
         """Send the parent all state that it may have missed or lost, after a join."""
         self.borders.forget_reported()
         self._watches.clear()
-        self.reserving.send_held()
-        self.numbers.ask_again()
-        self.asking.ask_all()
+        self.segments.send_held()
+        self.identifiers.request_again()
+        self.contracts.request_all()
         self._watches.watch_all()
 
     def _look_up(self, message: Lookup) -> None:
-        registry, term = self._context.registry, self.link.term
+        registry, term = self._context.registry, self.session.term
         publication = registry.publications.get(message.name)
         if publication is None:
             missing = refused(NoSuchVariable(f"nobody publishes {message.name}"))
-            self.link.tell(LookedUp(term=term, lookup=message.lookup, refused=missing))
+            self.session.send(LookedUp(term=term, lookup=message.lookup, refused=missing))
             return
         try:
             edges = sources_of(registry, publication)
         except NoSuchVariable as error:
             # The publisher is only disconnected: contracts with it stay.
             away = refused(NotAttached(str(error.args[0])))
-            self.link.tell(LookedUp(term=term, lookup=message.lookup, refused=away))
+            self.session.send(LookedUp(term=term, lookup=message.lookup, refused=away))
             return
         starts = self.borders.distances_to_ends(edges, is_start=True)
-        self.link.tell(
+        self.session.send(
             LookedUp(term=term, lookup=message.lookup, variable=publication.variable, starts=starts)
         )

@@ -52,13 +52,13 @@ class ParentSession:
     def disconnect(self) -> None:
         self.is_joined = False
 
-    def tell(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         """Send a message if joined; a component whose message must arrive sends it again after a
         join."""
         if self.is_joined:
             self._context.send(self.peer, message)
 
-    def obeys(self, message: TreeMessageBase) -> bool:
+    def accepts(self, message: TreeMessageBase) -> bool:
         """Return whether the message has a current term; end the session otherwise."""
         known = self._context.registry.tree.parent_term
         if message.term >= known:
@@ -67,10 +67,10 @@ class ParentSession:
             f"broker {self._context.settings.parent} speaks for term {message.term}, and {known} "
             "was heard of it before"
         )
-        self.leave(stale)
+        self.end(stale)
         return False
 
-    def leave(self, error: GridStatError) -> None:
+    def end(self, error: GridStatError) -> None:
         """End the session; both sides send their state again after the next join."""
         self.is_joined = False
         self._context.close(self.peer, error)
@@ -96,4 +96,4 @@ class ParentSession:
 
     def _term_not_stored(self, why: str) -> None:
         """End the session, since a restart would forget a term that is not stored."""
-        self.leave(StorageFailed(f"the parent's term could not be kept: {why}"))
+        self.end(StorageFailed(f"the parent's term could not be kept: {why}"))

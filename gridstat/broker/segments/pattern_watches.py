@@ -27,11 +27,11 @@ class PatternWatches:
     """Watches of both directions; `_watches` holds the parent's of the present session."""
 
     def __init__(
-        self, context: BrokerContext, link: ParentSession, asking: RemoteContracts
+        self, context: BrokerContext, session: ParentSession, contracts: RemoteContracts
     ) -> None:
         self._context = context
-        self._link = link
-        self._asking = asking
+        self._session = session
+        self._contracts = contracts
         self._watches: dict[str, tuple[int, str]] = {}
         self._names: dict[int, str] = {}
         self._tree = NameTree()
@@ -45,7 +45,9 @@ class PatternWatches:
         held = registry.patterns.get(pattern_id)
         if held is not None and held.pattern.partition("/")[0] != registry.cloud:
             watch = contract_name(registry.cloud, pattern_id)
-            self._link.tell(WatchNames(term=self._link.term, watch=watch, pattern=held.pattern))
+            self._session.send(
+                WatchNames(term=self._session.term, watch=watch, pattern=held.pattern)
+            )
 
     def watch_all(self) -> None:
         for pattern_id in sorted(self._context.registry.patterns):
@@ -57,9 +59,9 @@ class PatternWatches:
         pattern_id = contract_number(registry.cloud, message.watch)
         held = registry.patterns.get(pattern_id)
         if held is None:
-            self._link.tell(EndWatch(term=self._link.term, watch=message.watch))
+            self._session.send(EndWatch(term=self._session.term, watch=message.watch))
             return
-        self._asking.catch(
+        self._contracts.catch(
             pattern_id, [name for name in message.names if matches(held.pattern, name)]
         )
 
@@ -101,4 +103,4 @@ class PatternWatches:
                 self._send_names(self._names[number], (name,))
 
     def _send_names(self, watch: str, names: tuple[str, ...]) -> None:
-        self._link.tell(NamesFound(term=self._link.term, watch=watch, names=names))
+        self._session.send(NamesFound(term=self._session.term, watch=watch, names=names))

@@ -186,7 +186,7 @@ def _no_op() -> None:
 # Deadlines of answers. An end-point forgets a request that is not answered in time; a contract
 # granted later would then hold capacity that nobody uses. So the broker answers at the deadline.
 
-PATIENCE_TIMER: Final = "patience"
+ANSWER_TIMER: Final = "patience"
 
 
 class AnswerDeadlines:
@@ -213,7 +213,7 @@ class AnswerDeadlines:
         for number in sorted(self._context.registry.tree.asked):
             self.begin(number)
 
-    def look(self) -> None:
+    def expire(self) -> None:
         """Give up the contracts whose deadline has passed."""
         self._is_timer_set = False
         expired_ns = self._context.now_ns - self._context.settings.ask_within_ns
@@ -236,4 +236,4 @@ class AnswerDeadlines:
         if self._requested_ns and not self._is_timer_set:
             self._is_timer_set = True
             first_ns = min(self._requested_ns.values()) + self._context.settings.ask_within_ns
-            self._context.set_timer(PATIENCE_TIMER, first_ns - self._context.now_ns)
+            self._context.set_timer(ANSWER_TIMER, first_ns - self._context.now_ns)

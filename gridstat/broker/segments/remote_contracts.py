@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from gridstat.net.command.endpoint_messages import ChangeSubscription, SubscriptionRequest
     from gridstat.net.command.segment_messages import ContractGranted, ContractRefused
 
-ASK_TIMER: Final = "ask"
+REQUEST_TIMER: Final = "ask"
 
 
 class RemoteContracts:
@@ -92,16 +92,16 @@ class RemoteContracts:
         requests: RequestIntake,
         grants: PendingGrants,
         notices: Notices,
-        link: ParentSession,
+        session: ParentSession,
         borders: LeafBorders,
     ) -> None:
         self._context = context
         self._requests = requests
         self._notices = notices
-        self._link = link
+        self._session = session
         self._borders = borders
         self.answers = PendingAnswers(context, requests, grants, self._retry_later)
-        self.patience = AnswerDeadlines(context, self._answer_timed_out)
+        self.deadlines = AnswerDeadlines(context, self._answer_timed_out)
 
     # Requests of end-points.
 
@@ -193,9 +193,9 @@ class RemoteContracts:
 
     # Messages to the parent.
 
-    def ask(self, number: int) -> None:
+    def request(self, number: int) -> None:
         """Send AskContract if an answer is missing or may have been lost."""
-        self.patience.begin(number)
+        self.deadlines.begin(number)
         registry = self._context.registry
         found = registry.tree.asked.get(number)
         asked = None if found is None else found.waiting
@@ -204,9 +204,9 @@ class RemoteContracts:
         endpoint = None if asked is None else registry.endpoints.get(asked.subscriber)
         if asked is None or endpoint is None:
             return
-        self._link.tell(
+        self._session.send(
             AskContract(
-                term=self._link.term,
+                term=self._session.term,
                 contract=contract_name(registry.cloud, number),
                 generation=asked.generation,
                 name=asked.name,
@@ -225,15 +225,15 @@ class RemoteContracts:
         if found is not None:
             self.answers.close(position_of(found.unanswered))
         contract = contract_name(self._context.registry.cloud, number)
-        self._link.tell(EndContract(term=self._link.term, contract=contract))
+        self._session.send(EndContract(term=self._session.term, contract=contract))
 
-    def ask_all(self) -> None:
+    def request_all(self) -> None:
         """Send all unanswered requests and ends, after a join or when the disk has space again."""
         for number, found in sorted(self._context.registry.tree.asked.items()):
             if found.is_ending:
                 self.end(number)
             else:
-                self.ask(number)
+                self.request(number)
 
     # Messages from the parent.
 
@@ -294,7 +294,7 @@ class RemoteContracts:
             )
         declined = ContractDeclined(number=number, generation=message.generation)
         self.answers.fill(
-            position_of(waiting), message.refused, [declined], partial(self.ask, number)
+            position_of(waiting), message.refused, [declined], partial(self.request, number)
         )
 
     def ended(self, message: ContractEnded) -> None:
@@ -324,7 +324,7 @@ class RemoteContracts:
         """Request the contract again if the parent released our segment and granted no other."""
         number, found = self._find(contract)
         if found is not None and self._is_in_doubt(number, found):
-            self.ask(number)
+            self.request(number)
 
     def segment_changed(self, contract: str, failed: Collection[int] = ()) -> None:
         """Notify the subscriber that our segment was rerouted, has failures, or is restored.
@@ -428,7 +428,7 @@ class RemoteContracts:
 
     def _retry_later(self, _: str) -> None:
         """Repeat all requests later, because the disk is full and nothing has changed here."""
-        self._context.set_timer(ASK_TIMER, self._context.settings.retry_after_ns)
+        self._context.set_timer(REQUEST_TIMER, self._context.settings.retry_after_ns)
 
 
 def _ignore_applied(_: Applied) -> None:

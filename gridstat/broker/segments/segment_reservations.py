@@ -95,9 +95,11 @@ class SegmentReservations:
     """Answers the parent's messages about segments; a repeated message is answered alike, done
     once."""
 
-    def __init__(self, context: BrokerContext, link: ParentSession, health: RouterHealth) -> None:
+    def __init__(
+        self, context: BrokerContext, session: ParentSession, health: RouterHealth
+    ) -> None:
         self._context = context
-        self._link = link
+        self._session = session
         self._health = health
         self._requests = SegmentRequests(context)
         self._releasing: set[tuple[str, int]] = set()
@@ -245,8 +247,8 @@ class SegmentReservations:
             self._context.registry.segments(),
             key=lambda record: (record.contract, record.segment_generation),
         )
-        for page in pages_of_held(self._link.term, held):
-            self._link.tell(page)
+        for page in pages_of_held(self._session.term, held):
+            self._session.send(page)
         for record in held:
             found = self._context.registry.subscriptions.get(record.subscription_id)
             if found is None:
@@ -269,17 +271,17 @@ class SegmentReservations:
         if not found.troubles:
             if key in self._broken:
                 self._broken.discard(key)
-                self._link.tell(
-                    SegmentRestored(term=self._link.term, contract=key[0], generation=key[1])
+                self._session.send(
+                    SegmentRestored(term=self._session.term, contract=key[0], generation=key[1])
                 )
             return
         self._broken.add(key)
         entries, exits = gate_channels(record)
         failed = self._health.failed_paths(record)
         gates = {gates[index] for index in failed for gates in (entries, exits)}
-        self._link.tell(
+        self._session.send(
             SegmentBroken(
-                term=self._link.term,
+                term=self._session.term,
                 contract=key[0],
                 generation=key[1],
                 reason="; ".join(few_words(found.troubles))[:REASON_LENGTH_MAX],
@@ -382,9 +384,9 @@ class SegmentReservations:
     def _send_up(self, found: Subscription, silent: Set[str]) -> None:
         self._send_if_moved(found.record)
         late = [f"router {name} has not confirmed its part yet" for name in sorted(silent)]
-        self._link.tell(
+        self._session.send(
             SegmentUp(
-                term=self._link.term,
+                term=self._session.term,
                 contract=found.record.contract,
                 generation=found.record.segment_generation,
                 degraded=few_words((*found.troubles, *late)),
@@ -407,9 +409,9 @@ class SegmentReservations:
         if self._context.registry.tree.segment(*key) != record.subscription_id:
             return  # Released while it was written; a segment held instead has its own answer.
         ends_us = self._context.reservations.resources.ends_us
-        self._link.tell(
+        self._session.send(
             Reserved(
-                term=self._link.term,
+                term=self._session.term,
                 contract=record.contract,
                 generation=record.segment_generation,
                 paths=segmented_paths(
@@ -428,19 +430,19 @@ class SegmentReservations:
             self._send_when_durable(partial(self._send_reserved, record, is_moved=True))
 
     def _refuse(self, message: Reserve, error: GridStatError | Refusal) -> None:
-        self._link.tell(not_reserved(self._link.term, message, error))
+        self._session.send(not_reserved(self._session.term, message, error))
 
     def _send_released(self, key: tuple[str, int], round_: int) -> None:
-        self._link.tell(
-            Released(term=self._link.term, contract=key[0], generation=key[1], round=round_)
+        self._session.send(
+            Released(term=self._session.term, contract=key[0], generation=key[1], round=round_)
         )
 
     def _send_broken(
         self, contract: str, generation: int, reason: str, *, is_over: bool = False
     ) -> None:
-        self._link.tell(
+        self._session.send(
             SegmentBroken(
-                term=self._link.term,
+                term=self._session.term,
                 contract=contract,
                 generation=generation,
                 reason=reason,

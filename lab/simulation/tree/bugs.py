@@ -116,7 +116,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "ask-once": Bug(
         "what was asked before a session was lost is not asked again",
-        (Patch(RemoteContracts, "ask_all", _do_nothing),),
+        (Patch(RemoteContracts, "request_all", _do_nothing),),
     ),
     "deaf-while-joining": Bug(
         "what a parent says while a broker writes down its place is not heard",
@@ -139,7 +139,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "obey-a-stale-parent": Bug(
         "a broker obeys its parent although a later one was heard",
-        (Patch(ParentSession, "obeys", _obey_anybody), Patch(Membership, "obeys", _obey_anybody)),
+        (Patch(ParentSession, "accepts", _obey_anybody), Patch(Membership, "obeys", _obey_anybody)),
     ),
     "promise-a-border-twice": Bug(
         "whatever a channel between clouds carries already, there is room on it",
