@@ -27,7 +27,7 @@ and the parent repeats it. A release under way is forgotten by a restart and rep
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import structs
 
@@ -91,6 +91,13 @@ RELEASE_TIMER: Final = "release"
 ROUTERS_GONE: Final = "its routers are gone"
 
 
+class _DelayedRelease(NamedTuple):
+    """Release of a committed segment: when it is due, and the round of the last Release."""
+
+    due_ns: int
+    round: int
+
+
 class SegmentReservations:
     """Answers the parent's messages about segments; a repeated message is answered alike, done
     once."""
@@ -103,10 +110,8 @@ class SegmentReservations:
         self._health = health
         self._requests = SegmentRequests(context)
         self._releasing: set[tuple[str, int]] = set()
-        self._release_due_ns: dict[tuple[str, int], int] = {}
-        """Due time of each released segment that is still carried, ordered by due time."""
-        self._release_rounds: dict[tuple[str, int], int] = {}
-        """Round of the last Release received for each of those segments."""
+        self._delayed_releases: dict[tuple[str, int], _DelayedRelease] = {}
+        """Released segments that are still carried, in the order of their due times."""
         self._broken: set[tuple[str, int]] = set()
         self._awaiting_routers: set[int] = set()
         """Identifiers of committed segments that wait for confirmations of their routers."""
@@ -135,35 +140,34 @@ class SegmentReservations:
         )
 
     def _repeat_reserve(self, held: Subscribed, message: Reserve) -> None:
-        is_releasing = (
-            self._release_due_ns.pop((message.contract, message.generation), None) is not None
-        )
-        is_here = held.subscription_id in self._context.registry.subscriptions
-        if not is_releasing and is_here and self._requests.matches(held, message):
+        delayed = self._delayed_releases.pop((message.contract, message.generation), None)
+        is_placed = held.subscription_id in self._context.registry.subscriptions
+        if delayed is None and is_placed and self._requests.matches(held, message):
             self._send_when_durable(partial(self._send_reserved, held, message.round))
         else:
-            self._replace_held(held, message, is_released=is_releasing)
+            self._replace_held(held, message, delayed)
 
-    def _replace_held(self, held: Subscribed, message: Reserve, *, is_released: bool) -> None:
+    def _replace_held(
+        self, held: Subscribed, message: Reserve, delayed: _DelayedRelease | None
+    ) -> None:
         """Replace a held segment that is being released, has no paths, or was reserved for another
         request.
 
         A restarted parent may request something else under a generation that it used before.
         """
         key = message.contract, message.generation
-        released_round = self._release_rounds.pop(key, 0)
         if not held.is_reserved:
             self._releasing.add(key)  # The parent must not receive this end as a failure.
 
         def released(_: Applied) -> None:
-            if is_released:
-                self._send_released(key, released_round)
+            if delayed is not None:
+                self._send_released(key, delayed.round)
             self.reserve(message)
 
         def failed(why: str) -> None:
             self._releasing.discard(key)
-            if is_released:
-                self._release_later(key, released_round)
+            if delayed is not None:
+                self._release_later(key, delayed.round)
             self._refuse(message, StorageFailed(f"nothing was changed: {why}"))
 
         operations = [Unsubscribed(subscription_id=held.subscription_id)]
@@ -175,6 +179,7 @@ class SegmentReservations:
             self._send_broken(message.contract, message.generation, "it is not held here any more")
             return
         if not held.is_reserved:
+            # A repeated Commit: SegmentUp may be lost, or the routers have not confirmed yet.
             self._send_when_durable(partial(self._await_routers, held.subscription_id))
             return
         self._context.commit(
@@ -197,12 +202,9 @@ class SegmentReservations:
 
     def release_due(self) -> None:
         """Release the segments whose time has come."""
-        due = [
-            key for key, due_ns in self._release_due_ns.items() if due_ns <= self._context.now_ns
-        ]
-        for key in due:
-            del self._release_due_ns[key]
-        self._release_now({key: self._release_rounds.pop(key, 0) for key in due})
+        now_ns = self._context.now_ns
+        due = [key for key, delayed in self._delayed_releases.items() if delayed.due_ns <= now_ns]
+        self._release_now({key: self._delayed_releases.pop(key).round for key in due})
         self._set_timer()
 
     def _answer_due_release(self, key: tuple[str, int]) -> None:
@@ -210,18 +212,19 @@ class SegmentReservations:
 
         The due release must not end a newer segment of the same key.
         """
-        if self._release_due_ns.pop(key, None) is not None:
-            round_ = self._release_rounds.pop(key, 0)
-            self._send_when_durable(partial(self._send_released, key, round_))
+        delayed = self._delayed_releases.pop(key, None)
+        if delayed is not None:
+            self._send_when_durable(partial(self._send_released, key, delayed.round))
 
     def _release_later(self, key: tuple[str, int], round_: int) -> None:
         """Schedule a release; the answer carries the round of the last Release received."""
-        self._release_rounds[key] = round_
-        if key not in self._release_due_ns:
-            self._release_due_ns[key] = (
-                self._context.now_ns + self._context.settings.release_after_ns
-            )
-            self._set_timer()
+        known = self._delayed_releases.get(key)
+        if known is not None:  # A repeated Release changes the round, and never the due time.
+            self._delayed_releases[key] = known._replace(round=round_)
+            return
+        due_ns = self._context.now_ns + self._context.settings.release_after_ns
+        self._delayed_releases[key] = _DelayedRelease(due_ns, round_)
+        self._set_timer()
 
     def _release_now(self, keys: Mapping[tuple[str, int], int]) -> None:
         """Release segments, given the round to answer for each key."""
@@ -237,9 +240,9 @@ class SegmentReservations:
             self._context.commit(operations, done, partial(self._release_failed, keys))
 
     def _set_timer(self) -> None:
-        if self._release_due_ns:
-            first_ns = next(iter(self._release_due_ns.values()))
-            self._context.set_timer(RELEASE_TIMER, first_ns - self._context.now_ns)
+        if self._delayed_releases:
+            first = next(iter(self._delayed_releases.values()))
+            self._context.set_timer(RELEASE_TIMER, first.due_ns - self._context.now_ns)
 
     def send_held(self) -> None:
         """Send all held segments after a join, in pages, and the failures among them."""
@@ -300,6 +303,7 @@ class SegmentReservations:
         """
         key = contract, generation
         self._broken.discard(key)
+        # Only an end that the parent did not order concerns the parent.
         if key in self._releasing:
             self._releasing.discard(key)
             return
@@ -327,7 +331,7 @@ class SegmentReservations:
         if isinstance(answer, Refusal):
             return answer
         registry = self._context.registry
-        registry.next_subscription_id()
+        registry.next_subscription_id()  # The request used the next number tentatively.
         record = structs.replace(
             record_of(answer),
             contract=message.contract,
@@ -374,6 +378,7 @@ class SegmentReservations:
         refusing = self._context.tables.refusing(record.variable_id, routers_of((record,)))
         silent = refusing.union(waiting.silent)
         is_moved = found.record is not record  # Recovery rerouted it while the routers confirmed.
+        # Silent routers may confirm yet; refusing ones never do, and recovery avoids them.
         if is_moved or (has_a_way(record, refusing) and not has_a_way(record, silent)):
             self._await_routers(record.subscription_id)
         elif has_a_way(record, silent):
