@@ -175,14 +175,14 @@ def _nobody(_: StatusVariable) -> None:
 
 
 class FloodListenerEffects:
-    """`registry.hearing` has the channels that are ordered, or will be once it is durable."""
+    """`registry.flood_listeners` holds the channels that are ordered, or will be once durable."""
 
     def __init__(self, registry: Registry, tables: RouterTables) -> None:
         self._registry = registry
         self._tables = tables
 
     def apply(self, operation: FloodListenerSet, done: Applied) -> None:
-        hearing, name = self._registry.hearing, operation.endpoint
+        hearing, name = self._registry.flood_listeners, operation.endpoint
         before = hearing.get(name)
         numbers = operation.channels.values()
         self._registry.channel_id_last = max(self._registry.channel_id_last, 0, *numbers)
@@ -195,7 +195,7 @@ class FloodListenerEffects:
 
     def attached(self, operation: Attached, done: Applied) -> None:
         """Another process of the end-point, or another edge, has none of the old ports."""
-        found = self._registry.hearing.get(operation.endpoint)
+        found = self._registry.flood_listeners.get(operation.endpoint)
         if found is not None and found.incarnation != operation.incarnation:
             self.apply(structs.replace(found, channels={}), done)
         elif found is not None:
@@ -203,21 +203,21 @@ class FloodListenerEffects:
 
     def left(self, endpoint: str, edge: str, done: Applied) -> None:
         """The end-point is no longer attached to this edge."""
-        found = self._registry.hearing.get(endpoint)
+        found = self._registry.flood_listeners.get(endpoint)
         if found is not None and edge in found.channels:
             left = {name: each for name, each in found.channels.items() if name != edge}
             self.apply(structs.replace(found, channels=left), done)
 
     def gone(self, endpoint: str, done: Applied) -> None:
-        found = self._registry.hearing.get(endpoint)
+        found = self._registry.flood_listeners.get(endpoint)
         if found is not None:
             self.apply(structs.replace(found, channels={}), done)
 
     def _set(self, endpoint: str, found: FloodListenerSet | None) -> None:
         if found is None:
-            self._registry.hearing.pop(endpoint, None)
+            self._registry.flood_listeners.pop(endpoint, None)
         else:
-            self._registry.hearing[endpoint] = found
+            self._registry.flood_listeners[endpoint] = found
 
     def _order(self, found: FloodListenerSet) -> None:
         endpoint = self._registry.endpoints.get(found.endpoint)

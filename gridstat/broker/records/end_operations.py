@@ -72,7 +72,7 @@ class Ending:
         self.unsubscribe(registry, registry.contracts_of(endpoint) | endpoint.patterns)
         self.withdraw(registry, endpoint.publications, but_not=endpoint.name)
         self._leave_edges(endpoint)
-        floor = max(endpoint.book.newest(), request_id)
+        floor = max(endpoint.answer_cache.newest(), request_id)
         self.operations.append(EndPointEnded(endpoint=endpoint.name, floor=floor))
 
     def restart(self, registry: Registry, endpoint: EndPoint) -> None:

@@ -93,7 +93,7 @@ class NameTree:
             self._root, pattern.split("/"), 0, after.split("/") if after else None
         )
 
-    def answering(self, name: str) -> list[int]:
+    def matching_patterns(self, name: str) -> list[int]:
         """Return the numbers of the patterns that match a name, ascending."""
         return sorted(_matching_patterns(self._root, name.split("/"), 0))
 

@@ -73,7 +73,7 @@ class EndPoint:
     publications: set[str] = field(default_factory=set)
     subscriptions: set[int] = field(default_factory=set)
     patterns: set[int] = field(default_factory=set)
-    book: AnswerCache = field(default_factory=AnswerCache)
+    answer_cache: AnswerCache = field(default_factory=AnswerCache)
     lost_ns: int | None = None
     """Time at which the last of its sessions was lost; None while there is a session."""
 
@@ -186,7 +186,7 @@ class Registry:
         """Patterns, and names (with pattern 0), whose matching is not complete, in order."""
         self.floods: dict[str, FloodingSet] = {}
         """Flooding of variables of this cloud and of others, by name."""
-        self.hearing: dict[str, FloodListenerSet] = {}
+        self.flood_listeners: dict[str, FloodListenerSet] = {}
         """End-points that receive all floods of their edges, by name."""
         self.attached_to: dict[str, set[str]] = {}
         self.over_channel: dict[int, set[int]] = {}

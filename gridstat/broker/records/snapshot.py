@@ -73,10 +73,10 @@ def snapshot_operations(
     yield from _asked(registry)
     for _, flooding in sorted(registry.floods.items()):
         yield flooding
-    for _, hearing in sorted(registry.hearing.items()):
+    for _, hearing in sorted(registry.flood_listeners.items()):
         yield hearing
     for name, endpoint in sorted(registry.endpoints.items()):
-        for request_id, body in endpoint.book.durable():
+        for request_id, body in endpoint.answer_cache.durable():
             yield Answered(endpoint=name, request_id=request_id, body=body)
 
 
@@ -181,6 +181,6 @@ def _attached(endpoint: EndPoint, attachment: Attachment) -> Attached:
         data_port=attachment.data_port,
         urgent_port=attachment.urgent_port,
         datagram_versions=attachment.datagram_versions,
-        floor=endpoint.book.durable_floor(),
+        floor=endpoint.answer_cache.durable_floor(),
         known_since=endpoint.known_since,
     )

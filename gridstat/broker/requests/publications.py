@@ -206,7 +206,7 @@ class Publications:
         having = {
             registry.subscriptions[number].record.pattern_id for number in publication.subscriptions
         }
-        answering = registry.pattern_tree.answering(variable.name)
+        answering = registry.pattern_tree.matching_patterns(variable.name)
         missing = [pattern_id for pattern_id in answering if pattern_id not in having]
         for pattern_id in missing[:room]:
             held = registry.patterns[pattern_id]

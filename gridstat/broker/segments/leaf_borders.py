@@ -29,7 +29,7 @@ from gridstat.broker.segments.abstract_links import (
 )
 from gridstat.broker.unit_of_work import nothing
 from gridstat.model.errors import LayoutError, StorageFailed
-from gridstat.net.command.message_pages import Arriving, pages_of_abstract_links
+from gridstat.net.command.message_pages import PageAssembler, pages_of_abstract_links
 from gridstat.net.command.segment_messages import Nearness
 from gridstat.net.command.tree_messages import (
     BORDER_CHANNELS_MAX,
@@ -79,7 +79,7 @@ class LeafBorders:
         self.down_channels: set[int] = set()
         self.congested_channels: set[int] = set()
         self._closing: set[int] = set()
-        self._border_pages: Arriving[int] = Arriving(BORDER_CHANNELS_MAX)
+        self._border_pages: PageAssembler[int] = PageAssembler(BORDER_CHANNELS_MAX)
         self._reported: dict[str, BorderReported] = {}
         self._abstract_links: AbstractLinks | None = None
         """Abstract links last sent; None before the first report, so that an empty list is sent

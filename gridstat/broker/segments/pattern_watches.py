@@ -99,7 +99,7 @@ class PatternWatches:
 
     def published(self, name: str) -> None:
         if name in self._context.registry.publications:
-            for number in self._tree.answering(name):
+            for number in self._tree.matching_patterns(name):
                 self._send_names(self._names[number], (name,))
 
     def _send_names(self, watch: str, names: tuple[str, ...]) -> None:

@@ -39,7 +39,7 @@ SETTLED_S: Final = 1.0
 
 Otherwise two processes that replace each other's sessions would do so twenty times a second.
 """
-REASONS_TOLD_MAX: Final = 8
+REASONS_LOGGED_MAX: Final = 8
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Dialer:
         self._back_off = back_off
         self._connect_within_s = connect_within_s
         self._session: Session | None = None
-        self._told: set[str] = set()
+        self._logged_reasons: set[str] = set()
 
     def retarget(self, target: Target) -> None:
         """Replace the addresses of the same peer from the next attempt on."""
@@ -130,10 +130,10 @@ class Dialer:
             async with asyncio.timeout(within_s):
                 session = await self._connect(address)
         except TimeoutError:
-            self._tell(DeadlinePassed(f"{where}: no answer"))
+            self._report_failure(DeadlinePassed(f"{where}: no answer"))
             return
         except OSError as error:
-            self._tell(LinkDown(f"{where}: {error.strerror or error}"))
+            self._report_failure(LinkDown(f"{where}: {error.strerror or error}"))
             return
         began_s = loop.time()
         self._session = session
@@ -143,17 +143,17 @@ class Dialer:
         await asyncio.shield(session.finished)
         if session.was_open and loop.time() - began_s >= SETTLED_S:
             self._back_off.reset()
-            self._told.clear()
+            self._logged_reasons.clear()
         if session.error is not None:
-            self._tell(session.error)
+            self._report_failure(session.error)
 
-    def _tell(self, error: GridStatError) -> None:
+    def _report_failure(self, error: GridStatError) -> None:
         text = str(error.args[0])
-        if text not in self._told and len(self._told) < REASONS_TOLD_MAX:
-            # Each reason once while it is away: a day without a peer is no news every second,
-            # nor are its addresses, of which each fails with words of its own.
+        if text not in self._logged_reasons and len(self._logged_reasons) < REASONS_LOGGED_MAX:
+            # Each reason is logged once per absence: the attempts go on for hours, and each
+            # address fails with a text of its own.
             log.warning("no_session peer=%s reason=%r", self._target.identity, text)
-            self._told.add(text)
+            self._logged_reasons.add(text)
         if self._target.on_failure is not None:
             self._target.on_failure(error)
 

@@ -79,7 +79,7 @@ class Journal(Protocol):
         ...
 
 
-def perform_nothing(instruction: object) -> bool:
+def no_extra_instructions(instruction: object) -> bool:
     """Default `perform` of a machine without instructions of its own."""
     return False
 
@@ -90,7 +90,7 @@ def end_process(error: BaseException) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class DriverEnvironment:
     """Clock, settings and bug handler of a driver; tests pass their own."""
 
     table: TableSettings = field(default_factory=TableSettings)
@@ -109,21 +109,21 @@ class Driver(Generic[ExtraEvent]):
         machine: Drivable[DriverEvent | ExtraEvent],
         credentials: Credentials,
         *,
-        perform: Callable[[object], bool] = perform_nothing,
+        perform: Callable[[object], bool] = no_extra_instructions,
         journal: Journal | None = None,
-        surroundings: Surroundings | None = None,
+        environment: DriverEnvironment | None = None,
     ) -> None:
-        around = surroundings or Surroundings()
+        environment = environment or DriverEnvironment()
         self._machine: Drivable[Any] = machine
         self._perform = perform
         self._journal = journal
-        self._clock = around.clock
-        self._on_bug = around.on_bug
-        self._sessions = SessionTable(self, credentials, around.table)
+        self._clock = environment.clock
+        self._on_bug = environment.on_bug
+        self._sessions = SessionTable(self, credentials, environment.table)
         self._work: deque[tuple[Sequence[object], object]] = deque()
         self._is_working = False
         self._is_ending = False
-        self._is_over = False
+        self._has_ended = False
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._persisting: set[asyncio.Future[None]] = set()
 
@@ -171,13 +171,13 @@ class Driver(Generic[ExtraEvent]):
         self._is_ending = True
         while self._persisting:
             await asyncio.wait(self._persisting)
-        self._is_over = True
+        self._has_ended = True
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         await self._sessions.close()
 
-    # What the sessions tell.
+    # Callbacks of the session table.
 
     def connected(self, peer: str, hello: Hello) -> None:
         self._handle(Connected(peer, hello))
@@ -194,19 +194,19 @@ class Driver(Generic[ExtraEvent]):
     def _handle(self, event: object, *, first: Sequence[object] = ()) -> None:
         """Queue an event: carry out the instructions `first`, then give the event to the
         machine."""
-        if self._is_over:
+        if self._has_ended:
             return
         self._work.append((first, event))
         if self._is_working:
             return
         self._is_working = True
         try:
-            while self._work and not self._is_over:
+            while self._work and not self._has_ended:
                 instructions, next_event = self._work.popleft()
                 self._do_all(instructions)
                 self._do_all(self._machine.handle(next_event, self._clock.steady_ns()))
         except Exception as error:
-            self._is_over = True
+            self._has_ended = True
             self._on_bug(error)
         finally:
             self._is_working = False
@@ -237,7 +237,7 @@ class Driver(Generic[ExtraEvent]):
         try:
             self._sessions.send(peer, message)
         except FrameTooLarge as error:
-            # Whoever waits for it will ask again or give up; that is no reason to end.
+            # The receiver repeats its request or gives up; the process goes on.
             self.counters.too_large_messages += 1
             log.error("message_too_large peer=%s reason=%r", peer, error.args[0])
             if isinstance(message, OperatorAnswer):
@@ -266,14 +266,14 @@ class Driver(Generic[ExtraEvent]):
     def _saved(self, order: Persist, saving: asyncio.Future[None]) -> None:
         self._persisting.discard(saving)
         if saving.cancelled():
-            return  # The loop is ending, and with it all that would follow.
+            return  # The loop is closing.
         error = saving.exception()
         if error is None:
             self._handle(Persisted(order.token), first=order.then)
         elif isinstance(error, StorageFailed):
             self._handle(PersistFailed(order.token, str(error.args[0])))
         else:
-            self._is_over = True
+            self._has_ended = True
             self._on_bug(error)
 
 

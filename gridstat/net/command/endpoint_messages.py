@@ -36,9 +36,9 @@ from gridstat.net.command.session_messages import (
 
 MANY: Final = msgspec.Meta(max_length=MANY_MAX)
 """Bound on the items of one request; a longer request is refused before any item is handled."""
-PATHS_TOLD_MAX: Final = 16
+LEDGER_PATHS_MAX: Final = 16
 """Bound on the paths of one ledger, including those that the contract no longer uses."""
-ROUTERS_TOLD_MAX: Final = 2 * PATH_ROUTERS_MAX
+LEDGER_ROUTERS_MAX: Final = 2 * PATH_ROUTERS_MAX
 """Bound on the routers of one path, twice the granted length: its last cloud may reroute it."""
 
 
@@ -152,7 +152,7 @@ class PathEntry(Struct, frozen=True):
     """
 
     name: ShortText
-    routers: Annotated[tuple[NameText, ...], msgspec.Meta(max_length=ROUTERS_TOLD_MAX)] = ()
+    routers: Annotated[tuple[NameText, ...], msgspec.Meta(max_length=LEDGER_ROUTERS_MAX)] = ()
     expected: Count = 0
     delivered: Count = 0
     lost: Count = 0
@@ -182,7 +182,7 @@ class LedgerEntry(Struct, frozen=True):
     recovered: Count = 0
     dropped: Count = 0
     copies: Annotated[tuple[Count, ...], msgspec.Meta(max_length=8)] = ()
-    paths: Annotated[tuple[PathEntry, ...], msgspec.Meta(max_length=PATHS_TOLD_MAX)] = ()
+    paths: Annotated[tuple[PathEntry, ...], msgspec.Meta(max_length=LEDGER_PATHS_MAX)] = ()
     variable_id: Count = 0
     latency_counts: Annotated[tuple[Count, ...], msgspec.Meta(max_length=BUCKETS)] = ()
     gap_slots_max: Count = 0
@@ -290,7 +290,8 @@ class GrantedPath(Struct, frozen=True):
     """One of the disjoint paths, in order, with its predicted p99 latency.
 
     `name` gives the position in that order; name and routers together identify the path in a
-    ledger. Admission allows at most `ROUTERS_TOLD_MAX` routers; earlier releases had no such bound.
+    ledger. Admission allows at most `LEDGER_ROUTERS_MAX` routers; earlier releases had no
+    bound.
     """
 
     routers: tuple[str, ...]

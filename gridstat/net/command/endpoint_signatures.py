@@ -25,7 +25,7 @@ from gridstat.net.command.certificate_authority import identity_in, load_certifi
 if TYPE_CHECKING:
     from gridstat.net.clock import Clock
 
-SIGNED_WORDS: Final = b"gridstat request 1\n"
+SIGNED_PREFIX: Final = b"gridstat request 1\n"
 """Prefix of the signed bytes, so that the signature cannot be used for anything but a request."""
 
 CERTIFICATE_BYTES_MAX: Final = 16_384
@@ -52,7 +52,9 @@ def signed_bytes(endpoint: str, request_id: int, body: bytes) -> bytes:
     name = endpoint.encode()
     if len(name) > NAME_BYTES_MAX:
         raise MalformedFrame(f"a name of {len(name):,} bytes, {NAME_BYTES_MAX} are allowed")
-    return SIGNED_WORDS + struct.pack(">H", len(name)) + name + struct.pack(">Q", request_id) + body
+    return (
+        SIGNED_PREFIX + struct.pack(">H", len(name)) + name + struct.pack(">Q", request_id) + body
+    )
 
 
 def sign(key: Ed25519PrivateKey, endpoint: str, request_id: int, body: bytes) -> bytes:

@@ -24,12 +24,12 @@ Item = TypeVar("Item")
 OUT_OF_ORDER: Final = -1
 
 
-def pages_of_abstract_links(told: AbstractLinksReported) -> Iterator[AbstractLinksReported]:
+def pages_of_abstract_links(report: AbstractLinksReported) -> Iterator[AbstractLinksReported]:
     """Yield the report in pages that fit into a frame with the longest names and all modes."""
-    for page, abstract_links, is_last in _pages(told.abstract_links):
-        traps = told.traps if is_last else ()
+    for page, abstract_links, is_last in _pages(report.abstract_links):
+        traps = report.traps if is_last else ()
         yield structs.replace(
-            told, abstract_links=abstract_links, traps=traps, page=page, is_last=is_last
+            report, abstract_links=abstract_links, traps=traps, page=page, is_last=is_last
         )
 
 
@@ -46,7 +46,7 @@ def _pages(items: tuple[Item, ...]) -> Iterator[tuple[int, tuple[Item, ...], boo
         yield page, items[page * MANY_MAX : (page + 1) * MANY_MAX], page == count - 1
 
 
-class Arriving(Generic[Item]):
+class PageAssembler(Generic[Item]):
     """Assembles one list from its pages; drops a list with a missing page or with too many
     items."""
 

@@ -172,7 +172,7 @@ class Session(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # What the event loop calls.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -188,8 +188,8 @@ class Session(asyncio.Protocol):
         try:
             plain = self._tls.receive(data)
         except ssl.SSLError as error:
-            cause, told = explain_failure(error, peer=self._peer_text())
-            self._end(told, cause=cause, sends_bye=False)
+            cause, refusal = explain_failure(error, peer=self._peer_text())
+            self._end(refusal, cause=cause, sends_bye=False)
             return
         self._write_encrypted()
         self._unread_bodies = self._reader.feed(plain)
@@ -200,14 +200,14 @@ class Session(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        told = f"the connection with {self._peer_text()} is lost"
-        self._end(LinkDown(f"{told}: {exc}" if exc else told), cause="lost", sends_bye=False)
+        text = f"the connection with {self._peer_text()} is lost"
+        self._end(LinkDown(f"{text}: {exc}" if exc else text), cause="lost", sends_bye=False)
         self.state = SessionState.CLOSED
         self._stop_timer()
         if not self.finished.done():
             self.finished.set_result(None)
 
-    # How it begins.
+    # Opening.
 
     def _identify(self) -> None:
         """Check the certificate of the peer after the handshake; a client then sends its Hello."""
@@ -221,18 +221,19 @@ class Session(asyncio.Protocol):
     def _greet(self, message: Message | None) -> None:
         match message:
             case Bye(code=code, reason=reason, hint=hint):
-                told = reason or f"{self._peer_text()} said Bye instead of Hello"
-                self._end(error_from(code, told, hint=hint), cause="told_bye", sends_bye=False)
+                text = reason or f"{self._peer_text()} said Bye instead of Hello"
+                self._end(error_from(code, text, hint=hint), cause="told_bye", sends_bye=False)
                 return
             case Hello():
                 self._check_hello(message)
             case _:
                 raise MalformedFrame("the first message must be Hello")
         self.hello = message
-        self._owner.opening(self)
+        self._owner.opening(self)  # May refuse: then the client receives Bye instead of Hello.
         if self.is_server:
             self._put(self._parameters.hello)
         self.state = SessionState.OPEN
+        # From here on the peer is trusted with large frames.
         self._reader.frame_bytes_max = self._settings.frame_bytes_max
         self._counters.sessions += 1
         self._counters.sessions_opened += 1
@@ -256,7 +257,7 @@ class Session(asyncio.Protocol):
             )
         self._schema_version = agreed
 
-    # How it lives.
+    # Receiving and sending.
 
     def _process_received(self) -> None:
         """Handle a few received messages; continue in the next iteration if there are more.
@@ -316,8 +317,8 @@ class Session(asyncio.Protocol):
             case Pong():
                 pass
             case Bye(code=code, reason=reason, hint=hint):
-                told = error_from(code, reason or "the peer said Bye", hint=hint) if code else None
-                self._end(told, cause="told_bye", sends_bye=False)
+                error = error_from(code, reason or "the peer said Bye", hint=hint) if code else None
+                self._end(error, cause="told_bye", sends_bye=False)
             case Hello():
                 raise MalformedFrame("a second Hello")
             case _:
@@ -363,8 +364,8 @@ class Session(asyncio.Protocol):
         self._write_encrypted()
         held_bytes = self._transport.get_write_buffer_size()
         if held_bytes > self._settings.write_bytes_max:
-            told = f"{self.identity} reads too slowly: {held_bytes:,} bytes wait"
-            self._end(LinkDown(told), cause="slow", sends_bye=False)
+            text = f"{self.identity} reads too slowly: {held_bytes:,} bytes wait"
+            self._end(LinkDown(text), cause="slow", sends_bye=False)
             self._transport.abort()
 
     def _write_encrypted(self) -> None:
@@ -373,11 +374,11 @@ class Session(asyncio.Protocol):
             self._counters.bytes_out += len(written)
             self._transport.write(written)
 
-    # How it ends.
+    # Ending.
 
     def _hello_timed_out(self) -> None:
-        told = f"{self._peer_text()} did not introduce itself in time"
-        self._end(DeadlinePassed(told), cause="hello_deadline", sends_bye=True)
+        text = f"{self._peer_text()} did not introduce itself in time"
+        self._end(DeadlinePassed(text), cause="hello_deadline", sends_bye=True)
 
     def _end(self, error: GridStatError | None, *, cause: str, sends_bye: bool) -> None:
         """End the session once: count the cause, send Bye if possible, inform the owner, linger."""

@@ -154,7 +154,7 @@ class SessionTable:
         if self._all:
             await asyncio.wait([session.finished for session in self._all])
 
-    # What sessions tell.
+    # Callbacks of sessions.
 
     def opening(self, session: Session) -> None:
         identity, hello = session.identity, session.hello
@@ -193,7 +193,7 @@ class SessionTable:
             self._next_refusal_s = now_s + REFUSAL_LOG_INTERVAL_S
             log.warning("session_refused from=%s reason=%r", session.address, error.args[0])
 
-    # How sessions are made.
+    # Creating sessions.
 
     def _accept(self, authorization: ServerAuthorization) -> asyncio.Protocol:
         if len(self._all) >= self._settings.sessions_max:

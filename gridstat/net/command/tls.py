@@ -138,7 +138,7 @@ class TlsEngine:
 
     def finish(self) -> None:
         """Close our direction."""
-        # Its own word goes out at once; the peer's, which it also waits for, does not matter.
+        # Our close alert goes out at once; the wait for that of the peer is not needed.
         with suppress(ssl.SSLError):
             self._tls.unwrap()
 
@@ -165,16 +165,16 @@ def explain_failure(error: ssl.SSLError, *, peer: str) -> tuple[str, GridStatErr
     """Return the counter key and the error for a connection with `peer` that TLS ended."""
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
-        word = _verdict_word(error.verify_code)
-        told = f"the certificate of {peer} is refused: {error.verify_message}"
-        return word, CertificateRefused(told, hint=_HINTS.get(word, ""))
+        cause = _verdict_cause(error.verify_code)
+        text = f"the certificate of {peer} is refused: {error.verify_message}"
+        return cause, CertificateRefused(text, hint=_HINTS.get(cause, ""))
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
         return "certificate_missing", CertificateRefused(f"{peer} shows no certificate")
     if "ALERT" in reason and any(word in reason for word in ("CERTIFICATE", "UNKNOWN_CA")):
         alert = reason.partition("ALERT_")[2].replace("_", " ").lower()
         hint = _HINTS.get(_ALERTS.get(alert, ""), "")
-        told = f"{peer} refuses our certificate: {alert}"
-        return "refused_by_peer", CertificateRefused(told, hint=hint)
+        text = f"{peer} refuses our certificate: {alert}"
+        return "refused_by_peer", CertificateRefused(text, hint=hint)
     if "PROTOCOL" in reason:
         hint = "both ends need TLS 1.3, which OpenSSL has from 1.1.1 on"
         return "tls_version", LinkDown(f"{peer} does not speak TLS 1.3", hint=hint)
@@ -201,7 +201,7 @@ def _own_certificate(files: CertificateFiles) -> x509.Certificate:
     return load_certificates(read_pem(files.certificate), of=str(files.certificate))[0]
 
 
-def _verdict_word(code: int) -> str:
+def _verdict_cause(code: int) -> str:
     if code == EXPIRED:
         return "certificate_expired"
     if code == NOT_YET_VALID:

@@ -59,11 +59,11 @@ Prefixes: TypeAlias = Annotated[
     msgspec.Meta(max_length=PREFIX_MAX + 1),
 ]
 Clouds: TypeAlias = Annotated[tuple[NameText, ...], msgspec.Meta(max_length=CLOUDS_MAX)]
-LATENCY_TOLD_MAX: Final = 1 << 34
+REPORTED_LATENCY_US_MAX: Final = 1 << 34
 """Nearly five hours: longer than any path takes; a path search can still add two such latencies."""
 SILENT_MS_MAX: Final = 600_000
 """Ten minutes: the longest silence limit that an operator may set."""
-LatencyUs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LATENCY_TOLD_MAX)]
+LatencyUs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=REPORTED_LATENCY_US_MAX)]
 SilentMs: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=SILENT_MS_MAX)]
 ContractText: TypeAlias = Annotated[str, msgspec.Meta(max_length=300)]
 TERM_MAX: Final = (1 << 63) - 1
