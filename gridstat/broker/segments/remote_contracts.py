@@ -170,11 +170,11 @@ class RemoteContracts:
             self._context.note("pattern_refused", pattern_id=pattern_id, reason="undefined modes")
             return
         known = registry.tree.caught.get(pattern_id, set())
-        asked: list[Operation] = []
+        requested: list[Operation] = []
         for name in dict.fromkeys(names):
             if name in known or not self.is_elsewhere(name):
                 continue
-            asked.append(
+            requested.append(
                 ContractAsked(
                     number=registry.next_subscription_id(),
                     subscriber=held.subscriber,
@@ -186,10 +186,10 @@ class RemoteContracts:
                 )
             )
         quota_left = self._quota_left(registry.endpoints[held.subscriber])
-        if asked[quota_left:]:
+        if requested[quota_left:]:
             self._context.note("pattern_refused", pattern_id=pattern_id, reason="quota")
-        if asked[:quota_left]:
-            self._context.commit(asked[:quota_left], _ignore_applied, self._retry_later)
+        if requested[:quota_left]:
+            self._context.commit(requested[:quota_left], _ignore_applied, self._retry_later)
 
     # Messages to the parent.
 
@@ -198,21 +198,21 @@ class RemoteContracts:
         self.deadlines.begin(number)
         registry = self._context.registry
         found = registry.tree.asked.get(number)
-        asked = None if found is None else found.waiting
+        requested = None if found is None else found.waiting
         if found is not None and self._is_in_doubt(number, found):
-            asked = found.record
-        endpoint = None if asked is None else registry.endpoints.get(asked.subscriber)
-        if asked is None or endpoint is None:
+            requested = found.record
+        endpoint = None if requested is None else registry.endpoints.get(requested.subscriber)
+        if requested is None or endpoint is None:
             return
         self._session.send(
             AskContract(
                 term=self._session.term,
                 contract=contract_name(registry.cloud, number),
-                generation=asked.generation,
-                name=asked.name,
-                subscriber=asked.subscriber,
-                qos=asked.qos,
-                type_encoded=asked.type_encoded,
+                generation=requested.generation,
+                name=requested.name,
+                subscriber=requested.subscriber,
+                qos=requested.qos,
+                type_encoded=requested.type_encoded,
                 ends=self._borders.distances_to_ends(
                     endpoint.edges_usable(is_receiver=True), is_start=False
                 ),
@@ -251,10 +251,10 @@ class RemoteContracts:
             if found.granted is None:
                 self._give_up(found.record, gap)
             return
-        asked = found.waiting
-        if asked is not None and not answers(asked, message):
-            asked = None  # A new plan of an owner that has not received the change yet.
-        record = asked or found.record
+        requested = found.waiting
+        if requested is not None and not answers_request(requested, message):
+            requested = None  # A new plan of an owner that has not received the change yet.
+        record = requested or found.record
         mismatch = variable_mismatch(record, message)
         if mismatch is not None and found.granted is None:
             self._give_up(record, mismatch)
@@ -262,13 +262,13 @@ class RemoteContracts:
         segment = self._segment(message.contract, message.generation)
         outcome = whole_outcome(record, message, segment, detection=self._context.detection)
         notify: Callable[[], None] = _no_op
-        if asked is None or found.is_restoring:
+        if requested is None or found.is_restoring:
             notice = ContractChanged(granted=outcome)
             notify = partial(self._notices.push, record.subscriber, notice)
         elif record.pattern_id and found.granted is None:
             match = Matched(pattern_id=record.pattern_id, granted=outcome)
             notify = partial(self._notices.push, record.subscriber, match)
-        held = ContractHeld(number=number, granted=message, is_asked=asked is not None)
+        held = ContractHeld(number=number, granted=message, is_asked=requested is not None)
         self.answers.fill(position_of(record), outcome, [held], notify)
 
     def refused(self, message: ContractRefused) -> None:
@@ -442,15 +442,17 @@ def _no_op() -> None:
 # Checks of a grant against the request that it answers.
 
 
-def variable_mismatch(asked: ContractAsked, message: ContractGranted) -> GridStatError | None:
+def variable_mismatch(requested: ContractAsked, message: ContractGranted) -> GridStatError | None:
     """Return the error if the grant is for another variable, or of an unexpected type."""
-    if message.variable.name != asked.name:
+    if message.variable.name != requested.name:
         return NoSuchVariable(
-            f"{message.variable.name} was granted where {asked.name} was asked for"
+            f"{message.variable.name} was granted where {requested.name} was asked for"
         )
-    if not asked.type_encoded or asked.type_encoded == encode_type(message.variable.value_type):
+    if not requested.type_encoded or requested.type_encoded == encode_type(
+        message.variable.value_type
+    ):
         return None
-    return TypeMismatch(f"{asked.name} is of another type than asked for")
+    return TypeMismatch(f"{requested.name} is of another type than asked for")
 
 
 def path_gap(message: ContractGranted) -> LayoutError | None:
@@ -474,22 +476,22 @@ def is_repeated(held: ContractGranted | None, message: ContractGranted) -> bool:
     return message.generation < held.generation or structs.replace(message, term=held.term) == held
 
 
-def answers(asked: ContractAsked, message: ContractGranted) -> bool:
+def answers_request(requested: ContractAsked, message: ContractGranted) -> bool:
     """Return whether the owner had received the request when it sent this grant.
 
     An owner that plans again while a change is under way grants the old quality once more, possibly
     under the generation of the change.
     """
-    return message.answered >= asked.generation and is_within_request(asked, message)
+    return message.answered >= requested.generation and is_within_request(requested, message)
 
 
-def is_within_request(asked: ContractAsked, message: ContractGranted) -> bool:
+def is_within_request(requested: ContractAsked, message: ContractGranted) -> bool:
     """Return whether the granted quality lies between the desired and the worst acceptable one.
 
     All modes are granted as many paths as the mode that desires most (ADR-0020).
     """
     try:
-        band = band_of(asked.qos, message.variable.period)
+        band = band_of(requested.qos, message.variable.period)
     except IntervalNotSatisfiable:
         return False
     if message.variable.is_replay:

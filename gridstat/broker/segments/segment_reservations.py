@@ -5,7 +5,7 @@ States of a segment, which is one generation of a contract:
   none       --Reserve, paths found-->       reserved    sends Reserved
   none       --Reserve, no paths-->          none        sends NotReserved
   reserved   --Commit-->                     committed   sends SegmentUp when routers confirm
-  committed  --paths fail, no way around-->  broken      sends SegmentBroken
+  committed  --paths fail, cannot reroute->  broken      sends SegmentBroken
   broken     --paths return-->               committed   sends SegmentRestored
   committed  --rerouted-->                   committed   sends Reserved with is_moved
   reserved   --Release-->                    none        sends Released

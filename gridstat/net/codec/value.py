@@ -159,7 +159,7 @@ def _checked_field(field: Field, value: FieldValue) -> FieldValue:
     is_bytes = isinstance(value, bytes)
     if is_bytes != (field.kind is FieldKind.BYTES):
         raise LayoutError(f"field {field.name} takes {field.kind.value}, not {value!r}")
-    # `struct` would pad or cut bytes of another length without a word.
+    # `struct` would pad or cut bytes of another length silently.
     if isinstance(value, bytes) and len(value) != field.length_bytes:
         raise LayoutError(f"field {field.name} takes {field.length_bytes} bytes, not {len(value)}")
     if (field.kind is FieldKind.BOOL) != isinstance(value, bool):

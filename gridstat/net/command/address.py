@@ -26,7 +26,7 @@ def parse_address(text: str) -> Address:
     if not (is_number and 0 < int(port) <= PORT_MAX):
         raise LayoutError(f"{text!r} names no port", hint=f"a port is 1 to {PORT_MAX}")
     try:
-        host.encode("idna")  # As whoever looks the host up will do.
+        host.encode("idna")  # The name look-up encodes it alike.
     except UnicodeError as problem:
         hint = "the parts of a host's name have 1 to 63 characters"
         raise LayoutError(f"{text!r} names no host", hint=hint) from problem

@@ -412,7 +412,7 @@ class Session(asyncio.Protocol):
         self._write_encrypted()
         try:
             transport.write_eof()
-        except OSError:  # The peer has reset the connection: there is nobody to wait for.
+        except OSError:  # The peer has reset the connection: there is nothing to wait for.
             transport.abort()
         else:
             self._timer = self._loop.call_later(self._settings.linger_s, transport.abort)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from gridstat.broker.records.parent_operations import ContractAsked
-from gridstat.broker.segments.remote_contracts import answers, is_within_request
+from gridstat.broker.segments.remote_contracts import answers_request, is_within_request
 from gridstat.model.errors import NoSuchVariable
 from gridstat.model.qos import LATENCY_US_MAX, PRIORITY_REPLAY, ModalQos, Qos, QosRequest
 from gridstat.net.command.segment_messages import AskContract, ContractGranted, EndContract
@@ -73,6 +73,6 @@ def test_of_what_is_replayed_nobody_expects_a_latency() -> None:
 def test_a_new_plan_with_the_number_of_a_change_does_not_answer_the_change() -> None:
     """Its owner tells which question it has heard; an older one does not, and is believed."""
     wanted = asked(m0=QosRequest(redundancy=2), m1=QosRequest(redundancy=2))
-    assert answers(wanted, GRANTED)
-    assert answers(wanted, structs.replace(GRANTED, generation=2, asked=1))
-    assert not answers(wanted, structs.replace(GRANTED, asked=0))
+    assert answers_request(wanted, GRANTED)
+    assert answers_request(wanted, structs.replace(GRANTED, generation=2, asked=1))
+    assert not answers_request(wanted, structs.replace(GRANTED, asked=0))
