@@ -195,6 +195,7 @@ class Journal:
             return batch
 
     def _write(self, batch: list[_Entry]) -> None:
+        # Entries of a failed epoch build on operations that were lost, so they fail too.
         stale = [entry for entry in batch if entry.token >> EPOCH_BITS <= self._failed_epoch]
         fresh = [entry for entry in batch if entry.token >> EPOCH_BITS > self._failed_epoch]
         if stale:
@@ -223,6 +224,7 @@ class Journal:
         rows: list[JournalRow] = []
         for entry in batch:
             if entry.operations and entry.operations[0] == SNAPSHOT_MARK:
+                # A snapshot replaces all rows, also those before it in this batch.
                 last, row_count, is_whole = last._replace(checksum=b""), 0, True
                 rows.clear()
             for operation in entry.operations:

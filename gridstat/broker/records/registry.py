@@ -296,7 +296,7 @@ class Registry:
         record = subscription.record
         self.subscriptions[record.subscription_id] = subscription
         publication = self.publication_of(record)
-        if publication is None:
+        if publication is None:  # The first segment that brings a variable of another cloud.
             publication = Publication(subscription.variable, "")
             self.foreign[record.variable_id] = publication
         publication.subscriptions.add(record.subscription_id)

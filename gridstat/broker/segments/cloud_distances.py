@@ -69,6 +69,7 @@ class CloudDistances:
         key = tuple(starts), is_backward
         found = self._cache.get(key)
         if found is None:
+            # Callers may pass any set of routers, so the cache needs a bound.
             if len(self._cache) > len(self._resources.routers):
                 self._cache.clear()
             if is_backward not in self._steps:

@@ -124,6 +124,7 @@ class LeafBorders:
         listed = {border.channel.channel_id for border in message.channels}
         self._closing -= listed
         if message.is_whole:
+            # Channels are closed only after the last page: a cut-off list must close nothing.
             whole = self._border_pages.take(message.page, sorted(listed), is_last=message.is_last)
             if whole is not None:
                 self._closing |= known.keys() - set(whole)
@@ -179,6 +180,7 @@ class LeafBorders:
             raise LayoutError(f"channel {channel.channel_id} is one of this cloud")
         known = self._context.registry.tree.borders.get(channel.channel_id)
         is_other = known is not None and known.channel.label != channel.label
+        # Segments refer to a channel by its number, which must not change its meaning under them.
         if is_other and channel.channel_id in self._used():
             raise LayoutError(f"{channel.channel_id} is the number of another channel, in use")
         check_host(border.host, of=channel.label)
@@ -190,14 +192,14 @@ class LeafBorders:
     def channel_changed(self, reporter: str, message: ChannelStateChanged) -> None:
         border = self._context.registry.tree.borders.get(message.channel_id)
         if border is None or border.channel.to_router != reporter:
-            return
+            return  # Only the receiving router observes silence.
         self._mark(self.down_channels, message.channel_id, is_on=not message.is_up)
         self._session.send(self._state(message.channel_id, is_up=message.is_up))
 
     def back_pressure_changed(self, reporter: str, message: BackPressureChanged) -> None:
         border = self._context.registry.tree.borders.get(message.channel_id)
         if border is None or border.channel.from_router != reporter:
-            return
+            return  # Only the sending router has a queue for the channel.
         self._mark(self.congested_channels, message.channel_id, is_on=message.is_on)
         self._session.send(self._state(message.channel_id, is_pressed=message.is_on))
 

@@ -142,6 +142,7 @@ class LeafIdentifiers:
     def leased(self, message: NumbersLeased) -> None:
         if message.request != len(self._context.registry.tree.blocks) + 1:
             return  # Repeated; the block is already stored.
+        # A block out of range means that the tree has none left: waiting publications are refused.
         if message.count < 1 or message.first < 1 or message.first + message.count - 1 > U32_MAX:
             self._is_exhausted = True
             self._pending_request = (0, 0)
@@ -162,6 +163,7 @@ class LeafIdentifiers:
         for request, command, process, publish in waiting:
             endpoint = self._context.registry.endpoints.get(request.endpoint)
             try:
+                # A restarted end-point does not know of the request of its former process.
                 if endpoint is None or _process_of(endpoint) != process:
                     raise ShuttingDown(f"{request.endpoint} has left before this was done")
                 publish(request, command)

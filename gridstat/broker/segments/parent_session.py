@@ -40,7 +40,7 @@ class ParentSession:
 
     def connect(self) -> None:
         registry = self._context.registry
-        self.is_joined = False
+        self.is_joined = False  # The session is new, also to a parent that was joined before.
         join = JoinTree(
             term=self.term,
             clouds=(registry.cloud,),
@@ -84,6 +84,7 @@ class ParentSession:
             above=joined.above,
             numbers_used=tree.numbers_used_in(registry.variable_id_last),
         )
+        # Only a change is written: a session that is lost and restored costs no commit.
         before = tree.parent_term, tree.depth, tree.above
         if before != (joined_operation.term, joined_operation.depth, joined_operation.above):
             self._context.commit([joined_operation], nothing, self._term_not_stored)

@@ -79,7 +79,7 @@ class PatternWatches:
         except GridStatError as error:
             self._context.note("watch_refused", watch=message.watch, reason=str(error.args[0]))
             return
-        self._remove(message.watch)
+        self._remove(message.watch)  # The parent may repeat a watch with another pattern.
         self._last_number += 1
         self._watches[message.watch] = self._last_number, message.pattern
         self._names[self._last_number] = message.watch

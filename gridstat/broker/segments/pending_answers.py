@@ -91,6 +91,7 @@ class PendingAnswers:
         """
         endpoint, request_id, index = position
         key, body = (endpoint, request_id), b""
+        # The last outcome turns the begun answer into an ordinary one, in the same commit.
         more: list[Operation] = []
         if self._outcomes(position):
             encoded = [*self._context.registry.tree.begun[key]]
@@ -219,7 +220,7 @@ class AnswerDeadlines:
         expired_ns = self._context.now_ns - self._context.settings.ask_within_ns
         for key, requested_ns in sorted(self._requested_ns.items()):
             number, generation = key
-            if generation != self._awaited_generation(number):
+            if generation != self._awaited_generation(number):  # Answered, ended or changed since.
                 del self._requested_ns[key]
             elif requested_ns <= expired_ns:
                 del self._requested_ns[key]

@@ -154,6 +154,7 @@ class RemoteContracts:
             request_id=request.request_id,
             place=0,
         )
+        # Request and begun answer become durable together: after a restart neither is alone.
         begun = AnswerBegun(
             endpoint=request.endpoint, request_id=request.request_id, outcomes=(b"",)
         )
@@ -200,6 +201,7 @@ class RemoteContracts:
         found = registry.tree.asked.get(number)
         requested = None if found is None else found.waiting
         if found is not None and self._is_in_doubt(number, found):
+            # The owner answers a known generation with its present grant, or with a refusal.
             requested = found.record
         endpoint = None if requested is None else registry.endpoints.get(requested.subscriber)
         if requested is None or endpoint is None:
@@ -245,6 +247,7 @@ class RemoteContracts:
             return
         if is_repeated(found.granted, message) and not self._is_in_doubt(number, found):
             return
+        # The owner is another process, perhaps of another release: nothing is taken on trust.
         gap = path_gap(message)
         if gap is not None:
             self._context.note("grant_refused", contract=message.contract, reason=str(gap.args[0]))
@@ -275,7 +278,7 @@ class RemoteContracts:
         number, found = self._find(message.contract)
         waiting = None if found is None else found.waiting
         if found is None or (waiting or found.record).generation != message.generation:
-            return
+            return  # A late answer to a request that was changed or ended since.
         is_in_doubt = self._is_in_doubt(number, found)
         if message.refused.code == StorageFailed.code or (
             (is_in_doubt or found.is_restoring) and message.refused.code == DeadlinePassed.code
@@ -302,6 +305,7 @@ class RemoteContracts:
         number, found = self._find(message.contract)
         if found is None:
             return
+        # Our segments of the contract end with it, even if the Release of the parent is lost.
         ending = Ending()
         segments = self._context.registry.tree.segments.get(message.contract, {})
         ending.unsubscribe(self._context.registry, segments.values())

@@ -110,6 +110,7 @@ def _own_path(path: SegmentedPath, segment: Subscribed | None) -> int | None:
     """Return the index of our segment's path that ends this path; None if unknown."""
     if segment is None or len(path.pieces) < 2:  # noqa: PLR2004 — a channel and what follows it.
         return None
+    # Two plans may order the paths differently; the entry channel identifies the path in both.
     entry_channel = path.pieces[-2].channel_ids[-1:]
     entries, _ = gate_channels(segment)
     return (

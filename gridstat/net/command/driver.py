@@ -183,6 +183,7 @@ class Driver(Generic[ExtraEvent]):
         self._handle(Connected(peer, hello))
 
     def received(self, peer: str, message: Message) -> None:
+        # While the last writes finish, nothing new may begin.
         if not self._is_ending:
             self._handle(Received(peer, message))
 
@@ -197,7 +198,7 @@ class Driver(Generic[ExtraEvent]):
         if self._has_ended:
             return
         self._work.append((first, event))
-        if self._is_working:
+        if self._is_working:  # The call came from an instruction; the loop below takes the event.
             return
         self._is_working = True
         try:

@@ -326,7 +326,7 @@ class Session(asyncio.Protocol):
 
     def _tick(self) -> None:
         self._timer = self._loop.call_later(self._settings.ping_interval_s, self._tick)
-        if self._has_received:
+        if self._has_received:  # Any input counts as a sign of life, not only Pong.
             self._has_received = False
             self._silent_intervals = 0
             return
@@ -345,6 +345,7 @@ class Session(asyncio.Protocol):
         if not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
+        # A long answer is flushed early, so that a slow reader is noticed before memory fills up.
         if self._outgoing_bytes > self._settings.write_bytes_max:
             self._flush()
 

@@ -169,6 +169,7 @@ class SessionTable:
             assert older.hello is not None
             if older.hello.instance != hello.instance and not older.is_silent:
                 raise EndPointExists(f"another process is connected as {identity}")
+            # The same process reconnected, or the old one is silent: the new session replaces it.
             older.close()
         session.peer = peer
 
