@@ -19,7 +19,7 @@ Schema 2 added `Retired`, schema 3 the operations of brokers in a tree.
 CHECKSUM_BYTES: Final = 16
 _RESTORE: Final = (
     "restore it from a copy; routers go on forwarding meanwhile. With an empty journal all "
-    "end-points have to register anew"
+    "end-points have to register again"
 )
 
 

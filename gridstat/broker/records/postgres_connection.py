@@ -33,7 +33,7 @@ class ConnectionTimeouts:
 
     def complaint(self, silence_s: float) -> str:
         if self.is_interrupted:
-            return "nobody waits for its answer any more"
+            return "the request was interrupted"
         if silence_s > self.silence_s_max:
             return f"the database has not answered for {self.silence_s_max} s"
         return ""

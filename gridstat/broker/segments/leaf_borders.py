@@ -169,7 +169,7 @@ class LeafBorders:
     def _commit_failed(self, reason: str) -> None:
         """End the session because the disk is full; the parent sends the list again after the
         join."""
-        self._session.end(StorageFailed(f"channels between clouds could not be kept: {reason}"))
+        self._session.end(StorageFailed(f"channels between clouds could not be stored: {reason}"))
 
     def _check(self, border: BorderChannel) -> None:
         channel, routers = border.channel, self._context.registry.routers
@@ -177,12 +177,12 @@ class LeafBorders:
         if len(ours) != 1:
             raise LayoutError(f"channel {channel.label} has {len(ours)} ends in this cloud, not 1")
         if channel.channel_id in self._context.registry.channels:
-            raise LayoutError(f"channel {channel.channel_id} is one of this cloud")
+            raise LayoutError(f"channel {channel.channel_id} belongs to this cloud")
         known = self._context.registry.tree.borders.get(channel.channel_id)
         is_other = known is not None and known.channel.label != channel.label
         # Segments refer to a channel by its number, which must not change its meaning under them.
         if is_other and channel.channel_id in self._used():
-            raise LayoutError(f"{channel.channel_id} is the number of another channel, in use")
+            raise LayoutError(f"{channel.channel_id} is the number of another channel in use")
         check_host(border.host, of=channel.label)
         check_ports((border.data_port, border.urgent_port), of=channel.label)
         check_versions((border.datagram_version,), of=channel.label)

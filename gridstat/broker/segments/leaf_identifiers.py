@@ -85,13 +85,13 @@ class LeafIdentifiers:
         registry = self._context.registry
         if not self._context.settings.parent:
             if registry.variable_id_last >= U32_MAX:
-                raise LimitReached("the cloud has given out all identifiers of variables")
+                raise LimitReached("the cloud has assigned all identifiers of variables")
             return registry.next_variable_id()
         number = self._pool.take(self._context.now_ns)
         if number is None:
             raise LimitReached(
                 "the cloud has no identifier left for another variable at the moment",
-                hint="ask again when its parent has given it more",
+                hint="try again when its parent has leased more",
             )
         self.request_if_low()
         return number
@@ -109,7 +109,7 @@ class LeafIdentifiers:
         if len(self._waiting) >= WAITING_MAX:
             raise QuotaReached(
                 "too many publications wait for identifiers of variables",
-                hint="the parent has to give some; see whether the cloud has joined it",
+                hint="the parent leases them; check that the cloud has joined it",
             )
         process = _process_of(self._context.registry.endpoints.get(request.endpoint))
         self._waiting.append(_WaitingPublication(request, command, process, publish))

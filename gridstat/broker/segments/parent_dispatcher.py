@@ -107,7 +107,7 @@ class ParentDispatcher:
             self._context.abandon()
             name = type(message).__name__
             self._context.note("word_failed", said=name, error=repr(error))
-            self.session.end(Refused(f"the broker failed over what {name} says"))
+            self.session.end(Refused(f"the broker failed to handle {name}"))
             return True
 
     def _dispatch(self, message: TreeMessageBase) -> bool:

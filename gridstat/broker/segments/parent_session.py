@@ -64,8 +64,8 @@ class ParentSession:
         if message.term >= known:
             return True
         stale = StaleTerm(
-            f"broker {self._context.settings.parent} speaks for term {message.term}, and {known} "
-            "was heard of it before"
+            f"broker {self._context.settings.parent} sent term {message.term}, "
+            f"below the known term {known}"
         )
         self.end(stale)
         return False
@@ -97,4 +97,4 @@ class ParentSession:
 
     def _term_not_stored(self, why: str) -> None:
         """End the session, since a restart would forget a term that is not stored."""
-        self.end(StorageFailed(f"the parent's term could not be kept: {why}"))
+        self.end(StorageFailed(f"the parent's term could not be stored: {why}"))

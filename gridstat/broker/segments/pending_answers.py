@@ -134,7 +134,7 @@ class PendingAnswers:
     def close(self, position: OutcomePosition, operations: Sequence[Operation] = ()) -> None:
         """Fill the outcome of a contract that was ended while it was requested."""
         if operations or self._is_missing(position):
-            ended = NoSuchSubscription("it was ended before it was granted")
+            ended = NoSuchSubscription("the contract was ended before it was granted")
             self.fill(position, refused(ended), operations, _no_op)
 
     def endpoint_left(self, endpoint: str) -> None:

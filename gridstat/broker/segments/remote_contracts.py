@@ -144,8 +144,8 @@ class RemoteContracts:
             raise NoSuchSubscription(f"{request.endpoint} has no subscription {number}")
         if found.waiting is not None:
             raise Refused(
-                f"the last change of subscription {number} is not over yet",
-                hint="ask again when it has been answered",
+                f"the last change of subscription {number} has not been answered yet",
+                hint="try again when it has been answered",
             )
         changed = msgspec.structs.replace(
             found.record,
@@ -378,8 +378,8 @@ class RemoteContracts:
         if waiting is None:
             return
         late = DeadlinePassed(
-            f"nobody has answered about {waiting.name} in time",
-            hint="the brokers above this cloud may be away: `gridstat tree` shows them",
+            f"no answer about {waiting.name} has arrived in time",
+            hint="the brokers above this cloud may be down: `gridstat tree` shows them",
         )
         if found.granted is None:
             self._give_up(waiting, late)
@@ -426,8 +426,8 @@ class RemoteContracts:
     def _check_quota(self, endpoint: EndPoint) -> None:
         if not self._quota_left(endpoint):
             raise QuotaReached(
-                f"{endpoint.name}, or its cloud, has as many contracts with other clouds as it may",
-                hint="those that have ended count until the broker above this cloud knows of it",
+                f"{endpoint.name}, or its cloud, has too many contracts with other clouds",
+                hint="an ended contract counts until the broker above this cloud confirms it",
             )
 
     def _retry_later(self, _: str) -> None:
@@ -450,13 +450,13 @@ def variable_mismatch(requested: ContractAsked, message: ContractGranted) -> Gri
     """Return the error if the grant is for another variable, or of an unexpected type."""
     if message.variable.name != requested.name:
         return NoSuchVariable(
-            f"{message.variable.name} was granted where {requested.name} was asked for"
+            f"{message.variable.name} was granted where {requested.name} was requested"
         )
     if not requested.type_encoded or requested.type_encoded == encode_type(
         message.variable.value_type
     ):
         return None
-    return TypeMismatch(f"{requested.name} is of another type than asked for")
+    return TypeMismatch(f"{requested.name} is of another type than requested")
 
 
 def path_gap(message: ContractGranted) -> LayoutError | None:
@@ -464,7 +464,7 @@ def path_gap(message: ContractGranted) -> LayoutError | None:
     for path in message.paths:
         if any(len(piece.channel_ids) != len(piece.routers) - 1 for piece in path.pieces):
             return LayoutError(
-                f"{message.contract} was granted over routers without channels between"
+                f"{message.contract} was granted over routers without channels between them"
             )
         for piece, after in pairwise(path.pieces):
             if piece.routers[-1] != after.routers[0]:

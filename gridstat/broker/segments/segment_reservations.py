@@ -176,7 +176,7 @@ class SegmentReservations:
     def commit(self, message: Commit) -> None:
         held = self._held(message.contract, message.generation)
         if held is None:
-            self._send_broken(message.contract, message.generation, "it is not held here any more")
+            self._send_broken(message.contract, message.generation, "the segment is not held here")
             return
         if not held.is_reserved:
             # A repeated Commit: SegmentUp may be lost, or the routers have not confirmed yet.
@@ -486,7 +486,7 @@ class SegmentRequests:
         self._check_modes(message)
         counts = {len(gates) for gates in (message.entries, message.exits) if gates}
         if len(counts) != 1 or not 1 <= max(counts) <= REDUNDANCY_MAX:
-            raise LayoutError("a segment enters or leaves by 1 to 4 gates, by as many as it has")
+            raise LayoutError("a segment has 1 to 4 gates, and as many entries as exits")
         entries = self._gates(message.entries, is_entry=True)
         exits = self._gates(message.exits, is_entry=False)
         if entries:
@@ -495,7 +495,7 @@ class SegmentRequests:
         else:
             publication = registry.publications.get(message.variable.name)
             if publication is None or publication.variable != message.variable:
-                raise NoSuchVariable(f"nobody publishes {message.variable.name} as it was")
+                raise NoSuchVariable(f"{message.variable.name} is not published as requested")
             sources = sources_of(registry, publication)
         targets = routers_at(exits) if exits else self._targets(message)
         return AllocationRequest(
@@ -557,7 +557,7 @@ class SegmentRequests:
             or requested.is_ending
             or requested.record.subscriber != message.subscriber
         ):
-            raise NoSuchSubscription(f"{message.subscriber} does not wait for {message.contract}")
+            raise NoSuchSubscription(f"{message.subscriber} has not requested {message.contract}")
         endpoint = registry.endpoints.get(message.subscriber)
         if endpoint is None:
             raise NotAttached(f"{message.subscriber} is not attached to cloud {registry.cloud}")
@@ -588,7 +588,7 @@ def segment_refusal(record: Subscribed) -> Refusal | None:
     if not uses_its_gates(record):
         return Refusal.of(
             RedundancyNotSatisfiable,
-            "no disjoint ways lead from each of the entries and to each of the exits",
+            "no disjoint paths join each entry and each exit",
         )
     if len(terms_of(record.granted, 0)) > TERMS_MAX:
         late = f"over its modes a subscription has at most {TERMS_MAX} qualities"

@@ -161,7 +161,7 @@ def _check_use(found: x509.Certificate) -> None:
         usage = found.extensions.get_extension_for_class(x509.KeyUsage).value
         purposes = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except x509.ExtensionNotFound as error:
-        raise CertificateRefused("the certificate does not say what it is for") from error
+        raise CertificateRefused("the certificate states no key usage") from error
     if not usage.digital_signature or ExtendedKeyUsageOID.CLIENT_AUTH not in purposes:
         raise NotAuthorised("the certificate is not made for signing requests (its key usage)")
 

@@ -64,7 +64,7 @@ class NameLookup:
             case (RefusedOutcome(code=code, reason=reason, hint=hint),):
                 self._found.set_exception(error_from(code, reason, hint=hint))
             case _:
-                self._found.set_exception(MalformedFrame("an answer that tells no address"))
+                self._found.set_exception(MalformedFrame("an answer without an address"))
 
 
 async def resolve(
@@ -89,7 +89,7 @@ async def resolve(
         raise (
             failures[-1]
             if failures
-            else DeadlinePassed(f"no name service tells where {name} listens")
+            else DeadlinePassed(f"no name service has the address of {name}")
         ) from None
     finally:
         found.cancel()

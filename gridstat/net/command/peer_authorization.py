@@ -67,6 +67,6 @@ class ClientAuthorization:
         if identity != self.expected:
             raise NotAuthorised(
                 f"the peer is {identity}, not {self.expected}: "
-                "a session needs the very party that was asked for",
+                "a session needs the party that was requested",
                 hint="check the address, or the certificate of the server",
             )

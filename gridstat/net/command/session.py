@@ -196,7 +196,11 @@ class Session(asyncio.Protocol):
         self._process_received()
 
     def eof_received(self) -> bool:
-        self._end(LinkDown(f"{self._peer_text()} has gone"), cause="gone", sends_bye=False)
+        self._end(
+            LinkDown(f"{self._peer_text()} has closed the connection"),
+            cause="gone",
+            sends_bye=False,
+        )
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -221,7 +225,7 @@ class Session(asyncio.Protocol):
     def _greet(self, message: Message | None) -> None:
         match message:
             case Bye(code=code, reason=reason, hint=hint):
-                text = reason or f"{self._peer_text()} said Bye instead of Hello"
+                text = reason or f"{self._peer_text()} sent Bye instead of Hello"
                 self._end(error_from(code, text, hint=hint), cause="told_bye", sends_bye=False)
                 return
             case Hello():
@@ -281,7 +285,11 @@ class Session(asyncio.Protocol):
         if has_more:
             self._loop.call_soon(self._process_received)
         elif self._tls.is_finished:
-            self._end(LinkDown(f"{self._peer_text()} has gone"), cause="gone", sends_bye=False)
+            self._end(
+                LinkDown(f"{self._peer_text()} has closed the connection"),
+                cause="gone",
+                sends_bye=False,
+            )
 
     def _pause(self, *, is_paused: bool) -> None:
         if is_paused is self._is_paused or self._transport is None or self._transport.is_closing():
@@ -317,7 +325,7 @@ class Session(asyncio.Protocol):
             case Pong():
                 pass
             case Bye(code=code, reason=reason, hint=hint):
-                error = error_from(code, reason or "the peer said Bye", hint=hint) if code else None
+                error = error_from(code, reason or "the peer sent Bye", hint=hint) if code else None
                 self._end(error, cause="told_bye", sends_bye=False)
             case Hello():
                 raise MalformedFrame("a second Hello")
@@ -378,7 +386,7 @@ class Session(asyncio.Protocol):
     # Ending.
 
     def _hello_timed_out(self) -> None:
-        text = f"{self._peer_text()} did not introduce itself in time"
+        text = f"{self._peer_text()} sent no Hello in time"
         self._end(DeadlinePassed(text), cause="hello_deadline", sends_bye=True)
 
     def _end(self, error: GridStatError | None, *, cause: str, sends_bye: bool) -> None:

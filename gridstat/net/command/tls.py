@@ -169,7 +169,7 @@ def explain_failure(error: ssl.SSLError, *, peer: str) -> tuple[str, GridStatErr
         text = f"the certificate of {peer} is refused: {error.verify_message}"
         return cause, CertificateRefused(text, hint=_HINTS.get(cause, ""))
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
-        return "certificate_missing", CertificateRefused(f"{peer} shows no certificate")
+        return "certificate_missing", CertificateRefused(f"{peer} presents no certificate")
     if "ALERT" in reason and any(word in reason for word in ("CERTIFICATE", "UNKNOWN_CA")):
         alert = reason.partition("ALERT_")[2].replace("_", " ").lower()
         hint = _HINTS.get(_ALERTS.get(alert, ""), "")
